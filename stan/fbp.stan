@@ -13,9 +13,10 @@ functions {
 }
 data {
   int<lower=1> K; // columns of X
+  int<lower=0, upper=K> K_shrunken; // the last of them, of interactions with a ridge
   real<lower=0> total; // sum of alpha
   vector[K] x_sum; // X'alpha
-  matrix[K, K] gram; // X'AX, A = diag(alpha)
+  matrix[K, K] gram; // X'AX, A = diag(alpha), with the ridge, as fit and residual
   matrix[K, 2] fit; // a solution b of X'AX b = X'AZ, Z = (y, log pi)
   matrix[2, 2] residual; // (Z - X fit)'A(Z - X fit)
   int<lower=0> C; // PSUs with effects
@@ -27,6 +28,10 @@ data {
   real<lower=0> residual_scale; // scale of the half-Cauchy priors
   real<lower=0> psu_scale_prior; // scale of the half-t priors
   real<lower=0> lkj;
+}
+transformed data {
+  int L = K - K_shrunken;
+  real count = total + K_shrunken; // a column with a ridge is one more record of squares
 }
 parameters {
   vector[K] beta;
@@ -56,12 +61,12 @@ model {
     target += half_student_t_lpdf(psu_scale | 3, psu_scale_prior);
     target += lkj_corr_cholesky_lpdf(psu_root[1] | lkj);
   }
-  target += normal_squares(squares_y, total, residual_sd[1]);
-  target += normal_squares(squares_pi, total, residual_sd[2]);
+  target += normal_squares(squares_y, count, residual_sd[1]);
+  target += normal_squares(squares_pi, count, residual_sd[2]);
   // Minus the sum of alpha log E(pi | x): the selection.
   target += -dot_product(x_sum, k_x + k_y * beta)
             - 0.5 * total * (square(residual_sd[2]) + square(k_y * residual_sd[1]));
-  target += normal_lpdf(beta | 0, coefficient_sd);
-  target += normal_lpdf(selection | 0, selection_sd);
+  target += normal_lpdf(beta[1 : L] | 0, coefficient_sd);
+  target += normal_lpdf(selection[1 : L + 1] | 0, selection_sd);
   target += cauchy_lpdf(residual_sd | 0, residual_scale) + 2 * log2();
 }

@@ -15,8 +15,9 @@ functions {
 }
 data {
   int<lower=1> K; // columns of X
+  int<lower=0, upper=K> K_shrunken; // the last of them, of interactions with a ridge
   int<lower=1> q; // outcomes and the log weight, which is last
-  real<lower=0> total; // sum of alpha
+  real<lower=0> total; // sum of alpha, and one for each column with a ridge, which is in the sums
   matrix[K, K] gram; // X'AX, A = diag(alpha)
   matrix[K, q] fit; // a solution b of X'AX b = X'AZ
   matrix[q, q] residual; // (Z - X fit)'A(Z - X fit)
@@ -31,13 +32,14 @@ data {
 }
 transformed data {
   real df = 3;
+  int L = K - K_shrunken;
 }
 parameters {
   vector[K * q] white; // whitened coefficients
   vector<lower=0>[q] residual_scale;
   cholesky_factor_corr[q] residual_root;
-  matrix<lower=0>[K, q] coefficient_scale;
-  cholesky_factor_corr[K] coefficient_root;
+  matrix<lower=0>[L, q] coefficient_scale;
+  cholesky_factor_corr[L] coefficient_root;
   vector<lower=0>[C > 0 ? q : 0] psu_scale;
   array[C > 0 ? 1 : 0] cholesky_factor_corr[q] psu_root;
   matrix[C, q] psu_effect;
@@ -66,7 +68,7 @@ model {
   }
   target += -total * (0.5 * q * log(2 * pi()) + sum(log(diagonal(root))))
             - 0.5 * lower_trace(root, squares) + log_volume;
-  target += coefficients_lpdf(beta | coefficient_scale, coefficient_root);
+  target += coefficients_lpdf(beta[1 : L] | coefficient_scale, coefficient_root);
   target += half_student_t_lpdf(to_vector(coefficient_scale) | df, coefficient_scale_prior);
   target += lkj_corr_cholesky_lpdf(coefficient_root | lkj);
   target += half_student_t_lpdf(residual_scale | df, residual_scale_prior);

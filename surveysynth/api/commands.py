@@ -152,7 +152,7 @@ def check(
     model, settings = model_of(specification), settings_of(specification)
     check_engine(specification, model)
     survey = read_survey(specification)
-    design = settings.prepared(survey.design)
+    design = settings.prepared(model.with_ridge(survey.design))
     settings.require_identified(model := model.of(design))
     preview = preview_lines(specification, design, model)
     spent, no_room = spending(specification, ledger_of(specification, ledger))

@@ -173,10 +173,10 @@ def tables(
         "outcomes": outcomes,
     }, several)  # fmt: skip
     survey, chosen = _survey_for(survey, spec), mechanism_of(spec)
-    design, test = chosen.prepared(survey.design), seed is not None
-    built = (engine_of(spec, model_of(spec)) if isinstance(model, str) else model).of(design)
+    built = engine_of(spec, model_of(spec)) if isinstance(model, str) else model
+    design, test = chosen.prepared(built.with_ridge(survey.design)), seed is not None
     of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.rebuildable)
-    refuse_clusters(design, built)
+    refuse_clusters(design, built := built.of(design))
     warn_of_design(design, stacklevel=3)
     say = progress or (lambda stage: None)
     facts = facts_of(spec, design, chosen, built, test=test)

@@ -89,6 +89,7 @@ def public_assumptions(design: PublicDesign) -> str:
         "words/public.md.j2",
         n=f"{design.n:,}",
         columns=", ".join(map(str, design.frame.columns)),
+        predictors=design.matrix.words,
         weight=design.public_weight_name if public else None,
         weight_is_predictor=design.public_weight_name in design.predictors,
         stratum_counts=", ".join(counts),

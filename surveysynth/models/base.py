@@ -1,5 +1,6 @@
 """Base class of synthesizers: what the mechanism, synthesis and studies rely on."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -75,6 +76,10 @@ class Coordinates:
         """Return both, in this order."""
         logs = np.concatenate([self.logs, other.logs], axis=-1)
         return Coordinates(logs, self.kinds + other.kinds)
+
+
+#: The prior SD of coefficients of interactions in residual SDs, of models that shrink them.
+INTERACTION_PRIOR = "interaction_scale"
 
 
 @dataclass(frozen=True)
@@ -175,6 +180,13 @@ class Model(ABC):
         Idempotent; callers that use a design use this form. Raises ``InputError``.
         """
         return self
+
+    def with_ridge(self, design: PublicDesign) -> PublicDesign:
+        """Return the design with the ridge that the model puts on interactions; some have none.
+
+        The leverage of rows, and with it what is pooled, depends on it.
+        """
+        return design.with_interaction_scale(self.priors.get(INTERACTION_PRIOR, math.inf))
 
     # --- engine -------------------------------------------------------------------------------
 

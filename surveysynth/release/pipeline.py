@@ -113,7 +113,8 @@ def release(
     pending.require_room()  # before the confidential values are looked at
     say(stages.READING)
     survey = read_survey(spec)
-    survey = replace(survey, design=mechanism.prepared(survey.design))
+    design = mechanism.prepared(chosen.with_ridge(survey.design))
+    survey = replace(survey, design=design)
     survey = _in_published_order(survey, spec)
     model = chosen.of(survey.design)
     refuse_clusters(survey.design, model)

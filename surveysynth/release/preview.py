@@ -80,7 +80,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     if design.population_size is not None:
         lines.append(f"Population size: {design.population_size:,.10g}.")
     lines.append(
-        f"Model: {spec.synthesizer.model}, predictors {design.matrix.formula}, "
+        f"Model: {spec.synthesizer.model}, predictors {design.matrix.words}; "
         f"{design.matrix.n_columns} columns, {len(design.matrix.x_cells):,} distinct rows."
     )
     if spec.privacy.down_weights:

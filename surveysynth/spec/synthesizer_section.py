@@ -104,11 +104,12 @@ class SynthesizerSection(_WithOptions):
     predictors: Name | None = None
     """The right-hand side of the regression of every outcome and of the weight, such as "field *
     gender". Cells share what the formula says they share. It must span strata and the by columns.
-    If the interactions of the default leave rows with too few records together, small_strata =
-    'pool' leaves out the smallest interactions; `surveysynth check` names them. Type: a formula in
-    quotes. Default: strata and by columns, with their interactions if cells have 20 records, except
-    for cells that together hold at most a hundredth of the records. Public: The columns in the
-    formula, record by record."""
+    Interactions of categorical columns are shrunken towards main effects by the prior
+    interaction_scale, in a formula of your own as well, if the formula has their main effects. If
+    rows still rest on too few records, small_strata = 'pool' takes the smallest cells out of the
+    interactions; `surveysynth check` names them. Type: a formula in quotes. Default: strata and by
+    columns, with all interactions of two of them. Public: The columns in the formula, record by
+    record."""
     transform: OneOrMoreKinds = ("log",)
     """The scale on which the model is normal: one for all outcomes, or a list with one for each.
     [outcomes.NAME] has the same key for a single outcome. Type: one word, or a list with one for

@@ -18,12 +18,21 @@ from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import encode
 from surveysynth.survey.formula import (
+    DefaultFormula,
     ParsedFormula,
     check_variables,
     default_formula,
     parse_formula,
     quote,
     shrunken_terms,
+    without_terms,
+)
+from surveysynth.survey.interactions import (
+    INTERACTION_SCALE,
+    Cells,
+    interaction_columns,
+    ridge_of,
+    ridge_words,
 )
 
 #: A column with at most this share of its length outside the others is their combination.
@@ -37,8 +46,9 @@ class DesignMatrix:
 
     ``formula``: right-hand side as used; ``columns``: names of the K columns; ``x_cells``: (G, K)
     distinct rows; ``cell``: (n,) in 0..G-1; ``by_default``: True if the formula is the default;
-    ``ridged``: (K,) True for columns of interactions, which the models shrink (methods 3); none by
-    default.
+    ``ridged``: (K,) True for columns of interactions, which the models shrink (methods 3), the last
+    ones; ``interaction_scale``: prior SD of their coefficients in residual SDs, infinite for a
+    model that does not shrink them; ``left_out``: interactions that the default formula gave up.
     """
 
     formula: str
@@ -47,6 +57,8 @@ class DesignMatrix:
     cell: IntArray
     by_default: bool = False
     ridged: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=bool))
+    interaction_scale: float = INTERACTION_SCALE
+    left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.ridged.size:
@@ -63,10 +75,39 @@ class DesignMatrix:
         """Number of columns of X, K."""
         return len(self.columns)
 
+    @property
+    def shrunken_terms(self) -> tuple[str, ...]:
+        """Interactions with columns that the model shrinks; none if it has no ridge."""
+        names = [name for name, own in zip(self.columns, self.ridged, strict=True) if own]
+        terms = dict.fromkeys(name[: name.rindex("[")] for name in names)
+        return tuple(terms) if math.isfinite(self.interaction_scale) else ()
+
+    @property
+    def shrunken_words(self) -> str:
+        """The shrunken interactions and their ridge: "a:b (kappa 0.3, worth 11 records)"."""
+        terms = self.shrunken_terms
+        return f"{', '.join(terms)} {ridge_words(self.interaction_scale)}" if terms else ""
+
+    @property
+    def words(self) -> str:
+        """The formula, then the ridge on its interactions, if there is any."""
+        if not self.shrunken_terms:
+            return self.formula
+        what = "interaction" if len(self.shrunken_terms) == 1 else "interactions"
+        return f"{self.formula}, the {what} shrunken {ridge_words(self.interaction_scale)}"
+
+    @property
+    def shrunken(self) -> int:
+        """Number of columns of interactions that the models shrink, the last ones of X."""
+        return int(self.ridged.sum())
+
     @cached_property
     def _records(self) -> FloatArray:
         count = np.bincount(self.cell, minlength=len(self.x_cells)).astype(np.float64)
-        basis = np.linalg.qr(_unit_columns(np.sqrt(count)[:, None] * self.x_cells))[0]
+        # The ridge is that of records: one row a column, of the length of the root of Lambda.
+        ridge = np.diag(np.sqrt(ridge_of(self.ridged, self.interaction_scale)))
+        rows = np.vstack([np.sqrt(count)[:, None] * self.x_cells, ridge[self.ridged]])
+        basis = np.linalg.qr(_unit_columns(rows))[0][: count.size]
         records: FloatArray = count / np.einsum("ij,ij->i", basis, basis)
         records.setflags(write=False)
         return records
@@ -92,27 +133,35 @@ def build_design_matrix(
     """
     design = list(dict.fromkeys([*([strata] if strata is not None else []), *by]))
     codes = {name: encode(frame[name].astype("str"))[0] for name in design}
-    parsed = parse_formula(default_formula(codes) if formula is None else formula)
+    default = DefaultFormula(formula) if formula is not None else default_formula(codes)
+    parsed = parse_formula(default.text)
     confidential = [*outcome_names, *([weight_name] if weight_name is not None else [])]
     check_variables(parsed, map(str, frame.columns), confidential)
     base, index = base_rows(frame, parsed, categorical=design)
-    columns, terms, rows = evaluate(parsed, base, n_records=len(frame))
-    distinct, position = distinct_rows(rows)
+    shrunken = shrunken_of(parsed, base)
+    columns, terms, rows = evaluate(without_terms(parsed, shrunken), base, n_records=len(frame))
+    count = np.bincount(index, minlength=len(base))
+    cells = [Cells.of(each, rows[:, np.isin(terms, mains)], count)
+             for each, mains in shrunken.items()]  # fmt: skip
+    own_columns, own_terms, own = interaction_columns(rows, cells, count)
+    if len(columns) + len(own_columns) > len(frame):
+        raise InputError(_too_many(parsed, len(columns) + len(own_columns), len(frame)))
+    distinct, position = distinct_rows(np.hstack([rows, own]))
     matrix = DesignMatrix(
-        parsed.text, columns, distinct, position[index], by_default=formula is None,
-        ridged=ridged_columns(parsed, base, terms),
+        parsed.text, columns + own_columns, distinct, position[index],
+        by_default=formula is None,
+        ridged=np.repeat([False, True], [len(columns), len(own_columns)]),
+        left_out=default.left_out,
     )  # fmt: skip
-    check_rank(matrix, terms)
+    check_rank(matrix, terms + own_terms)
     _check_contains(matrix, codes, strata)
     return matrix
 
 
-def ridged_columns(
-    parsed: ParsedFormula, base: pd.DataFrame, terms: Sequence[str]
-) -> BoolArray:
-    """Return which columns of X (K,), of these ``terms``, belong to shrunken interactions."""
+def shrunken_of(parsed: ParsedFormula, base: pd.DataFrame) -> dict[str, list[str]]:
+    """Return the interactions that the models shrink, with the names of their main effects."""
     classes = [n for n in parsed.variables if isinstance(base[n].dtype, pd.CategoricalDtype)]
-    return np.isin(terms, list(shrunken_terms(parsed, classes)))
+    return shrunken_terms(parsed, classes)
 
 
 def base_rows(
@@ -256,8 +305,9 @@ def _triangle(blocks: Sequence[FloatArray]) -> FloatArray:
 def records_per_coefficient(matrix: DesignMatrix) -> FloatArray:
     """Return how many records the fit rests on at each distinct row x of X, (G,).
 
-    This is 1 / h, where h = x'(X'X)^-1 x is the leverage. Its harmonic mean over records is n / K;
-    for a group with an indicator of its own it is at most the number of its records.
+    This is 1 / h, where h = x'(X'X + Lambda)^-1 x is the leverage; Lambda is the ridge on the
+    columns of interactions. Without any, its harmonic mean over records is n / K, and for a group
+    with an indicator of its own it is at most the number of its records.
     """
     return matrix._records
 
@@ -337,47 +387,3 @@ def _contains(matrix: DesignMatrix, code: IntArray) -> bool:
     k = matrix.n_columns
     triangle = _triangle([_unit_columns(matrix.x_cells), _unit_columns(indicators)])
     return bool(np.linalg.norm(triangle[k:, k:], axis=0).max(initial=0.0) < 1e-7)
-
-
-def least_squares_residuals(matrix: DesignMatrix, values: FloatArray) -> FloatArray:
-    """Return residuals (n, q) of the least-squares regressions of ``values`` (n, q) on X.
-
-    Only the mean of each distinct row matters for the coefficients, so this takes O(G K^2).
-    """
-    count = np.bincount(matrix.cell, minlength=matrix.x_cells.shape[0]).astype(np.float64)
-    sums = np.stack(
-        [np.bincount(matrix.cell, weights=v, minlength=count.size) for v in values.T], axis=1
-    )
-    root = np.sqrt(count)[:, None]
-    length = np.sqrt(np.einsum("ij,ij->j", root * matrix.x_cells, root * matrix.x_cells))
-    scaled = root * matrix.x_cells / length
-    coefficients = np.linalg.lstsq(scaled, sums / root, rcond=None)[0]
-    fitted = (matrix.x_cells / length) @ coefficients
-    return np.asarray(values - fitted[matrix.cell], dtype=np.float64)
-
-
-def within_groups(
-    matrix: DesignMatrix, values: FloatArray, group: IntArray
-) -> tuple[DesignMatrix, FloatArray]:
-    """Return X and ``values`` (n, q) minus their means in each group (n,), codes 0..C-1.
-
-    Regressions of these values on this X equal those on X and an indicator of every group. Columns
-    of X that are constant within the groups are left out.
-    """
-    n_cells = matrix.x_cells.shape[0]
-    size = np.bincount(group).astype(np.float64)
-    keys, pair = np.unique(group * n_cells + matrix.cell, return_inverse=True)
-    group_of, cell_of = np.divmod(keys, n_cells)
-    rows = matrix.x_cells[cell_of]
-    count = np.bincount(pair)[:, None]
-    mean = np.stack(
-        [np.bincount(group_of, weights=column) for column in (count * rows).T], axis=1
-    ) / size[:, None]
-    centred = rows - mean[group_of]
-    before, after = (np.sqrt((count * part**2).sum(axis=0)) for part in (rows, centred))
-    varies = after > TOLERANCE * before
-    columns = tuple(name for name, kept in zip(matrix.columns, varies, strict=True) if kept)
-    means = np.stack([np.bincount(group, weights=v) for v in values.T], axis=1) / size[:, None]
-    rows, ridged = centred[:, varies], matrix.ridged[varies]
-    inside = DesignMatrix(matrix.formula, columns, rows, pair.astype(np.int64), ridged=ridged)
-    return inside, values - means[group]

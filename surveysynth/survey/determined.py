@@ -11,7 +11,7 @@ import numpy as np
 
 from surveysynth._support.messages import listing, records
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.survey.design_matrix import DesignMatrix, least_squares_residuals, within_groups
+from surveysynth.survey.design_matrix import TOLERANCE, DesignMatrix
 from surveysynth.survey.public_design import PublicDesign
 
 _IF_OF_THE_DESIGN = (
@@ -187,7 +187,10 @@ def _residual_scale(
 
     Both are computed among the records present. The problem is too few records for the columns.
     """
-    rows = np.hstack([matrix.x_cells[matrix.cell[present]], *(g[present, None] for g in given)])
+    rows = matrix.x_cells[matrix.cell[present]]
+    if len(rows) < 2 * (matrix.n_columns + len(given)):
+        rows = rows[:, ~matrix.ridged]  # shrunken columns determine nothing
+    rows = np.hstack([rows, *(g[present, None] for g in given)])
     length = np.sqrt((rows**2).sum(axis=0))
     rows = rows[:, length > 0] / length[length > 0]
     inside = z[present]
@@ -216,3 +219,47 @@ def _problems_among(residuals: FloatArray, names: Sequence[str]) -> list[str]:
         f"one column of {listing(names)} is (nearly) a function of the others and the predictors; "
         "remove an outcome, since it adds nothing."
     ]
+
+
+def least_squares_residuals(matrix: DesignMatrix, values: FloatArray) -> FloatArray:
+    """Return residuals (n, q) of the least-squares regressions of ``values`` (n, q) on X.
+
+    Only the mean of each distinct row matters for the coefficients, so this takes O(G K^2).
+    """
+    count = np.bincount(matrix.cell, minlength=matrix.x_cells.shape[0]).astype(np.float64)
+    sums = np.stack(
+        [np.bincount(matrix.cell, weights=v, minlength=count.size) for v in values.T], axis=1
+    )
+    root = np.sqrt(count)[:, None]
+    length = np.sqrt(np.einsum("ij,ij->j", root * matrix.x_cells, root * matrix.x_cells))
+    scaled = root * matrix.x_cells / length
+    coefficients = np.linalg.lstsq(scaled, sums / root, rcond=None)[0]
+    fitted = (matrix.x_cells / length) @ coefficients
+    return np.asarray(values - fitted[matrix.cell], dtype=np.float64)
+
+
+def within_groups(
+    matrix: DesignMatrix, values: FloatArray, group: IntArray
+) -> tuple[DesignMatrix, FloatArray]:
+    """Return X and ``values`` (n, q) minus their means in each group (n,), codes 0..C-1.
+
+    Regressions of these values on this X equal those on X and an indicator of every group. Columns
+    of X that are constant within the groups are left out.
+    """
+    n_cells = matrix.x_cells.shape[0]
+    size = np.bincount(group).astype(np.float64)
+    keys, pair = np.unique(group * n_cells + matrix.cell, return_inverse=True)
+    group_of, cell_of = np.divmod(keys, n_cells)
+    rows = matrix.x_cells[cell_of]
+    count = np.bincount(pair)[:, None]
+    mean = np.stack(
+        [np.bincount(group_of, weights=column) for column in (count * rows).T], axis=1
+    ) / size[:, None]
+    centred = rows - mean[group_of]
+    before, after = (np.sqrt((count * part**2).sum(axis=0)) for part in (rows, centred))
+    varies = after > TOLERANCE * before
+    columns = tuple(name for name, kept in zip(matrix.columns, varies, strict=True) if kept)
+    means = np.stack([np.bincount(group, weights=v) for v in values.T], axis=1) / size[:, None]
+    rows, ridged = centred[:, varies], matrix.ridged[varies]
+    inside = DesignMatrix(matrix.formula, columns, rows, pair.astype(np.int64), ridged=ridged)
+    return inside, values - means[group]

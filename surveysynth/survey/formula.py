@@ -8,7 +8,7 @@ import ast
 import itertools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,10 +20,9 @@ from surveysynth.errors import InputError
 if TYPE_CHECKING:
     from formulaic import SimpleFormula
 
-#: The default has an interaction if every cell has at least this many records, except for cells
-#: that together have at most this share of them: a few records should not cost all others the
-#: differences between cells (methods 3).
-MIN_CELL, SMALL_SHARE = 20, 0.01
+#: The default leaves out interactions, the largest first, only while X would have more columns of
+#: interactions than this share of the records: such cells hold too few records to say anything.
+MOST_COLUMNS = 0.2
 
 #: Functions whose value for a record does not depend on other records.
 _ROW_FUNCTIONS = frozenset({"C", "I", "log", "log2", "log10", "exp", "exp2", "exp10"})
@@ -188,45 +187,55 @@ def quote(name: str) -> str:
     return name if name.isidentifier() and name not in FUNCTIONS else f"`{name}`"
 
 
-def default_formula(codes: Mapping[str, IntArray]) -> str:
-    """Return main effects of strata and by columns, and interactions whose cells are large enough.
+@dataclass(frozen=True)
+class DefaultFormula:
+    """The default formula, and the interactions that it leaves out for want of records."""
+
+    text: str
+    left_out: tuple[str, ...] = ()
+
+
+def default_formula(codes: Mapping[str, IntArray]) -> DefaultFormula:
+    """Return main effects of strata and by columns, and all interactions of two of them.
 
     ``codes``: integer codes 0.. of each variable, (n,), in the order of the terms. Variables with
     one level are left out, and so are those that another determines (a region if there are states),
-    whose main effects include theirs. An interaction enters if every combination of its levels has
-    at least ``MIN_CELL`` records, or if the smaller cells, none of them empty, have at most
-    ``SMALL_SHARE`` of all records. Its lower-order terms then enter, too, since their cells are
-    sums of these; checking them first only saves work (methods 3).
+    whose main effects include theirs. The models shrink interactions, so cells may have any number
+    of records; only where X would have more than ``MOST_COLUMNS`` columns of interactions a record
+    the largest of them are left out (methods 3).
     """
     kept: list[str] = []
     for name, code in codes.items():
         if code.size == 0 or code.max() == 0 or any(_determines(codes[k], code) for k in kept):
             continue
         kept = [k for k in kept if not _determines(code, codes[k])] + [name]
-    included: set[tuple[str, ...]] = {(name,) for name in kept}
-    for order in range(2, len(kept) + 1):
-        for term in itertools.combinations(kept, order):
-            lower = itertools.combinations(term, order - 1)
-            if all(t in included for t in lower) and _has_cells(codes, term):
-                included.add(term)
-    ordered = sorted(included, key=lambda t: (len(t), [kept.index(v) for v in t]))
-    return " + ".join(":".join(quote(v) for v in term) for term in ordered) or "1"
+    own = {pair: _own_columns(*(codes[name] for name in pair))
+           for pair in itertools.combinations(kept, 2)}  # fmt: skip
+    room = MOST_COLUMNS * max((code.size for code in codes.values()), default=0)
+    left_out: list[tuple[str, str]] = []
+    while own and sum(own.values()) > room:
+        largest = max(own.values())
+        for pair in [pair for pair, columns in own.items() if columns == largest]:
+            left_out.append(pair)
+            del own[pair]
+    terms = [quote(name) for name in kept] + [_product(pair) for pair in own]
+    return DefaultFormula(" + ".join(terms) or "1", tuple(map(_product, left_out)))
+
+
+def _product(names: Sequence[str]) -> str:
+    return ":".join(map(quote, names))
+
+
+def _own_columns(first: IntArray, second: IntArray) -> int:
+    """Return about how many columns the interaction of two codes (n,) adds to main effects."""
+    cells = np.unique(first * (int(second.max()) + 1) + second).size
+    return max(cells - np.unique(first).size - np.unique(second).size + 1, 1)
 
 
 def _determines(finer: IntArray, coarser: IntArray) -> bool:
     """Return True if every level of ``finer`` lies in a single level of ``coarser``."""
     pairs = np.unique(finer * (int(coarser.max()) + 1) + coarser).size
     return pairs == np.unique(finer).size
-
-
-def _has_cells(codes: Mapping[str, IntArray], term: Sequence[str]) -> bool:
-    """Return True if the cells of an interaction have the records that the default requires."""
-    n, shape = codes[term[0]].size, tuple(int(codes[name].max()) + 1 for name in term)
-    if np.prod(shape, dtype=float) > n:
-        return False
-    cell = np.ravel_multi_index([codes[name] for name in term], shape)
-    size = np.bincount(cell, minlength=int(np.prod(shape)))
-    return bool(size.min() > 0 and size[size < MIN_CELL].sum() <= SMALL_SHARE * n)
 
 
 @dataclass(frozen=True)
@@ -276,30 +285,42 @@ def interactions(parsed: ParsedFormula, factors: Collection[str]) -> list[Intera
     return sorted(found, key=lambda each: (len(texts[each.term]), each.text))
 
 
-def shrunken_terms(parsed: ParsedFormula, categorical: Collection[str]) -> frozenset[str]:
-    """Return the names in a model matrix of the interactions that the models shrink (methods 3).
+def shrunken_terms(parsed: ParsedFormula, categorical: Collection[str]) -> dict[str, list[str]]:
+    """Return the interactions that the models shrink, and the main effects of each (methods 3).
 
-    These are terms of two or more categorical factors and nothing else, all of whose lower-order
-    terms are in the formula: without these a term also holds main effects.
+    By their names in a model matrix. These are terms of two or more categorical factors and nothing
+    else, all of whose lower-order terms are in the formula: without these a term also holds main
+    effects.
     """
-    found = set[str]()
+    found: dict[str, list[str]] = {}
+    names = {_factors(term): str(term) for term in parsed.formula}
     complete = {each.term for each in interactions(parsed, parsed.variables) if each.has_all_within}
     for term, parts in zip(parsed.formula, parsed.terms, strict=True):
         kinds = [
-            coded or (factor.eval_method.value == "lookup" and names[0] in categorical)
-            for factor, (names, coded) in zip(term.factors, parts, strict=True)
+            coded or (factor.eval_method.value == "lookup" and columns[0] in categorical)
+            for factor, (columns, coded) in zip(term.factors, parts, strict=True)
         ]
         if str(term) in complete and all(kinds):
-            found.add(str(term))
-    return frozenset(found)
+            found[str(term)] = [names[(factor,)] for factor in _factors(term)]
+    return found
+
+
+def without_terms(parsed: ParsedFormula, left_out: Collection[str]) -> ParsedFormula:
+    """Return the formula without some terms, by their names in a model matrix; all variables."""
+    from formulaic import SimpleFormula  # slow: only where there is a formula
+
+    pairs = zip(parsed.formula, parsed.terms, strict=True)
+    kept = [(term, parts) for term, parts in pairs if str(term) not in left_out]
+    terms = tuple(parts for _, parts in kept)
+    return replace(parsed, formula=SimpleFormula([term for term, _ in kept]), terms=terms)
 
 
 def without_term(parsed: ParsedFormula, text: str) -> str:
-    """Return the formula with a term replaced by its parts of one factor less."""
+    """Return the formula with a term, by either of its names, replaced by its parts."""
     kept: dict[str, None] = {}
     for term in parsed.formula:
         parts = _factors(term)
-        if ":".join(parts) != text:
+        if text not in (":".join(parts), str(term)):
             kept[":".join(parts)] = None
             continue
         lower = itertools.combinations(parts, len(parts) - 1)

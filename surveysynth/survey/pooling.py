@@ -6,20 +6,21 @@ Pooling removes coefficients until every row rests on enough records:
 
 1. A level with too few records loses its coefficients. Its records get the mean row of X over the
    other levels, weighted by their frequency, and keep their own values of all other columns.
-2. A cell of an interaction with too few records loses what is its own: its columns of that
+2. A cell of a shrunken interaction (methods 3) loses its deviation from the terms within it if its
+   records and those that the shrinkage is worth are too few together.
+3. A cell of another interaction with too few records loses what is its own: its columns of that
    interaction are predicted from the terms within it, by least squares over the larger cells. What
    these do not determine is arbitrary, since X has a column for it. An interaction without the
    terms within it is replaced by them.
-3. Rows that are still short lose the smallest interaction or level that they lie in.
-4. The default formula admits interactions one by one. If all of them together leave rows short,
-   and no level or cell is small, such rows lose their interactions whatever the size, the smallest
-   of the highest order first, until main effects are left.
+4. Rows that are still short lose the smallest cell of a shrunken interaction that they lie in, then
+   the smallest other interaction, then cells of shrunken interactions whatever their size, and at
+   last the smallest level.
 
 Nothing depends on the order of records or levels, on labels, or on how levels are coded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,16 @@ from surveysynth.survey.design_matrix import (
     evaluate,
     independent_columns,
     records_per_coefficient,
-    ridged_columns,
 )
-from surveysynth.survey.formula import ParsedFormula, interactions, parse_formula, without_term
+from surveysynth.survey.formula import (
+    interactions,
+    parse_formula,
+    shrunken_terms,
+    without_term,
+    without_terms,
+)
+from surveysynth.survey.interactions import Cells, interaction_columns
+from surveysynth.survey.small_cells import OwnCells, without_small_cells
 
 #: Relative tolerance for rounding: the leverage of a cell is one over the number of its records.
 ROUNDING = 1e-9
@@ -65,7 +73,6 @@ class Pooling:
     interactions: tuple[str, ...]
     cells: Mapping[str, tuple[int, int]]
     record: BoolArray
-    together: bool = False
 
     @property
     def words(self) -> str:
@@ -78,10 +85,7 @@ class Pooling:
             parts.append(f"{', '.join(shown)} of {name}")
         if self.interactions:
             plural = "s" if len(self.interactions) > 1 else ""
-            parts.append(f"the interaction{plural} {', '.join(self.interactions)}" + (
-                " of the default predictors, which together leave rows short"
-                if self.together else ""
-            ))
+            parts.append(f"the interaction{plural} {', '.join(self.interactions)}")
         for term, (cells, n) in self.cells.items():
             many = f"{cells:,} cells" if cells > 1 else "one cell"
             parts.append(f"{many} ({records(n)}) of {term}, modeled by the terms within it")
@@ -123,12 +127,7 @@ def pool(
     """
     if not _short(matrix, least).any():
         return matrix, None
-    try:
-        pooling = _Pool(frame, matrix, design_columns, least)
-    except RefusedError:
-        if not matrix.by_default:
-            raise
-        pooling = _Pool(frame, matrix, design_columns, least, of_any_size=True)
+    pooling = _Pool(frame, matrix, design_columns, least)
     return pooling.matrix, pooling.made()
 
 
@@ -141,17 +140,10 @@ class _Pool:
     """The formula on the distinct combinations of its columns, and the parts pooled so far."""
 
     def __init__(
-        self,
-        frame: pd.DataFrame,
-        matrix: DesignMatrix,
-        design: Sequence[str],
-        least: float,
-        *,
-        of_any_size: bool = False,
+        self, frame: pd.DataFrame, matrix: DesignMatrix, design: Sequence[str], least: float
     ) -> None:
-        """``of_any_size``: short rows lose interactions however many records these have."""
         self.frame, self.plain, self.least = frame, matrix, least
-        self.largest_cell = np.inf if of_any_size else NEAR * least
+        self.least_cell = least - matrix.interaction_scale**-2
         self.parsed = parse_formula(matrix.formula)
         self.base, self.index = base_rows(frame, self.parsed, design)
         self.count = np.bincount(self.index, minlength=len(self.base))
@@ -162,6 +154,8 @@ class _Pool:
         self.left_out: list[str] = []
         self.small_cells: Mapping[str, tuple[int, int]] = {}
         self.in_small_cell: BoolArray = np.zeros(len(self.base), dtype=bool)
+        self.own_cells: dict[str, OwnCells] = {}
+        self.given_up: dict[str, BoolArray] = {}
         for factor in self.factors.values():
             factor.small = factor.n < least
         everywhere = np.ones(len(self.base), dtype=bool)
@@ -195,12 +189,12 @@ class _Pool:
     def _smallest_interaction(self, rows: BoolArray, least: float, alone: bool = False) -> str:
         """Return the interaction of highest order with the smallest cell, or "" for none.
 
-        Only cells count with fewer records than ``least`` among base rows (B,), without pooled
-        levels. ``alone``: only interactions without the terms within them.
+        Of those that are not shrunken. Only cells count with fewer records than ``least`` among
+        base rows (B,), without pooled levels. ``alone``: only those without the terms within them.
         """
         found: list[tuple[int, int, str]] = []
         for term in interactions(self.parsed, self.factors):
-            if alone and term.has_all_within:
+            if (alone and term.has_all_within) or term.term in self.own_cells:
                 continue
             own = ~np.any([self.factors[name].pooled_rows for name in term.names], axis=0)
             code = {name: self.factors[name].code for name in term.names}
@@ -218,8 +212,12 @@ class _Pool:
     def _take_from(self, short: BoolArray) -> None:
         """Pool the smallest interaction or level in which the short cells (G,) lie."""
         rows, most = short[self.cell], NEAR * self.least
-        if interaction := self._smallest_interaction(rows, self.largest_cell):
+        if self._take_cell(rows, most):
+            return
+        if interaction := self._smallest_interaction(rows, most):
             return self._leave_out(interaction)
+        if self._take_cell(rows, np.inf):
+            return
         sizes = {
             name: factor.n[np.unique(factor.code[rows & ~factor.pooled_rows])]
             for name, factor in self.factors.items()
@@ -230,6 +228,18 @@ class _Pool:
         for factor in self.factors.values():
             here = np.isin(np.arange(factor.n.size), factor.code[rows])
             factor.small = factor.small | (here & (factor.n == smallest))
+
+    def _take_cell(self, rows: BoolArray, most: float) -> bool:
+        """Give up the smallest cells of shrunken interactions among these rows (B,), if any.
+
+        Only cells with fewer than ``most`` records.
+        """
+        own = {t: rows & cells.kept & (cells.size < most) for t, cells in self.own_cells.items()}
+        sizes = [self.own_cells[t].size[there].min() for t, there in own.items() if there.any()]
+        for text, there in own.items():
+            taken = there & (self.own_cells[text].size == min(sizes, default=0))
+            self.given_up[text] = self.given_up.get(text, np.zeros_like(taken)) | taken
+        return bool(sizes)
 
     def _nothing_to_pool(self, short: int) -> str:
         """Return why rows with ``short`` records stay short, and what to change."""
@@ -258,16 +268,23 @@ class _Pool:
                     "coarser, remove it, or set small_strata = 'allow', which the privacy "
                     "statement does not cover."
                 )
-        columns, terms, rows = self._averaged()
+        while True:
+            columns, terms, rows, own = self._averaged()
+            empty = [text for text, cells in self.own_cells.items() if not cells.kept.any()]
+            for text in empty:
+                self._leave_out(text)
+            if not empty:
+                break
+        ridged = np.repeat([False, True], [len(terms) - own, own])
         if self.small_cells:
             kept = independent_columns(distinct_rows(rows)[0])
             columns, terms = (tuple(of[k] for k in kept) for of in (columns, terms))
-            rows = rows[:, kept]
+            rows, ridged = rows[:, kept], ridged[kept]
         distinct, position = distinct_rows(np.hstack([rows, self.cell[:, None]]))
         cell = position[self.index].astype(np.int64)
         made = DesignMatrix(
-            self.parsed.text, columns, distinct[:, :-1], cell,
-            ridged=ridged_columns(self.parsed, self.base, terms),
+            self.parsed.text, columns, distinct[:, :-1], cell, ridged=ridged,
+            interaction_scale=self.plain.interaction_scale,
         )  # fmt: skip
         try:
             check_rank(made, terms)
@@ -275,8 +292,11 @@ class _Pool:
             raise RefusedError(f"after pooling levels with few records {problem}") from None
         return made
 
-    def _averaged(self) -> tuple[tuple[str, ...], tuple[str, ...], FloatArray]:
-        """Return columns, their terms, and rows (B, K) of X for the base rows."""
+    def _averaged(self) -> tuple[tuple[str, ...], tuple[str, ...], FloatArray, int]:
+        """Return columns, their terms, rows (B, K) of X for the base rows, and how many are ridged.
+
+        The ridged columns, of shrunken interactions, come last.
+        """
         substitute, at = self.base.copy(), self.base.copy()
         origin, share = np.arange(len(at)), np.ones(len(at))
         codes_at: dict[str, IntArray] = {}
@@ -294,17 +314,43 @@ class _Pool:
             codes_at[name] = code
             at = at.iloc[np.repeat(np.arange(len(at)), copies)].reset_index(drop=True)
             at[name] = factor.column(code)
-        columns, terms, rows = evaluate(self.parsed, substitute, self.plain.n, at)
+        shrunken = shrunken_terms(self.parsed, self.factors)
+        plain = without_terms(self.parsed, shrunken)
+        columns, terms, rows = evaluate(plain, substitute, self.plain.n, at)
         pooled = np.any([each.pooled_rows for each in self.factors.values()], axis=0)[origin]
-        rows, self.small_cells, small = without_small_cells(
-            self.parsed, terms, rows, codes_at, np.where(pooled, 0, self.count[origin]), self.least
+        count = np.where(pooled, 0, self.count[origin])
+        rows, small_cells, small = without_small_cells(
+            plain, terms, rows, codes_at, count, self.least
         )
+        cells = [
+            self._shrunken_cells(term, rows[:, np.isin(terms, mains)], count, origin)
+            for term, mains in shrunken.items()
+        ]
+        self.own_cells = {each.term: OwnCells.of(each, count, origin) for each in cells}
+        for each in cells:
+            lost = ~each.kept & (each.records > 0)
+            if lost.any() and each.kept.any():
+                small_cells[each.term] = (int(lost.sum()), int(each.records[lost].sum()))
+                small = small | (lost[each.of_row] & (count > 0))
+        self.small_cells = small_cells
+        own_columns, own_terms, own = interaction_columns(rows, cells, count)
+        columns, terms, rows = columns + own_columns, terms + own_terms, np.hstack([rows, own])
         self.in_small_cell = np.bincount(origin, weights=small, minlength=len(self.base)) > 0
         first = np.flatnonzero(np.diff(origin, prepend=-1))
         # Average differences from one of the levels: what all have in common stays exact.
         made = rows[first].copy()
         np.add.at(made, origin, share[:, None] * (rows - rows[first][origin]))
-        return columns, terms, made + 0.0
+        return columns, terms, made + 0.0, len(own_columns)
+
+    def _shrunken_cells(
+        self, term: str, mains: FloatArray, count: IntArray, origin: IntArray
+    ) -> Cells:
+        """Return the cells of a shrunken interaction, those kept that have enough records."""
+        cells = Cells.of(term, mains, count)
+        given_up = self.given_up.get(term, np.zeros(len(self.base), dtype=bool))[origin]
+        lost = np.bincount(cells.of_row, weights=given_up & (count > 0)) > 0
+        kept = (cells.records > 0) & (cells.records >= self.least_cell) & ~lost
+        return replace(cells, kept=kept)
 
     def made(self) -> Pooling:
         """Return the parts that are pooled."""
@@ -315,9 +361,8 @@ class _Pool:
         pooled = np.any([each.pooled_rows for each in self.factors.values()], axis=0)
         record = (self.in_small_cell | pooled)[self.index]
         return Pooling(
-            self.least, levels, tuple(self.left_out), dict(self.small_cells), record,
-            together=bool(self.left_out) and self.largest_cell == np.inf,
-        )  # fmt: skip
+            self.least, levels, tuple(self.left_out), dict(self.small_cells), record
+        )
 
 
 class _Factor:
@@ -352,48 +397,3 @@ class _Factor:
         position = np.zeros(self.levels.size, dtype=np.int64)
         position[kept] = np.arange(kept.size)
         return pd.Categorical.from_codes(position[code], categories=pd.Index(self.levels[kept]))
-
-
-def without_small_cells(
-    parsed: ParsedFormula,
-    terms: Sequence[str],
-    rows: FloatArray,
-    code: Mapping[str, IntArray],
-    count: IntArray,
-    least: float,
-) -> tuple[FloatArray, dict[str, tuple[int, int]], BoolArray]:
-    """Return rows (R, K) of X whose small cells have nothing of their own, and those cells.
-
-    The cells are their number and that of their records by interaction, and the rows (R,) that lie
-    in one. ``terms``: of the K columns; ``code``: (R,) of each factor; ``count``: (R,) records, 0
-    for rows that do not count.
-    """
-    made, found, columns = rows.copy(), {}, np.asarray(terms)
-    in_one = np.zeros(len(rows), dtype=bool)
-    for each in interactions(parsed, code):
-        small = each.cell_sizes(code, count, code) < least
-        if not small.any():
-            continue
-        within = np.isin(columns, list(each.within))
-        own = columns == each.term
-        made[np.ix_(small, own)] = _predicted(made[:, within], made[:, own], count, small)
-        of_records = small & (count > 0)
-        in_one |= of_records
-        if of_records.any():
-            cells = np.unique(np.stack([code[name][of_records] for name in each.names]), axis=1)
-            found[each.text] = (cells.shape[1], int(count[of_records].sum()))
-    return made + 0.0, found, in_one
-
-
-def _predicted(
-    within: FloatArray, own: FloatArray, count: IntArray, small: BoolArray
-) -> FloatArray:
-    """Predict columns ``own`` in small cells from those ``within``, by least squares."""
-    large = ~small & (count > 0)
-    if not large.any():
-        return np.zeros((int(small.sum()), own.shape[1]))
-    length = np.sqrt((within**2).sum(axis=0))
-    scaled = within / np.where(length > 0, length, 1.0)
-    root = np.sqrt(count[large])[:, None]
-    solved = np.linalg.lstsq(root * scaled[large], root * own[large], rcond=1e-10)[0]
-    return np.asarray(scaled[small] @ solved)

@@ -185,8 +185,7 @@ class Survey:
             The public N, from a frame or a published source.
         predictors
             Formula over public columns; None for the default of methods 3: strata, by columns,
-            and their interactions if cells have 20 records, except for cells that together have
-            at most 1% of the records.
+            and all interactions of two of them, which the models shrink.
         transforms
             Transform of each outcome, or one for all; the log by default.
         public_columns

@@ -97,8 +97,9 @@ def leans_of(case: Case, seed: int) -> list[TableLean]:
 def collected_leans(spec: Any, survey: Survey, stream: np.random.SeedSequence) -> list[TableLean]:
     """Return the leans of a release of a survey, without its files."""
     mechanism = mechanism_of(spec)
-    design = mechanism.prepared(survey.design)
-    model = engine_of(spec, model_of(spec)).of(design)
+    chosen = engine_of(spec, model_of(spec))
+    design = mechanism.prepared(chosen.with_ridge(survey.design))
+    model = chosen.of(design)
     facts = facts_of(spec, design, mechanism, model, test=True)
     ours, later = map(np.random.default_rng, stream.spawn(2))
     released = mechanism.run(model, design, survey.confidential, ours, seeded=True)

@@ -21,6 +21,12 @@ GAUSSIAN = (*ALONE, *CLUSTERED)
 COUNTS = (("poisson", 1), ("poisson", 2), ("negative_binomial", 1), ("negative_binomial", 2))
 #: Name of the model and columns of z: outcomes and, if there is one, the log weight.
 MODELS = (*GAUSSIAN, *COUNTS, ("normal_mixture", 1), ("normal_mixture", 2))
+#: The same with a ridge on the last two columns of X.
+SHRUNKEN = (
+    ("fbs shrunken", 2), ("fbs clustered shrunken", 2), ("fbp shrunken", 2),
+    ("fbp clustered shrunken", 2), ("normal shrunken", 2), ("poisson shrunken", 2),
+    ("negative_binomial shrunken", 2),
+)  # fmt: skip
 #: Components of the mixtures, and PSUs.
 COMPONENTS = 3
 PSUS = 6
@@ -39,7 +45,13 @@ class Case:
 
     @property
     def shape(self):
-        return self.stats.shape
+        k, q = self.stats.shape
+        return (k, q, k - self.shrunken) if self.shrunken else (k, q)
+
+    @property
+    def shrunken(self):
+        """Number of columns of X that have a ridge, the last ones."""
+        return self.records.shrunken if "interaction_scale" in self.model.priors else 0
 
     @property
     def x(self):
@@ -53,15 +65,16 @@ class Case:
     @property
     def size(self):
         """Number of unconstrained parameters."""
-        k, q = self.shape
-        pairs = k * (k - 1) // 2
+        k, q = self.shape[:2]
+        free = k - self.shrunken
+        pairs = free * (free - 1) // 2
         effects = 0 if self.psu is None else q + q * (q - 1) // 2 + PSUS * q
         return effects + {
-            "fbs": 2 * k * q + q + q * (q - 1) // 2 + pairs,
+            "fbs": (k + free) * q + q + q * (q - 1) // 2 + pairs,
             "fbp": 2 * k + 3,
-            "normal": 2 * k + 1 + pairs + (k + 2) * (q - 1),
-            "poisson": 2 * k + pairs + (k + 2) * (q - 1),
-            "negative_binomial": 2 * k + 1 + pairs + (k + 2) * (q - 1),
+            "normal": k + free + 1 + pairs + (k + 2) * (q - 1),
+            "poisson": k + free + pairs + (k + 2) * (q - 1),
+            "negative_binomial": k + free + 1 + pairs + (k + 2) * (q - 1),
             "normal_mixture": COMPONENTS * (k + 2) + k + pairs + (k + 2) * (q - 1),
         }[self.model.name]
 
@@ -128,7 +141,9 @@ def make_case(name, q, *, weighting="random", n=300, k=3, seed=0, **options):
     """Data with correlated columns of z about a linear predictor over ten cells of X.
 
     "NAME clustered": the model NAME with effects of PSUs, of which one has no record with weight
-    and one a single record."""
+    and one a single record. "NAME shrunken": with a ridge on the last two columns of four."""
+    name, ridges = name.removesuffix(" shrunken"), 2 * name.endswith(" shrunken")
+    k = max(k, 2 * ridges)
     name, clustered = name.removesuffix(" clustered"), name.endswith(" clustered")
     rng = np.random.default_rng([seed, q, k])
     x_cells = np.column_stack([np.ones(10), rng.standard_normal((10, k - 1))])
@@ -148,11 +163,11 @@ def make_case(name, q, *, weighting="random", n=300, k=3, seed=0, **options):
         z += 0.6 * rng.standard_normal((PSUS, q))[psu]
     if (name, q) in COUNTS:
         z[:, 0] = rng.poisson(np.exp(np.clip(z[:, 0] + 1.0, None, 4.0)))
-        records = count_records(x_cells, cell, z[:, 0], z[:, 1] if q > 1 else None)
+        records = count_records(x_cells, cell, z[:, 0], z[:, 1] if q > 1 else None, ridges)
     elif name == "normal_mixture":
         z[:, 0] += np.where(rng.random(n) < 0.3, 2.5, 0.0)
         z[: n // 10, 0] = 1.0  # a value that occurs many times
         records = mixture_records(x_cells, cell, z[:, 0], z[:, 1] if q > 1 else None)
     else:
-        records = GaussianRecords(x_cells, cell, z, psu)
+        records = GaussianRecords(x_cells, cell, z, psu, ridges)
     return Case(model, records, alpha, model.compress(records, alpha), z)

@@ -1,6 +1,8 @@
 """Log densities on the unconstrained scale: against SciPy record by record, finite differences,
 and the draws of the samplers (the gradient of a log density has mean zero under it)."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats as st
@@ -9,7 +11,7 @@ from scipy.special import betaln
 from surveysynth.sampling.convergence import effective_sample_size
 from surveysynth.sampling.plan import SamplingPlan
 from tests import oracles
-from tests.models.model_cases import MODELS, WEIGHTINGS, make_case
+from tests.models.model_cases import MODELS, SHRUNKEN, WEIGHTINGS, make_case
 from tests.oracles.unconstrained import (
     CorrelationRoot,
     lkj_log_density,
@@ -44,6 +46,19 @@ OPTIONS = {
         "weight_coefficient_sd": 5.0, "weight_residual_scale": 0.6,
     },
 }  # fmt: skip
+
+
+SCALE = 0.4
+for each, _ in SHRUNKEN:
+    OPTIONS[each] = {**OPTIONS[each.removesuffix(" shrunken")], "interaction_scale": SCALE}
+
+
+def ridge(case, coefficients, sd):
+    """Log density of the coefficients (K,) of shrunken columns, N(0, scale^2 sd^2) each, and the
+    rest; without the constant scale, which Gaussian models leave out."""
+    free = len(coefficients) - case.shrunken
+    value = st.norm.logpdf(coefficients[free:] / SCALE, 0, sd).sum()
+    return value, coefficients[:free]
 
 
 def half_t(scale, df, prior_scale):
@@ -93,7 +108,10 @@ def fbs_posterior(case, theta):
     correlation = covariance / np.outer(sd, sd)
     value += half_t(sd, 3, priors["residual_scale"]) + lkj(correlation, priors["lkj"])
     scale, omega = theta["coefficient_scale"], theta["coefficient_correlation"]
-    value += of_psus + coefficient_prior(theta["beta"], scale, omega, priors)
+    free = len(theta["beta"]) - case.shrunken
+    if case.shrunken:
+        value += st.multivariate_normal.logpdf(theta["beta"][free:] / SCALE, cov=covariance).sum()
+    value += of_psus + coefficient_prior(theta["beta"][:free], scale, omega, priors)
     coordinates = [theta["beta"], sd, lower(correlation), scale, lower(omega)]
     return value, [*coordinates, *psu_coordinates]
 
@@ -114,8 +132,9 @@ def fbp_posterior(case, theta):
     log_lik -= mean_pi + k_y * mean_y
     log_lik -= (sd_pi**2 + k_y**2 * sd_y**2) / 2
     value = case.alpha @ log_lik
-    value += st.norm.logpdf(theta["beta"], 0, priors["coefficient_sd"]).sum()
-    value += st.norm.logpdf(theta["selection"], 0, priors["selection_sd"]).sum()
+    (of_y, beta), (of_pi, k_x) = ridge(case, theta["beta"], sd_y), ridge(case, np.array(k_x), sd_pi)
+    value += of_y + of_pi + st.norm.logpdf(beta, 0, priors["coefficient_sd"]).sum()
+    value += st.norm.logpdf([k_y, *k_x], 0, priors["selection_sd"]).sum()
     value += st.halfcauchy.logpdf([sd_y, sd_pi], 0, priors["residual_scale"]).sum()
     coordinates = [theta["beta"], theta["selection"], [sd_y, sd_pi], *psu_coordinates]
     return value + of_psus, coordinates
@@ -127,13 +146,15 @@ def normal_posterior(case, theta):
     y = case.z[:, 0]
     value = case.alpha @ st.norm.logpdf(y, case.x @ theta["beta"], sd[0])
     value += half_t(sd[:1], 3, priors["residual_scale"])
-    value += coefficient_prior(theta["beta"][:, None], scale[None], omega, priors)
+    of_shrunken, beta = ridge(case, theta["beta"], sd[0])
+    value += of_shrunken + coefficient_prior(beta[:, None], scale[None], omega, priors)
     coordinates = [theta["beta"], sd, scale, lower(omega)]
     if case.shape[1] == 2:
         delta, *gamma = theta["weight_coefficients"]
         value += case.alpha @ st.norm.logpdf(case.z[:, 1], delta * y + case.x @ gamma, sd[1])
-        value += st.norm.logpdf([delta, *gamma], 0, priors["weight_coefficient_sd"]).sum()
-        value += half_t(sd[1:], 3, priors["weight_residual_scale"])
+        of_shrunken, free = ridge(case, np.array(gamma), sd[1])
+        value += st.norm.logpdf([delta, *free], 0, priors["weight_coefficient_sd"]).sum()
+        value += of_shrunken + half_t(sd[1:], 3, priors["weight_residual_scale"])
         coordinates.append([delta, *gamma])
     return value, coordinates
 
@@ -142,7 +163,9 @@ def count_posterior(case, theta):
     priors, y = case.model.priors, case.z[:, 0]
     mu = np.exp(case.x @ theta["beta"])
     scale, omega = theta["coefficient_scale"], theta["coefficient_correlation"]
-    value = coefficient_prior(theta["beta"][:, None], scale[None], omega, priors)
+    beta, free = theta["beta"], len(theta["beta"]) - case.shrunken
+    value = coefficient_prior(beta[:free, None], scale[None], omega, priors)
+    value += st.norm.logpdf(beta[free:], 0, priors["interaction_scale"]).sum()
     coordinates = [theta["beta"], scale, lower(omega)]
     if case.model.name == "poisson":
         value += case.alpha @ st.poisson.logpmf(y, mu)
@@ -155,8 +178,9 @@ def count_posterior(case, theta):
         (delta, *gamma), sd = theta["weight_coefficients"], np.sqrt(theta["weight_variance"])
         mean = delta * np.log1p(y) + case.x @ gamma
         value += case.alpha @ st.norm.logpdf(case.z[:, 1], mean, sd[0])
-        value += st.norm.logpdf([delta, *gamma], 0, priors["weight_coefficient_sd"]).sum()
-        value += half_t(sd, 3, priors["weight_residual_scale"])
+        of_shrunken, free = ridge(case, np.array(gamma), sd[0])
+        value += st.norm.logpdf([delta, *free], 0, priors["weight_coefficient_sd"]).sum()
+        value += of_shrunken + half_t(sd, 3, priors["weight_residual_scale"])
         coordinates += [[delta, *gamma], sd]
     return value, coordinates
 
@@ -216,9 +240,12 @@ def direct(case, u):
     return coordinates(u)[0] + np.linalg.slogdet(np.array(columns))[1]
 
 
-@pytest.mark.parametrize(("name", "q"), MODELS)
-@pytest.mark.parametrize("weighting", WEIGHTINGS)
-def test_equals_scipy_record_by_record(name, q, weighting):
+CASES = [*itertools.product(MODELS, WEIGHTINGS), *((each, "random") for each in SHRUNKEN)]
+
+
+@pytest.mark.parametrize(("model", "weighting"), CASES)
+def test_equals_scipy_record_by_record(model, weighting):
+    name, q = model
     case = make_case(name, q, weighting=weighting, n=60, priors=OPTIONS[name])
     points = case.points(3, np.random.default_rng(3))
     expected = [direct(case, u) for u in points]
@@ -226,9 +253,11 @@ def test_equals_scipy_record_by_record(name, q, weighting):
     np.testing.assert_allclose(value, expected, rtol=1e-8, atol=1e-6)
 
 
-@pytest.mark.parametrize(("name", "q"), MODELS)
-@pytest.mark.parametrize("k", [1, 4])
-def test_gradient_equals_central_differences(name, q, k):
+@pytest.mark.parametrize(
+    ("model", "k"), [*itertools.product(MODELS, [1, 4]), *((each, 4) for each in SHRUNKEN)]
+)
+def test_gradient_equals_central_differences(model, k):
+    name, q = model
     case = make_case(name, q, k=k, n=50)
     points, h = case.points(10, np.random.default_rng(4)), 1e-5
     value, gradient = oracles.log_density(case.model, points, case.stats)
@@ -254,9 +283,11 @@ def test_single_points_and_batches_agree(name, q):
     np.testing.assert_allclose(one[1], gradient[1, 2], rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize(("name", "q"), MODELS)
-@pytest.mark.parametrize("k", [1, 3])
-def test_constrain_and_unconstrain_are_inverse(name, q, k):
+@pytest.mark.parametrize(
+    ("model", "k"), [*itertools.product(MODELS, [1, 3]), *((each, 4) for each in SHRUNKEN)]
+)
+def test_constrain_and_unconstrain_are_inverse(model, k):
+    name, q = model
     case = make_case(name, q, k=k)
     points = case.points(20, np.random.default_rng(6)).reshape(4, 5, -1)
     theta = oracles.constrain(case.model, points, case.shape)
@@ -276,10 +307,13 @@ def test_a_wrong_number_of_parameters_is_an_error():
         oracles.log_density(case.model, np.zeros(17), case.stats)
 
 
-@pytest.mark.parametrize(("name", "q"), MODELS)
-@pytest.mark.parametrize("weighting", ["ones", "zeros"])
-def test_draws_have_a_gradient_of_mean_zero(name, q, weighting):
+GRADIENTS = [*itertools.product(MODELS, ["ones", "zeros"]), *((each, "zeros") for each in SHRUNKEN)]
+
+
+@pytest.mark.parametrize(("model", "weighting"), GRADIENTS)
+def test_draws_have_a_gradient_of_mean_zero(model, weighting):
     """E grad log p(u) = 0 over the posterior: sampler and density are of one distribution."""
+    name, q = model
     case = make_case(name, q, weighting=weighting)
     draws = case.draw(case.plan(4, 200, 400), np.random.default_rng(8))
     u = oracles.unconstrain(case.model, draws)

@@ -15,14 +15,14 @@ from surveysynth.models.counts.family import CountFamily, log_rising_value
 from surveysynth.models.counts.stats import CountStats, CountSums
 from tests.oracles import survey_weight, unconstrained
 from tests.oracles.coefficient_prior import coefficient_log_prior
-from tests.oracles.unconstrained import CorrelationRoot
+from tests.oracles.unconstrained import CorrelationRoot, Shape
 
 
-def _split(family: CountFamily, u: FloatArray, shape: tuple[int, int]) -> list[FloatArray]:
-    k, q = shape
+def _split(family: CountFamily, u: FloatArray, shape: Shape) -> list[FloatArray]:
+    k, q, free = unconstrained.shape_of(shape)
     weight = k + 2 if q > 1 else 0
     extra = int(family.overdispersed)
-    return unconstrained.split(u, (k, extra, k, unconstrained.correlation_size(k), weight))
+    return unconstrained.split(u, (k, extra, free, unconstrained.correlation_size(free), weight))
 
 
 def log_density(
@@ -33,20 +33,25 @@ def log_density(
     All constants and Jacobians are in it.
     """
     flat = u.reshape(-1, u.shape[-1])
-    beta, log_phi, log_scale, correlation, weight = _split(family, flat, stats.shape)
+    k, q = stats.shape
+    free = k - stats.counts.shrunken
+    beta, log_phi, log_scale, correlation, weight = _split(family, flat, (k, q, free))
     value, by_beta, by_log_phi = (
         part[0] for part in log_likelihood(family, stats.counts, beta[None], log_phi[None])
     )
     prior = coefficient_log_prior(
-        beta[:, :, None], log_scale[:, :, None], correlation,
+        beta[:, :free, None], log_scale[:, :, None], correlation,
         priors["coefficient_scale"], priors["lkj"],
     )  # fmt: skip
-    value = value + prior.value
+    ridge, ridge_slope = unconstrained.normal_log_density(
+        beta[:, free:], priors["interaction_scale"]
+    )
+    value = value + prior.value + ridge
     if family.overdispersed:
         phi_prior, slope = overdispersion_log_prior(log_phi, priors["overdispersion_scale"])
         value, by_log_phi = value + phi_prior[:, 0], by_log_phi + slope
     gradients = [
-        by_beta + prior.beta[:, :, 0],
+        by_beta + np.concatenate([prior.beta[:, :, 0], ridge_slope], axis=1),
         by_log_phi,
         prior.log_scale[:, :, 0],
         prior.correlation,
@@ -58,10 +63,10 @@ def log_density(
     return value.reshape(u.shape[:-1]), np.concatenate(gradients, axis=-1).reshape(u.shape)
 
 
-def constrain(family: CountFamily, u: FloatArray, shape: tuple[int, int]) -> Theta:
-    """u (..., d) to the parameters; ``shape`` (K, q), q = 2 with a weight."""
+def constrain(family: CountFamily, u: FloatArray, shape: Shape) -> Theta:
+    """u (..., d) to the parameters; ``shape`` (K, q), q = 2 with a weight, as for FBS."""
     beta, log_phi, log_scale, correlation, weight = _split(family, u, shape)
-    root = CorrelationRoot.from_unconstrained(correlation, shape[0]).root
+    root = CorrelationRoot.from_unconstrained(correlation, log_scale.shape[-1]).root
     theta = {"beta": beta}
     if family.overdispersed:
         theta["overdispersion"] = np.exp(log_phi)

@@ -33,7 +33,8 @@ def _log_density(
     u, psu = split_psu_parts(u, 2 * k + 3, 2)
     beta, selection, log_sd = unconstrained.split(u, (k, k + 1, 2))
     k_y, k_x = selection[..., 0], selection[..., 1:]
-    total, x_sum = stats.total[0], stats.x_sum[0]
+    total, count, x_sum = stats.total[0], stats.count[0], stats.x_sum[0]
+    free = k - stats.ridges
     squares_y = stats.outcome_squares(beta)
     squares_pi = stats.conditional_squares(selection)
     of_effects = None
@@ -44,13 +45,17 @@ def _log_density(
     v_y, v_pi = variance[..., 0], variance[..., 1]
     mean_sum = beta @ x_sum
     tilt = k_x @ x_sum + k_y * mean_sum + 0.5 * total * (v_pi + k_y * k_y * v_y)
-    value = -total * (unconstrained.LOG_2PI + log_sd.sum(-1)) - tilt
+    value = -count * (unconstrained.LOG_2PI + log_sd.sum(-1)) - tilt
     value = value - 0.5 * (squares_y / v_y + squares_pi / v_pi)
 
-    beta_prior, beta_gradient = unconstrained.normal_log_density(beta, priors["coefficient_sd"])
-    selection_prior, selection_gradient = unconstrained.normal_log_density(
-        selection, priors["selection_sd"]
+    beta_prior, beta_gradient = unconstrained.normal_log_density(
+        beta[..., :free], priors["coefficient_sd"]
     )
+    selection_prior, selection_gradient = unconstrained.normal_log_density(
+        selection[..., : free + 1], priors["selection_sd"]
+    )
+    beta_gradient = unconstrained.padded(beta_gradient, k)
+    selection_gradient = unconstrained.padded(selection_gradient, k + 1)
     sd_prior, sd_slope = unconstrained.half_t_log_density(log_sd, 1.0, priors["residual_scale"])
     value = value + beta_prior + selection_prior + sd_prior.sum(-1)
     beta_gradient = beta_gradient - k_y[..., None] * x_sum
@@ -61,7 +66,7 @@ def _log_density(
     selection_gradient[..., 1:] -= x_sum
     residual_squares = np.stack([squares_y, squares_pi], axis=-1) / variance
     tilted = total * variance * np.stack([k_y * k_y, np.ones_like(k_y)], axis=-1)
-    log_sd_gradient = sd_slope - total + residual_squares - tilted
+    log_sd_gradient = sd_slope - count + residual_squares - tilted
     gradient = [beta_gradient, selection_gradient, log_sd_gradient]
     if of_effects is not None:
         value = value + of_effects.value
@@ -123,7 +128,7 @@ class _OfEffects:
         )
 
 
-def constrain(u: FloatArray, shape: tuple[int, int]) -> Theta:
+def constrain(u: FloatArray, shape: tuple[int, ...]) -> Theta:
     """u (..., d), d = 2 K + 3 without effects, to FBP's parameters; ``shape`` (K, 2)."""
     k = shape[0]
     u, psu = split_psu_parts(u, 2 * k + 3, 2)

@@ -21,7 +21,7 @@ from tests.oracles.psu_effects import (
     psu_log_prior,
     split_psu_parts,
 )
-from tests.oracles.unconstrained import CorrelationRoot
+from tests.oracles.unconstrained import CorrelationRoot, Shape
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,18 @@ class _Parts:
     psu: PsuParts | None = None
 
 
-def _parts(u: FloatArray, shape: tuple[int, int]) -> _Parts:
-    k, q = shape
-    sizes = (k * q, q, unconstrained.correlation_size(q), k * q, unconstrained.correlation_size(k))
+def _parts(u: FloatArray, shape: Shape) -> _Parts:
+    k, q, free = unconstrained.shape_of(shape)
+    pairs = unconstrained.correlation_size
+    sizes = (k * q, q, pairs(q), free * q, pairs(free))
     u, psu = split_psu_parts(u, sum(sizes), q)
     beta, log_residual, residual_u, log_scale, coefficient_u = unconstrained.split(u, sizes)
-    by_column = (*u.shape[:-1], q, k)
+    lead = u.shape[:-1]
     return _Parts(
-        beta.reshape(by_column).swapaxes(-1, -2),
+        beta.reshape(*lead, q, k).swapaxes(-1, -2),
         log_residual,
         residual_u,
-        log_scale.reshape(by_column).swapaxes(-1, -2),
+        log_scale.reshape(*lead, q, free).swapaxes(-1, -2),
         coefficient_u,
         psu,
     )
@@ -68,9 +69,10 @@ def log_density(
 
     ``stats`` of one database. All constants and Jacobians are in it.
     """
-    shape = stats.fit.shape[-2:]
-    p, q = _parts(u, shape), shape[1]
-    total, shift = stats.total[0], p.beta - stats.fit[0]
+    k, q = stats.fit.shape[-2:]
+    free = k - stats.ridges
+    p = _parts(u, (k, q, free))
+    total, shift = stats.count[0], p.beta - stats.fit[0]
     correlation = CorrelationRoot.from_unconstrained(p.residual_u, q)
     scale = np.exp(p.log_residual)[..., :, None]
     root = scale * correlation.root
@@ -89,8 +91,9 @@ def log_density(
     log_likelihood -= 0.5 * np.einsum("...ii->...", inner)
 
     prior = coefficient_log_prior(
-        p.beta, p.log_scale, p.coefficient_u, priors["coefficient_scale"], priors["lkj"]
-    )
+        p.beta[..., :free, :], p.log_scale, p.coefficient_u,
+        priors["coefficient_scale"], priors["lkj"],
+    )  # fmt: skip
     half_t, half_t_slope = unconstrained.half_t_log_density(
         p.log_residual, HALF_T_DF, priors["residual_scale"]
     )
@@ -98,7 +101,7 @@ def log_density(
     value = log_likelihood + prior.value + half_t.sum(-1) + lkj + correlation.log_jacobian
     precision = inverse.swapaxes(-1, -2) @ inverse
     gradient = _Parts(
-        beta=prior.beta - gram_shift @ precision,
+        beta=unconstrained.padded(prior.beta, k, axis=-2) - gram_shift @ precision,
         log_residual=(np.tril(slope) * root).sum(-1) - total + half_t_slope,
         residual_u=correlation.gradient(scale * slope, lkj_weight - total),
         log_scale=prior.log_scale,
@@ -113,12 +116,13 @@ def log_density(
     return value + term.value, _joined(replace(gradient, beta=by_beta, psu=psu))
 
 
-def constrain(u: FloatArray, shape: tuple[int, int]) -> Theta:
-    """u (..., d) to FBS's parameters; ``shape`` (K, q)."""
+def constrain(u: FloatArray, shape: Shape) -> Theta:
+    """u (..., d) to FBS's parameters; ``shape`` (K, q), or (K, q, columns without a ridge)."""
     p = _parts(u, shape)
     residual = CorrelationRoot.from_unconstrained(p.residual_u, shape[1]).root
     residual = np.exp(p.log_residual)[..., :, None] * residual
-    coefficient = CorrelationRoot.from_unconstrained(p.coefficient_u, shape[0]).root
+    free = unconstrained.shape_of(shape)[2]
+    coefficient = CorrelationRoot.from_unconstrained(p.coefficient_u, free).root
     return {
         "beta": p.beta,
         "covariance": residual @ residual.swapaxes(-1, -2),

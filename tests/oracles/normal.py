@@ -13,13 +13,13 @@ from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.gaussian import GaussianStats
 from tests.oracles import slopes, survey_weight, unconstrained
 from tests.oracles.coefficient_prior import coefficient_log_prior
-from tests.oracles.unconstrained import CorrelationRoot
+from tests.oracles.unconstrained import CorrelationRoot, Shape
 
 
-def _split(u: FloatArray, shape: tuple[int, int]) -> list[FloatArray]:
-    k, q = shape
+def _split(u: FloatArray, shape: Shape) -> list[FloatArray]:
+    k, q, free = unconstrained.shape_of(shape)
     weight = k + 2 if q > 1 else 0
-    return unconstrained.split(u, (k, 1, k, unconstrained.correlation_size(k), weight))
+    return unconstrained.split(u, (k, 1, free, unconstrained.correlation_size(free), weight))
 
 
 def log_density(
@@ -30,21 +30,24 @@ def log_density(
     ``stats`` of one database. All constants and Jacobians are in it.
     """
     flat = u.reshape(-1, u.shape[-1])
-    beta, log_sd, log_scale, correlation, weight = _split(flat, stats.fit.shape[-2:])
+    k, q = stats.fit.shape[-2:]
+    free = k - stats.ridges
+    beta, log_sd, log_scale, correlation, weight = _split(flat, (k, q, free))
     precision = np.exp(-2.0 * log_sd)
     squares = stats.outcome_squares(beta)[:, None] * precision
     prior = coefficient_log_prior(
-        beta[:, :, None], log_scale[:, :, None], correlation,
+        beta[:, :free, None], log_scale[:, :, None], correlation,
         priors["coefficient_scale"], priors["lkj"],
     )  # fmt: skip
     half_t, half_t_slope = unconstrained.half_t_log_density(
         log_sd, HALF_T_DF, priors["residual_scale"]
     )
-    total = stats.total[0]
+    total = stats.count[0]
     value = half_t - total * (0.5 * unconstrained.LOG_2PI + log_sd) - 0.5 * squares
     value = value[:, 0] + prior.value
+    slope = 0.5 * slopes.outcome_slope(stats, beta) * precision
     gradients = [
-        prior.beta[:, :, 0] - 0.5 * slopes.outcome_slope(stats, beta) * precision,
+        unconstrained.padded(prior.beta[:, :, 0], k) - slope,
         squares - total + half_t_slope,
         prior.log_scale[:, :, 0],
         prior.correlation,
@@ -56,10 +59,10 @@ def log_density(
     return value.reshape(u.shape[:-1]), np.concatenate(gradients, axis=-1).reshape(u.shape)
 
 
-def constrain(u: FloatArray, shape: tuple[int, int]) -> Theta:
-    """u (..., d) to the parameters; ``shape`` (K, q), q = 2 with a weight."""
+def constrain(u: FloatArray, shape: Shape) -> Theta:
+    """u (..., d) to the parameters; ``shape`` (K, q), q = 2 with a weight, as for FBS."""
     beta, log_sd, log_scale, correlation, weight = _split(u, shape)
-    root = CorrelationRoot.from_unconstrained(correlation, shape[0]).root
+    root = CorrelationRoot.from_unconstrained(correlation, log_scale.shape[-1]).root
     theta = {
         "beta": beta,
         "variance": np.exp(2.0 * log_sd),

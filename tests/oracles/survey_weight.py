@@ -20,13 +20,15 @@ def log_density(
     coefficients, log_sd = u[:, :-1], u[:, -1]
     squares = stats.conditional_squares(coefficients) * np.exp(-2.0 * log_sd)
     slope = slopes.conditional_slope(stats, coefficients) * np.exp(-2.0 * log_sd)[:, None]
+    size = coefficients.shape[1]
     prior, prior_slope = unconstrained.normal_log_density(
-        coefficients, priors["weight_coefficient_sd"]
+        coefficients[:, : size - stats.ridges], priors["weight_coefficient_sd"]
     )
+    prior_slope = unconstrained.padded(prior_slope, size)
     half_t, half_t_slope = unconstrained.half_t_log_density(
         log_sd, HALF_T_DF, priors["weight_residual_scale"]
     )
-    total = stats.total[0]
+    total = stats.count[0]
     value = -total * (0.5 * unconstrained.LOG_2PI + log_sd) - 0.5 * squares + prior + half_t
     by_log_sd = squares - total + half_t_slope
     return value, np.concatenate([prior_slope - 0.5 * slope, by_log_sd[:, None]], axis=1)

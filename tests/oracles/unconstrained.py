@@ -9,6 +9,7 @@ compare with Stan's ``_lpdf`` functions. All work on leading axes.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import gammaln
@@ -18,6 +19,22 @@ from surveysynth._support.types import FloatArray, IntArray
 LOG_2PI = float(np.log(2.0 * np.pi))
 LOG_PI = float(np.log(np.pi))
 LOG_2 = float(np.log(2.0))
+
+
+#: (K, q), or (K, q, L) where the last K - L columns of X have a ridge.
+Shape: TypeAlias = tuple[int, int] | tuple[int, int, int]
+
+
+def shape_of(shape: Shape) -> tuple[int, int, int]:
+    """(K, q, L)."""
+    return shape if len(shape) == 3 else (*shape, shape[0])
+
+
+def padded(values: FloatArray, size: int, axis: int = -1) -> FloatArray:
+    """Zeros behind the values up to the size of an axis."""
+    width = [(0, 0)] * values.ndim
+    width[axis] = (0, size - values.shape[axis])
+    return np.pad(values, width)
 
 
 def split(u: FloatArray, sizes: Sequence[int]) -> list[FloatArray]:

@@ -9,15 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.survey.design_matrix import (
     DesignMatrix,
     build_design_matrix,
     distinct_rows,
-    least_squares_residuals,
-    within_groups,
+    records_per_coefficient,
 )
-from surveysynth.survey.formula import MIN_CELL
+from surveysynth.survey.determined import least_squares_residuals, within_groups
+from surveysynth.survey.formula import MOST_COLUMNS
+from surveysynth.survey.interactions import INTERACTION_SCALE
 
 
 def sample(n: int = 800, seed: int = 5) -> pd.DataFrame:
@@ -71,13 +73,77 @@ def test_main_effects_by_hand() -> None:
 
 
 def test_interaction_by_hand() -> None:
+    """Main effects by hand; the ridge on the interaction is that of a deviation for each cell."""
     frame = sample()
     matrix = build(frame, "field * gender")
     male = (frame["gender"] == "M").to_numpy()
     field = [(frame["field"] == level).to_numpy() for level in (2, 3, 4)]
-    expected = np.column_stack([np.ones(len(frame)), *field, male, *(f & male for f in field)])
-    np.testing.assert_array_equal(dense(matrix), expected.astype(float))
+    expected = np.column_stack([np.ones(len(frame)), *field, male])
+    np.testing.assert_array_equal(dense(matrix)[:, ~matrix.ridged], expected.astype(float))
     assert matrix.x_cells.shape == (8, 8)
+    assert matrix.columns[5:] == ("field:gender[1]", "field:gender[2]", "field:gender[3]")
+    np.testing.assert_array_equal(matrix.ridged, [False] * 5 + [True] * 3)
+    own = matrix.x_cells[:, 5:]
+    centred = [np.eye(size) - 1.0 / size for size in (4, 2)]
+    order = np.lexsort((expected[:, 4], expected[:, 1:4] @ [1, 2, 3]))
+    rows = dense(matrix)[order][:, 5:][np.flatnonzero(np.diff(matrix.cell[order], prepend=-1))]
+    np.testing.assert_allclose(rows @ rows.T, np.kron(*centred), atol=1e-11)
+    np.testing.assert_allclose(own.T @ own, np.eye(3), atol=1e-11)
+
+
+def cells_of(frame: pd.DataFrame, names: list[str]) -> FloatArray:
+    """Indicators (n, C) of the combinations of some columns that occur."""
+    return pd.get_dummies(frame[names].astype(str).agg("/".join, axis=1)).to_numpy(float)
+
+
+def ridge_fit(matrix: DesignMatrix, z: FloatArray) -> FloatArray:
+    """Fitted values with the ridge, main effects free."""
+    x = dense(matrix)
+    ridge = np.diag(np.where(matrix.ridged, INTERACTION_SCALE**-2, 0.0))
+    return np.asarray(x @ np.linalg.solve(x.T @ x + ridge, x.T @ z))
+
+
+def test_the_ridge_is_a_random_deviation_of_every_cell() -> None:
+    """Three interactions with empty cells against generalized least squares: deviations of all
+    cells are part of the covariance, I + scale^2 J J', and main effects are free."""
+    rng = np.random.default_rng(4)
+    n = 260
+    frame = pd.DataFrame({"a": rng.choice(list("pqrst"), n), "b": rng.choice(list("xyz"), n),
+                          "c": rng.choice(list("uv"), n)})  # fmt: skip
+    frame = frame[~((frame.a == "q") & (frame.b != "x")) & ~((frame.a == "r") & (frame.c == "u"))]
+    frame = frame.reset_index(drop=True)
+    matrix = build(frame, None, by=["a", "b", "c"], strata=None)
+    assert matrix.formula == "a + b + c + a:b + a:c + b:c"
+    z = rng.normal(size=len(frame))
+    pairs = [["a", "b"], ["a", "c"], ["b", "c"]]
+    deviations = np.hstack([cells_of(frame, pair) for pair in pairs])
+    covariance = np.eye(len(frame)) + INTERACTION_SCALE**2 * deviations @ deviations.T
+    mains = np.hstack([np.ones((len(frame), 1)), *(cells_of(frame, [n])[:, 1:] for n in "abc")])
+    inverse = np.linalg.inv(covariance)
+    beta = np.linalg.solve(mains.T @ inverse @ mains, mains.T @ inverse @ z)
+    residual = z - mains @ beta
+    expected = mains @ beta + (covariance - np.eye(len(frame))) @ inverse @ residual
+    np.testing.assert_allclose(ridge_fit(matrix, z), expected, atol=1e-9)
+    # Treatment coding with the same ridge is another model.
+    treatment = mains[:, 1:5, None] * mains[:, None, 5:7]
+    x = np.hstack([mains, treatment.reshape(len(frame), -1)])
+    wrong = np.diag(np.r_[np.zeros(mains.shape[1]), np.full(8, INTERACTION_SCALE**-2)])
+    fit = x @ np.linalg.solve(x.T @ x + wrong, x.T @ z)
+    assert np.abs(fit - expected).max() > 0.05
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=20, deadline=None)
+def test_neither_the_order_of_levels_nor_of_records_changes_a_shrunken_fit(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    frame, z = sample(150, seed), rng.normal(size=150)
+    names = dict(zip([1, 2, 3, 4], rng.permutation([1, 2, 3, 4]), strict=True))
+    order = rng.permutation(150)
+    other = frame.assign(field=frame["field"].map(names)).iloc[order].reset_index(drop=True)
+    one, two = build(frame, None), build(other, None)
+    np.testing.assert_allclose(ridge_fit(two, z[order]), ridge_fit(one, z)[order], atol=1e-9)
+    first, second = (records_per_coefficient(each)[each.cell] for each in (one, two))
+    np.testing.assert_allclose(second, first[order], rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +153,7 @@ def test_interaction_by_hand() -> None:
         ("field * gender", 3),
         ("field * gender * age", 3),
         ("field * gender * C(age > 40)", 3 + 3 + 1 + 3),
-        # An interaction without a main effect holds that main effect, too.
+            # An interaction without a main effect holds that main effect, too.
         ("field * gender + gender:C(age > 40)", 3),
         ("field:gender", 0),
         ("field + gender", 0),
@@ -117,41 +183,35 @@ def test_levels_of_numbers_are_in_numeric_order() -> None:
     assert matrix.columns[1:] == tuple(f"field[T.{level}]" for level in range(2, 12))
 
 
-def test_default_takes_interactions_where_every_cell_is_large() -> None:
-    frame = sample()
-    assert build(frame, None).formula == "field + gender + field:gender"
-
-
-@pytest.mark.parametrize(("size", "enters"), [(MIN_CELL, True), (MIN_CELL - 1, False)])
-def test_default_boundary_of_the_cell_size(size: int, enters: bool) -> None:
-    counts = {("a", "M"): 50, ("a", "F"): 50, ("b", "M"): 50, ("b", "F"): size}
+@pytest.mark.parametrize("size", [0, 1, 2, 19, 20])
+def test_a_small_cell_costs_no_interaction(size: int) -> None:
+    counts = {("a", "M"): 50, ("a", "F"): 50, ("b", "M"): 50, ("c", "M"): 5, ("c", "F"): 5,
+              ("b", "F"): size}  # fmt: skip
     rows = [cell for cell, count in counts.items() for _ in range(count)]
-    frame = pd.DataFrame(rows, columns=["field", "gender"])
-    assert build(frame, None).formula == "field + gender" + (" + field:gender" if enters else "")
+    matrix = build(pd.DataFrame(rows, columns=["field", "gender"]), None)
+    assert matrix.formula == "field + gender + field:gender"
+    assert matrix.left_out == ()
+    # An empty cell has no column.
+    assert matrix.shrunken == (2 if size else 1)
 
 
-@pytest.mark.parametrize(
-    ("few", "others", "enters"), [(11, 1100, True), (11, 1000, False), (0, 1100, False)]
-)
-def test_a_cell_with_a_hundredth_of_the_records_does_not_cost_an_interaction(
-    few: int, others: int, enters: bool
-) -> None:
-    rows = [("a", "M")] * (others - 80) + [("a", "F")] * 50 + [("b", "M")] * 30 + [("b", "F")] * few
-    frame = pd.DataFrame(rows, columns=["field", "gender"])
-    assert build(frame, None).formula == "field + gender" + (" + field:gender" if enters else "")
-
-
-def test_default_is_hierarchical() -> None:
+def test_default_has_all_interactions_of_two_and_none_of_three() -> None:
     rng = np.random.default_rng(1)
-    n = 4000
-    frame = pd.DataFrame({name: rng.choice(["x", "y"], n) for name in ("a", "b", "c")})
-    # b:c has an empty cell, so neither b:c nor a:b:c enters.
-    frame = frame[~((frame["b"] == "x") & (frame["c"] == "y"))].reset_index(drop=True)
+    frame = pd.DataFrame({name: rng.choice(["x", "y"], 400) for name in ("a", "b", "c")})
     matrix = build(frame, None, by=["a", "b", "c"], strata=None)
-    assert matrix.formula == "a + b + c + a:b + a:c"
-    full = pd.DataFrame({name: rng.choice(["x", "y"], n) for name in ("a", "b", "c")})
-    matrix = build(full, None, by=["a", "b", "c"], strata=None)
-    assert matrix.formula == "a + b + c + a:b + a:c + b:c + a:b:c"
+    assert matrix.formula == "a + b + c + a:b + a:c + b:c"
+
+
+def test_interactions_of_hardly_any_records_are_left_out_the_largest_first() -> None:
+    rng = np.random.default_rng(1)
+    n = 400
+    frame = pd.DataFrame({
+        "state": rng.integers(0, 40, n), "age": rng.integers(0, 5, n), "sex": rng.integers(0, 2, n)
+    }).astype(str)  # fmt: skip
+    matrix = build(frame, None, by=["state", "age", "sex"], strata=None)
+    assert matrix.formula == "state + age + sex + state:sex + age:sex"
+    assert matrix.left_out == ("state:age",)
+    assert matrix.shrunken <= MOST_COLUMNS * n
 
 
 def test_default_leaves_out_what_another_variable_determines() -> None:
@@ -233,11 +293,15 @@ def test_collinear_predictors_are_named(formula: str, named: str) -> None:
     assert named in text
 
 
-def test_an_empty_cell_of_an_interaction_is_named() -> None:
+def test_an_empty_cell_of_an_interaction_has_no_column() -> None:
     frame = sample()
     frame = frame[~((frame["field"] == 2) & (frame["gender"] == "F"))].reset_index(drop=True)
-    text = message(frame, "field * gender")
-    assert "a column of 'field:gender'" in text
+    matrix = build(frame, "field * gender")
+    assert matrix.shrunken == 2
+    assert np.linalg.matrix_rank(matrix.x_cells) == matrix.n_columns == 7
+    # Of an interaction that is not shrunken it is named.
+    text = message(frame, "field * gender * age")
+    assert "a column of 'field:gender:age'" in text
     assert "[T." not in text  # a level may be a value that slipped in
 
 
@@ -249,7 +313,7 @@ def test_nearly_collinear_is_accepted() -> None:
 
 def test_more_columns_than_records() -> None:
     frame = sample(60)
-    text = message(frame, "field * gender * C(age)")
+    text = message(frame, "field * gender + C(age) + C(income)")
     assert "columns" in text
     assert "60 records" in text
     text = message(sample(), "field * gender * C(age) * C(income)")

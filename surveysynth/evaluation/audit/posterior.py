@@ -255,7 +255,7 @@ def prepared(case: Case) -> Case:
     The mechanism may have a public rule for designs that it could not protect, which pools or
     raises ``RefusedError``.
     """
-    design = case.mechanism.prepared(case.survey.design)
+    design = case.mechanism.prepared(case.model.with_ridge(case.survey.design))
     return replace(case, survey=replace(case.survey, design=design))
 
 

@@ -57,16 +57,18 @@ class RowCovariance:
 
 
 def row_covariance(
-    r: FloatArray, psi: FloatArray, fit_weight: FloatArray, psu: IntArray | None
+    r: FloatArray, psi: FloatArray, fit_weight: FloatArray, psu: IntArray | None,
+    ridge: FloatArray | None = None,
 ) -> RowCovariance:
     """Return the covariance of sums of r (n, K) about what scores psi (n, P) explain.
 
     fit_weight: (n,) weights of records in the fit; psu: (n,) codes of units within which records
-    are correlated, or None.
+    are correlated, or None; ridge: (P,) precision that the prior adds to scores, or None for 0.
     """
     weighted = fit_weight[:, None] * psi
     cross = psi.T @ r
-    solved = np.linalg.lstsq(psi.T @ weighted, cross, rcond=1e-10)[0]
+    precision = psi.T @ weighted + (0.0 if ridge is None else np.diag(ridge))
+    solved = np.linalg.lstsq(precision, cross, rcond=1e-10)[0]
     rest = r - weighted @ solved
     n = rest.shape[0]
     if psu is not None:
@@ -81,12 +83,13 @@ def row_covariance(
 
 def scores(
     x_cells: FloatArray, cell: IntArray, values: Sequence[FloatArray], amount: Sequence[bool],
-    *, spread_by_cell: bool,
-) -> FloatArray:
-    """Return the scores (n, P) of a regression of each variable on X, and of residual spreads.
+    ridge: FloatArray, *, spread_by_cell: bool,
+) -> tuple[FloatArray, FloatArray]:
+    """Return scores (n, P) of a regression of each variable on X and of spreads, and their ridge.
 
     values: (n,) each, NaN for records that a regression leaves out; amount: whether a variable has
-    a residual variance, which indicators have not; spread_by_cell: whether the model has one for
+    a residual variance, which indicators have not; ridge: (K,) on columns of X, in residual
+    variances; spread_by_cell: whether the model has one for
     every row of X, instead of one for all records.
     """
     x = x_cells[cell]
@@ -103,12 +106,18 @@ def scores(
         found.append(x * residual[:, None])
         if has_spread:
             residuals.append((residual, known))
+    regressions = len(found)
     for j, (one, known) in enumerate(residuals):
         for other, known_too in residuals[: j + 1]:
             both = known & known_too
             groups = cell if spread_by_cell else np.zeros_like(cell)
             found.append(_centred(one * other, both, groups))
-    return np.hstack(found) if found else np.zeros((cell.size, 0))
+    if not found:
+        return np.zeros((cell.size, 0)), np.zeros(0)
+    psi = np.hstack(found)
+    penalty = np.zeros(psi.shape[1])
+    penalty[: regressions * ridge.size] = np.tile(ridge, regressions)
+    return psi, penalty
 
 
 def _centred(product: FloatArray, known: BoolArray, group: IntArray) -> FloatArray:

@@ -32,6 +32,7 @@ from surveysynth.evaluation.compare.leaning import (
 from surveysynth.evaluation.compare.record_sums import RecordSums
 from surveysynth.evaluation.compare.tables import Key, sample_weight
 from surveysynth.release.tables.table_builder import estimates_for
+from surveysynth.survey.formula import ridge_of
 from surveysynth.survey.outcome import needs_general_form
 
 if TYPE_CHECKING:
@@ -119,12 +120,12 @@ class LeanCollector:
         for (name, key), lines in self._lines.items():
             named = key[0], self._outcome_name(key[1])
             frame, estimates = compared[name][named], self._tables[name]
-            psi = self._scores(key)
+            psi, ridge = self._scores(key)
             weight = released.fit_weight
             fit = _Fit(
                 psi, np.ones(len(psi)) if weight is None else weight, self._survey.design.psu,
                 self._facts.df_design,
-                noisy=self._facts.mechanism.combining == "total_variance",
+                ridge, noisy=self._facts.mechanism.combining == "total_variance",
             )  # fmt: skip
             levels = estimates.levels(key) or ("",)
             for number, (line, level) in enumerate(zip(lines, levels, strict=True)):
@@ -139,8 +140,9 @@ class LeanCollector:
     def _outcome_name(self, column: int | None) -> str | None:
         return None if column is None else self._survey.design.outcome_names[column]
 
-    def _scores(self, key: EstimateKey) -> FloatArray:
-        """Return scores (n, P) of the outcomes of a statistic and of the weight."""
+    def _scores(self, key: EstimateKey) -> tuple[FloatArray, FloatArray]:
+        """Return scores (n, P) of the outcomes of a statistic and of the weight; their ridge (P,).
+        """
         design, confidential = self._facts.design, self._survey.confidential
         statistic, column = key
         names = statistic_of(statistic).of or tuple(filter(None, [self._outcome_name(column)]))
@@ -164,8 +166,10 @@ class LeanCollector:
             amount.append(True)
         grouping, cells = self._facts.spec.synthesizer.grouping, len(design.matrix.x_cells)
         grouped = needs_general_form(design.outcomes) if grouping is None else bool(grouping)
+        matrix = design.matrix
         return scores(
-            design.matrix.x_cells, design.matrix.cell, values, amount,
+            matrix.x_cells, matrix.cell, values, amount,
+            ridge_of(matrix.ridged, matrix.interaction_scale),
             spread_by_cell=grouped and cells <= MOST_GROUPS,
         )  # fmt: skip
 
@@ -174,18 +178,19 @@ class LeanCollector:
 class _Fit:
     """Scores (n, P) and weights (n,) of records in the fit, their units, and df of the design.
 
-    noisy: whether draws follow noise as well as the sample.
+    ridge: (P,) of the scores; noisy: whether draws follow noise as well as the sample.
     """
 
     psi: FloatArray
     weight: FloatArray
     psu: IntArray | None
     df_design: float
+    ridge: FloatArray
     noisy: bool
 
     def covariance(self, r: FloatArray) -> RowCovariance:
         """Return the parts of the covariance of rows with r (n, K)."""
-        return row_covariance(r, self.psi, self.weight, self.psu)
+        return row_covariance(r, self.psi, self.weight, self.psu, self.ridge)
 
     def df_error(self, covariance: FloatArray, part: RowCovariance, m: int) -> float:
         """Return degrees of freedom of a covariance whose share from noise is known from m draws.

@@ -97,9 +97,10 @@ def run_synthesizer(
     if spec.privacy.rebuildable:  # as in a release that can be rebuilt from its files
         survey = survey.in_order(public_order(survey.design))
     mechanism = build.mechanism_of(spec)
-    design = mechanism.prepared(survey.design)
+    chosen = build.engine_of(spec, build.model_of(spec))
+    design = mechanism.prepared(chosen.with_ridge(survey.design))
     mechanism_rng, synthesis_rng, figure_rng = map(np.random.default_rng, stream.spawn(3))
-    model = build.engine_of(spec, build.model_of(spec)).of(design)
+    model = chosen.of(design)
     refuse_clusters(design, model)
     require(model, design)
     model.prepare()

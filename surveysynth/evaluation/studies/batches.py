@@ -227,7 +227,8 @@ class SynthesisTask(Work):
     def _prepared(self, sample: int, survey: "Survey") -> "Survey | None":
         """Pool small strata, as in a release."""
         try:
-            return replace(survey, design=self._widest().prepared(survey.design))
+            design = self._widest().prepared(self.model.with_ridge(survey.design))
+            return replace(survey, design=design)
         except RefusedError as refusal:
             self.refuse([sample], list(self.methods), refusal)
             return None

@@ -101,6 +101,9 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.place = str(folder)
+        self.kept = (
+            f"the finished batches are in {folder}, and --resume continues with the others."
+        )
         self._folder = folder / BATCHES
 
     def _path(self, task: Task, kind: str) -> Path:
@@ -131,6 +134,7 @@ class MemoryStore:
     """Results of finished tasks, for a study without a folder."""
 
     place = "memory"
+    kept = "nothing was kept, since the study has no folder; give out to be able to continue."
 
     def __init__(self) -> None:
         self._results: dict[Task, TaskResult] = {}
@@ -235,10 +239,7 @@ def run_batches(
     try:
         run_tasks(study, left, finished, scheduler=scheduler, workers=workers)
     except KeyboardInterrupt:
-        raise StoppedError(
-            f"interrupted; the finished batches are in {store.place}, and --resume continues "
-            "with the others."
-        ) from None
+        raise StoppedError(f"interrupted; {store.kept}") from None
     return failed
 
 

@@ -24,7 +24,7 @@ from surveysynth.estimation.statistics import (
 )
 from surveysynth.evaluation.studies.designs import Allocation, SamplingDesign
 from surveysynth.evaluation.studies.population import Population
-from surveysynth.survey.columns import missing_column
+from surveysynth.survey.columns import missing_column, repeated_positions
 from surveysynth.survey.declaration import Declaration, Roles, make_roles
 from surveysynth.survey.files import open_table
 from surveysynth.survey.outcome import zero_one
@@ -70,10 +70,20 @@ def allocation_of(given: str, columns: Sequence[str]) -> tuple[Allocation, str |
 
 
 def columns_of(frame: "pd.DataFrame | Path") -> tuple[str, ...]:
-    """Return the names of the columns of a frame, in memory or a file."""
+    """Return the names of the columns of a frame, in memory or a file.
+
+    Raises ``InputError`` for another object, a file that cannot be read, and repeated names.
+    """
     if isinstance(frame, Path):
         return open_table(frame).columns
-    return tuple(map(str, frame.columns))
+    if not isinstance(frame, pd.DataFrame):
+        raise InputError(
+            f"frame: expected a data frame or a path, got {type(frame).__name__}."
+        )
+    names = tuple(map(str, frame.columns))
+    if repeated := repeated_positions(names):
+        raise InputError(f"the frame: {repeated} have the same name.")
+    return names
 
 
 def refuse_survey_file(frame: Path, spec: "Spec") -> None:

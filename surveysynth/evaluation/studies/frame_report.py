@@ -147,7 +147,7 @@ def _page(study: FrameStudy, result: CoverageResult, pictures: list[Picture]) ->
         mark=_mark(study),
         design=study.design_words,
         seed=study.seed,
-        specifications=_specifications(study),
+        specifications=_specifications(study, refused),
         refused="; ".join(
             f"{method}: {count:,} of {study.replicates:,}" for method, count in refused.items()
         ),
@@ -165,14 +165,15 @@ def _page(study: FrameStudy, result: CoverageResult, pictures: list[Picture]) ->
     )  # fmt: skip
 
 
-def _specifications(study: FrameStudy) -> PageTable:
+def _specifications(study: FrameStudy, refused: "pd.Series[int]") -> PageTable:
     rows = []
     for name, spec in study.specs.items():
         privacy, synthesizer = spec.privacy, spec.synthesizer
         said = (privacy.mechanism.replace("_", " "), f"{privacy.stated_epsilon:.4g}",
-                synthesizer.model, f"{privacy.m}", synthesizer.predictors or "default")  # fmt: skip
+                synthesizer.model, f"{privacy.m}", synthesizer.predictors or "default",
+                f"{refused.get(name, 0):,} of {study.replicates:,}")  # fmt: skip
         rows.append(Row([name], cells(*said)))
-    heads = columns("Specification", "Mechanism", "Epsilon", "Model", "Draws", "Formula")
+    heads = columns("Specification", "Mechanism", "Epsilon", "Model", "Draws", "Formula", "Refused")
     return PageTable("", heads, rows, "summary")
 
 
@@ -180,7 +181,7 @@ def _tables(frame: pd.DataFrame, place: list[str], *, size: bool = False) -> Ite
     """Yield a table for each place: a row for each method, or each method and size."""
     heads = columns(
         *(["Records"] if size else []), "Method", "Rows", "Coverage", "Gap to sample", "Worst row",
-        "RMSE ratio", "Length ratio", "Bias", "|Bias|", "Refused",
+        "RMSE ratio", "Length ratio", "Bias", "|Bias|",
     )  # fmt: skip
     for key, part in frame.groupby(place, sort=False):
         rows = []
@@ -196,7 +197,6 @@ def _tables(frame: pd.DataFrame, place: list[str], *, size: bool = False) -> Ite
                 Cell(_number(row["worst"], 2), (row["worst_row"],)),
                 *cells(*(_number(row[each], 2) for each in (
                     "rmse_ratio", "length_ratio", "bias", "absolute_bias"))),
-                Cell(f"{100 * row['refused']:.0f}%"),
             ]  # fmt: skip
             first = [row["size"]] if size else []
             rows.append(Row([*first, row["method"]], shown))

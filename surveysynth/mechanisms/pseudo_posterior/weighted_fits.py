@@ -256,7 +256,7 @@ def run(
     5.4
     """
     require_pattern(settings.measure, design.frame)
-    settings.require_prepared(design)
+    settings.require_prepared(model.with_ridge(design))
     settings.require_identified(model := model.of(design))
     records = model.records(design, confidential)
     database = Database(records, design.n, confidential.outcome, design.frame, design)

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.models.base import INTERACTION_PRIOR
 from surveysynth.models.counts.family import CountFamily
 from surveysynth.models.counts.stats import CountSums
 
@@ -126,14 +127,15 @@ _CLOSE = 1e-10
 class Mode:
     """Posterior mode: beta (B, K) and, with phi, log_phi and log_phi_sd (B, 1) and proposals.
 
-    ridge: precision of the normal prior that replaces the coefficients' own prior here.
+    ridge (K,): precisions of the normal prior that replaces the coefficients' own prior here, but
+    that of shrunken columns, which is their own.
     """
 
     beta: FloatArray
     log_phi: FloatArray
     log_phi_sd: FloatArray
     proposal: GridProposal | None
-    ridge: float
+    ridge: FloatArray
 
 
 def find_mode(family: CountFamily, sums: CountSums, priors: Mapping[str, float]) -> Mode:
@@ -141,7 +143,9 @@ def find_mode(family: CountFamily, sums: CountSums, priors: Mapping[str, float])
 
     Databases of a batch do not affect each other.
     """
-    ridge = (_WIDE * priors["coefficient_scale"]) ** -2
+    k = sums.x.shape[-1]
+    wide, own = _WIDE * priors["coefficient_scale"], priors[INTERACTION_PRIOR]
+    ridge = np.where(np.arange(k) < k - sums.shrunken, wide**-2, own**-2)
     beta = _start(sums, ridge)
     databases = beta.shape[0]
     log_phi = np.zeros((databases, int(family.overdispersed)))
@@ -172,30 +176,29 @@ def _log_phi_density(
     return log_density
 
 
-def _start(sums: CountSums, ridge: float) -> FloatArray:
+def _start(sums: CountSums, ridge: FloatArray) -> FloatArray:
     """Fit the log of the cells' means by least squares, (B, K)."""
     target = np.log((sums.sums + 0.1) / (sums.mass + 0.1))
-    gram = sums.gram(sums.mass[:, None])[:, 0] + ridge * np.eye(sums.x.shape[-1])
+    gram = sums.gram(sums.mass[:, None])[:, 0] + np.diag(ridge)
     cross = (sums.mass * target)[:, None] @ sums.x
     return np.asarray(np.linalg.solve(gram, cross.swapaxes(-1, -2))[..., 0], dtype=np.float64)
 
 
 def _newton(
-    family: CountFamily, sums: CountSums, beta: FloatArray, log_phi: FloatArray, ridge: float
+    family: CountFamily, sums: CountSums, beta: FloatArray, log_phi: FloatArray, ridge: FloatArray
 ) -> FloatArray:
     """Take Newton steps, halved until they climb, under beta ~ N(0, 1 / ridge)."""
-    at = log_phi[:, None]
-    identity = ridge * np.eye(beta.shape[1])
+    at, diagonal = log_phi[:, None], np.diag(ridge)
 
     def penalised(beta: FloatArray) -> FloatArray:
         value = family.kernel(sums, sums.eta(beta[:, None]), at)[:, 0]
-        return np.asarray(value - 0.5 * ridge * (beta * beta).sum(-1), dtype=np.float64)
+        return np.asarray(value - 0.5 * (ridge * beta * beta).sum(-1), dtype=np.float64)
 
     value = penalised(beta)
     for _ in range(_STEPS):
         slope, curvature = family.slopes(sums, sums.eta(beta[:, None]), at)
         gradient = (slope @ sums.x)[:, 0] - ridge * beta
-        hessian = sums.gram(curvature)[:, 0] + identity
+        hessian = sums.gram(curvature)[:, 0] + diagonal
         step = np.linalg.solve(hessian, gradient[:, :, None])[..., 0]
         moving = (step * gradient).sum(-1) > _CLOSE
         if not moving.any():

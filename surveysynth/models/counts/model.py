@@ -2,6 +2,7 @@
 
     y | x ~ a distribution of mean exp(x beta)
     beta ~ N(0, D Omega D), Omega ~ LKJ(6), D = diag(sigma_k), sigma_k ~ half-t3(0, 1)
+    beta_k ~ N(0, interaction_scale^2) for columns k of interactions
     log w | y, x ~ N(x gamma + delta log(1 + y), s^2)      where the design has a weight
 
 The outcome enters without a transform: whole numbers.
@@ -16,11 +17,12 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import Model, Simulated, SimulationKind, require
+from surveysynth.models.base import INTERACTION_PRIOR, Model, Simulated, SimulationKind, require
 from surveysynth.models.counts import sampler
 from surveysynth.models.counts.family import NEGATIVE_BINOMIAL, POISSON, CountFamily
 from surveysynth.models.counts.stats import CountStats, compress, count_records
 from surveysynth.models.parts import survey_weight
+from surveysynth.models.parts.coefficients import INTERACTIONS
 from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.source import StanProgramSpec
@@ -43,6 +45,8 @@ def _data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
         "coefficient_scale_prior": priors["coefficient_scale"],
         "lkj": priors["lkj"],
         **survey_weight.stan_data(stats.weight, k, priors),
+        "K_shrunken": counts.shrunken,
+        INTERACTION_PRIOR: priors[INTERACTION_PRIOR],
     }
 
 
@@ -82,7 +86,7 @@ class CountModel(Model):
     batched = True
     common_random_numbers = True
     default_priors = MappingProxyType(
-        {"coefficient_scale": 1.0, "lkj": 6.0, **survey_weight.PRIORS}
+        {"coefficient_scale": 1.0, "lkj": 6.0, **INTERACTIONS, **survey_weight.PRIORS}
     )
 
     family: ClassVar[CountFamily]
@@ -115,11 +119,12 @@ class CountModel(Model):
         """Return the records of a simulated dataset: the count, then any log weight."""
         z = simulated.z
         log_weight = z[:, 1] if z.shape[1] > 1 else None
-        return count_records(design.matrix.x_cells, design.matrix.cell, z[:, 0], log_weight)
+        matrix = design.matrix
+        return count_records(matrix.x_cells, matrix.cell, z[:, 0], log_weight, matrix.shrunken)
 
     def compress(self, records: PairRecords, risk_weights: FloatArray) -> CountStats:
         """Compute sums by cell and by distinct count (methods 4)."""
-        return compress(records, risk_weights)
+        return compress(records, risk_weights, self.priors[INTERACTION_PRIOR])
 
     def sample(
         self,

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.base import INTERACTION_PRIOR
 from surveysynth.models.counts.family import CountFamily
 from surveysynth.models.counts.mode import Mode, find_mode, overdispersion_log_prior
 from surveysynth.models.counts.stats import CountSums
@@ -69,10 +70,15 @@ class _Sampler:
             noise = self.rng.standard_normal((self.batch,), 0).reshape(*self.lead, 1)
             self.log_phi = self.log_phi + 1.5 * self.mode.log_phi_sd[:, None] * noise
         self._expand()
-        gram = self.hessian + self.mode.ridge * np.eye(self.k)
+        gram = self.hessian + np.diag(self.mode.ridge)
+        # Columns of interactions have a prior of their own.
+        shrunken = np.arange(self.k) >= self.k - self.sums.shrunken
+        self.ridge = np.diag(np.where(shrunken, priors[INTERACTION_PRIOR] ** -2, 0.0))
         fit = np.repeat(self.mode.beta, chains, axis=0)[:, :, None]
         ones = np.ones((self.batch, 1, 1))
-        self.coefficients = CoefficientBlocks(gram, fit, ones, priors, self.rng)
+        self.coefficients = CoefficientBlocks(
+            gram, fit, ones, priors, self.rng, self.sums.shrunken
+        )
         self.value = self._kernel(self.coefficients.beta, self.log_phi)
 
     def state(self) -> Theta:
@@ -159,8 +165,10 @@ class _Sampler:
         """Draw beta | phi, D, Omega: the normal times exp(excess)."""
         blocks = self.coefficients
         inverse_scale = 1.0 / blocks.scale[:, 0]
+        precision = np.asarray(self.hessian + self.ridge, dtype=np.float64)
+        free = slice(blocks.free)
         prior = blocks.inverse_correlation * inverse_scale[:, :, None] * inverse_scale[:, None, :]
-        precision = np.asarray(self.hessian + prior, dtype=np.float64)
+        precision[:, free, free] += prior
         root = np.asarray(np.linalg.cholesky(precision).swapaxes(-1, -2), dtype=np.float64)
         mean = _solved(precision, self.linear)
         current: FloatArray = blocks.beta[:, :, 0]

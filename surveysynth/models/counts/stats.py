@@ -19,10 +19,14 @@ from surveysynth.models.parts.pairs import PairRecords, sum_by
 
 
 def count_records(
-    x_cells: FloatArray, cell: IntArray, y: FloatArray, log_weight: FloatArray | None
+    x_cells: FloatArray,
+    cell: IntArray,
+    y: FloatArray,
+    log_weight: FloatArray | None,
+    shrunken: int = 0,
 ) -> PairRecords:
     """Return records of counts y (n,); the weight is regressed on log(1 + y)."""
-    return PairRecords(x_cells, cell, y, np.log1p(y), log_weight)
+    return PairRecords(x_cells, cell, y, np.log1p(y), log_weight, shrunken)
 
 
 @dataclass(frozen=True, repr=False)
@@ -31,7 +35,8 @@ class CountSums(Unpickled):
 
     x (B, G, K), or (1, G, K) where all share it; mass (B, G): sum of alpha, sums (B, G): sum of
     alpha y, by cell; values (B, D) and value_mass (B, D), the sum of alpha of each; log_factorials
-    (B,): sum of alpha log y!. Cells and counts without weight have no effect.
+    (B,): sum of alpha log y!. Cells and counts without weight have no effect. shrunken: number of
+    columns of X, the last ones, that are shrunken.
     """
 
     x: FloatArray
@@ -40,6 +45,7 @@ class CountSums(Unpickled):
     values: FloatArray
     value_mass: FloatArray
     log_factorials: FloatArray
+    shrunken: int = 0
 
     @classmethod
     def stacked(cls, parts: Sequence["CountSums"]) -> "CountSums":
@@ -52,6 +58,7 @@ class CountSums(Unpickled):
             filled_up([part.values for part in parts]),
             filled_up([part.value_mass for part in parts]),
             np.concatenate([part.log_factorials for part in parts]),
+            parts[0].shrunken,
         )
 
     def eta(self, beta: FloatArray) -> FloatArray:
@@ -84,8 +91,11 @@ class CountStats(Unpickled):
         return cls(counts, stacked(weights) if weights else None)
 
 
-def compress(records: PairRecords, risk_weights: FloatArray) -> CountStats:
-    """Compute the sums in one pass over the records (methods 4), without counts of no weight."""
+def compress(records: PairRecords, risk_weights: FloatArray, scale: float) -> CountStats:
+    """Compute the sums in one pass over the records (methods 4), without counts of no weight.
+
+    ``scale``: prior SD of the weight's coefficients of shrunken columns, in residual SDs.
+    """
     n_cells = records.x_cells.shape[0]
     mass = sum_by(records.cell, risk_weights, n_cells)
     sums = sum_by(records.cell, risk_weights * records.y, n_cells)
@@ -99,5 +109,6 @@ def compress(records: PairRecords, risk_weights: FloatArray) -> CountStats:
         values=values[None],
         value_mass=value_mass[None],
         log_factorials=np.array([value_mass @ gammaln(values + 1.0)]),
+        shrunken=records.shrunken,
     )
-    return CountStats(counts, records.weight_stats(risk_weights))
+    return CountStats(counts, records.weight_stats(risk_weights, scale))

@@ -37,6 +37,7 @@ def _data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
         "K": stats.fit.shape[-2],
         "x_sum": stats.x_sum[0].tolist(),
         **stats.stan_data(),
+        "total": float(stats.total[0]),
         "coefficient_sd": priors["coefficient_sd"],
         "selection_sd": priors["selection_sd"],
         "residual_scale": priors["residual_scale"],

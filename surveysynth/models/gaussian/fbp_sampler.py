@@ -40,9 +40,11 @@ class Gibbs:
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         self.rng = rng
         self.residual_scale = priors["residual_scale"]
-        self.coefficient_precision = priors["coefficient_sd"] ** -2
-        self.selection_precision = priors["selection_sd"] ** -2
         self.batch, self.k = stats.fit.shape[:2]
+        self.free = self.k - stats.ridges  # columns whose prior is not in the statistics
+        free = (np.arange(1 + self.k) < 1 + self.free).astype(np.float64)
+        self.coefficient_precision = priors["coefficient_sd"] ** -2 * free[1:]
+        self.selection_precision = priors["selection_sd"] ** -2 * free
         self._read(stats)
         self.shift = self._constant_coefficients()
         self._start()
@@ -57,22 +59,23 @@ class Gibbs:
         self._read(stats)
 
     def _constant_coefficients(self) -> FloatArray | None:
-        """Return e (B, K) with X e = 1 on all records with weight, or None.
+        """Return e (B, K), zero in shrunken columns, with X e = 1 on all records with weight.
 
-        Also None where hardly any record has weight: there the shift does not help.
+        None without one, and where hardly any record has weight: there the shift does not help.
         """
-        s = self.stats
+        s, free = self.stats, self.free
         if np.any(s.total <= FEW_RECORDS):
             return None
-        length = np.sqrt(np.einsum("bkk->bk", s.gram))
+        gram, x_sum = s.gram[:, :free, :free], s.x_sum[:, :free]
+        length = np.sqrt(np.einsum("bkk->bk", gram))
         inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
-        scaled = s.gram * inverse[:, :, None] * inverse[:, None, :]
+        scaled = gram * inverse[:, :, None] * inverse[:, None, :]
         solution = np.linalg.pinv(scaled, rcond=1e-12, hermitian=True)
-        constant = inverse * np.einsum("bij,bj->bi", solution, inverse * s.x_sum)
-        left_over = s.total - np.einsum("bk,bk->b", s.x_sum, constant)
+        constant = inverse * np.einsum("bij,bj->bi", solution, inverse * x_sum)
+        left_over = s.total - np.einsum("bk,bk->b", x_sum, constant)
         if np.any(np.abs(left_over) > 1e-9 * s.total):
             return None
-        return np.asarray(constant, dtype=np.float64)
+        return np.pad(constant, [(0, 0), (0, self.k - free)])
 
     def _start(self) -> None:
         """Set overdispersed starts about the least-squares fits."""
@@ -118,14 +121,14 @@ class Gibbs:
         the selection. A chain that alternates moves as freely as the better of the two allows.
         """
         s, norm = self.stats, np.einsum("bk,bk->b", e, e)
-        tau, tau_pi = self.coefficient_precision, self.selection_precision
+        tau, tau_pi = self.coefficient_precision[0], self.selection_precision[0]
         k_y = self.selection[:, 0]
         v_y, v_pi = self.variance.T
-        precision = s.gram / v_y[:, None, None] + tau * np.eye(self.k)
+        precision = s.gram / v_y[:, None, None] + np.diag(self.coefficient_precision)
         linear = self.cross_y / v_y[:, None] + tau * (k_y * v_y)[:, None] * e
         b = primitives.normal_from_precision(precision, linear, self.n_beta[i])
         along = np.einsum("bk,bk->b", e, b)
-        precision = self.design_gram / v_pi[:, None, None] + tau_pi * np.eye(self.k + 1)
+        precision = self.design_gram / v_pi[:, None, None] + np.diag(self.selection_precision)
         precision[:, 0, 0] += tau * v_y * v_y * norm
         linear = self.design_cross / v_pi[:, None]
         linear[:, 0] += tau * v_y * along
@@ -138,11 +141,11 @@ class Gibbs:
         along_pi = np.einsum("bk,bk->b", e, c)
         level, uniforms, prior = self.u_level[i], self.u_variance[i], self.residual_scale
         v_y = primitives.slice_shifted_variances(
-            v_y, s.total, squares_y, tau * k_y * k_y * norm, tau * k_y * along, prior,
+            v_y, s.count, squares_y, tau * k_y * k_y * norm, tau * k_y * along, prior,
             level[0], uniforms[0],
         )  # fmt: skip
         v_pi = primitives.slice_shifted_variances(
-            v_pi, s.total, squares_pi, tau_pi * norm, tau_pi * along_pi, prior,
+            v_pi, s.count, squares_pi, tau_pi * norm, tau_pi * along_pi, prior,
             level[1], uniforms[1],
         )  # fmt: skip
         self.variance = np.stack([v_y, v_pi], axis=1)
@@ -154,12 +157,11 @@ class Gibbs:
         k_y = self.selection[:, 0]
         v_y, v_pi = self.variance.T
         # beta | .: the denominator of the sample density is linear in beta.
-        precision = s.gram / v_y[:, None, None] + self.coefficient_precision * np.eye(self.k)
+        precision = s.gram / v_y[:, None, None] + np.diag(self.coefficient_precision)
         linear = self.cross_y / v_y[:, None] - k_y[:, None] * s.x_sum
         self.beta = primitives.normal_from_precision(precision, linear, self.n_beta[i])
         # (k_y, k_x) | .: linear in k_x, quadratic in k_y.
-        precision = self.design_gram / v_pi[:, None, None]
-        precision = precision + self.selection_precision * np.eye(self.k + 1)
+        precision = self.design_gram / v_pi[:, None, None] + np.diag(self.selection_precision)
         precision[:, 0, 0] += s.total * v_y
         mean_sum = np.einsum("bk,bk->b", s.x_sum, self.beta)
         denominator = np.concatenate([mean_sum[:, None], s.x_sum], axis=1)
@@ -171,10 +173,10 @@ class Gibbs:
         prior = self.residual_scale
         level, uniforms = self.u_level[i], self.u_variance[i]
         v_y = primitives.slice_variances(
-            v_y, s.total, s.total * k_y * k_y, squares_y, prior, level[0], uniforms[0]
+            v_y, s.count, s.total * k_y * k_y, squares_y, prior, level[0], uniforms[0]
         )
         v_pi = primitives.slice_variances(
-            v_pi, s.total, s.total, squares_pi, prior, level[1], uniforms[1]
+            v_pi, s.count, s.total, squares_pi, prior, level[1], uniforms[1]
         )
         self.variance = np.stack([v_y, v_pi], axis=1)
 
@@ -245,9 +247,8 @@ class ClusteredGibbs(Gibbs):
         root[:, k, k] = 1.0
         root[:, :k, -1], root[:, k + 1 :, -1] = fit[:, :, 0], fit[:, :, 1]
         root[:, k + 1 :, k] = -fit[:, :, 0]
-        precision = np.full((2 * k + 1, 1), self.selection_precision)
-        precision[:k] = self.coefficient_precision
-        form: FloatArray = root.swapaxes(-1, -2) @ (precision * root)
+        precision = np.concatenate([self.coefficient_precision, self.selection_precision])
+        form: FloatArray = root.swapaxes(-1, -2) @ (precision[:, None] * root)
         return form
 
     def state(self) -> Theta:
@@ -292,9 +293,8 @@ class ClusteredGibbs(Gibbs):
             rows[:, k + 1, k], rows[:, k + 1, -1] = -of_pi, of_y
             rows[:, k + 2, -1] = of_pi
             form += rows.swapaxes(-1, -2) @ (self.products - shrunk @ self.psu_sum) @ rows
-        draw = primitives.normal_from_precision(
-            form[:, :-1, :-1], -form[:, :-1, -1], self.n_coefficients[i]
-        )
+        precision, linear = form[:, :-1, :-1], -form[:, :-1, -1]
+        draw = primitives.normal_from_precision(precision, linear, self.n_coefficients[i])
         fit, k_y = self.stats.fit, draw[:, k, None]
         self.beta = fit[:, :, 0] + draw[:, :k]
         k_x = fit[:, :, 1] - k_y * fit[:, :, 0] + draw[:, k + 1 :]
@@ -322,7 +322,7 @@ class ClusteredGibbs(Gibbs):
     def _keep_the_sample(self, i: int, coordinates: JointCoordinates, e: FloatArray) -> None:
         """Draw T, a', s_y^2 and s_pi^2 given the coefficients of the sample."""
         s, psu, tilt = self.stats, self.psu, self._tilt()
-        tau = np.array([self.coefficient_precision, self.selection_precision])
+        tau = np.array([self.coefficient_precision[0], self.selection_precision[0]])
         offset = _offset(self.variance, psu.covariance, tilt)
         coefficients = np.stack([self.beta, self.selection[:, 1:]], axis=1)
         coefficients = coefficients + offset[:, :, None] * e[:, None, :]
@@ -341,7 +341,7 @@ class ClusteredGibbs(Gibbs):
         squares, free = np.maximum(squares, 0.0), along - norm * _mean_effect(psu.covariance, tilt)
         variance = [
             primitives.slice_shifted_variances(
-                self.variance[:, j], s.total, squares[:, j],
+                self.variance[:, j], s.count, squares[:, j],
                 tau[j] * norm[:, 0] * tilt[:, j] ** 2, tau[j] * tilt[:, j] * free[:, j],
                 self.residual_scale, self.u_level[i, j], self.u_variance[i, j],
             )
@@ -367,7 +367,7 @@ class ClusteredGibbs(Gibbs):
         squares = np.maximum(squares, 0.0)
         variance = [
             primitives.slice_variances(
-                self.variance[:, j], s.total, s.total * tilt[:, j] ** 2, squares[:, j],
+                self.variance[:, j], s.count, s.total * tilt[:, j] ** 2, squares[:, j],
                 self.residual_scale, self.u_level[i, j], self.u_variance[i, j],
             )
             for j in range(2)

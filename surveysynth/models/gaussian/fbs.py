@@ -77,9 +77,11 @@ class Gibbs:
         spread = stats.start_covariance()
         inflation = np.exp(0.2 * rng.standard_normal((spread.shape[0], 1, 1), 0))
         self.residual = CovarianceBlock(
-            spread * inflation, stats.total, priors["residual_scale"], priors["lkj"], rng
+            spread * inflation, stats.count, priors["residual_scale"], priors["lkj"], rng
         )
-        self.coefficients = CoefficientBlocks(stats.gram, stats.fit, spread, priors, rng)
+        self.coefficients = CoefficientBlocks(
+            stats.gram, stats.fit, spread, priors, rng, stats.ridges
+        )
 
     def state(self) -> Theta:
         """Return the parameters of both blocks."""

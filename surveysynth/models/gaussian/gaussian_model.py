@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import Model, Simulated, psu_codes
+from surveysynth.models.base import INTERACTION_PRIOR, Model, Simulated, psu_codes
 from surveysynth.models.parts import gaussian, log_lik
 from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
@@ -27,11 +27,13 @@ class GaussianModel(Model):
     ) -> GaussianRecords:
         """Return the records of a dataset on the model's scale."""
         matrix = design.matrix
-        return GaussianRecords(matrix.x_cells, matrix.cell, simulated.z, psu_codes(self, design))
+        psu = psu_codes(self, design)
+        return GaussianRecords(matrix.x_cells, matrix.cell, simulated.z, psu, matrix.shrunken)
 
     def compress(self, records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
-        """Compute weighted sufficient statistics (methods 4)."""
-        return gaussian.compress(records, risk_weights)
+        """Compute weighted sufficient statistics (methods 4), with the ridge on interactions."""
+        stats = gaussian.compress(records, risk_weights)
+        return stats.with_ridge(self.priors.get(INTERACTION_PRIOR))
 
     @abstractmethod
     def quadratic_form(

@@ -17,7 +17,7 @@ from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated, SimulationKind
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
 from surveysynth.models.parts import log_lik, survey_weight
-from surveysynth.models.parts.coefficients import HALF_T_DF, CoefficientBlocks
+from surveysynth.models.parts.coefficients import HALF_T_DF, INTERACTIONS, CoefficientBlocks
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
 from surveysynth.sampling import primitives
@@ -69,7 +69,9 @@ class Gibbs:
         self.batch = stats.fit.shape[0]
         spread = stats.start_covariance()[:, :1, :1]
         self.variance = spread[:, 0, 0] * np.exp(0.2 * rng.standard_normal((self.batch,), 0))
-        self.coefficients = CoefficientBlocks(stats.gram, stats.fit[:, :, :1], spread, priors, rng)
+        self.coefficients = CoefficientBlocks(
+            stats.gram, stats.fit[:, :, :1], spread, priors, rng, stats.ridges
+        )
         has_weight = stats.fit.shape[-1] > 1
         self.weight = survey_weight.WeightBlocks(stats, priors, rng) if has_weight else None
 
@@ -106,7 +108,7 @@ class Gibbs:
         """Run one sweep; i counts the sweeps since the random numbers were drawn."""
         self.coefficients.update(i, 1.0 / self.variance[:, None, None])
         squares = self.stats.outcome_squares(self.coefficients.beta[:, :, 0])
-        total = self.stats.total
+        total = self.stats.count
         self.variance = primitives.slice_variances(
             self.variance, total, np.zeros_like(total), squares, self.residual_scale,
             self.levels[i], self.uniforms[i], df=HALF_T_DF,
@@ -124,7 +126,13 @@ class Normal(GaussianModel):
     requires = frozenset({"one_outcome"})
     stan = STAN
     default_priors = MappingProxyType(
-        {"coefficient_scale": 1.0, "residual_scale": 1.0, "lkj": 6.0, **survey_weight.PRIORS}
+        {
+            "coefficient_scale": 1.0,
+            "residual_scale": 1.0,
+            "lkj": 6.0,
+            **INTERACTIONS,
+            **survey_weight.PRIORS,
+        }
     )
 
     def sample(

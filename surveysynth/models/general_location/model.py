@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     from surveysynth.models.stan_engine import StanEngine
 
 #: Constants of priors that the papers' models do not have.
-OWN_PRIORS = MappingProxyType({"logit_sd": 2.5, "slope_scale": 1.0, "pooling_df": 20.0})
+OWN_PRIORS = MappingProxyType(
+    {"logit_sd": 2.5, "slope_scale": 1.0, "pooling_df": 20.0, "interaction_scale": 0.3}
+)
 #: Guessed SD of the log weight, as in the other models.
 _WEIGHT_SD = 0.5
 

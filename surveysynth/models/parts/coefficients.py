@@ -2,25 +2,34 @@
 
     beta_j ~ N(0, D_j Omega D_j), j = 1..q;  D_j = diag(sigma_j), sigma_jk ~ half-t3;  Omega ~ LKJ
 
+of all columns of X but those of shrunken interactions, whose ridge is in the statistics
+(``GaussianStats.with_ridge``).
+
 Shared by FBS (q = outcomes and the log weight) and the normal regression (q = 1).
 """
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth.models.base import INTERACTION_PRIOR
 from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
+from surveysynth.survey.interactions import INTERACTION_SCALE
 
+#: The prior of interactions and its default (methods 3).
+INTERACTIONS: Mapping[str, float] = MappingProxyType({INTERACTION_PRIOR: INTERACTION_SCALE})
 #: Degrees of freedom of the half-t priors ([T] App. C).
 HALF_T_DF = 3.0
 
 
 class CoefficientBlocks:
-    """beta (B, K, q), scale (B, q, K) and Omega of B chains, about the statistics X'AX and fit.
+    """beta (B, K, q), scale (B, q, L) and Omega of B chains, about the statistics X'AX and fit.
 
-    ``spread`` (B, q, q): a guess of the residual covariance, for overdispersed starts.
+    L: columns of X but the ``shrunken`` last ones. ``spread`` (B, q, q): a guess of the residual
+    covariance, for overdispersed starts.
     """
 
     def __init__(
@@ -30,17 +39,22 @@ class CoefficientBlocks:
         spread: FloatArray,
         priors: Mapping[str, float],
         rng: Streams,
+        shrunken: int = 0,
     ) -> None:
         self.gram, self.cross, self.rng = gram, gram @ fit, rng
         self.prior = (HALF_T_DF, priors["coefficient_scale"])
         self.batch, self.k, self.q = b, k, q = fit.shape
-        # LKJ(eta) is the correlation of a Wishart with K - 1 + 2 eta degrees of freedom.
-        self.columns = round(k - 1 + 2 * priors["lkj"])
+        self.free = free = k - shrunken
+        # LKJ(eta) is the correlation of a Wishart with L - 1 + 2 eta degrees of freedom.
+        self.columns = round(free - 1 + 2 * priors["lkj"])
         self.beta = fit + overdispersion(gram, rng, q) @ np.linalg.cholesky(spread).swapaxes(-1, -2)
-        size = np.abs(self.beta).swapaxes(-1, -2) + 1e-3
-        self.scale = size * np.exp(0.5 + 0.5 * rng.standard_normal((b, q, k), 0))
-        self.root = rng.standard_normal((b, k, self.columns), 0)
+        size = np.abs(self._free_beta()).swapaxes(-1, -2) + 1e-3
+        self.scale = size * np.exp(0.5 + 0.5 * rng.standard_normal((b, q, free), 0))
+        self.root = rng.standard_normal((b, free, self.columns), 0)
         self._set_correlation()
+
+    def _free_beta(self) -> FloatArray:
+        return self.beta[:, : self.free]
 
     def _set_correlation(self) -> None:
         self.correlation = primitives.wishart_correlation(self.root)
@@ -52,8 +66,8 @@ class CoefficientBlocks:
 
     def draw_random_numbers(self, c: int) -> None:
         """Draw the random numbers of the next c sweeps, a multiple of 4."""
-        b, k, q, rng = self.batch, self.k, self.q, self.rng
-        self.n_beta = rng.standard_normal((c, b, k * q), 1)
+        b, k, q, rng = self.batch, self.free, self.q, self.rng
+        self.n_beta = rng.standard_normal((c, b, self.k * q), 1)
         rounds = c // 4
         self.n_root = rng.standard_normal((rounds, b, k, self.columns), 1)
         self.n_split = rng.standard_normal((2 * rounds, b, k, q), 1)
@@ -93,8 +107,9 @@ class CoefficientBlocks:
         b, k, q = self.batch, self.k, self.q
         inverse_scale = 1.0 / self.scale
         for j in range(q):
-            d = inverse_scale[:, j]
-            precision[:, j, :, j, :] += self.inverse_correlation * d[:, :, None] * d[:, None, :]
+            d, free = inverse_scale[:, j], slice(self.free)
+            own = self.inverse_correlation * d[:, :, None] * d[:, None, :]
+            precision[:, j, free, j, free] += own
         draw = primitives.normal_from_precision(
             precision.reshape(b, q * k, q * k), linear.reshape(b, q * k), self.n_beta[i]
         )
@@ -102,7 +117,7 @@ class CoefficientBlocks:
 
     def _correlation(self, i: int) -> None:
         """Draw Omega | beta, D: q standardized coefficient vectors under LKJ."""
-        factor = self.beta / self.scale.swapaxes(-1, -2)
+        factor = self._free_beta() / self.scale.swapaxes(-1, -2)
         self.root = primitives.elliptical_correlation(
             self.root, self.n_root[i], np.full(self.batch, float(self.q)), factor,
             self.u_level[i], self.u_angle[i],
@@ -117,10 +132,10 @@ class CoefficientBlocks:
         """
         largest = np.linalg.eigvalsh(self.inverse_correlation)[:, -1]
         bound = 1.02 * largest
-        rest = bound[:, None, None] * np.eye(self.k) - self.inverse_correlation
-        standardised = self.beta / self.scale.swapaxes(-1, -2)
+        rest = bound[:, None, None] * np.eye(self.free) - self.inverse_correlation
+        standardised = self._free_beta() / self.scale.swapaxes(-1, -2)
         split = rest @ standardised + np.linalg.cholesky(rest) @ self.n_split[i]
-        beta = self.beta.swapaxes(-1, -2)
+        beta = self._free_beta().swapaxes(-1, -2)
         self.scale = primitives.update_scales(
             self.scale, 1.0, bound[:, None, None] * beta * beta, split.swapaxes(-1, -2) * beta,
             self.prior, self.u_scale[i],

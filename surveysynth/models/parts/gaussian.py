@@ -22,13 +22,15 @@ class GaussianRecords(Unpickled):
     (n,): codes 0..C-1 where PSUs have effects, else None. A block is a cell of X, or the records of
     one PSU in a cell. ``order`` (n,) sorts records by block, ``starts`` (P + 1,) bounds the blocks
     in it, ``block_cell`` and ``block_psu`` (P,) identify them. ``centre`` (G, q) is a point near
-    the records of a cell, about which log-likelihoods are expanded.
+    the records of a cell, about which log-likelihoods are expanded. ``shrunken``: number of columns
+    of X, the last ones, that are shrunken.
     """
 
     x_cells: FloatArray
     cell: IntArray
     z: FloatArray
     psu: IntArray | None = None
+    shrunken: int = 0
     order: IntArray = field(init=False)
     starts: IntArray = field(init=False)
     block_cell: IntArray = field(init=False)
@@ -105,7 +107,8 @@ class GaussianStats(Unpickled):
     total (B,): sum of alpha; x_sum (B, K): X'alpha; gram (B, K, K): X'AX; fit (B, K, q): a solution
     of X'AX b = X'AZ; residual (B, q, q) = (Z - X fit)'A(Z - X fit), without the cancellation of
     Z'AZ. The weighted sum of squares at b is residual + (b - fit)'X'AX(b - fit). psu: sums by PSU,
-    where PSUs have effects.
+    where PSUs have effects. shrunken: the number of last columns of X that are shrunken; ridges:
+    those whose ridge is in gram, fit and residual.
     """
 
     total: FloatArray
@@ -114,6 +117,38 @@ class GaussianStats(Unpickled):
     fit: FloatArray
     residual: FloatArray
     psu: PsuStats | None = None
+    shrunken: int = 0
+    ridges: int = 0
+
+    @property
+    def count(self) -> FloatArray:
+        """Sum of alpha with the records that stand for ridges, (B,): the power of a variance."""
+        return self.total + self.ridges
+
+    def with_ridge(self, scale: float | None) -> "GaussianStats":
+        """Return the statistics with the prior B_k | Sigma ~ N(0, scale^2 Sigma) of shrunken k.
+
+        It is the likelihood of one more record a column, with z = 0 and x_k = 1 / scale: in no PSU,
+        and in no sum but those of squares. A scale of None is that of a model without this prior.
+        """
+        if scale is None or not self.shrunken:
+            return replace(self, shrunken=0)
+        k = self.fit.shape[1]
+        ridge = np.where(np.arange(k) < k - self.shrunken, 0.0, scale**-2)
+        gram = self.gram + np.diag(ridge)
+        length = np.sqrt(np.einsum("bkk->bk", gram))
+        inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
+        scaled = gram * inverse[:, :, None] * inverse[:, None, :]
+        solution = np.linalg.pinv(scaled, rcond=1e-14, hermitian=True)
+        pulled = inverse[:, :, None] * ridge[:, None] * self.fit
+        shift = -inverse[:, :, None] * (solution @ pulled)
+        fit = self.fit + shift
+        residual = self.residual + shift.swapaxes(-1, -2) @ self.gram @ shift
+        residual = residual + fit.swapaxes(-1, -2) @ (ridge[:, None] * fit)
+        psu = self.psu and replace(self.psu, residual=self.psu.residual_at(shift))
+        return GaussianStats(
+            self.total, self.x_sum, gram, fit, residual, psu, self.shrunken, self.shrunken
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -128,7 +163,9 @@ class GaussianStats(Unpickled):
             for part in (self.total, self.x_sum, self.gram, self.fit, self.residual)
         )
         psu = None if self.psu is None else self.psu.repeated(chains)
-        return GaussianStats(total, x_sum, gram, fit, residual, psu)
+        return GaussianStats(
+            total, x_sum, gram, fit, residual, psu, self.shrunken, self.ridges
+        )
 
     @classmethod
     def stacked(cls, stats: Sequence["GaussianStats"]) -> "GaussianStats":
@@ -141,7 +178,8 @@ class GaussianStats(Unpickled):
         if len(by_psu) not in (0, len(stats)):
             raise ValueError("databases of one batch must all have PSUs, or none of them")
         psu = PsuStats.stacked(by_psu) if by_psu else None
-        return cls(total, x_sum, gram, fit, residual, psu)
+        first = stats[0]
+        return cls(total, x_sum, gram, fit, residual, psu, first.shrunken, first.ridges)
 
     def cross(self) -> FloatArray:
         """Return X'AZ, (B, K, q)."""
@@ -159,7 +197,7 @@ class GaussianStats(Unpickled):
         zero and the precision of the coefficients overflows. So a millionth of the mean square of
         each column of Z is added, or one where there are no records.
         """
-        mass = np.maximum(self.total, 1.0)[:, None]
+        mass = np.maximum(self.count, 1.0)[:, None]
         explained = np.einsum("bkq,bkl,blq->bq", self.fit, self.gram, self.fit)
         squares = np.einsum("bqq->bq", self.residual) + explained
         floor = np.where(squares > 1e-290, 1e-6 * squares / mass, 1.0)
@@ -210,7 +248,8 @@ class GaussianStats(Unpickled):
     def stan_data(self) -> dict[str, Any]:
         """Return the data that Stan programs share, JSON-ready; gram exactly symmetric."""
         return {
-            "total": float(self.total[0]),
+            "K_shrunken": self.ridges,
+            "total": float(self.count[0]),
             "gram": (0.5 * (self.gram[0] + self.gram[0].T)).tolist(),
             "fit": self.fit[0].tolist(),
             "residual": (0.5 * (self.residual[0] + self.residual[0].T)).tolist(),
@@ -243,6 +282,7 @@ def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStat
         gram=gram[None],
         fit=fit[None],
         residual=residual[None],
+        shrunken=records.shrunken,
     )
     if records.psu is None:
         return stats

@@ -1,6 +1,6 @@
 """Multinomial logits on weighted counts: likelihood, mode and sampler.
 
-    log p_c / p_0 = x b_c,  c = 1 .. C - 1,  b ~ N(0, s^2 I)
+    log p_c / p_0 = x b_c,  c = 1 .. C - 1,  b_ck ~ N(0, s_k^2)
 
 Counts are sums of risk weights, so any fractions. Arrays hold B databases with S points each; the
 b of a point is flat (P (C - 1),), its columns fastest.
@@ -106,21 +106,28 @@ def log_shares(eta: FloatArray) -> FloatArray:
     return np.concatenate([-total, eta - total], axis=-1)
 
 
-def find_mode(sums: LogitSums, sd: float) -> tuple[FloatArray, FloatArray]:
+def _prior_precision(sums: LogitSums, sd: FloatArray | float) -> FloatArray:
+    """Return the precisions (d,) of b from prior SDs, one or those of the columns of x (P,)."""
+    columns, others = sums.x.shape[-1], sums.counts.shape[-1] - 1
+    return np.repeat(np.broadcast_to(np.asarray(sd, dtype=np.float64) ** -2, (columns,)), others)
+
+
+def find_mode(sums: LogitSums, sd: FloatArray | float) -> tuple[FloatArray, FloatArray]:
     """Find the posterior mode (B, d) under N(0, sd^2), and minus its second derivatives (B, d, d).
 
-    Newton steps are damped on a strictly concave density; databases do not affect each other.
+    ``sd``: one prior SD, or one of each column of x (P,). Newton steps are damped on a strictly
+    concave density; databases do not affect each other.
     """
-    d, precision = sums.size, sd**-2
-    b = np.zeros((sums.counts.shape[0], d))
+    precision = _prior_precision(sums, sd)
+    b = np.zeros((sums.counts.shape[0], sums.size))
 
     def density(point: FloatArray) -> FloatArray:
-        squares = (point * point).sum(-1)
-        return np.asarray(sums.value(point[:, None])[:, 0] - 0.5 * precision * squares)
+        squares = (precision * point * point).sum(-1)
+        return np.asarray(sums.value(point[:, None])[:, 0] - 0.5 * squares)
 
     value = density(b)
     for _ in range(_STEPS):
-        information = sums.information(b) + precision * np.eye(d)
+        information = sums.information(b) + np.diag(precision)
         slope = sums.value_and_slope(b[:, None])[1][:, 0] - precision * b
         step = np.linalg.solve(information, slope[..., None])[..., 0]
         promised = (step * slope).sum(-1)
@@ -136,7 +143,7 @@ def find_mode(sums: LogitSums, sd: float) -> tuple[FloatArray, FloatArray]:
         b, value = np.where(better[:, None], moved, b), np.where(better, reached, value)
         if not better.any():
             break
-    return b, sums.information(b) + precision * np.eye(d)
+    return b, sums.information(b) + np.diag(precision)
 
 
 def filled_up(parts: Sequence[FloatArray]) -> FloatArray:
@@ -163,8 +170,8 @@ class LogitBlocks:
     The coefficients are b = mode + root u.
     """
 
-    def __init__(self, sums: LogitSums, sd: float, rng: Streams) -> None:
-        self.rng, self.prior_precision = rng, sd**-2
+    def __init__(self, sums: LogitSums, sd: FloatArray | float, rng: Streams) -> None:
+        self.rng, self.sd, self.prior_precision = rng, sd, _prior_precision(sums, sd)
         self.lead = sums.counts.shape[0], rng.chains
         self.batch, self.d = self.lead[0] * rng.chains, sums.size
         self._expand(sums)
@@ -181,7 +188,7 @@ class LogitBlocks:
 
     def _expand(self, sums: LogitSums) -> None:
         self.sums = sums
-        mode, precision = find_mode(sums, self.prior_precision**-0.5)
+        mode, precision = find_mode(sums, self.sd)
         factor = np.linalg.cholesky(precision).swapaxes(-1, -2)
         root = np.linalg.solve(factor, np.broadcast_to(np.eye(self.d), factor.shape))
         self.mode, self.factor, self.root = (
@@ -197,7 +204,7 @@ class LogitBlocks:
         """Return the log posterior (B,) up to a constant, and its gradient (B, d), at u."""
         b = self.mode + (self.root @ u[..., None])[..., 0]
         value, slope = self.sums.value_and_slope(b.reshape(*self.lead, self.d))
-        value = value.reshape(-1) - 0.5 * self.prior_precision * (b * b).sum(-1)
+        value = value.reshape(-1) - 0.5 * (self.prior_precision * b * b).sum(-1)
         slope = slope.reshape(b.shape) - self.prior_precision * b
         return value, np.asarray((slope[:, None, :] @ self.root)[:, 0], dtype=np.float64)
 

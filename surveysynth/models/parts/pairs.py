@@ -23,7 +23,8 @@ class PairRecords(Unpickled):
     h (n,): the regressor of the weight; log_weight (n,) or None. ``values`` (D,) are the distinct
     y, code (n,) indexes them; ``pair_cell`` and ``pair_y`` (P,) describe the pairs, sorted by cell.
     ``joint``: (h, log w) by cell of X, if there is a weight. ``pairs``: log w (or nothing, n x 0)
-    by pair, whose rows are (y, h, x).
+    by pair, whose rows are (y, h, x). ``shrunken``: number of columns of X, the last ones, that are
+    shrunken.
     """
 
     x_cells: FloatArray
@@ -31,6 +32,7 @@ class PairRecords(Unpickled):
     y: FloatArray
     h: FloatArray
     log_weight: FloatArray | None
+    shrunken: int = 0
     values: FloatArray = field(init=False)
     code: IntArray = field(init=False)
     pair_cell: IntArray = field(init=False)
@@ -49,7 +51,7 @@ class PairRecords(Unpickled):
         if self.log_weight is not None:
             log_weight = self.log_weight[:, None]
             both = np.column_stack([self.h, self.log_weight])
-            joint = GaussianRecords(self.x_cells, self.cell, both)
+            joint = GaussianRecords(self.x_cells, self.cell, both, shrunken=self.shrunken)
         set_field = object.__setattr__  # the dataclass is frozen
         set_field(self, "values", values)
         set_field(self, "code", code)
@@ -63,9 +65,13 @@ class PairRecords(Unpickled):
         """Number of records."""
         return int(self.cell.size)
 
-    def weight_stats(self, risk_weights: FloatArray) -> GaussianStats | None:
-        """Compute the statistics of the weight component, if there is a weight."""
-        return None if self.joint is None else gaussian.compress(self.joint, risk_weights)
+    def weight_stats(
+        self, risk_weights: FloatArray, scale: float | None = None
+    ) -> GaussianStats | None:
+        """Compute the statistics of the weight component, if there is a weight, with its ridge."""
+        if self.joint is None:
+            return None
+        return gaussian.compress(self.joint, risk_weights).with_ridge(scale)
 
 
 def sum_by(code: IntArray, values: FloatArray, size: int) -> FloatArray:

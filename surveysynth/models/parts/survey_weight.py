@@ -73,7 +73,9 @@ class WeightBlocks:
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         self.rng = rng
-        self.prior_precision = priors["weight_coefficient_sd"] ** -2
+        # The ridge of interactions is in the statistics.
+        columns = np.arange(1 + stats.fit.shape[1]) < 1 + stats.fit.shape[1] - stats.ridges
+        self.prior_precision = np.where(columns, priors["weight_coefficient_sd"] ** -2, 0.0)
         self.residual_scale = priors["weight_residual_scale"]
         self.observe(stats)
         self.batch = stats.fit.shape[0]
@@ -115,11 +117,11 @@ class WeightBlocks:
         i counts sweeps since the random numbers were drawn.
         """
         precision = self.gram / self.variance[:, None, None]
-        precision = precision + self.prior_precision * np.eye(precision.shape[-1])
+        precision = precision + np.diag(self.prior_precision)
         linear = self.cross / self.variance[:, None]
         self.coefficients = primitives.normal_from_precision(precision, linear, self.normals[i])
         squares = self.stats.conditional_squares(self.coefficients)
-        total = self.stats.total
+        total = self.stats.count
         self.variance = primitives.slice_variances(
             self.variance, total, np.zeros_like(total), squares, self.residual_scale,
             self.levels[i], self.uniforms[i], df=HALF_T_DF,
@@ -150,6 +152,7 @@ def stan_data(
     Zeros where there is no weight.
     """
     zeros = {
+        "K_shrunken": 0,
         "total": 0.0,
         "gram": np.zeros((columns, columns)).tolist(),
         "fit": np.zeros((columns, 2)).tolist(),

@@ -4,6 +4,7 @@ Both are for programs. ``templates/registry.json.j2`` has the entry for the regi
 of differential privacy, by the schema of the registry.
 """
 
+import math
 import platform
 import re
 from pathlib import Path
@@ -17,6 +18,7 @@ from surveysynth.release.tables.labels import listed
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
     from surveysynth.spec.tables_section import TablesSection
+    from surveysynth.survey.design_matrix import DesignMatrix
 
 _LIBRARIES = ("surveysynth", "numpy", "scipy", "pandas")
 
@@ -61,6 +63,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "declared_outcomes": {each.name: each.as_dict() for each in facts.design.outcomes},
         "covariance_by": synthesizer.grouping,
         "formula": facts.design.matrix.formula,
+        "interaction_scale": _interaction_scale(facts.design.matrix),
         "engine": synthesizer.engine,
         "smoothing": synthesizer.options.get("smoothing", "default"),
         "inference": synthesizer.inference,
@@ -135,3 +138,9 @@ def registry_entry(facts: ReleaseFacts) -> dict[str, Any]:
     }
     entry: dict[str, Any] = render_json("registry.json.j2", context)
     return entry
+
+
+def _interaction_scale(matrix: "DesignMatrix") -> float | None:
+    """Return the prior SD of interactions in residual SDs; None where nothing is shrunken."""
+    scale = matrix.interaction_scale
+    return scale if matrix.shrunken and math.isfinite(scale) else None

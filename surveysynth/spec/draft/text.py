@@ -203,8 +203,8 @@ def _synthesizer(choices: Choices) -> list[str]:
     return [
         model,
         line("outcome", outcomes, "confidential: what is synthesised"),
-        "# A formula of public columns. Default: strata and by columns, with their interactions if",
-        "# cells have 20 records, except for cells that hold at most a hundredth of the records.",
+        "# A formula of public columns. Default: strata and by columns, with all interactions of",
+        "# two of them, which the model shrinks.",
         f"# predictors = {value(formula or '1')}",
     ]
 

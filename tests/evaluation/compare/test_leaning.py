@@ -49,9 +49,9 @@ class Regression:
         error = spread / np.sqrt(self.size)
         r = np.mean([self.linearised(each) for each in data.reshape(-1, N)], axis=0)
         r = (r - self.linearised(y)) / error
-        psi = scores(
+        psi, _ = scores(
             np.unique(self.x, axis=0), np.unique(self.x, axis=0, return_inverse=True)[1].ravel(),
-            [y], [True], spread_by_cell=False,
+            [y], [True], np.zeros(4), spread_by_cell=False,
         )  # fmt: skip
         made = row_covariance(r, psi, np.ones(N), None)
         kappa = smooth_kappa(kappa_of(means / error, made.fitted), self.size, M, noisy=False)
@@ -107,6 +107,9 @@ def test_units_and_weights_of_the_fit_are_written_out() -> None:
     made = row_covariance(r, psi, weight, None)
     np.testing.assert_allclose(made.residual, 40 / 39 * rest.T @ rest, rtol=1e-10)
     np.testing.assert_allclose(made.fitted, np.outer(psi[:, 0] @ r, slope), rtol=1e-10)
+    shrunk = row_covariance(r, psi, weight, None, np.array([3.0]))
+    share = (weight * psi[:, 0] ** 2).sum() / (3.0 + (weight * psi[:, 0] ** 2).sum())
+    np.testing.assert_allclose(shrunk.fitted, share * made.fitted, rtol=1e-10)
     unit = np.repeat(np.arange(10), 4)
     sums = np.array([rest[unit == each].sum(axis=0) for each in range(10)])
     by_unit = row_covariance(r, psi, weight, unit)
@@ -122,7 +125,9 @@ def test_scores_are_rows_of_x_times_residuals_and_products_of_residuals() -> Non
     x_cells, cell = np.array([[1.0, 0.0], [1.0, 1.0]]), np.repeat([0, 1], 25)
     amount = np.where(rng.random(50) < 0.3, np.nan, rng.standard_normal(50))
     level = (rng.random(50) < 0.5).astype(float)
-    made = scores(x_cells, cell, [amount, level], [True, False], spread_by_cell=True)
+    ridge, kinds = np.array([0.0, 11.0]), [True, False]
+    made, penalty = scores(x_cells, cell, [amount, level], kinds, ridge, spread_by_cell=True)
+    assert penalty.tolist() == [0.0, 11.0, 0.0, 11.0, 0.0, 0.0]
     assert made.shape == (50, 2 + 2 + 2)
     residual = np.zeros(50)
     for each in (0, 1):
@@ -135,9 +140,9 @@ def test_scores_are_rows_of_x_times_residuals_and_products_of_residuals() -> Non
     for each in (0, 1):
         of_cell = np.where(cell == each, squares - np.nanmean(squares[cell == each]), 0.0)
         np.testing.assert_allclose(made[:, 4 + each], np.nan_to_num(of_cell), atol=1e-12)
-    common = scores(x_cells, cell, [amount, level], [True, False], spread_by_cell=False)
+    common, _ = scores(x_cells, cell, [amount, level], kinds, ridge, spread_by_cell=False)
     assert common.shape == (50, 5)
-    assert not scores(x_cells, cell, [np.ones(50)], [True], spread_by_cell=False).size
+    assert not scores(x_cells, cell, [np.ones(50)], [True], ridge, spread_by_cell=False)[0].size
 
 
 def test_a_lean_is_its_mean_over_its_error_and_a_scaled_chi_square() -> None:

@@ -17,7 +17,7 @@ from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.evaluation.studies import frame_study
 from surveysynth.evaluation.studies.coverage import Task
 from surveysynth.evaluation.studies.designs import SamplingDesign, allocate
-from surveysynth.evaluation.studies.frame_population import read_frame
+from surveysynth.evaluation.studies.frame_population import check_design, read_frame
 from surveysynth.evaluation.studies.frame_report import run_frame_study
 from surveysynth.evaluation.studies.frame_study import FrameStudy, released
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
@@ -172,14 +172,14 @@ def test_one_release_is_that_of_the_public_interface():
 
 @pytest.mark.usefixtures("quick")
 def test_the_sample_covers_and_its_copy_is_its_equal():
-    result = run_frame_study(study_of(samples=80), None, workers=1)
+    result = run_frame_study(study_of(samples=30), None, workers=1)
     copy = result.summary[result.summary["method"] == "spec"]
     np.testing.assert_array_equal(copy["gap"], 0.0)
     np.testing.assert_array_equal(copy["rmse_ratio"], 1.0)
     np.testing.assert_array_equal(copy["length_ratio"], 1.0)
     # t intervals of means of 30 log-normal records and more: nominal to a few percent.
     means = copy[copy["statistic"] == "mean"]
-    assert means["coverage"].between(0.9, 0.98).all()
+    assert means["coverage"].between(0.88, 0.99).all()
     assert (copy["bias"].abs() < 0.25).all()
     # The count of all is the population size, without error.
     whole = result.rows[(result.rows["statistic"] == "count") & (result.rows["row"] == 0)]
@@ -202,7 +202,7 @@ def half_as_long(frame):
 
 
 def test_planted_faults_are_seen(monkeypatch):
-    study = study_of(samples=40)
+    study = study_of(samples=15)
     monkeypatch.setattr(frame_study, "released", as_the_sample(in_one_margin))
     result = run_frame_study(study, None, workers=1)
     rows = result.rows[(result.rows["method"] == "spec") & (result.rows["statistic"] == "mean")]
@@ -227,7 +227,7 @@ def test_a_wrong_formula_is_seen():
         )
         for name, formula in (("right", "region * sex"), ("wrong", "region + sex"))
     }
-    study = study_of(specs, samples=4, n=400, kind="pps")
+    study = study_of(specs, samples=3, n=400, kind="pps")
     rows = run_frame_study(study, None, workers=1).rows
     cells = rows[~rows["is_margin"]].set_index("method")["bias_ratio"].abs()
     assert cells["right"].max() < 2
@@ -236,7 +236,7 @@ def test_a_wrong_formula_is_seen():
 
 @pytest.mark.usefixtures("quick")
 def test_a_resumed_study_ends_with_the_same_files(tmp_path, monkeypatch):
-    study = study_of(samples=3, laplace=True)
+    study = study_of(samples=2, laplace=True)
     whole = run_frame_study(study, tmp_path / "whole", workers=1)
     assert set(whole.summary["method"]) == {"sample", "laplace", "laplace_consistent", "spec"}
     as_ever, calls = FrameStudy.run, []
@@ -262,7 +262,7 @@ def test_a_resumed_study_ends_with_the_same_files(tmp_path, monkeypatch):
     for name in names:
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "out" / name).read_bytes()
     said = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert (said["units"], said["samples"], said["records"]) == (1200, 3, 120)
+    assert (said["units"], said["samples"], said["records"]) == (1200, 2, 120)
     assert {each["method"] for each in said["tables"]} == set(study.methods)
     page = (tmp_path / "out" / "report.html").read_text()
     assert "costs none of its privacy budget" in page
@@ -299,6 +299,55 @@ def test_weights_are_those_of_the_design():
     assert abs(np.mean(totals) - FRAME["income"].sum()) < 4 * error
     once, again = (study.survey(3, study.spec).sampling_weight for _ in range(2))
     np.testing.assert_array_equal(once, again)
+
+
+def test_numbers_do_not_depend_on_the_workers():
+    study = study_of(samples=1, laplace=True)
+    one, two = (run_frame_study(study, None, workers=workers) for workers in (1, 2))
+    pd.testing.assert_frame_equal(one.replicates, two.replicates)
+    pd.testing.assert_frame_equal(one.rows, two.rows)
+    other = replace(study, seed=1).run(Task(0, "own")).replicates
+    first = one.replicates[(one.replicates["sample"] == 0) & (one.replicates["method"] == "sample")]
+    assert not np.isclose(other["estimate"].iloc[5], first["estimate"].iloc[5])
+
+
+def test_clusters_are_drawn_and_numbered_anew():
+    frame = FRAME.assign(village=np.arange(len(FRAME)) // 10)
+    spec = spec_of(survey={"psu": "village"})
+    population = read_frame(frame, spec, size="size", drawn=None)
+    design = SamplingDesign("two_stage", n=120, per_cluster=4, clusters="size", within="pps")
+    check_design(design, population, spec)
+    study = FrameStudy(population, design, {"spec": spec}, 1)
+    survey = study.survey(0, study.spec)
+    assert np.bincount(survey.design.psu).tolist() == [4] * 30
+    assert survey.sampling_weight.sum() == pytest.approx(len(frame), rel=0.3)
+    with pytest.raises(InputError, match="draws no clusters"):
+        check_design(SamplingDesign("pps", n=120), population, spec)
+
+
+def test_public_weights_and_fractions_are_those_of_the_frame():
+    sizes = {"north": 5.0, "south": 5.0}
+    public = {"data": "x.csv", "strata": "region", "weights": "public"}
+    made = {**SECTIONS, "survey": {**public, "stratum_sizes": sizes}}
+    study = study_of(spec_of(made), samples=1, kind="srs", n=100)
+    weight = study.survey(0, study.spec).sampling_weight
+    assert sorted({round(each, 9) for each in weight}) == [12.0]  # 1,200 units, proportional
+    made = {**SECTIONS, "survey": {**public, "weight": "w", "fpc": "f"}}
+    survey = study_of(spec_of(made), samples=1, kind="srs", n=100).survey(0, spec_of(made))
+    assert survey.design.frame["w"].eq(12.0).all()
+    estimates = estimates_of_each(spec_of(made), survey.design)[""]
+    estimates.add_alone(survey.confidential.outcome, sample_weight(survey))
+    whole = estimates.combined(("mean", 0)).standard_error[0]
+    values, region = survey.confidential.outcome[:, 0], survey.design.frame["region"]
+    variances = [values[region == h].var(ddof=1) / (region == h).sum() for h in sizes]
+    by_hand = 0.6**2 * variances[0] + 0.4**2 * variances[1]
+    assert whole**2 == pytest.approx((1 - 1 / 12) * by_hand)
+    for kind, words in (("pps_wr", "no finite-population"), ("pps", "stratum_sizes are for")):
+        spec = spec_of({**SECTIONS, "survey": {**public, **(
+            {"weight": "w", "fpc": "f"} if kind == "pps_wr" else {"stratum_sizes": sizes}
+        )}})  # fmt: skip
+        with pytest.raises(InputError, match=words):
+            check_design(SamplingDesign(kind, n=100), study.population, spec)
 
 
 def test_neyman_allocates_by_spread_and_takes_strata_whole():
@@ -419,7 +468,7 @@ def test_specifications_must_make_the_same_tables():
 CELLS = st.sampled_from([np.nan, 0.0, -1.0, np.inf, 3.0])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     dropped=st.sets(st.sampled_from(["region", "sex", "income", "tax", "size"]), max_size=2),
     bad=st.dictionaries(

@@ -235,7 +235,7 @@ class Ellipse:
             weights = square_weights(angle)
             root = small_cholesky(_by_terms(weights, self.scatters[which])) @ ratio[which][:, None]
             residual = _by_terms(weights, self.residuals[which])
-            white = _whitened_trace(root, residual)
+            white = whitened_trace(root, residual)
             log_root = np.log(np.einsum("btii->bti", root)).sum(-1)
             beta = on_ellipse(self.beta[which], angle)
             there: FloatArray = log_prior(which, beta, root)
@@ -293,7 +293,7 @@ def small_cholesky(matrix: FloatArray) -> FloatArray:
     return root
 
 
-def _whitened_trace(root: FloatArray, square: FloatArray) -> FloatArray:
+def whitened_trace(root: FloatArray, square: FloatArray) -> FloatArray:
     """Return tr(L^-1 S L^-T) (...) for roots L and squares S (..., q, q)."""
     q = root.shape[-1]
     inverse = np.zeros_like(root)

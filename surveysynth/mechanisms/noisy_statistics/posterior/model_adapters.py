@@ -3,7 +3,8 @@
 FBS, the normal regression with or without a weight, and FBP have one likelihood in (B, Sigma) and
 differ in their priors: FBP's sample is normal after completing the square (methods 3). Each class
 reads a model's Gibbs sampler, hands it new statistics, and writes new (B, Sigma) back into it.
-Effects of PSUs are further rows of B.
+Effects of PSUs are further rows of B. Samplers have the ridge of interactions in their statistics;
+here it is part of the prior, with a precision of scale^-2 times that of the residuals.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,6 +15,8 @@ import numpy as np
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import CoefficientPrior
+from surveysynth.mechanisms.noisy_statistics.posterior.covariance_moves import whitened_trace
+from surveysynth.mechanisms.noisy_statistics.posterior.ridge import Ridge
 from surveysynth.mechanisms.noisy_statistics.posterior.slices import Chains
 from surveysynth.models.base import Model
 from surveysynth.models.gaussian import fbp_sampler, fbs, normal
@@ -58,13 +61,14 @@ class ImpliedFBS:
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         clustered = stats.psu is not None
         sampler = fbs.ClusteredGibbs if clustered else fbs.Gibbs
-        self.sampler = sampler(stats, priors, rng)
+        self.ridge = Ridge.of(stats, priors)
+        self.sampler = sampler(self.ridge.added(stats), priors, rng)
         self.residual_prior = (HALF_T_DF, priors["residual_scale"])
         self.lkj = priors["lkj"]
 
     def observe(self, stats: GaussianStats) -> None:
         """Hand new statistics to the sampler."""
-        self.sampler.observe(stats)
+        self.sampler.observe(self.ridge.added(stats))
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
         """Return B and Sigma."""
@@ -81,7 +85,9 @@ class ImpliedFBS:
         effects = s.psu.covariance if isinstance(s, fbs.ClusteredGibbs) else None
         size = s.psu.size if isinstance(s, fbs.ClusteredGibbs) else 0
         mean = np.zeros((b, k + size, q))
-        return CoefficientPrior(mean, _precision(_hierarchical(s.coefficients), effects, size))
+        own = _hierarchical(s.coefficients)
+        self.ridge.add_to(own, np.asarray(np.linalg.inv(s.residual.covariance)))
+        return CoefficientPrior(mean, _precision(own, effects, size))
 
     def log_covariance_prior(
         self, which: Chains, coefficients: FloatArray, root: FloatArray
@@ -94,6 +100,9 @@ class ImpliedFBS:
         # Sigma = D Omega D: D has q further powers, of the volume of Sigma.
         result: FloatArray = half_t + 2.0 * (self.lkj - 1.0) * (log_root - log_sd)
         result -= sd.shape[-1] * log_sd
+        own = self.ridge.rows(coefficients)
+        squares = whitened_trace(root, own.swapaxes(-1, -2) @ own)
+        result = result - self.ridge.count * log_root - 0.5 * self.ridge.precision * squares
         return result
 
     def assign(self, coefficients: FloatArray, covariance: FloatArray) -> None:
@@ -110,12 +119,13 @@ class ImpliedNormal:
     """Normal regression, and log w given y~ as a second one: Sigma by its regressions."""
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
-        self.sampler = normal.Gibbs(stats, priors, rng)
+        self.ridge = Ridge.of(stats, priors)
+        self.sampler = normal.Gibbs(self.ridge.added(stats), priors, rng)
         self.scales = [priors["residual_scale"], priors["weight_residual_scale"]]
 
     def observe(self, stats: GaussianStats) -> None:
         """Hand new statistics to the sampler."""
-        self.sampler.observe(stats)
+        self.sampler.observe(self.ridge.added(stats))
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
         """Return B and Sigma."""
@@ -134,11 +144,13 @@ class ImpliedNormal:
         s = self.sampler
         blocks = _hierarchical(s.coefficients)
         b, _, k, _, _ = blocks.shape
+        self.ridge.add_to(blocks, 1.0 / s.variance[:, None, None])
         if s.weight is None:
             return CoefficientPrior(np.zeros((b, k, 1)), blocks)
         own = np.zeros((b, 2, k, 2, k))
         own[:, :1, :, :1] = blocks
-        own[:, 1, :, 1] = s.weight.prior_precision * np.eye(k)
+        own[:, 1, :, 1] = np.diag(s.weight.prior_precision[1:])
+        self.ridge.add_to(own[:, 1:, :, 1:], 1.0 / s.weight.variance[:, None, None])
         turned = _turned_precision(own, s.weight.coefficients[:, 0])
         return CoefficientPrior(np.zeros((b, k, 2)), turned)
 
@@ -153,12 +165,14 @@ class ImpliedNormal:
             each = sd[..., j]
             half_t = primitives.half_t_log_density(each, HALF_T_DF, self.scales[j])
             result += half_t - np.log(each)
+        result = result + self.ridge.log_density(coefficients[..., 0], sd[..., 0])
         if s.weight is None:
             return result
-        gamma = self._gamma(coefficients, slope)
-        squares = slope * slope + (gamma * gamma).sum(-1)
+        gamma, precision = self._gamma(coefficients, slope), s.weight.prior_precision
+        squares = precision[0] * slope * slope + (precision[1:] * gamma * gamma).sum(-1)
         # Sigma has the volume v_y d(slope) d(v_y) d(v_w).
-        own = 0.5 * s.weight.prior_precision * squares + 2.0 * np.log(sd[..., 0])
+        own = 0.5 * squares + 2.0 * np.log(sd[..., 0])
+        result = result + self.ridge.log_density(gamma, sd[..., 1])
         return np.asarray(result - own, dtype=np.float64)
 
     @staticmethod
@@ -186,15 +200,17 @@ class ImpliedFBP:
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         sampler = Gibbs if stats.psu is None else fbp_sampler.ClusteredGibbs
-        self.sampler: Any = sampler(stats, priors, rng)
+        self.ridge = Ridge.of(stats, priors)
+        self.sampler: Any = sampler(self.ridge.added(stats), priors, rng)
         self.ones = _ones(stats)
         self.residual_scale = priors["residual_scale"]
         s = self.sampler
-        self.precisions = np.array([s.coefficient_precision, s.selection_precision])
+        self.slope_precision = s.selection_precision[0]
+        self.precisions = np.stack([s.coefficient_precision, s.selection_precision[1:]], axis=1)
 
     def observe(self, stats: GaussianStats) -> None:
         """Hand new statistics to the sampler."""
-        self.sampler.observe(stats)
+        self.sampler.observe(self.ridge.added(stats))
 
     @property
     def clustered(self) -> bool:
@@ -221,7 +237,9 @@ class ImpliedFBP:
         mean[:, :k] = self._shift(slope, s.variance)
         blocks = np.zeros((s.batch, 2, k, 2, k))
         for j in range(2):
-            blocks[:, j, :, j] = self.precisions[j] * np.eye(k)
+            blocks[:, j, :, j] = np.diag(self.precisions[:, j])
+            own_column = blocks[:, j : j + 1, :, j : j + 1]
+            self.ridge.add_to(own_column, 1.0 / s.variance[:, j, None, None])
         own = _precision(blocks, s.psu.covariance if self.clustered else None, size)
         return CoefficientPrior(mean @ _turn(slope), _turned_precision(own, slope))
 
@@ -233,7 +251,10 @@ class ImpliedFBP:
         slope, sd = _regressions(root)
         own = coefficients @ _turn(-slope)
         population = own[:, :, : s.k] - self._shift(slope, sd * sd, which)
-        result = -0.5 * ((population**2).sum(2) @ self.precisions + self.precisions[1] * slope**2)
+        squares = (self.precisions * population**2).sum((-1, -2))
+        result = -0.5 * (squares + self.slope_precision * slope**2)
+        for j in range(2):
+            result = result + self.ridge.log_density(population[..., j], sd[..., j])
         half_t = primitives.half_t_log_density(sd, 1.0, self.residual_scale)
         # Sigma has the volume v_y d(k_y) d(v_y) d(v_pi).
         result = result + (half_t - np.log(sd)).sum(-1) - 2.0 * np.log(sd[..., 0])
@@ -289,11 +310,12 @@ def implied_sample(model: Model) -> Callable[..., ImpliedSample]:
 
 
 def _hierarchical(blocks: CoefficientBlocks) -> FloatArray:
-    """Return the prior precision (B, q, K, q, K) of beta given D and Omega."""
-    result = np.zeros((blocks.batch, blocks.q, blocks.k, blocks.q, blocks.k))
+    """Return the prior precision (B, q, K, q, K) of beta given D and Omega; shrunken columns: 0."""
+    result, free = np.zeros((blocks.batch, *(blocks.q, blocks.k) * 2)), slice(blocks.free)
     for j in range(blocks.q):
         d = 1.0 / blocks.scale[:, j]
-        result[:, j, :, j] = blocks.inverse_correlation * d[:, :, None] * d[:, None, :]
+        own = blocks.inverse_correlation * d[:, :, None] * d[:, None, :]
+        result[:, j, free, j, free] = own
     return result
 
 

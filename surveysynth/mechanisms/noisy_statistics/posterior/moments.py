@@ -65,7 +65,8 @@ class PublicSums:
 
     total (B,) records; gram (B, K, K) X'X; x_sum (B, K) X'1; white_gram (B, r, r) A'A;
     white_cross (B, r, K) A'X. Where PSUs have effects, of C PSUs each: psu_total (B, C),
-    psu_x_sum (B, C, K) and white_psu (B, r, C), the sums of A; else C = 0.
+    psu_x_sum (B, C, K) and white_psu (B, r, C), the sums of A; else C = 0. shrunken (B,): the
+    number of last columns of X that are shrunken.
     """
 
     total: FloatArray
@@ -76,6 +77,7 @@ class PublicSums:
     psu_total: FloatArray
     psu_x_sum: FloatArray
     white_psu: FloatArray
+    shrunken: IntArray
 
     @classmethod
     def of(
@@ -85,6 +87,7 @@ class PublicSums:
         basis: FloatArray,
         psu: IntArray | None = None,
         psu_weight: float = 0.0,
+        shrunken: int = 0,
     ) -> "PublicSums":
         """Return the sums of one database.
 
@@ -106,6 +109,7 @@ class PublicSums:
             psu_total=members.sum(0)[None],
             psu_x_sum=(members.T @ x)[None],
             white_psu=(white.T @ members)[None],
+            shrunken=np.array([shrunken]),
         )
 
     @classmethod
@@ -236,7 +240,10 @@ class NoisyTarget:
             sums = self.link[:, :, k:].swapaxes(-1, -2) @ cross - public.psu_x_sum @ fit
             psu = PsuStats(public.psu_total, public.psu_x_sum, sums)
         fit = fit + self.ones[:, :, None] * self.centre
-        return GaussianStats(public.total, public.x_sum, public.gram, fit, residual, psu)
+        shrunken = int(public.shrunken[0])
+        return GaussianStats(
+            public.total, public.x_sum, public.gram, fit, residual, psu, shrunken
+        )
 
     def about_centre(self, coefficients: FloatArray) -> FloatArray:
         """Return coefficients (B, p, q) of z as coefficients of z - centre."""

@@ -179,6 +179,7 @@ def public_sums(
 ) -> PublicSums:
     """Return the sums over public columns that belong to sums made with this basis."""
     matrix = design.matrix
+    psu = psu_codes(model, design)
     return PublicSums.of(
-        matrix.x_cells, matrix.cell, basis, psu_codes(model, design), psu_weight
+        matrix.x_cells, matrix.cell, basis, psu, psu_weight, matrix.shrunken
     )

@@ -1,0 +1,133 @@
+"""The ridge on interactions: statistics with the records that it stands for, and posteriors in
+closed form, which a wrong ridge misses."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from surveysynth.models import get_model
+from surveysynth.models.parts.gaussian import GaussianRecords, compress
+from surveysynth.models.parts.logit import LogitSums, find_mode
+from surveysynth.sampling.plan import SamplingPlan
+
+SCALE, K, RIDGED = 0.4, 5, 2
+
+
+@pytest.fixture(scope="module")
+def data():
+    """X (12 cells, K), the cell, z (n, 2) and risk weights of 150 records."""
+    rng = np.random.default_rng(3)
+    x = np.column_stack([np.ones(12), rng.normal(size=(12, K - 1))])
+    cell = rng.integers(0, 12, 150)
+    z = (x @ rng.normal(size=(K, 2)))[cell] + rng.normal(size=(150, 2)) @ [[1.0, 0.4], [0.0, 0.7]]
+    return x, cell, z, rng.random(150)
+
+
+def with_pseudo_records(data, scale):
+    """Statistics of the records and of one more a ridged column, z = 0 and x_k = 1 / scale."""
+    x, cell, z, alpha = data
+    more = np.eye(K)[K - RIDGED :] / scale
+    return compress(
+        GaussianRecords(
+            np.vstack([x, more]), np.append(cell, 12 + np.arange(RIDGED)),
+            np.vstack([z, np.zeros((RIDGED, 2))]),
+        ),
+        np.append(alpha, np.ones(RIDGED)),
+    )  # fmt: skip
+
+
+def test_the_ridge_is_one_record_a_column(data) -> None:
+    x, cell, z, alpha = data
+    plain = compress(GaussianRecords(x, cell, z, shrunken=RIDGED), alpha)
+    made, expected = plain.with_ridge(SCALE), with_pseudo_records(data, SCALE)
+    for name in ("gram", "fit", "residual"):
+        np.testing.assert_allclose(getattr(made, name), getattr(expected, name), atol=1e-10)
+    np.testing.assert_allclose(made.count, expected.total)
+    np.testing.assert_allclose(made.total, alpha.sum())
+    np.testing.assert_allclose(made.x_sum, plain.x_sum)
+    assert plain.with_ridge(None).shrunken == plain.with_ridge(None).ridges == 0
+
+
+def test_sums_by_psu_are_about_the_fit_with_the_ridge(data) -> None:
+    x, cell, z, alpha = data
+    psu = np.arange(150) % 7
+    made = compress(GaussianRecords(x, cell, z, psu, RIDGED), alpha).with_ridge(SCALE)
+    residual = alpha[:, None] * (z - (x @ made.fit[0])[cell])
+    expected = np.stack([residual[psu == c].sum(0) for c in range(7)])
+    np.testing.assert_allclose(made.psu.residual[0], expected, atol=1e-10)
+
+
+def closed_form(data, scale, columns):
+    """Posterior mean (K, 2) of B given Sigma's scale-free part: main effects hardly shrunken."""
+    x, cell, z, alpha = data
+    rows = x[cell]
+    ridge = np.zeros(K)
+    ridge[K - columns :] = scale**-2
+    gram = rows.T @ (alpha[:, None] * rows) + np.diag(ridge)
+    return np.linalg.solve(gram, rows.T @ (alpha[:, None] * z))
+
+
+@pytest.mark.parametrize("name", ["fbs", "normal"])
+def test_posterior_mean_is_that_of_ridge_regression(data, name) -> None:
+    """B | Sigma is normal about (X'AX + Lambda)^-1 X'AZ, whatever Sigma: with free main effects the
+    posterior mean is that matrix. Wrong ridges are many errors away."""
+    x, cell, z, alpha = data
+    records = GaussianRecords(x, cell, z, shrunken=RIDGED)
+    wide = {"coefficient_scale": 1e4, "interaction_scale": SCALE}
+    if name == "normal":
+        wide["weight_coefficient_sd"] = 1e4
+    model = get_model(name, priors=wide)
+    theta = model.sample(
+        model.compress(records, alpha), SamplingPlan(8, 200, 1000), np.random.default_rng(5)
+    )
+    draws = theta["beta"].reshape(-1, K, 2) if name == "fbs" else (
+        theta["beta"].reshape(-1, K, 1)
+    )
+    mean, q = draws.mean(0), draws.shape[2]
+    error = draws.std(0) / np.sqrt(len(draws) / 3)
+
+    def errors_away(expected):
+        return np.abs((mean - expected[:, :q]) / error).max()
+
+    assert errors_away(closed_form(data, SCALE, RIDGED)) < 4.5
+    assert errors_away(closed_form(data, 3 * SCALE, RIDGED)) > 8
+    assert errors_away(closed_form(data, SCALE, K)) > 8
+    assert errors_away(closed_form(data, SCALE, 0)) > 8
+
+
+def test_the_shrinkage_is_in_units_of_the_residuals(data) -> None:
+    """Outcomes in other units have the same shrinkage: Z c has coefficients B c."""
+    x, cell, z, alpha = data
+    of_units = [
+        compress(GaussianRecords(x, cell, z * unit, shrunken=RIDGED), alpha).with_ridge(SCALE).fit
+        for unit in (1.0, 1000.0)
+    ]
+    np.testing.assert_allclose(of_units[1], 1000.0 * of_units[0], rtol=1e-9)
+
+
+def test_a_logit_has_a_prior_sd_for_each_column() -> None:
+    """The mode against the gradient by hand, and one SD for all as before."""
+    rng = np.random.default_rng(2)
+    x = np.column_stack([np.ones(6), rng.normal(size=(6, 2))])[None]
+    sums = LogitSums(x, rng.integers(0, 9, (1, 6, 3)).astype(float))
+    sd = np.array([2.5, 2.5, 0.6])
+    mode, precision = find_mode(sums, sd)
+    share = np.exp(x[0] @ mode.reshape(3, 2))
+    share = share / (1 + share.sum(1, keepdims=True))
+    counts = sums.counts[0]
+    slope = x[0].T @ (counts[:, 1:] - counts.sum(1, keepdims=True) * share)
+    np.testing.assert_allclose(slope, mode.reshape(3, 2) / sd[:, None] ** 2, atol=1e-6)
+    assert np.all(np.linalg.eigvalsh(precision[0]) > 0)
+    np.testing.assert_array_equal(find_mode(sums, 2.5)[0], find_mode(sums, np.full(3, 2.5))[0])
+
+
+def test_leverage_of_the_design_is_that_of_the_prior() -> None:
+    """Prior and rule read one constant."""
+    model = get_model("fbs")
+    assert model.priors["interaction_scale"] == 0.3
+    stats = replace(
+        compress(GaussianRecords(np.eye(2), np.array([0, 1, 1]), np.zeros((3, 1))), np.ones(3)),
+        shrunken=1,
+    ).with_ridge(model.priors["interaction_scale"])
+    np.testing.assert_allclose(stats.gram[0], np.diag([1.0, 2.0 + 0.3**-2]))
