@@ -89,8 +89,8 @@ def scores(
 
     values: (n,) each, NaN for records that a regression leaves out; amount: whether a variable has
     a residual variance, which indicators have not; ridge: (K,) on columns of X, in residual
-    variances; spread_by_cell: whether the model has one for
-    every row of X, instead of one for all records.
+    variances; spread_by_cell: whether the model has one for every row of X, instead of one for all
+    records.
     """
     x = x_cells[cell]
     found, residuals = [], []

@@ -32,7 +32,7 @@ from surveysynth.evaluation.compare.leaning import (
 from surveysynth.evaluation.compare.record_sums import RecordSums
 from surveysynth.evaluation.compare.tables import Key, sample_weight
 from surveysynth.release.tables.table_builder import estimates_for
-from surveysynth.survey.formula import ridge_of
+from surveysynth.survey.interactions import ridge_of
 from surveysynth.survey.outcome import needs_general_form
 
 if TYPE_CHECKING:
