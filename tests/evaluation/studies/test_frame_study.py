@@ -284,7 +284,27 @@ def test_refused_samples_are_counted(monkeypatch):
     assert result.refusals["reason"].str.contains("RefusedError: the fit has not converged").all()
     assert set(result.summary.loc[result.summary["method"] == "spec", "refused"]) == {0.25}
     assert set(result.rows.loc[result.rows["method"] == "spec", "replicates"]) == {6}
+    by_method = result.summary.groupby("method")["rows"].sum()
+    assert by_method["spec"] == by_method["sample"] > 0
     assert set(result.rows.loc[result.rows["method"] == "sample", "replicates"]) == {8}
+
+
+def test_a_release_that_is_always_refused_is_in_the_summary(tmp_path, monkeypatch):
+    def never(spec, survey, stream):
+        raise RefusedError("the target was not reached")
+
+    monkeypatch.setattr(frame_study, "released", never)
+    spec = spec_of(tables={"statistics": ["mean", "median"]})
+    study = study_of(spec, samples=2, laplace=True)
+    made = run_frame_study(study, tmp_path / "out", workers=1).summary
+    assert "spec: 2 of 2" in (tmp_path / "out" / "report.html").read_text()
+    refused = made[made["method"] == "spec"]
+    assert (refused["rows"] == 0).all()
+    assert (refused["refused"] == 1).all()
+    assert refused["coverage"].isna().all()
+    # Noise cannot be scaled to medians.
+    assert set(made.loc[made["method"] == "laplace", "statistic"]) == {"mean"}
+    assert set(made["statistic"]) == {"mean", "median"}
 
 
 def test_weights_are_those_of_the_design():
