@@ -12,7 +12,6 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.release.pipeline import Streams, facts_of, private_estimates
 from surveysynth.release.private_tables import PrivateTables
-from surveysynth.release.public_checks import warn_of_design
 from surveysynth.release.run_record import Recorder, entry_in_memory, ledger_of
 from surveysynth.release.tables.table_builder import tables_of_each
 from surveysynth.spec.build import engine_of, mechanism_of, model_of
@@ -177,7 +176,6 @@ def tables(
     design, test = chosen.prepared(built.with_ridge(survey.design)), seed is not None
     of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.rebuildable)
     refuse_clusters(design, built := built.of(design))
-    warn_of_design(design, stacklevel=3)
     say = progress or (lambda stage: None)
     facts = facts_of(spec, design, chosen, built, test=test)
     run = _recorder(spec, design, survey_id, ledger, test=test)

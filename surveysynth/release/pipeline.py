@@ -121,16 +121,13 @@ def release(
     if model.compiled and not one_form:
         _compile(model, say)
     check_formats(spec, survey.design)
-    warn_of_design(survey.design, stacklevel=4)
-    facts = facts_of(spec, survey.design, mechanism, model, test=test)
+    facts = _begun(observer, facts_of(spec, survey.design, mechanism, model, test=test), survey)
     pending.entry = with_unit_size(pending.entry, spec, survey.design)
     with _advice_on_errors(pending):
         released = mechanism.run(
             model, survey.design, survey.confidential, streams.mechanism, say,
             seeded=test, keeper=None if test else pending,
         )  # fmt: skip
-        if observer is not None:
-            observer.begin(facts, survey)
         with staged(plan) as staging:
             facts, tables = _write(facts, model, released, staging, streams, say, observer)
             adequacy = _adequacy(observer, facts, survey, tables, released, staging, plan)
@@ -199,6 +196,15 @@ def _write(
     files.write_published(facts, released.published, streams.entropy, staging.release)
     files.write_confidential(released, staging.confidential, facts.microdata_format)
     return facts, tables
+
+
+def _begun(
+    observer: AdequacyObserver | None, facts: "ReleaseFacts", survey: "Survey"
+) -> "ReleaseFacts":
+    """Return the facts, which the observer has prepared for."""
+    if observer is not None:
+        observer.begin(facts, survey)
+    return facts
 
 
 def _adequacy(
@@ -303,6 +309,7 @@ def facts_of(
 
     for each in spec.each_table:
         rows_of(each, design)
+    warn_of_design(design, stacklevel=4)
     return ReleaseFacts(
         spec=spec.for_records(design.n),
         design=design,
