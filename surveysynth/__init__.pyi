@@ -81,15 +81,9 @@ from .evaluation.microdata.regression import (
 from .evaluation.microdata.risk_utility import risk_utility_map as risk_utility_map
 from .evaluation.microdata.utility import distribution_utility as distribution_utility
 from .evaluation.studies.frame_results import CoverageResult as CoverageResult
-from .inference.debias import (
-    Debiased as Debiased,
-)
-from .inference.debias import (
-    DebiasRecord as DebiasRecord,
-)
-from .inference.debias import (
-    debias_draws as debias_draws,
-)
+from .inference.bias_search import DebiasRecord as DebiasRecord
+from .inference.debias import Debiased as Debiased
+from .inference.debias import debias_draws as debias_draws
 from .inference.synthesis import SyntheticDataset as SyntheticDataset
 from .inference.synthesis import synthesise as synthesise
 from .mechanisms.base import PrivateDraws as PrivateDraws

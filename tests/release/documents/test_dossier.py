@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from surveysynth.inference.debias import DebiasRecord
+from surveysynth.inference.bias_search import DebiasRecord
 from surveysynth.release import files
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.privacy_file import TO_COMPLETE, registry_entry
