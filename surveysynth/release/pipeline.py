@@ -113,9 +113,7 @@ def release(
     pending.require_room()  # before the confidential values are looked at
     say(stages.READING)
     survey = read_survey(spec)
-    design = mechanism.prepared(chosen.with_ridge(survey.design))
-    survey = replace(survey, design=design)
-    survey = _in_published_order(survey, spec)
+    survey = prepared_survey(survey, spec, chosen, mechanism)
     model = chosen.of(survey.design)
     refuse_clusters(survey.design, model)
     if model.compiled and not one_form:
@@ -147,9 +145,16 @@ def _warnings(facts: "ReleaseFacts") -> tuple[str, ...]:
     return (*facts.warnings, *delta_warning(facts.spec, facts.design), *rare)
 
 
-def _in_published_order(survey: "Survey", spec: "Spec") -> "Survey":
-    """Sort the records of noisy statistics as published files do, so that tables can be rebuilt."""
-    return survey.in_order(public_order(survey.design)) if spec.privacy.rebuildable else survey
+def prepared_survey(
+    survey: "Survey", spec: "Spec", model: "Model", mechanism: "Mechanism"
+) -> "Survey":
+    """Return the survey as the mechanism gets it: with the ridge, small strata pooled, and sorted.
+
+    Records of noisy statistics are sorted as published files do, so that tables can be rebuilt.
+    """
+    design = mechanism.prepared(model.with_ridge(survey.design))
+    made = replace(survey, design=design)
+    return made.in_order(public_order(design)) if spec.privacy.rebuildable else made
 
 
 @contextmanager

@@ -230,8 +230,9 @@ def test_a_wrong_formula_is_seen():
     study = study_of(specs, samples=3, n=400, kind="pps")
     rows = run_frame_study(study, None, workers=1).rows
     cells = rows[~rows["is_margin"]].set_index("method")["bias_ratio"].abs()
-    assert cells["right"].max() < 2
-    assert cells["wrong"].min() > 4
+    assert cells["wrong"].min() > 5
+    # Interactions are shrunk, which a strong one shows, but far less than its absence.
+    assert cells["wrong"].median() > 4 * cells["right"].median()
 
 
 @pytest.mark.usefixtures("quick")
