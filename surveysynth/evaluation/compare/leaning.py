@@ -31,7 +31,7 @@ from surveysynth._support.types import BoolArray, FloatArray, IntArray
 #: A smaller mean, or root mean square, is not reported: an interval of 95% then covers 92% or more.
 LEAST_BIAS = 0.5
 #: Expected share of false reports among all reports (Benjamini and Hochberg 1995). If everything
-#: is adequate, it is the nominal probability of any report; ``leaning_study.json`` has measured ones.
+#: is adequate, it is the nominal chance of any report; ``leaning_study`` measures it.
 FALSE_REPORTS = 0.05
 #: How many draws the variance that F gives to draws without noise is worth.
 PRIOR_DRAWS = 4
