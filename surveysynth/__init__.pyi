@@ -29,6 +29,15 @@ from .api.stan_data import export_stan as export_stan
 from .api.start import example as example
 from .api.start import example_survey as example_survey
 from .api.start import init as init
+from .errors import (
+    FewRecordsWarning as FewRecordsWarning,
+)
+from .errors import (
+    FormulaCutWarning as FormulaCutWarning,
+)
+from .errors import (
+    LeaningTableWarning as LeaningTableWarning,
+)
 from .estimation.combining import (
     combine as combine,
 )
@@ -81,15 +90,9 @@ from .evaluation.microdata.regression import (
 from .evaluation.microdata.risk_utility import risk_utility_map as risk_utility_map
 from .evaluation.microdata.utility import distribution_utility as distribution_utility
 from .evaluation.studies.frame_results import CoverageResult as CoverageResult
-from .inference.debias import (
-    Debiased as Debiased,
-)
-from .inference.debias import (
-    DebiasRecord as DebiasRecord,
-)
-from .inference.debias import (
-    debias_draws as debias_draws,
-)
+from .inference.bias_search import DebiasRecord as DebiasRecord
+from .inference.debias import Debiased as Debiased
+from .inference.debias import debias_draws as debias_draws
 from .inference.synthesis import SyntheticDataset as SyntheticDataset
 from .inference.synthesis import synthesise as synthesise
 from .mechanisms.base import PrivateDraws as PrivateDraws

@@ -12,7 +12,8 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.inference.debias import Debiased, DebiasRecord, debias_draws
+from surveysynth.inference.bias_search import DebiasRecord
+from surveysynth.inference.debias import Debiased, debias_draws
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.models.base import Model
 from surveysynth.survey.survey import PublicDesign
@@ -195,7 +196,10 @@ def published_draws(
     inference: Inference,
     progress: Callable[[str], None] | None = None,
 ) -> Debiased:
-    """Return the draws that synthetic data come from: debiased if requested."""
+    """Return the draws that synthetic data come from: debiased if requested.
+
+    Raises ``RefusedError`` where debiasing has not converged.
+    """
     if inference == "paper":
         return Debiased(private, DebiasRecord("not asked for"))
     return debias_draws(model, design, private, rng, progress=progress)

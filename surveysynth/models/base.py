@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from surveysynth.models.stan_engine import StanEngine
 
 SimulationKind = Literal["release", "sample"]
-ShiftKind: TypeAlias = Literal["scale", "odds"]
-"""A residual scale, or the odds of a level against the reference level."""
+ShiftKind: TypeAlias = Literal["scale", "odds", "slope", "location"]
+"""The log of a residual scale, the mean log odds of a level against the reference level, how far a
+coefficient of these is from its mean, or a coefficient of a mean."""
 #: Attributes of a model that its engine, NUTS on one database, decides.
 _WITH_ENGINE = {"batched": False, "common_random_numbers": False, "compiled": True}
 
@@ -52,30 +53,32 @@ class Simulated:
 
 @dataclass(frozen=True, repr=False)
 class Coordinates:
-    """Parameters that debiasing shifts (methods 8.3): logs (S, d) of residual scales and of odds.
+    """Parameters that debiasing shifts (methods 8.3): values (S, d), in the units of their kinds.
 
     kinds (d) says which column is which.
     """
 
-    logs: FloatArray
+    values: FloatArray
     kinds: tuple[ShiftKind, ...]
 
     def __post_init__(self) -> None:
-        if self.logs.shape[-1:] != (len(self.kinds),):
+        if self.values.shape[-1:] != (len(self.kinds),):
             raise InputError(
-                f"expected a column of logs for each of {len(self.kinds)} kinds, got an array of "
-                f"shape {self.logs.shape}."
+                f"expected a column of values for each of {len(self.kinds)} kinds, got an array of "
+                f"shape {self.values.shape}."
             )
 
     @classmethod
-    def of_scales(cls, log_scales: FloatArray) -> "Coordinates":
-        """Return scales alone."""
-        return cls(log_scales, ("scale",) * log_scales.shape[-1])
+    def of(cls, kind: ShiftKind, values: FloatArray) -> "Coordinates":
+        """Return columns of one kind; values (S, ...) keep their first axis."""
+        columns = values.reshape(values.shape[0], -1)
+        return cls(columns, (kind,) * columns.shape[-1])
 
-    def joined(self, other: "Coordinates") -> "Coordinates":
-        """Return both, in this order."""
-        logs = np.concatenate([self.logs, other.logs], axis=-1)
-        return Coordinates(logs, self.kinds + other.kinds)
+    @classmethod
+    def joined(cls, *parts: "Coordinates") -> "Coordinates":
+        """Return the columns of all parts, in this order."""
+        values = np.concatenate([part.values for part in parts], axis=-1)
+        return cls(values, tuple(kind for part in parts for kind in part.kinds))
 
 
 #: The prior SD of coefficients of interactions in residual SDs, of models that shrink them.
@@ -323,17 +326,15 @@ class Model(ABC):
     def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
         """Return the parameters that debiasing shifts, (S, d) (methods 8.3).
 
-        These are the log scales and, for an outcome with levels, the log odds of each level but
-        the reference, averaged over the design's records.
+        These are what down-weighting moves in databases of the model's own: log scales, log odds
+        of levels, and coefficients where the likelihood is not symmetric about its mean. Default:
+        log scales alone.
         """
-        return Coordinates.of_scales(self.log_scales(theta))
+        return Coordinates.of("scale", self.log_scales(theta))
 
-    def with_debiased(self, theta: Theta, logs: FloatArray, design: PublicDesign) -> Theta:
-        """Return theta with these ``debiased(theta, design).logs``.
-
-        Of the coefficients only intercepts move.
-        """
-        return self.with_log_scales(theta, logs)
+    def with_debiased(self, theta: Theta, values: FloatArray, design: PublicDesign) -> Theta:
+        """Return theta with these ``debiased(theta, design).values``."""
+        return self.with_log_scales(theta, values)
 
 
 class Stackable(Protocol):

@@ -24,16 +24,16 @@ from surveysynth.spec.formats import Format, table_files
 
 if TYPE_CHECKING:
     from surveysynth.estimation.clusters import Clusters
-    from surveysynth.inference.debias import DebiasRecord
+    from surveysynth.inference.bias_search import DebiasRecord
     from surveysynth.mechanisms.base import Mechanism, Settings, Statement
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 
 def inference_words(record: "DebiasRecord") -> str:
     """Return a paragraph of the privacy statement, from ``templates/inference.j2``."""
-    kinds = record.kinds if record.debiased else ()
-    shifts = zip(kinds, record.log_shift, strict=record.debiased)
-    factors = [(kind, f"{np.exp(shift):.3f}") for kind, shift in shifts]
+    shifts: dict[str, list[float]] = {}
+    for kind, shift in zip(record.kinds, record.shift, strict=record.debiased):
+        shifts.setdefault(kind, []).append(shift)
     words = render(
         "surveysynth.release.documents",
         "templates/inference.j2",
@@ -43,10 +43,30 @@ def inference_words(record: "DebiasRecord") -> str:
         databases=record.databases,
         records=f"{record.n_simulated:,}",
         rounds=record.rounds,
-        scales=[factor for kind, factor in factors if kind == "scale"],
-        odds=[factor for kind, factor in factors if kind == "odds"],
+        scales=_factors(shifts.get("scale", [])),
+        odds=_factors(shifts.get("odds", [])),
+        slopes=_largest(shifts.get("slope", [])),
+        locations=_largest(shifts.get("location", [])),
     )
     return " ".join(words.split())
+
+
+#: So many factors are listed; of more, the smallest and the largest.
+_LISTED = 8
+
+
+def _factors(shifts: list[float]) -> str:
+    """Return the factors of shifted logs in words."""
+    factors = [f"{np.exp(shift):.3f}" for shift in shifts]
+    if len(factors) <= _LISTED:
+        return ", ".join(factors)
+    smallest, largest = (f"{np.exp(end):.3f}" for end in (min(shifts), max(shifts)))
+    return f"{len(factors)} factors from {smallest} to {largest}"
+
+
+def _largest(shifts: list[float]) -> str:
+    """Return the largest absolute shift, if there is any."""
+    return f"{max(map(abs, shifts)):.2g}" if shifts else ""
 
 
 def debias_facts(record: "DebiasRecord") -> dict[str, Any]:

@@ -80,7 +80,7 @@ def shifted(
     pairs = zip(surveys, draws, strict=True)
     releases = [(designs(s, effects=effects), d) for s, d in pairs if d is not None][:shifts]
     made = debias_many(model, releases, np.random.default_rng(SEED), plan=BATCH_PLAN)
-    found = np.array([each.record.log_shift for each in made if each.record.debiased])
+    found = np.array([each.record.shift for each in made if each.record.debiased])
     return [moved(name, each, found.mean(0)) for each in draws], found
 
 

@@ -51,7 +51,7 @@ from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # n
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import Coordinates, Model  # noqa: E402
 from surveysynth.models.gaussian.fbs import FBS  # noqa: E402
-from surveysynth.models.general_location.model import intercept_direction, mean_row  # noqa: E402
+from surveysynth.models.parts.mean_predictor import intercept_direction, mean_row  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey  # noqa: E402
@@ -286,7 +286,7 @@ def real() -> Iterator[dict[str, Any]]:
             if not isinstance(result, tuple):
                 raise result
             fit = result[1]
-            shift = fit.mean_logs - fit.unweighted_mean_logs
+            shift = fit.means - fit.unweighted_means
             yield {
                 "transform": name, "model": model, "origin": origin, "n": survey.design.n,
                 "mean_risk_weight": float(fit.risk_weights.mean()),
@@ -333,11 +333,11 @@ def location() -> Iterator[dict[str, Any]]:
                 raise result
             private, fit = result
             (made,) = debias_many(model, [(design, private)], rng, plan=DEBIAS_PLAN)
-            sd = float(np.exp(fit.unweighted_mean_logs[0]))
+            sd = float(np.exp(fit.unweighted_means[0]))
             yield {
                 "transform": name, "origin": origin, "status": made.record.status,
-                "moved": float((fit.mean_logs - fit.unweighted_mean_logs)[-1]) / sd,
-                "said": -made.record.log_shift[-1] / sd,
+                "moved": float((fit.means - fit.unweighted_means)[-1]) / sd,
+                "said": -made.record.shift[-1] / sd,
                 "standard_error": made.record.standard_error[-1] / sd,
                 "sampling_error": 1.0 / np.sqrt(design.n),
             }  # fmt: skip

@@ -8,7 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.inference.debias import DebiasRecord
+from surveysynth.errors import RefusedError
+from surveysynth.inference import debias
+from surveysynth.inference.bias_search import DebiasRecord
+from surveysynth.mechanisms.pseudo_posterior.fit import Database
+from surveysynth.models.base import Model
 from surveysynth.release.facts import inference_words
 from surveysynth.release.pipeline import release
 
@@ -36,8 +40,12 @@ def test_debiased_is_the_default_and_every_file_says_so(
     debiasing = record["debiasing"]
     assert record["settings"]["inference"] == "debiased"
     assert debiasing["status"] == "debiased"
-    assert len(debiasing["log_shift"]) == 2
-    assert all(0.02 < shift < 0.3 for shift in debiasing["log_shift"])
+    shifts = list(zip(debiasing["kinds"], debiasing["shift"], strict=True))
+    scales = [shift for kind, shift in shifts if kind == "scale"]
+    locations = [shift for kind, shift in shifts if kind == "location"]
+    assert (len(scales), len(locations)) == (2, 3 if model == "fbp" else 0)
+    assert all(0.02 < shift < 0.3 for shift in scales)
+    assert ("and moves means" in readme) == (model == "fbp")
     assert "debiased draws" in readme
     assert "were released, and then debiased" in readme
     assert any("debiased draws" in paragraph for paragraph in record["statement"])
@@ -56,9 +64,30 @@ def test_paper_inference_publishes_one_pair_and_warns(
     assert [name for name in microdata if name.endswith("_for_variance")] == []
 
 
-def test_a_failure_to_converge_is_a_warning() -> None:
-    words = inference_words(
-        DebiasRecord("not converged", databases=9, rounds=2, reason="it swings")
-    )
-    assert words.startswith("WARNING: DEBIASING DID NOT CONVERGE (it swings)")
-    assert "as they were released" in words
+def test_a_failure_to_converge_is_refused_and_nothing_is_written(
+    make_spec: Callable[..., Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stand_in_mechanism: None,
+) -> None:
+    """Unless inference is as in the papers, which has no debiasing."""
+
+    def no_run(model: Model, databases: list[Database], *_: object, **__: object) -> list[object]:
+        return [RefusedError("missed")] * len(databases)
+
+    monkeypatch.setattr(debias, "run_batch", no_run)
+    path = make_spec(synthesizer=f'{FAST}\ninference = "debiased"')
+    with pytest.raises(RefusedError, match="Debiasing did not converge"):
+        release(path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    paper = make_spec(synthesizer=f'{FAST}\ninference = "paper"')
+    assert published(paper, tmp_path / "paper")[0]["debiasing"]["status"] == "not asked for"
+
+
+def test_many_factors_are_shortened_and_moves_of_coefficients_are_stated() -> None:
+    kinds = ("scale",) * 9 + ("odds", "slope", "slope", "location")
+    shifts = (*np.log(np.linspace(1.1, 1.9, 9)), np.log(2.0), 0.2, -0.31, -0.045)
+    words = inference_words(DebiasRecord("debiased", 12, 3, 900, kinds, shifts, shifts))
+    assert "scales were multiplied by 9 factors from 1.100 to 1.900." in words
+    assert "by 2.000, and their coefficients were moved by up to 0.31 from that." in words
+    assert "coefficients of means were moved by up to 0.045" in words

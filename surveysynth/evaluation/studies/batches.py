@@ -21,7 +21,7 @@ from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.evaluation.methods import CONSISTENT, GAUSSIAN, LAPLACE, NOISY, SAMPLE, Inference
 from surveysynth.evaluation.studies.coverage import NOISE, CoverageStudy, Task
 from surveysynth.evaluation.studies.work import TaskResult, Work, alike
-from surveysynth.inference.debias import debias_many
+from surveysynth.inference.debias import debias_many, not_debiased
 from surveysynth.inference.synthesis import datasets_of
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_batch
@@ -277,11 +277,13 @@ class SynthesisTask(Work):
             rng = self.study.generator(*self.key, number, m, 1)
             plan = self.study.debias_plan
             made = debias_many(self.model, list(releases.values()), rng, plan=plan)
-            pairs = zip(releases.items(), made, strict=True)
-            releases = {sample: (design, each.draws) for (sample, (design, _)), each in pairs}
-            failed = [sample for sample, each in zip(releases, made, strict=True)
-                      if each.record.status == "not converged"]  # fmt: skip
-            self.refuse(failed, [f"{method}: debiasing"], "not converged: draws as released")
+            pairs = list(zip(releases.items(), made, strict=True))
+            releases = {}
+            for (sample, (design, _)), each in pairs:
+                if each.record.status == "not converged":
+                    self.refuse([sample], [method], not_debiased(each.record))
+                else:
+                    releases[sample] = design, each.draws
         for sample, (design, draws) in releases.items():
             try:
                 tables = list(self._tables(sample, design, draws, inference))

@@ -69,7 +69,7 @@ def bias_by_records(rows: "pd.DataFrame", methods: Sequence[str], mark: str) -> 
             panel.text(0.985, 0.05, f"{beyond} beyond", transform=panel.transAxes, ha="right",
                        fontsize=8, color=style.WARNING)  # fmt: skip
 
-    return _panels(rows, methods, "bias_ratio", "bias / SE of the sample", band, mark)
+    return _panels(rows, methods, "bias_ratio", "bias / sample's SE", band, mark)
 
 
 def _panels(

@@ -166,7 +166,9 @@ def _summary(
     for key, of_place in rows.groupby(place, sort=False):
         at = key if isinstance(key, tuple) else (key,)
         for method in study.methods:
-            part = of_place[of_place["method"] == method]
+            part = of_place[(of_place["method"] == method) & (of_place["replicates"] > 0)]
+            if method not in study.specs and part.empty:
+                continue  # there is no noise for this statistic
             mine, own = known.get((*at, method)), known.get((*at, SAMPLE))
             lines.append({
                 **dict(zip(place, at, strict=True)), "method": method, "rows": len(part),

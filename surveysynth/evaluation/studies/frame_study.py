@@ -200,7 +200,8 @@ class FrameStudy:
                 frame.assign(statistic=statistic, outcome=outcome or "")
                 for (statistic, outcome), frame in frames.items()
             ]
-            yield method, self._with_rows(pd.concat(parts, ignore_index=True).assign(df=np.nan))
+            if parts:
+                yield method, self._with_rows(pd.concat(parts, ignore_index=True).assign(df=np.nan))
 
     def numbered(
         self, spec: Spec, tables: Mapping[str, Tables], estimates: Mapping[str, Estimates]

@@ -42,7 +42,7 @@ class ConfidentialFit(Unpickled):
         Draws left by truncation; divergences, None for a sampler that cannot diverge.
     theta
         All draws.
-    mean_logs, unweighted_mean_logs
+    means, unweighted_means
         Posterior means (d,) of the log scales and log odds that debiasing compares; of the scales
         alone where the database came without its design.
 
@@ -73,8 +73,8 @@ class ConfidentialFit(Unpickled):
     divergent_draws: int | None = None  # None: the sampler cannot diverge
     theta: Theta = field(default_factory=dict)
     # Weighted and unweighted: what debiasing by simulation compares, on simulated databases.
-    mean_logs: FloatArray = field(default_factory=lambda: np.empty(0))
-    unweighted_mean_logs: FloatArray = field(default_factory=lambda: np.empty(0))
+    means: FloatArray = field(default_factory=lambda: np.empty(0))
+    unweighted_means: FloatArray = field(default_factory=lambda: np.empty(0))
 
     def to_json_dict(self) -> dict[str, Any]:
         """Return scalars and the search, for ``confidential/``; arrays are written apart."""

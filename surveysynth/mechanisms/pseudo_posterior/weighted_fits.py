@@ -43,7 +43,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import (
     epsilon_of,
 )
 from surveysynth.models.base import Model, stacked
-from surveysynth.sampling.convergence import check_convergence
+from surveysynth.sampling.convergence import OF_MEANS, STRICT, check_convergence
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.randomness import Start, secret_generator, starts
 from surveysynth.survey.survey import Confidential, PublicDesign
@@ -104,7 +104,7 @@ class _Run(Unpickled):
         # Every fit starts the same stream, so that the bound moves smoothly with the weights.
         self.start = start
         self.smooth = model.common_random_numbers
-        self.protects = protects
+        self.protects, self.gates = protects, STRICT if protects else OF_MEANS
         noisy = protects and not self.smooth and settings.weights == "fixed_point"
         self.most_fits = NOISY_MOST_FITS if noisy else MAX_FITS
         if not protects:
@@ -333,7 +333,7 @@ def _result(run_: _Run) -> Result | RefusedError:
         return run_.refusal or _target_not_reached()
     divergent = fit.theta.get(DIVERGENT)
     try:
-        r_hat, ess = check_convergence(model.monitored(fit.theta), divergent)
+        r_hat, ess = check_convergence(model.monitored(fit.theta), divergent, run_.gates)
     except RefusedError as refusal:
         return refusal
     released = release_positions(settings.m, settings.plan, fit.kept)
@@ -358,15 +358,15 @@ def _result(run_: _Run) -> Result | RefusedError:
         kept_draws=int(fit.kept.sum()),
         divergent_draws=None if divergent is None else int(divergent.sum()),
         theta=fit.theta,
-        mean_logs=_mean_logs(model, run_.database, fit),
-        unweighted_mean_logs=_mean_logs(model, run_.database, unweighted),
+        means=_coordinate_means(model, run_.database, fit),
+        unweighted_means=_coordinate_means(model, run_.database, unweighted),
     )
 
 
-def _mean_logs(model: Model, database: Database, fit: _Fit) -> FloatArray:
+def _coordinate_means(model: Model, database: Database, fit: _Fit) -> FloatArray:
     """Return posterior means (d,) over the kept draws of what debiasing shifts."""
     theta, design = {k: v[fit.kept] for k, v in fit.flat().items()}, database.design
-    logs = model.log_scales(theta) if design is None else model.debiased(theta, design).logs
+    logs = model.log_scales(theta) if design is None else model.debiased(theta, design).values
     return np.asarray(logs.mean(axis=0), dtype=np.float64)
 
 

@@ -17,7 +17,14 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import INTERACTION_PRIOR, Model, Simulated, SimulationKind, require
+from surveysynth.models.base import (
+    INTERACTION_PRIOR,
+    Coordinates,
+    Model,
+    Simulated,
+    SimulationKind,
+    require,
+)
 from surveysynth.models.counts import sampler
 from surveysynth.models.counts.family import NEGATIVE_BINOMIAL, POISSON, CountFamily
 from surveysynth.models.counts.stats import CountStats, compress, count_records
@@ -172,6 +179,20 @@ class CountModel(Model):
         if "weight_variance" in theta:
             result["weight_variance"] = np.exp(2.0 * log_scales[..., -1:])
         return result
+
+    def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
+        """Return log scales and the coefficients of the log mean.
+
+        Counts are skewed: their long upper tail loses most weight, and the mean with it.
+        """
+        return Coordinates.joined(
+            super().debiased(theta, design), Coordinates.of("location", theta["beta"])
+        )
+
+    def with_debiased(self, theta: Theta, values: FloatArray, design: PublicDesign) -> Theta:
+        """Replace phi, s and the coefficients of the log mean."""
+        scales = self.log_scales(theta).shape[-1]
+        return {**self.with_log_scales(theta, values[:, :scales]), "beta": values[:, scales:]}
 
     def log_lik_blocks(
         self, theta: Theta, records: PairRecords

@@ -16,7 +16,14 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes, require
+from surveysynth.models.base import (
+    Coordinates,
+    Model,
+    Simulated,
+    SimulationKind,
+    psu_codes,
+    require,
+)
 from surveysynth.models.gaussian.fbp_sampler import ClusteredGibbs, Gibbs
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
 from surveysynth.models.general_location.groups import LEAST_RECORDS
@@ -25,6 +32,7 @@ from surveysynth.models.options import Choice, ColumnNames
 from surveysynth.models.parts import log_lik, psu_effects
 from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
+from surveysynth.models.parts.mean_predictor import constant_direction, mean_row
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.source import StanProgramSpec
@@ -226,6 +234,26 @@ class FBP(GaussianModel):
         theta = psu_effects.rescaled_psus(theta, factor)
         return {**theta, "variance": np.exp(2.0 * log_scales)}
 
+    def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
+        """Return log scales, mean y~, mean log pi~ at the mean of y~, and k_y.
+
+        Both are means of the population. The sample's are these plus k_y s_y^2 and s_pi^2, which
+        shrink with the scales.
+        """
+        return Coordinates.joined(
+            super().debiased(theta, design), Coordinates.of("location", _means(theta, design))
+        )
+
+    def with_debiased(self, theta: Theta, values: FloatArray, design: PublicDesign) -> Theta:
+        """Replace scales, both means by intercepts, and k_y, with log pi~ of a cell kept."""
+        (beta, k_y, k_x), slope = _coefficients(theta), values[:, 4:]
+        mean_y, mean_pi = (values[:, 2:4] - _means(theta, design)[:, :2]).T[..., None]
+        along = constant_direction(design.matrix)
+        k_x = k_x + (k_y - slope) * beta + along * (mean_pi - slope * mean_y)
+        selection = np.concatenate([slope, k_x], axis=1)
+        theta = {**theta, "beta": beta + along * mean_y, "selection": selection}
+        return self.with_log_scales(theta, values[:, :2])
+
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """Guess residual SD ``spread`` of the outcome, 0.5 of log pi~; correlation as in FBS.
 
@@ -239,3 +267,14 @@ class FBP(GaussianModel):
         if psu_codes(self, design) is not None:
             guess[PSU_COVARIANCE] = np.diag(INTRACLASS_GUESS * variance)
         return guess
+
+
+def _coefficients(theta: Theta) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return beta (S, K), k_y (S, 1) and k_x (S, K)."""
+    return theta["beta"], theta["selection"][:, :1], theta["selection"][:, 1:]
+
+
+def _means(theta: Theta, design: PublicDesign) -> FloatArray:
+    """Return mean y~, mean log pi~ at the mean of y~ of each cell, and k_y, (S, 3)."""
+    (beta, k_y, k_x), row = _coefficients(theta), mean_row(design.matrix)
+    return np.column_stack([beta @ row, (k_x + k_y * beta) @ row, k_y])

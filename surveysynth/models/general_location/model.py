@@ -20,13 +20,14 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.base import Coordinates, Model, Simulated, SimulationKind, require
+from surveysynth.models.general_location import coordinates
 from surveysynth.models.general_location import records as general_records
 from surveysynth.models.general_location.groups import (
     LEAST_RECORDS,
     CovarianceGroups,
     covariance_groups,
 )
-from surveysynth.models.general_location.layout import Layout, names_of, of_parts
+from surveysynth.models.general_location.layout import Layout, of_parts
 from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.sampler import Gibbs
 from surveysynth.models.general_location.simulate import Simulation, columns_of
@@ -34,7 +35,6 @@ from surveysynth.models.general_location.stan import STAN
 from surveysynth.models.general_location.stats import GeneralStats, compress
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import Streams, run_sweeps
-from surveysynth.survey.design_matrix import DesignMatrix
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 if TYPE_CHECKING:
@@ -171,44 +171,21 @@ class GeneralLocation(Model):
         return general_records.log_lik_blocks(theta, records)
 
     def log_scales(self, theta: Theta) -> FloatArray:
-        """Return the log residual SD of each regression (S, J): the mean of logs over groups."""
-        variances = of_parts(theta, "variance_")
-        if not variances:
-            return super().log_scales(theta)
-        return np.stack([0.5 * np.log(v).mean(-1) for v in variances], axis=-1)
+        """Return the log residual SDs of each regression, group by group, (S, J groups)."""
+        return coordinates.log_scales(theta)
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Replace residual SDs, those of all groups by one factor; everything else stays."""
-        factor = np.exp(2.0 * (log_scales - self.log_scales(theta)))
-        names = names_of(theta, "variance_")
-        moved = {name: theta[name] * factor[:, j, None] for j, name in enumerate(names)}
-        return {**theta, **moved}
+        """Replace the residual SDs of all groups; everything else stays."""
+        return coordinates.with_log_scales(theta, log_scales)
 
     def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
-        """Return log scales and mean log odds of each category but the first.
+        """Return log scales, coefficients of amounts with bounds, and log odds."""
+        return coordinates.debiased(theta, design, Layout.of(design, self.grouped))
 
-        The mean is over the design's records, all earlier discrete parts at their first category.
-        """
-        row = mean_row(design.matrix)
-        odds = [row @ logit[:, : row.size] for logit in of_parts(theta, "logit_")]
-        scales = Coordinates.of_scales(self.log_scales(theta))
-        if not odds:
-            return scales
-        logs = np.concatenate(odds, axis=-1)
-        return scales.joined(Coordinates(logs, ("odds",) * logs.shape[-1]))
-
-    def with_debiased(self, theta: Theta, logs: FloatArray, design: PublicDesign) -> Theta:
-        """Replace scales and intercepts of the logits; everything else stays."""
-        moved = logs - self.debiased(theta, design).logs
-        scales = len(names_of(theta, "variance_"))
-        result = self.with_log_scales(theta, logs[:, :scales])
-        first = scales
-        for name in names_of(theta, "logit_"):
-            logit = theta[name].copy()
-            along, last = intercept_direction(design.matrix), first + logit.shape[-1]
-            logit[:, : along.size] += along[:, None] * moved[:, None, first:last]
-            result[name], first = logit, last
-        return result
+    def with_debiased(self, theta: Theta, values: FloatArray, design: PublicDesign) -> Theta:
+        """Replace scales, coefficients of amounts with bounds, and logits; the rest stays."""
+        layout = Layout.of(design, self.grouped)
+        return coordinates.with_debiased(theta, values, design, layout)
 
     # --- simulation ---------------------------------------------------------------------------
 
@@ -348,28 +325,3 @@ def general_form(
     model = form(names, least, priors=own, engine=engine)
     require(model, design)
     return model
-
-
-def intercept_direction(matrix: DesignMatrix) -> FloatArray:
-    """Return e (K,) with X e = 1, along which all linear predictors move by the same amount.
-
-    Raises ``InputError`` for a model matrix whose columns give no constant.
-    """
-    ones = np.ones(len(matrix.x_cells))
-    direction: FloatArray = np.linalg.lstsq(matrix.x_cells, ones, rcond=None)[0].astype(np.float64)
-    if not np.allclose(matrix.x_cells @ direction, ones, atol=1e-8):
-        raise InputError(
-            f"the formula {matrix.formula!r} has no intercept, nor do its columns add up to one; "
-            "without it the levels of an outcome cannot be debiased. Leave out '0 +' or '- 1'."
-        )
-    return direction
-
-
-def mean_row(matrix: DesignMatrix) -> FloatArray:
-    """Return the mean row (K,) of X over records.
-
-    Its product with coefficients is their mean linear predictor, which moves by 1 along
-    ``intercept_direction``.
-    """
-    shares = np.bincount(matrix.cell, minlength=len(matrix.x_cells)) / matrix.n
-    return np.asarray(shares @ matrix.x_cells)

@@ -18,7 +18,8 @@ from surveysynth.evaluation.studies.batches import Conventions, PublishedConvent
 from surveysynth.evaluation.studies.coverage import CoverageStudy, Task, paper_study
 from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.measures import measure_cells, root_ratio, summarise_methods
-from surveysynth.inference.debias import Debiased, DebiasRecord
+from surveysynth.inference.bias_search import DebiasRecord
+from surveysynth.inference.debias import Debiased
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 from surveysynth.models import get_model

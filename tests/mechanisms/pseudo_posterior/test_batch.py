@@ -38,7 +38,7 @@ def test_a_batch_finds_what_each_database_finds_alone(name):
         # Other random numbers move extremes over draws by some percent; other data move them more.
         gap = np.log(fit.risk_weights / alone.risk_weights)
         assert np.sqrt(np.mean(gap**2)) < 0.1
-        np.testing.assert_allclose(fit.mean_logs, alone.mean_logs, atol=0.02)
+        np.testing.assert_allclose(fit.means, alone.means, atol=0.02)
     first, second = (fit.risk_weights for _, fit in together[:2])
     assert np.sqrt(np.mean(np.log(first / second) ** 2)) > 0.2
 
@@ -55,10 +55,10 @@ def test_a_batch_of_one_is_the_run_itself():
 def test_down_weighting_shrinks_the_residual_scales():
     model = get_model("fbs")
     ((_, fit),) = batch(model, [database(model, 3)], replace(SETTINGS, origin="density"))
-    shrunk = fit.mean_logs - fit.unweighted_mean_logs
+    shrunk = fit.means - fit.unweighted_means
     assert np.all((shrunk > -0.3) & (shrunk < -0.08))
     ((_, none),) = batch(model, [database(model, 3)], replace(SETTINGS, risk="none"))
-    np.testing.assert_array_equal(none.mean_logs, none.unweighted_mean_logs)
+    np.testing.assert_array_equal(none.means, none.unweighted_means)
 
 
 def test_one_database_that_breaks_down_leaves_the_others():

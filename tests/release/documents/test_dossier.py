@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from surveysynth.inference.debias import DebiasRecord
+from surveysynth.inference.bias_search import DebiasRecord
 from surveysynth.release import files
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.privacy_file import TO_COMPLETE, registry_entry
@@ -174,7 +174,7 @@ def test_every_column_is_public_or_confidential(strict: Callable[..., ReleaseFac
     assert "30,000" in rows["weight"][3]
     assert (
         "The log weight is an exception: the center is log(N/n) with the public population size N "
-        "and the spread is a default of the package"
+        "and the spread is a default of the package\n- which values are valid"
     ) in text
     declared = strict(labels=f"{SALARY}\n[outcomes.weight]\ncentre = 4.8\nspread = 0.5")
     assert "The log weight is an exception" not in make_dossier(declared)[0]
