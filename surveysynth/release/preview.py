@@ -15,6 +15,8 @@ from surveysynth.release.folder.bundle import DOSSIER_NAMES, PRIVACY_NAME
 from surveysynth.release.public_checks import (
     check_formats,
     delta_warning,
+    few_record_warnings,
+    formula_warnings,
     rare_level_warnings,
     rare_levels,
     without_rare,
@@ -46,7 +48,10 @@ def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     check_formats(spec, design)
     rare = rare_levels(spec, design)
     labels = without_rare(labels_of(spec), rare)
-    warnings = (*delta_warning(spec, design), *rare_level_warnings(rare))
+    warnings = (
+        *delta_warning(spec, design), *rare_level_warnings(rare), *formula_warnings(design),
+        *few_record_warnings(design),
+    )  # fmt: skip
     return [
         f"{spec.path}: valid.",
         *_survey_lines(spec, design, model),

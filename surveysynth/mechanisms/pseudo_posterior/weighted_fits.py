@@ -249,7 +249,7 @@ def run(
     >>> survey = ss.example_survey(n=400)
     >>> settings = ss.MechanismSettings(epsilon=10.8, m=1)
     >>> private, fit = ss.run_mechanism(
-    ...     ss.get_model("fbs"), survey.design, survey.confidential, settings,
+    ...     ss.get_model("fbs"), settings.prepared(survey.design), survey.confidential, settings,
     ...     np.random.default_rng(1),  # without a seed, where it is to protect
     ... )
     >>> private.lipschitz_bound
