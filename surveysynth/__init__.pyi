@@ -29,6 +29,15 @@ from .api.stan_data import export_stan as export_stan
 from .api.start import example as example
 from .api.start import example_survey as example_survey
 from .api.start import init as init
+from .errors import (
+    FewRecordsWarning as FewRecordsWarning,
+)
+from .errors import (
+    FormulaCutWarning as FormulaCutWarning,
+)
+from .errors import (
+    LeaningTableWarning as LeaningTableWarning,
+)
 from .estimation.combining import (
     combine as combine,
 )

@@ -153,7 +153,7 @@ def release(
     print(f"Release:      {result.out / 'release'}")
     print(f"Confidential: {result.confidential} (do not publish)")
     if result.adequacy is not None:
-        print(result.adequacy.sentence())
+        print("\n".join(result.adequacy.sentences()))
     print("\n".join([*result.ledger.sentences(), *result.ledger_hints]))
     print(f"Ledger: {result.ledger_path}. Add the runs that other ledgers record.")
 

@@ -33,3 +33,26 @@ class StoppedError(SurveySynthError):
     """Long work that was interrupted and can be resumed."""
 
     exit_code = 130
+
+
+class SurveySynthWarning(UserWarning):
+    """Base of every deliberate warning."""
+
+
+class PublicWarning(SurveySynthWarning):
+    """A warning that public columns and declared constants alone decide."""
+
+
+class FormulaCutWarning(PublicWarning):
+    """Levels, cells, or interactions have no coefficients of their own, for too few records."""
+
+
+class FewRecordsWarning(PublicWarning):
+    """A spike or a pattern of outcomes has few records, even if all are equally common."""
+
+
+class LeaningTableWarning(SurveySynthWarning):
+    """Rows of a published table lie to one side of the confidential sample: CONFIDENTIAL.
+
+    Only the person who ran the release may see it, or learn that there was none.
+    """

@@ -13,9 +13,9 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TextIO
 
-from surveysynth.errors import SurveySynthError
+from surveysynth.errors import PublicWarning, SurveySynthError
 
 DEFECT, USAGE, INTERRUPTED = 1, 2, 130
 DEBUG_VARIABLE = "SURVEYSYNTH_DEBUG"
@@ -28,6 +28,9 @@ def code_of(command: Callable[[], Any]) -> int:
         say(f"warning: {DEBUG_VARIABLE} is set; a traceback may show confidential values.")
     elif not sys.warnoptions:
         warnings.simplefilter("ignore")
+        # What public columns alone decide is a line on stderr.
+        warnings.simplefilter("always", PublicWarning)
+        warnings.showwarning = _show
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupt)
     try:
@@ -41,6 +44,14 @@ def code_of(command: Callable[[], Any]) -> int:
         return error.exit_code
     except Exception as error:
         return _other(error, debug=debug)
+
+
+def _show(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int,
+    file: TextIO | None = None, line: str | None = None,
+) -> None:  # fmt: skip
+    """Say a public warning in one line."""
+    say(f"WARNING: {message}")
 
 
 def _other(error: Exception, *, debug: bool) -> int:

@@ -1,5 +1,6 @@
 """The commands as functions."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from surveysynth._support.fragment import fragment
 from surveysynth._support.progress import shows_parts, shows_stages
-from surveysynth.errors import InputError
+from surveysynth.errors import InputError, LeaningTableWarning
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run as run_mechanism
 from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.folder.ledger_file import Ledger
@@ -218,6 +219,15 @@ def release(
         After any exception nothing is written, except the ledger and the noisy numbers of a run of
         noisy statistics. The same specification and data continue from them at no further cost.
 
+    Warns
+    -----
+    FormulaCutWarning
+        If levels, cells, or interactions have too few records for coefficients of their own.
+    FewRecordsWarning
+        If spikes have few records even if all kinds of values are equally common.
+    LeaningTableWarning
+        Confidential: rows of a table lie to one side of the sample (``adequacy.leaning``).
+
     Examples
     --------
     >>> import tempfile
@@ -231,10 +241,17 @@ def release(
     """
     from surveysynth.evaluation.compare.adequacy_report import AdequacyReport
 
-    return release_alone(
+    result = release_alone(
         spec, out, confidential=confidential, ledger=ledger, overwrite=overwrite, seed=seed,
         progress=progress, observer=AdequacyReport(),
     )  # fmt: skip
+    if result.adequacy is not None and result.adequacy.leaning:
+        warnings.warn(
+            "CONFIDENTIAL: rows of published tables lie to one side of the confidential sample. "
+            f"{result.adequacy.page} names them.",
+            LeaningTableWarning, stacklevel=3,
+        )  # fmt: skip
+    return result
 
 
 #: The former name of ``release``.

@@ -125,6 +125,13 @@ def tables(
         If the tables would not satisfy their statement (the fit has not converged, or has not
         reached its target), or would exceed the budget.
 
+    Warns
+    -----
+    FormulaCutWarning
+        If levels, cells, or interactions have too few records for coefficients of their own.
+    FewRecordsWarning
+        If spikes have few records even if all kinds of values are equally common.
+
     Notes
     -----
     Each call spends its epsilon, even if no ``survey_id`` names a ledger to record it in. A refusal

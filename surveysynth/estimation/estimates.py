@@ -282,6 +282,19 @@ class Estimates:
         """Estimate every table from the one dataset that there is: outcomes (n, p), weight (n,)."""
         self.add(SyntheticDataset(1, 1, outcomes, weight, outcomes, weight))
 
+    def linearised(
+        self, key: Key, outcomes: FloatArray, weight: FloatArray
+    ) -> list[LinearisedTable]:
+        """Return the linearised table of one dataset, one for each line of a row (see ``levels``).
+
+        outcomes: (n, p); weight: (n,). Nothing is added.
+        """
+        domains = self.rows.of(outcomes)
+        return [
+            self._linearised(key, level, domains, outcomes, weight)
+            for level in self._indicators(key)
+        ]
+
     def levels(self, key: Key) -> tuple[str, ...]:
         """Return the outcome's levels if a row of the table has a line for each; else empty."""
         statistic, column = key

@@ -109,9 +109,9 @@ def debias_draws(
     >>> import surveysynth as ss
     >>> survey, model = ss.example_survey(n=400), ss.get_model("fbs")
     >>> settings = ss.MechanismSettings(epsilon=10.8, m=1)
-    >>> rng = np.random.default_rng(1)
-    >>> private, _ = ss.run_mechanism(model, survey.design, survey.confidential, settings, rng)
-    >>> made = ss.debias_draws(model, survey.design, private, rng, databases=2, rounds=1)
+    >>> design, rng = settings.prepared(survey.design), np.random.default_rng(1)
+    >>> private, _ = ss.run_mechanism(model, design, survey.confidential, settings, rng)
+    >>> made = ss.debias_draws(model, design, private, rng, databases=2, rounds=1)
     >>> made.record.databases
     2
     """

@@ -113,10 +113,10 @@ def synthesise(
     >>> import surveysynth as ss
     >>> survey, model = ss.example_survey(n=400), ss.get_model("fbs")
     >>> settings = ss.MechanismSettings(epsilon=10.8, m=1)
-    >>> rng = np.random.default_rng(1)
-    >>> private, _ = ss.run_mechanism(model, survey.design, survey.confidential, settings, rng)
+    >>> design, rng = settings.prepared(survey.design), np.random.default_rng(1)
+    >>> private, _ = ss.run_mechanism(model, design, survey.confidential, settings, rng)
     >>> for data in ss.synthesise(
-    ...     model, survey.design, private, replicates_per_draw=2, rng=rng, scale_to=100_000
+    ...     model, design, private, replicates_per_draw=2, rng=rng, scale_to=100_000
     ... ):
     ...     print(data.draw, data.replicate, data.outcome.shape, round(data.weight.sum()))
     1 1 (400, 1) 100000

@@ -28,6 +28,7 @@ from surveysynth.release.public_checks import (
     delta_warning,
     rare_level_warnings,
     rare_levels,
+    warn_of_design,
 )
 from surveysynth.release.result import Adequacy, ReleaseResult
 from surveysynth.release.run_record import hints_of, run_to_record, with_unit_size
@@ -56,8 +57,11 @@ Progress = Callable[[str], None]
 class AdequacyObserver(Protocol):
     """Compares a release with the confidential survey, for the confidential folder alone."""
 
+    def begin(self, facts: "ReleaseFacts", survey: "Survey") -> None:
+        """Prepare for the datasets of a release; must not raise."""
+
     def see(self, dataset: "SyntheticDataset") -> None:
-        """Take note of a synthetic dataset as it streams by."""
+        """Take note of a synthetic dataset as it streams by; must not raise."""
 
     def write(
         self,
@@ -66,8 +70,8 @@ class AdequacyObserver(Protocol):
         tables: Mapping[str, Tables],
         released: "Released",
         folder: Path,
-    ) -> tuple[int, int]:
-        """Write the report to ``folder``; return how many rows it compares, and how many differ."""
+    ) -> Adequacy:
+        """Write the report to ``folder``; return what it found."""
 
 
 def release(
@@ -109,15 +113,13 @@ def release(
     pending.require_room()  # before the confidential values are looked at
     say(stages.READING)
     survey = read_survey(spec)
-    design = mechanism.prepared(chosen.with_ridge(survey.design))
-    survey = replace(survey, design=design)
-    survey = _in_published_order(survey, spec)
+    survey = prepared_survey(survey, spec, chosen, mechanism)
     model = chosen.of(survey.design)
     refuse_clusters(survey.design, model)
     if model.compiled and not one_form:
         _compile(model, say)
     check_formats(spec, survey.design)
-    facts = facts_of(spec, survey.design, mechanism, model, test=test)
+    facts = _begun(observer, facts_of(spec, survey.design, mechanism, model, test=test), survey)
     pending.entry = with_unit_size(pending.entry, spec, survey.design)
     with _advice_on_errors(pending):
         released = mechanism.run(
@@ -143,9 +145,16 @@ def _warnings(facts: "ReleaseFacts") -> tuple[str, ...]:
     return (*facts.warnings, *delta_warning(facts.spec, facts.design), *rare)
 
 
-def _in_published_order(survey: "Survey", spec: "Spec") -> "Survey":
-    """Sort the records of noisy statistics as published files do, so that tables can be rebuilt."""
-    return survey.in_order(public_order(survey.design)) if spec.privacy.rebuildable else survey
+def prepared_survey(
+    survey: "Survey", spec: "Spec", model: "Model", mechanism: "Mechanism"
+) -> "Survey":
+    """Return the survey as the mechanism gets it: with the ridge, small strata pooled, and sorted.
+
+    Records of noisy statistics are sorted as published files do, so that tables can be rebuilt.
+    """
+    design = mechanism.prepared(model.with_ridge(survey.design))
+    made = replace(survey, design=design)
+    return made.in_order(public_order(design)) if spec.privacy.rebuildable else made
 
 
 @contextmanager
@@ -194,6 +203,15 @@ def _write(
     return facts, tables
 
 
+def _begun(
+    observer: AdequacyObserver | None, facts: "ReleaseFacts", survey: "Survey"
+) -> "ReleaseFacts":
+    """Return the facts, which the observer has prepared for."""
+    if observer is not None:
+        observer.begin(facts, survey)
+    return facts
+
+
 def _adequacy(
     observer: AdequacyObserver | None,
     facts: "ReleaseFacts",
@@ -207,11 +225,11 @@ def _adequacy(
     if observer is None:
         return None
     try:
-        rows, beyond = observer.write(facts, survey, tables, released, staging.confidential)
+        found = observer.write(facts, survey, tables, released, staging.confidential)
     except Exception as error:
         # Whether there is a release may not depend on how confidential values can be shown.
         return Adequacy(None, problem=f"{type(error).__name__} at {place_of(error)}")
-    return Adequacy(plan.confidential / ADEQUACY_PAGE, rows, beyond)
+    return replace(found, page=plan.confidential / ADEQUACY_PAGE)
 
 
 def private_estimates(
@@ -296,6 +314,7 @@ def facts_of(
 
     for each in spec.each_table:
         rows_of(each, design)
+    warn_of_design(design, stacklevel=4)
     return ReleaseFacts(
         spec=spec.for_records(design.n),
         design=design,

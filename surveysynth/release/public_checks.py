@@ -7,12 +7,14 @@ may be an amount that was typed into the wrong column. Where levels are declared
 """
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
+from surveysynth.errors import FewRecordsWarning, FormulaCutWarning
 from surveysynth.release.folder.microdata import (
     format_of,
     public_column_names,
@@ -35,6 +37,48 @@ def check_formats(spec: "Spec", design: "PublicDesign") -> None:
     pair = spec.privacy.down_weights and spec.synthesizer.inference == "debiased"
     synthetic = synthetic_column_names(design, separate_pair=pair)
     check_names((*public_column_names(design), *synthetic), file_format)
+
+
+#: A spike or a side of a split with fewer records has a spread and weights of its own that are
+#: hardly determined.
+LEAST_OF_A_KIND = 50
+
+
+def formula_warnings(design: "PublicDesign") -> tuple[str, ...]:
+    """Name the levels, cells, and interactions without coefficients of their own; or nothing."""
+    if design.pooling is None:
+        return ()
+    return (
+        f"The model's formula was cut, since few records support it: {design.pooling.words}. "
+        f"{design.pooling.means} Make these columns coarser to decide yourself what is joined.",
+    )
+
+
+def few_record_warnings(design: "PublicDesign") -> tuple[str, ...]:
+    """Warn of kinds of values that have few records even if all kinds are equally common.
+
+    How many records are at a spike is confidential; the number of records and of kinds is not.
+    """
+    return tuple(
+        f"{outcome.name!r} has {outcome.categories} kinds of values "
+        f"({', '.join(outcome.category_names)}) and {design.n:,} records: "
+        f"{design.n / outcome.categories:,.0f} of each, if all are equally common. Kinds with "
+        f"fewer than {LEAST_OF_A_KIND} have a spread and weights that are hardly determined, and "
+        "their totals can be far off. Declare fewer spikes, or leave the outcome out."
+        for outcome in design.outcomes
+        if outcome.is_amount and outcome.categories > 1
+        and design.n < LEAST_OF_A_KIND * outcome.categories
+    )
+
+
+def warn_of_design(design: "PublicDesign", stacklevel: int = 2) -> None:
+    """Issue a Python warning for each of these reasons; all are public."""
+    for texts, category in (
+        (formula_warnings(design), FormulaCutWarning),
+        (few_record_warnings(design), FewRecordsWarning),
+    ):
+        for text in texts:
+            warnings.warn(text, category, stacklevel=stacklevel + 1)
 
 
 #: delta times the number of records: where the warning begins, and what it should be.

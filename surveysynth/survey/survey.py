@@ -98,7 +98,8 @@ class Survey:
       strata    field (8)
       outcome   salary, as log(salary)
       weight    weight
-      model     ~ field + gender
+      model     ~ field + gender + field:gender
+      shrunken  field:gender (kappa 0.3, worth 11 records)
     """
 
     design: PublicDesign

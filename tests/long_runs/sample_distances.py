@@ -5,9 +5,11 @@ statistics at epsilon 3.6 and 10.8, and by the pseudo-posterior at 10.8. Each ro
 medians is compared with the confidential sample's own estimate, in the sample's standard errors,
 as ``confidential/adequacy.csv`` of every release has it.
 
-``golden/sample_distances.json`` has the median and the largest distance of each release. A release
-takes 10 to 60 processor seconds. ``--file`` and ``--method`` run parts and keep the other results.
-The consumer survey is read from beside the checkout; the other files come with packages.
+``golden/sample_distances.json`` has the median and the largest distance of each release, and the
+tables of the README and of ``vignettes/two_mechanisms.md`` are made of it; ``--pages`` writes these
+alone. A release takes 10 to 60 processor seconds. ``--file`` and ``--method`` run parts and keep
+the other results. The consumer survey is read from beside the checkout, NHANES II comes with
+samplics, and earnings come with a package that ``pip`` downloads.
 """
 
 import os
@@ -32,8 +34,11 @@ import surveysynth as ss  # noqa: E402
 from surveysynth.errors import RefusedError  # noqa: E402
 from surveysynth.evaluation.studies.designs import stratified_pps_sample  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from tests.long_runs.real_populations.frames import FRAMES  # noqa: E402
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "ce2015q3.csv"
+#: Where downloaded files are kept.
+RAW = Path(tempfile.gettempdir()) / "real_populations"
 GOLDEN = Path(__file__).parents[1] / "golden" / "sample_distances.json"
 SEED = 71
 STATISTICS = ("mean", "median")
@@ -41,9 +46,10 @@ STATISTICS = ("mean", "median")
 
 @dataclass(frozen=True)
 class RealFile:
-    """A file, in words; its records; its specification but for [privacy]."""
+    """A file and its outcome in words; its records; its specification but for [privacy]."""
 
     words: str
+    outcome: str
     records: Callable[[], pd.DataFrame]
     specification: str
 
@@ -61,28 +67,18 @@ def nhanes() -> pd.DataFrame:
     assert module.origin is not None
     raw = pd.read_csv(Path(module.origin).parent / "datasets" / "data" / "nhanes2.csv")
     return pd.DataFrame({
-        "stratum": raw["stratid"], "area": raw["psuid"], "region": raw["region"].map(str),
-        "race": raw["race"].map(str), "zinc": raw["zinc"], "weight": raw["finalwgt"],
+        "region": raw["region"].map(str), "race": raw["race"].map(str), "zinc": raw["zinc"],
+        "weight": raw["finalwgt"],
     }).dropna()  # fmt: skip
 
 
-def insured() -> pd.DataFrame:
-    """A sample of the RAND Health Insurance Experiment, by size within levels of health.
-
-    2,000 of its 20,190 person-years, in proportion to a size that rises with visits to a doctor.
-    """
-    import statsmodels.api as sm
-
-    raw = sm.datasets.randhie.load_pandas().data
-    health = np.select([raw["hlthg"] == 1, raw["hlthf"] + raw["hlthp"] > 0], ["good", "fair"])
-    population = pd.DataFrame({
-        "health": np.where(health == "0", "excellent", health),
-        "plan": np.where(raw["idp"] == 1, "individual", "family"),
-        "disease": raw["disea"], "size": 2.0 + raw["mdvis"],
-    })  # fmt: skip
+def earnings() -> pd.DataFrame:
+    """2,000 of 61,395 workers of the US Current Population Survey, drawn by age in regions."""
+    RAW.mkdir(exist_ok=True)
+    population = FRAMES["earnings"].made(RAW)
     rng = np.random.default_rng(SEED)
-    drawn = stratified_pps_sample(population, strata="health", size="size", n=2000, rng=rng)
-    return drawn[["health", "plan", "disease", "weight"]]
+    drawn = stratified_pps_sample(population, strata="region", size="size", n=2000, rng=rng)
+    return drawn[["region", "sex", "earnings", "weight"]]
 
 
 _CONSUMERS = """
@@ -105,11 +101,7 @@ _NHANES = """
 [survey]
 data = "survey.csv"
 weight = "weight"
-strata = "stratum"
-psu = "area"
 population_size = 117000000
-[synthesizer]
-predictors = "stratum + race"
 [outcomes.zinc]
 transform = "log"
 centre = 85
@@ -117,25 +109,23 @@ spread = 0.18
 [tables]
 by = ["region", "race"]
 """
-_INSURED = """
+_EARNINGS = """
 [survey]
 data = "survey.csv"
 weight = "weight"
-strata = "health"
-population_size = 20190
-[outcomes.disease]
-transform = "yeo_johnson"
-scale = 1
-power = 0.5
-centre = 10
-spread = 2.0
+strata = "region"
+population_size = 61395
+[outcomes.earnings]
+transform = "log"
+centre = 16
+spread = 0.6
 [tables]
-by = ["health", "plan"]
+by = ["region", "sex"]
 """
 FILES = {
-    "consumers": RealFile("incomes of households, by region and sex", consumers, _CONSUMERS),
-    "nhanes": RealFile("serum zinc, by region and race, in clusters", nhanes, _NHANES),
-    "insured": RealFile("an index of disease, by health and plan", insured, _INSURED),
+    "consumers": RealFile("Consumer Expenditure Survey", "income", consumers, _CONSUMERS),
+    "nhanes": RealFile("NHANES II", "serum zinc", nhanes, _NHANES),
+    "earnings": RealFile("Current Population Survey", "hourly earnings", earnings, _EARNINGS),
 }
 METHODS = {
     "noisy 3.6": 'mechanism = "noisy_statistics"\nepsilon = 3.6\n',
@@ -144,13 +134,26 @@ METHODS = {
 }
 
 
+METHOD_WORDS = {
+    "noisy 3.6": "noisy statistics, 3.6",
+    "noisy 10.8": "noisy statistics, 10.8",
+    "pseudo-posterior 10.8": "pseudo-posterior, 10.8",
+}
+ROOT = Path(__file__).parents[2]
+#: Pages with a table, and the methods that it shows.
+PAGES = {
+    ROOT / "README.md": ("noisy 3.6", "pseudo-posterior 10.8"),
+    ROOT / "vignettes" / "two_mechanisms.md": tuple(METHODS),
+}
+BEGIN, END = "<!-- by tests/long_runs/sample_distances.py -->", "<!-- end of distances -->"
+
+
 def released(file: str, method: str, seed: int) -> dict[str, Any]:
     """Distances of one release, or why it was refused."""
     text = FILES[file].specification.replace(
         "[tables]\n", f"[privacy]\n{METHODS[method]}[tables]\nstatistics = {list(STATISTICS)}\n"
     )
-    if "[synthesizer]" not in text:
-        text = f"[synthesizer]\nmodel = 'fbs'\n{text}"
+    text = f"[synthesizer]\nmodel = 'fbs'\n{text}"
     start = time.process_time()
     frame = FILES[file].records()
     found: dict[str, Any] = {"file": file, "method": method, "seed": seed, "records": len(frame)}
@@ -167,19 +170,76 @@ def released(file: str, method: str, seed: int) -> dict[str, Any]:
     for statistic in STATISTICS:
         z = rows.loc[rows["statistic"] == statistic, "difference"].dropna().abs()
         found[statistic] = {
-            "rows": len(z), "median": round(z.median(), 2), "largest": round(z.max(), 2)
+            "rows": len(z), "median": round(float(z.median()), 2),
+            "largest": round(float(z.max()), 2),
         }
     return found
 
 
 def table(releases: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """Medians over releases: file, method, statistic, distance of the median and farthest row."""
+    """Means over releases: file, statistic, method, distance of the median and farthest row."""
     lines = [
         {"file": each["file"], "method": each["method"], "statistic": name, **each[name]}
         for each in releases if "refused" not in each for name in STATISTICS
     ]  # fmt: skip
     by = ["file", "statistic", "method"]
-    return pd.DataFrame(lines).groupby(by, sort=False)[["median", "largest"]].median().round(2)
+    return pd.DataFrame(lines).groupby(by, sort=False)[["median", "largest"]].mean()
+
+
+def page_lines(releases: Sequence[dict[str, Any]], methods: Sequence[str]) -> list[str]:
+    """Return the table of these methods as Markdown, with a sentence on which is nearer."""
+    found, far = (
+        table(releases)[key].unstack().reindex(columns=list(METHODS))
+        for key in ("median", "largest")
+    )
+    records = {each["file"]: each["records"] for each in releases}
+    lines = [
+        f"| real file | records | of | {' | '.join(METHOD_WORDS[each] for each in methods)} |",
+        "|---|---|---|" + "---|" * len(methods),
+    ]
+    for file, each in FILES.items():
+        for name in STATISTICS:
+            at = (file, name)
+            cells = [
+                "refused" if np.isnan(found.loc[at, m]) else
+                f"{found.loc[at, m]:.1f}, {far.loc[at, m]:.1f}" for m in methods
+            ]  # fmt: skip
+            lines.append(
+                f"| {each.words}: {each.outcome} | {records[file]:,} | {name}s | "
+                f"{' | '.join(cells)} |"
+            )
+    return [
+        *lines, "",
+        "In the median row, noisy statistics lie nearer than the pseudo-posterior at 10.8:",
+        *(f"at {method.removeprefix('noisy ')}, {_nearer(found, method)}{end}"
+          for method, end in (("noisy 3.6", ";"), ("noisy 10.8", "."))),
+    ]  # fmt: skip
+
+
+def _nearer(found: pd.DataFrame, method: str) -> str:
+    """Count the files on which a method's median row is nearer than the pseudo-posterior's."""
+    counted = []
+    for name in STATISTICS:
+        rows = found.xs(name, level="statistic")
+        nearer = int((rows[method] < rows["pseudo-posterior 10.8"]).sum())
+        counted.append(f"for {name}s on {nearer} of {len(rows)} files")
+    return " and ".join(counted)
+
+
+def with_table(text: str, lines: Sequence[str]) -> str:
+    """Return a page with the table between its two marks replaced."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert begin
+    assert end
+    return f"{before}{begin}\n\n{chr(10).join(lines)}\n\n{end}{after}"
+
+
+def write_pages(releases: Sequence[dict[str, Any]]) -> None:
+    """Write the tables of the pages."""
+    for path, methods in PAGES.items():
+        text = path.read_text(encoding="utf-8")
+        path.write_text(with_table(text, page_lines(releases, methods)), encoding="utf-8")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -189,8 +249,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--method", action="append", choices=list(METHODS), default=[])
     parser.add_argument("--releases", type=int, default=3)
     parser.add_argument("--out", type=Path, default=GOLDEN)
+    parser.add_argument("--pages", action="store_true", help="write the tables of the pages alone")
     given = parser.parse_args(arguments)
-    for file in given.file or FILES:
+    for file in () if given.pages else given.file or FILES:
         for method in given.method or METHODS:
             kept = []
             if given.out.exists():
@@ -201,7 +262,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 print(kept[-1], flush=True)
             content = {"versions": library_versions(), "releases": kept}
             given.out.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    print(table(kept).to_string())
+    releases = json.loads(given.out.read_text(encoding="utf-8"))["releases"]
+    print(table(releases).round(2).to_string())
+    if given.out == GOLDEN:
+        write_pages(releases)
 
 
 if __name__ == "__main__":

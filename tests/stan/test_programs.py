@@ -22,7 +22,14 @@ from surveysynth.sampling.stan.backends import PyStanBackend  # noqa: E402
 from surveysynth.sampling.stan.pystan import compile_program  # noqa: E402
 from surveysynth.sampling.stan.source import StanSource, flattened_source  # noqa: E402
 from tests import oracles  # noqa: E402
-from tests.models.model_cases import GAUSSIAN, MODELS, PSUS, WEIGHTINGS, make_case  # noqa: E402
+from tests.models.model_cases import (  # noqa: E402
+    GAUSSIAN,
+    MODELS,
+    PSUS,
+    SHRUNKEN,
+    WEIGHTINGS,
+    make_case,
+)
 
 pytestmark = [
     pytest.mark.pystan,
@@ -38,7 +45,7 @@ POINTS = 50
 
 def program_of(case):
     """The program of a case: with effects of PSUs the same as without."""
-    return case[0].removesuffix(" clustered")
+    return case[0].removesuffix(" shrunken").removesuffix(" clustered")
 
 
 def grouped(cases, group="{}"):
@@ -77,16 +84,17 @@ def unwhitened(case, u):
     """The embedded u (d,) of the u of ``fbs.stan``, and log |d beta / d white|, by JAX: beta given
     all else is normal, with mean and precision by record-free generalised least squares, and
     white are its standard normal coordinates by the precision's Cholesky factor."""
-    k, q = case.shape
-    pairs, corr = q * (q - 1) // 2, k * (k - 1) // 2
-    sizes = np.cumsum([k * q, q, pairs, k * q, corr])
+    k, q = case.shape[:2]
+    free = k - case.shrunken  # the others have their prior in the statistics
+    pairs, corr = q * (q - 1) // 2, free * (free - 1) // 2
+    sizes = np.cumsum([k * q, q, pairs, free * q, corr])
     white, log_sd, cor_u, log_scale, omega_u, rest = jnp.split(u, sizes)
     residual = jnp.exp(log_sd)[:, None] * correlation_root(cor_u, q)
     precision = jnp.linalg.inv(residual @ residual.T)
-    omega = correlation_root(omega_u, k)
+    omega = correlation_root(omega_u, free)
     prior = [
-        jnp.linalg.inv(jnp.outer(scale, scale) * (omega @ omega.T))
-        for scale in jnp.exp(log_scale).reshape(q, k)
+        jnp.pad(jnp.linalg.inv(jnp.outer(scale, scale) * (omega @ omega.T)), (0, k - free))
+        for scale in jnp.exp(log_scale).reshape(q, free)
     ]
     gram, cross = case.stats.gram[0], case.stats.gram[0] @ case.stats.fit[0]
     if case.psu is not None:
@@ -139,6 +147,12 @@ def assert_same(value, gradient, stan_value, stan_gradient):
 @pytest.mark.parametrize(("name", "q"), grouped(MODELS))
 def test_density_and_gradient_equal_stans(name, q, weighting):
     case = make_case(name, q, weighting=weighting)
+    assert_same_density(case, program(case), case.points(POINTS, np.random.default_rng(1)))
+
+
+@pytest.mark.parametrize(("name", "q"), grouped(SHRUNKEN))
+def test_density_and_gradient_equal_stans_with_a_ridge(name, q):
+    case = make_case(name, q, priors={"interaction_scale": 0.4})
     assert_same_density(case, program(case), case.points(POINTS, np.random.default_rng(1)))
 
 

@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,8 +9,7 @@ import pandas as pd
 from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.statistics import LEVEL, TABLE
-from surveysynth.release.folder.microdata import public_order
-from surveysynth.release.pipeline import facts_of, private_estimates
+from surveysynth.release.pipeline import facts_of, prepared_survey, private_estimates
 from surveysynth.release.tables.table_builder import Tables, tables_of_each
 from surveysynth.spec import build
 from surveysynth.spec.spec import Spec
@@ -27,12 +25,10 @@ def released(
 
     Nothing is written. Raises ``RefusedError`` where a release would.
     """
-    mechanism = build.mechanism_of(spec)
-    survey = replace(survey, design=mechanism.prepared(survey.design))
-    if spec.privacy.rebuildable:
-        survey = survey.in_order(public_order(survey.design))
+    mechanism, chosen = build.mechanism_of(spec), build.engine_of(spec, build.model_of(spec))
+    survey = prepared_survey(survey, spec, chosen, mechanism)
     design = survey.design
-    model = build.engine_of(spec, build.model_of(spec)).of(design)
+    model = chosen.of(design)
     refuse_clusters(design, model)
     model.prepare()
     facts = facts_of(spec, design, mechanism, model, test=True)

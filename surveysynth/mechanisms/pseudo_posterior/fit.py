@@ -52,7 +52,8 @@ class ConfidentialFit(Unpickled):
     >>> import surveysynth as ss
     >>> survey, model = ss.example_survey(n=400), ss.get_model("fbs")
     >>> settings, rng = ss.MechanismSettings(epsilon=10.8, m=1), np.random.default_rng(1)
-    >>> _, fit = ss.run_mechanism(model, survey.design, survey.confidential, settings, rng)
+    >>> design = settings.prepared(survey.design)
+    >>> _, fit = ss.run_mechanism(model, design, survey.confidential, settings, rng)
     >>> fit.risk_weights.shape, fit.realised_epsilon <= 10.8
     ((400,), True)
     """

@@ -188,7 +188,9 @@ class PseudoPosterior:
             "unweighted_lipschitz": fit.unweighted_lipschitz_by_record,
         }
         realised = {**(target if settings.private else {}), **fit.to_json_dict()}
-        return Released(private, realised=realised, by_record=by_record)
+        return Released(
+            private, realised=realised, by_record=by_record, fit_weight=fit.risk_weights
+        )
 
     def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
         """Return the guarantee in words."""

@@ -1,0 +1,67 @@
+"""Linearised variables of records, summed over the datasets of a release as they stream by."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.estimation.taylor import LinearisedTable
+
+
+@dataclass
+class RecordSums:
+    """One statistic: its table of the sample, and sums over the datasets added so far.
+
+    inside: (margin sets, n) u of records in their rows, less what they have outside; weight (n,);
+    outside (D,); estimates: (D,) by draw and replicate.
+    """
+
+    sample: LinearisedTable
+    inside: FloatArray
+    outside: FloatArray
+    weight: FloatArray
+    estimates: dict[tuple[int, int], FloatArray]
+
+    @classmethod
+    def of(cls, sample: LinearisedTable) -> "RecordSums":
+        """Begin without a dataset."""
+        sets, n = sample.domains.codes.shape
+        return cls(sample, np.zeros((sets, n)), np.zeros(sample.domains.n_rows), np.zeros(n), {})
+
+    def add(self, draw: int, replicate: int, table: LinearisedTable) -> None:
+        """Add a dataset."""
+        self.estimates[draw, replicate] = table.estimate
+        self.inside += _inside(table)
+        if table.linearised.outside is not None:
+            self.outside += table.linearised.outside
+        self.weight += table.weight
+
+    @property
+    def by_draw(self) -> FloatArray:
+        """Estimates (m, r, D)."""
+        draws = sorted({draw for draw, _ in self.estimates})
+        replicates = sorted({replicate for _, replicate in self.estimates})
+        return np.array([[self.estimates[d, r] for r in replicates] for d in draws])
+
+    def difference(self, rows: IntArray, se: FloatArray) -> FloatArray:
+        """Return r (n, K): the mean u of the datasets less that of the sample, over se (K,)."""
+        count, domains = len(self.estimates), self.sample.domains
+        position = np.full(domains.n_rows, -1)
+        position[rows] = np.arange(rows.size)
+        result = np.zeros((domains.n_records, rows.size))
+        moved = self.inside / count - _inside(self.sample)
+        for codes, u in zip(domains.codes, moved, strict=True):
+            held = np.flatnonzero(position[codes] >= 0)
+            result[held, position[codes[held]]] = u[held]
+        if (outside := self.sample.linearised.outside) is not None:
+            result -= np.outer(self.weight / count, self.outside[rows] / count)
+            result += np.outer(self.sample.weight, outside[rows])
+        return np.asarray(result / se)
+
+
+def _inside(table: LinearisedTable) -> FloatArray:
+    """Return, by margin set, u (sets, n) of records in their rows, less what they have outside."""
+    codes, outside = table.domains.codes, table.linearised.outside
+    with np.errstate(invalid="ignore", divide="ignore"):
+        made = np.stack([table.linearised.inside(rows) for rows in codes])
+        return made if outside is None else made + outside[codes] * table.weight

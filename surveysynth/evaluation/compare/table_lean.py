@@ -1,0 +1,300 @@
+"""Leans of the tables of a release: signed distances from the sample by table and by margin.
+
+Linearised variables of records are collected while datasets stream by; ``leaning`` has the
+formulas. Contrasts are left out, since their rows are those of another table, and so are rows by
+an outcome, which hold other records in every dataset.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.estimation.domains import margin_sets
+from surveysynth.estimation.estimates import Estimates
+from surveysynth.estimation.estimates import Key as EstimateKey
+from surveysynth.estimation.statistics import LEVEL, TABLE, statistic_of
+from surveysynth.estimation.subpopulation import WHERE, shown_rows
+from surveysynth.evaluation.compare.leaning import (
+    LEAST_BIAS,
+    Lean,
+    RowCovariance,
+    kappa_of,
+    lean_of,
+    reported,
+    row_covariance,
+    scores,
+    smooth_kappa,
+)
+from surveysynth.evaluation.compare.record_sums import RecordSums
+from surveysynth.evaluation.compare.tables import Key, sample_weight
+from surveysynth.release.tables.table_builder import estimates_for
+from surveysynth.survey.interactions import ridge_of
+from surveysynth.survey.outcome import needs_general_form
+
+if TYPE_CHECKING:
+    from surveysynth.inference.synthesis import SyntheticDataset
+    from surveysynth.mechanisms.base import Released
+    from surveysynth.release.facts import ReleaseFacts
+    from surveysynth.survey.survey import Survey
+
+#: Datasets whose records are averaged, and numbers of records times rows of a margin: more say
+#: hardly more, or take too much memory.
+ENOUGH_DATASETS, MOST_NUMBERS = 40, 20_000_000
+#: Rows of X with a residual spread of their own, if the model has spreads by cell.
+MOST_GROUPS = 100
+#: The margin that all rows of a table are together.
+ALL_ROWS = "all rows"
+
+
+@dataclass(frozen=True)
+class TableLean:
+    """The lean of a table, or of one of its margins.
+
+    table: its name; key: statistic and outcome; level: of the outcome, or empty; margin: the by
+    columns of its rows, None for all rows of the table; mean_by_chance, squares_by_chance: whether
+    chance explains the mean, and the sum of squares.
+    """
+
+    table: str
+    key: Key
+    level: str
+    margin: tuple[str, ...] | None
+    lean: Lean
+    mean_by_chance: bool = True
+    squares_by_chance: bool = True
+
+    @property
+    def leans(self) -> bool:
+        """True if the rows lie to one side of the sample, far enough to cost coverage."""
+        return not self.mean_by_chance and abs(self.lean.mean) >= LEAST_BIAS
+
+    @property
+    def misfits(self) -> bool:
+        """True if the rows lie off in any direction, far enough to cost coverage."""
+        return not self.squares_by_chance and self.lean.bias >= LEAST_BIAS
+
+    @property
+    def rows(self) -> str:
+        """The rows in words."""
+        if self.margin is None:
+            return ALL_ROWS
+        return f"rows by {' and '.join(self.margin)}" if self.margin else "the whole"
+
+
+class LeanCollector:
+    """Collects linearised variables of the datasets of a release, and computes leans."""
+
+    def __init__(self, facts: "ReleaseFacts", survey: "Survey") -> None:
+        self._facts, self._survey = facts, survey
+        self._replicates = max(1, ENOUGH_DATASETS // facts.spec.privacy.m)
+        design = replace(survey.design, design_effect=None)
+        weight = sample_weight(survey)
+        self._tables: dict[str, Estimates] = {}
+        self._lines: dict[tuple[str, EstimateKey], list[RecordSums]] = {}
+        for each in facts.spec.each_table:
+            name, estimates = each.table.name or "", estimates_for(each, design)
+            self._tables[name] = estimates
+            for key in estimates.keys:
+                if statistic_of(key[0]).contrast is None:
+                    made = estimates.linearised(key, survey.confidential.outcome, weight)
+                    self._lines[name, key] = [RecordSums.of(table) for table in made]
+
+    def add(self, dataset: "SyntheticDataset") -> None:
+        """Add a published dataset."""
+        if dataset.replicate > self._replicates:
+            return
+        for (name, key), lines in self._lines.items():
+            made = self._tables[name].linearised(key, dataset.outcome, dataset.weight)
+            for line, table in zip(lines, made, strict=True):
+                line.add(dataset.draw, dataset.replicate, table)
+
+    def leans(
+        self, compared: Mapping[str, Mapping[Key, pd.DataFrame]], released: "Released"
+    ) -> list[TableLean]:
+        """Return the leans of all tables and margins; compared: their rows by name and key."""
+        found = []
+        for (name, key), lines in self._lines.items():
+            named = key[0], self._outcome_name(key[1])
+            frame, estimates = compared[name][named], self._tables[name]
+            psi, ridge = self._scores(key)
+            weight = released.fit_weight
+            fit = _Fit(
+                psi, np.ones(len(psi)) if weight is None else weight, self._survey.design.psu,
+                self._facts.df_design,
+                ridge, noisy=self._facts.mechanism.combining == "total_variance",
+            )  # fmt: skip
+            levels = estimates.levels(key) or ("",)
+            for number, (line, level) in enumerate(zip(lines, levels, strict=True)):
+                rows = _Rows.of(estimates, frame.iloc[number :: len(levels)])
+                # Counts that add up to a known total cannot lean together.
+                fixed = line.sample.calibrated and line.sample.statistic.is_count
+                for margin, lean in _leans_of(line, rows, fit):
+                    tested = replace(lean, p=np.nan) if fixed else lean
+                    found.append(TableLean(name, named, level, margin, tested))
+        return _with_reports(found)
+
+    def _outcome_name(self, column: int | None) -> str | None:
+        return None if column is None else self._survey.design.outcome_names[column]
+
+    def _scores(self, key: EstimateKey) -> tuple[FloatArray, FloatArray]:
+        """Return scores (n, P) of the outcomes of a statistic and of the weight; their ridge (P,).
+        """
+        design, confidential = self._facts.design, self._survey.confidential
+        statistic, column = key
+        names = statistic_of(statistic).of or tuple(filter(None, [self._outcome_name(column)]))
+        values: list[FloatArray] = []
+        amount: list[bool] = []
+        for outcome, value in zip(design.outcomes, confidential.outcome.T, strict=True):
+            if outcome.name not in names:
+                continue
+            category = outcome.category(value)
+            for each in range(1, outcome.categories):
+                values.append((category == each).astype(np.float64))
+                amount.append(False)
+            for side in outcome.sides:
+                there = category == side
+                transformed = np.full(value.size, np.nan)
+                transformed[there] = outcome.forward(value[there], side)
+                values.append(transformed)
+                amount.append(True)
+        if design.public_weight is None:
+            values.append(np.log(sample_weight(self._survey)))
+            amount.append(True)
+        grouping, cells = self._facts.spec.synthesizer.grouping, len(design.matrix.x_cells)
+        grouped = needs_general_form(design.outcomes) if grouping is None else bool(grouping)
+        matrix = design.matrix
+        return scores(
+            matrix.x_cells, matrix.cell, values, amount,
+            ridge_of(matrix.ridged, matrix.interaction_scale),
+            spread_by_cell=grouped and cells <= MOST_GROUPS,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Fit:
+    """Scores (n, P) and weights (n,) of records in the fit, their units, and df of the design.
+
+    ridge: (P,) of the scores; noisy: whether draws follow noise as well as the sample.
+    """
+
+    psi: FloatArray
+    weight: FloatArray
+    psu: IntArray | None
+    df_design: float
+    ridge: FloatArray
+    noisy: bool
+
+    def covariance(self, r: FloatArray) -> RowCovariance:
+        """Return the parts of the covariance of rows with r (n, K)."""
+        return row_covariance(r, self.psi, self.weight, self.psu, self.ridge)
+
+    def df_error(self, covariance: FloatArray, part: RowCovariance, m: int) -> float:
+        """Return degrees of freedom of a covariance whose share from noise is known from m draws.
+
+        The rest is known as well as the design allows (Satterthwaite).
+        """
+        whole = float(np.trace(covariance))
+        noise = whole - float(np.trace(part.residual))
+        if not self.noisy or noise <= 0.0:
+            return self.df_design
+        return min(self.df_design, (m - 1) * (whole / noise) ** 2)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a table that are compared: difference, se and n (D,), NaN for others; and margins.
+
+    margins: the by columns and the rows of each margin set that has rows.
+    """
+
+    difference: FloatArray
+    se: FloatArray
+    n: FloatArray
+    margins: Sequence[tuple[tuple[str, ...], IntArray]]
+
+    @classmethod
+    def of(cls, estimates: Estimates, frame: pd.DataFrame) -> "_Rows":
+        """Take them from the frame of a table, or of one level of it."""
+        domains = estimates.rows
+        held = np.flatnonzero(shown_rows(domains))
+        difference, se, n = np.full((3, len(domains.table)), np.nan)
+        difference[held], se[held], n[held] = frame["difference"], frame["sample_se"], frame["n"]
+        usable = np.isfinite(difference) & ~domains.by_dataset
+        labels = {name: domains.table[name].iloc[0] for name in domains.by}
+        inside = {name: (domains.table[name] != labels[name]).to_numpy() for name in domains.by}
+        margins = []
+        for kept in margin_sets(len(domains.by)):
+            here = usable.copy()
+            for name, keeps in zip(domains.by, kept, strict=True):
+                here &= inside[name] == keeps
+            if here.any():
+                names = zip(domains.by, kept, strict=True)
+                by = tuple(name for name, keeps in names if keeps and name != WHERE)
+                margins.append((by, np.flatnonzero(here)))
+        return cls(difference, se, n, margins)
+
+
+def _leans_of(
+    line: RecordSums, rows: _Rows, fit: _Fit
+) -> Iterator[tuple[tuple[str, ...] | None, Lean]]:
+    """Yield the leans of all rows together, and of each margin that is not too large."""
+    estimates, records = line.by_draw, line.weight.size
+    chosen = [each for each in rows.margins if each[1].size * records <= MOST_NUMBERS]
+    kappa = np.full(rows.se.size, np.nan)
+    parts, total = [], np.zeros((records, 1))
+    for _, which in chosen:
+        se = rows.se[which]
+        r = line.difference(which, se)
+        total += r.sum(axis=1, keepdims=True)
+        parts.append(fit.covariance(r))
+        kappa[which] = kappa_of(estimates[:, :, which] / se, parts[-1].fitted)
+    m = len(estimates)
+    kappa = smooth_kappa(kappa, rows.n, m, noisy=fit.noisy)
+    found = []
+    for (margin, which), part in zip(chosen, parts, strict=True):
+        covariance = part.total(kappa[which], m, noisy=fit.noisy)
+        df = fit.df_error(covariance, part, m)
+        found.append((margin, lean_of(rows.difference[which], covariance, df)))
+    if len(found) > 1:
+        every = np.concatenate([which for _, which in chosen])
+        weight = np.concatenate([np.diag(part.fitted) for part in parts])
+        mean = float(kappa[every] @ weight / weight.sum()) if weight.any() else 1.0
+        part = fit.covariance(total / every.size)
+        covariance = part.total(np.array([mean]), m, noisy=fit.noisy)
+        df = fit.df_error(covariance, part, m)
+        whole = lean_of(rows.difference[every].mean(keepdims=True), covariance, df)
+        yield None, replace(whole, rows=every.size, chi_square=np.nan, df=np.nan, p_rows=np.nan)
+    yield from found
+
+
+def _with_reports(found: Sequence[TableLean]) -> list[TableLean]:
+    """Mark leans and misfits that chance does not explain, of all p-values together.
+
+    The chi-square of a row alone is its mean again.
+    """
+    p = np.array([each.lean.p for each in found])
+    p_rows = np.array([np.nan if each.lean.rows == 1 else each.lean.p_rows for each in found])
+    leans, misfits = np.split(reported(np.concatenate([p, p_rows])), 2)
+    return [
+        replace(each, mean_by_chance=not lean, squares_by_chance=not misfit)
+        for each, lean, misfit in zip(found, leans, misfits, strict=True)
+    ]
+
+
+def leaning_frame(leans: Sequence[TableLean], *, named: bool) -> pd.DataFrame:
+    """Return leans below each other, as in adequacy_leaning.csv; ``named``: with table names."""
+    lines = []
+    for each in leans:
+        statistic, outcome = each.key
+        lean = each.lean
+        lines.append({
+            "statistic": statistic, "outcome": outcome, **({TABLE: each.table} if named else {}),
+            LEVEL: each.level, "margin": each.rows, "rows": lean.rows, "mean_difference": lean.mean,
+            "se": lean.se, "p": lean.p, "leans": each.leans, "chi_square": lean.chi_square,
+            "df": lean.df, "p_rows": lean.p_rows, "bias": lean.bias, "misfits": each.misfits,
+        })  # fmt: skip
+    return pd.DataFrame(lines)

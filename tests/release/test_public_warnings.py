@@ -1,0 +1,98 @@
+"""Warnings before a release, from public columns alone. Truth: records and kinds counted by hand;
+files that differ in their outcomes alone warn alike."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import surveysynth as ss
+from surveysynth import cli
+from surveysynth.errors import PublicWarning, SurveySynthWarning
+from surveysynth.release.public_checks import few_record_warnings, formula_warnings, warn_of_design
+from surveysynth.release.result import Adequacy
+from tests.surveys import make_survey, small_survey
+
+MakeSpec = Callable[..., Path]
+
+
+def with_three_alone(n: int = 240) -> pd.DataFrame:
+    """Three records in a field of their own."""
+    frame = small_survey(n)
+    frame.loc[:2, "field"] = "z"
+    return frame
+
+
+def of_spikes(n: int, at: float = 0.0) -> ss.Survey:
+    frame = small_survey(n)
+    frame["salary"] = np.where(np.arange(n) % 9 == 0, at, frame["salary"])
+    spikes = ss.Outcome("salary", "semicontinuous", spikes=(0.0, 150.0))
+    return make_survey(frame, outcome=None, outcomes=spikes, refuse_degenerate=False)
+
+
+def test_a_pooled_level_is_named_with_its_records() -> None:
+    design = make_survey(with_three_alone()).design
+    assert formula_warnings(design) == ()
+    (text,) = formula_warnings(design.pooled(20.0))
+    assert "z (3 records) of field" in text
+    assert formula_warnings(make_survey(small_survey()).design.pooled(20.0)) == ()
+
+
+def test_spikes_warn_where_equal_shares_are_few_whatever_the_shares_are() -> None:
+    # Two spikes and other values: 3 kinds, of 50 records each from 150 on.
+    (text,) = few_record_warnings(of_spikes(149).design)
+    assert "'salary' has 3 kinds of values (other, 0, 150) and 149 records: 50 of each" in text
+    assert few_record_warnings(of_spikes(149).design) == few_record_warnings(
+        of_spikes(149, at=150.0).design
+    )
+    assert few_record_warnings(of_spikes(150).design) == ()
+    assert few_record_warnings(make_survey(small_survey(30)).design) == ()
+
+
+def test_each_reason_has_its_category() -> None:
+    design = of_spikes(149).design
+    with pytest.warns(ss.FewRecordsWarning, match="3 kinds of values"):
+        warn_of_design(design)
+    with pytest.warns(ss.FormulaCutWarning, match="of field"):
+        warn_of_design(make_survey(with_three_alone()).design.pooled(20.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_design(make_survey(small_survey()).design)
+    for category in (ss.FewRecordsWarning, ss.FormulaCutWarning):
+        assert issubclass(category, PublicWarning)
+    # Whether tables lean is confidential.
+    assert not issubclass(ss.LeaningTableWarning, PublicWarning)
+    assert issubclass(ss.LeaningTableWarning, SurveySynthWarning)
+
+
+@pytest.mark.usefixtures("stand_in_mechanism")
+def test_a_command_says_them_on_stderr_and_leans_on_stdout_alone(
+    make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = make_spec(with_three_alone(), survey="population_size = 30000")
+    assert cli.main(["release", str(spec), "--out", str(tmp_path / "out")]) == 0
+    captured = capsys.readouterr()
+    (line,) = [each for each in captured.err.splitlines() if "WARNING" in each]
+    assert line.startswith("surveysynth: WARNING: The model's formula was cut")
+    assert "z (3 records) of field" in line
+    assert "together" not in captured.err
+    leans = pd.read_csv(tmp_path / "out" / "confidential" / "adequacy_leaning.csv")
+    marked = int((leans["leans"] | leans["misfits"]).sum())
+    assert marked > 0  # a stand-in knows nothing of the data
+    assert captured.out.count("CONFIDENTIAL: rows are off together.") == marked
+    with pytest.warns(ss.LeaningTableWarning, match="CONFIDENTIAL") as told:
+        ss.release(spec, tmp_path / "again")
+    # The warning has no number.
+    leaning = [each for each in told if each.category is ss.LeaningTableWarning]
+    text = str(leaning[0].message).replace(str(tmp_path), "")
+    assert not any(character.isdigit() for character in text)
+
+
+def test_lines_of_leans_follow_the_count_of_far_rows() -> None:
+    found = Adequacy(Path("adequacy.html"), 10, 0, leaning=("Means, all rows: far",))
+    first, second = found.sentences()
+    assert "0 of 10 rows" in first
+    assert second == "CONFIDENTIAL: rows are off together. Means, all rows: far."
