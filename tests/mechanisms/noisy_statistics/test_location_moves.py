@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.mechanisms.noisy_statistics.posterior.location import moves as moves_module
+from surveysynth.mechanisms.noisy_statistics.posterior.location import point as point_module
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
     LocationSweeps,
 )
-from surveysynth.mechanisms.noisy_statistics.posterior.location.moves import (
-    Moves,
-    Point,
-    log_prior,
-)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.moves import Moves
+from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Point, log_prior
 from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import (
     MeanReference,
     Normal,
@@ -177,9 +174,9 @@ def _no_reference(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _no_jacobian(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps of a logarithm as if they were of the scale."""
-    own = moves_module._log_scale
+    own = point_module._log_scale
     monkeypatch.setattr(
-        moves_module, "_log_scale", lambda scale, *given: own(scale, *given) - np.log(scale)
+        point_module, "_log_scale", lambda scale, *given: own(scale, *given) - np.log(scale)
     )
 
 
