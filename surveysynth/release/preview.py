@@ -35,6 +35,14 @@ _SHOWN_CELLS = 40
 _DOCUMENTS = ", ".join(["codebook.json", DDI_NAME, PRIVACY_NAME, "README.md", *DOSSIER_NAMES])
 
 
+#: Of ``tests/golden/skewness_study.json``: 1,000 records, a residual skewness of 1, FBS.
+SKEWED = (
+    "Skewed residuals: down-weighting moves means away from the longer tail, and debiasing cannot "
+    "see it. In a study with a skewness of 1 they moved by 0.07 residual SDs at epsilon 10.8 and "
+    "by 0.19 at epsilon 5. Choose a transform that makes residuals symmetric."
+)
+
+
 def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     """Return validation results, cell sizes n_d and the files of a release, one line each."""
     check_formats(spec, design)
@@ -85,6 +93,8 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     )
     if spec.privacy.down_weights:
         lines += _records_lines(spec, design)
+        if any(outcome.is_amount for outcome in design.outcomes):
+            lines.append(SKEWED)
     lines += [
         f"Outcome: {each.model_words} ({each.public_words or each.kind})."
         for each in design.outcomes

@@ -130,8 +130,9 @@ class SynthesizerSection(_WithOptions):
     one. Public: The engine; the privacy statement reports that CmdStan's seeds have 31 bits."""
     inference: Literal["debiased", "paper"] = "debiased"
     """"debiased" corrects draws for down-weighting by simulation, and computes variances from data
-    as the sample would have been. "paper" is the method as published, with intervals that cover too
-    little. Public: The rule. Neither choice costs epsilon."""
+    as the sample would have been; a release whose correction has not converged is refused. "paper"
+    is the method as published, with intervals that cover too little. Public: The rule. Neither
+    choice costs epsilon."""
     chains: Annotated[int, Field(ge=MIN_CHAINS, le=1000)] = 4
     """The number of Markov chains of a fit. Public: The number: bounds are maxima over all kept
     draws."""

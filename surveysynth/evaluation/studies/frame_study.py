@@ -82,6 +82,7 @@ class FrameStudy:
         for name, spec in made.items():
             require_same_tables(name, spec, self.spec)
         self._try_surveys()
+        _ = self.truth  # computed once, and sent to the workers with the study
 
     @property
     def spec(self) -> Spec:

@@ -19,6 +19,7 @@ from surveysynth.evaluation.studies.coverage import Task
 from surveysynth.evaluation.studies.designs import SamplingDesign, allocate
 from surveysynth.evaluation.studies.frame_population import check_design, read_frame
 from surveysynth.evaluation.studies.frame_report import run_frame_study
+from surveysynth.evaluation.studies.frame_results import CLASSES, size_class
 from surveysynth.evaluation.studies.frame_study import FrameStudy, released
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
 from surveysynth.spec.spec import parse_spec, validate_spec
@@ -199,6 +200,11 @@ def half_as_long(frame):
     for name in ("ci_lower", "ci_upper"):
         frame[name] = (frame[name] + middle) / 2
     return frame
+
+
+def test_classes_of_size():
+    classes = size_class(np.array([0.0, 29.9, 30.0, 99.9, 100.0, 299.9, 300.0, 9e9]))
+    assert [CLASSES.index(each) for each in classes] == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def test_planted_faults_are_seen(monkeypatch):
