@@ -104,9 +104,9 @@ class Case:
 
 
 CASES = {
-    "Binary": Case("binary"),
+    "Binary": Case("binary", replications=240),
     "Categorical, two groups": Case("categorical", groups=(0, 0, 1), records=60),
-    "Semicontinuous": Case("semicontinuous"),
+    "Semicontinuous": Case("semicontinuous", replications=240),
     "Several, two groups": Case("several", groups=(0, 1, 1), records=80),
     "Continuous, three groups": Case("continuous", groups=(0, 1, 2), rejects=WRONG[1:]),
     "Two sides": Case("two sides", records=80),
