@@ -46,12 +46,19 @@ LEAST_OF_A_KIND = 50
 
 def formula_warnings(design: "PublicDesign") -> tuple[str, ...]:
     """Name the levels, cells, and interactions without coefficients of their own; or nothing."""
-    if design.pooling is None:
-        return ()
-    return (
-        f"The model's formula was cut, since few records support it: {design.pooling.words}. "
-        f"{design.pooling.means} Make these columns coarser to decide yourself what is joined.",
-    )
+    texts = []
+    if left_out := design.matrix.left_out:
+        texts.append(
+            f"The default formula leaves out {', '.join(left_out)}, whose cells have hardly any "
+            "records, so these cells are modeled by main effects alone. Make these columns "
+            "coarser, or write a formula of your own."
+        )
+    if design.pooling is not None:
+        texts.append(
+            f"The model's formula was cut, since few records support it: {design.pooling.words}. "
+            f"{design.pooling.means} Make these columns coarser to decide yourself what is joined."
+        )
+    return tuple(texts)
 
 
 def few_record_warnings(design: "PublicDesign") -> tuple[str, ...]:

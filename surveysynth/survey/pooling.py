@@ -284,7 +284,7 @@ class _Pool:
         cell = position[self.index].astype(np.int64)
         made = DesignMatrix(
             self.parsed.text, columns, distinct[:, :-1], cell, ridged=ridged,
-            interaction_scale=self.plain.interaction_scale,
+            interaction_scale=self.plain.interaction_scale, left_out=self.plain.left_out,
         )  # fmt: skip
         try:
             check_rank(made, terms)

@@ -41,6 +41,16 @@ def test_a_pooled_level_is_named_with_its_records() -> None:
     assert formula_warnings(make_survey(small_survey()).design.pooled(20.0)) == ()
 
 
+def test_an_interaction_that_the_default_leaves_out_is_named() -> None:
+    frame = small_survey(200)
+    frame["state"] = [f"s{i % 40:02d}" for i in range(200)]
+    design = make_survey(frame, by=["state", "gender"]).design
+    assert design.matrix.left_out
+    (text,) = formula_warnings(design)
+    assert all(term in text for term in design.matrix.left_out)
+    assert "Make these columns coarser" in text
+
+
 def test_spikes_warn_where_equal_shares_are_few_whatever_the_shares_are() -> None:
     # Two spikes and other values: 3 kinds, of 50 records each from 150 on.
     (text,) = few_record_warnings(of_spikes(149).design)

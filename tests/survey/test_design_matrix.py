@@ -206,7 +206,7 @@ def test_interactions_of_hardly_any_records_are_left_out_the_largest_first() -> 
     rng = np.random.default_rng(1)
     n = 400
     frame = pd.DataFrame({
-        "state": rng.integers(0, 40, n), "age": rng.integers(0, 5, n), "sex": rng.integers(0, 2, n)
+        "state": rng.integers(0, 40, n), "age": rng.integers(0, 3, n), "sex": rng.integers(0, 2, n)
     }).astype(str)  # fmt: skip
     matrix = build(frame, None, by=["state", "age", "sex"], strata=None)
     assert matrix.formula == "state + age + sex + state:sex + age:sex"
