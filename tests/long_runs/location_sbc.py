@@ -56,7 +56,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Case:
-    """Outcomes, groups of the three cells, records of each cell, and the size of the noise.
+    """Outcomes, groups of the three cells, records of each or of all alike, and the noise.
 
     sigma: SD of the noise of T; count_sd: of counts; squares_sd: of the diagonal of Q, over
     sqrt(2) of the rest; centres are one spread off. ``rejects``: of ``WRONG``.
@@ -64,7 +64,7 @@ class Case:
 
     outcomes: str
     groups: tuple[int, int, int] = (0, 0, 0)
-    records: int = 40
+    records: int | tuple[int, int, int] = 40
     sigma: float = 3.0
     count_sd: float = 3.0
     squares_sd: float = 12.0
@@ -79,6 +79,11 @@ class Case:
     thin: int = 8
     warmup: int = 300
     rejects: tuple[str, ...] = WRONG
+
+    @property
+    def cell(self) -> IntArray:
+        """Cells (n,) of the records."""
+        return np.repeat(np.arange(len(X)), self.records)
 
     @property
     def shape(self) -> LocationShape:
@@ -105,6 +110,9 @@ CASES = {
     "Several, two groups": Case("several", groups=(0, 1, 1), records=80),
     "Continuous, three groups": Case("continuous", groups=(0, 1, 2), rejects=WRONG[1:]),
     "Two sides": Case("two sides", records=80),
+    "Few records": Case(
+        "continuous", groups=(0, 1, 2), records=(2, 6, 20), rejects=WRONG[1:], replications=320
+    ),
 }
 
 
@@ -230,7 +238,7 @@ def ranks_of_batch(
     case: Case, sampler: str, count: int, rng: np.random.Generator
 ) -> dict[str, Any]:
     """Ranks (count,) of each true quantity among its draws."""
-    cell = np.repeat(np.arange(len(X)), case.records)
+    cell = case.cell
     truth = prior(case, count, rng)
     noisy = []
     for d in range(count):

@@ -185,14 +185,22 @@ class Chain:
 
     def normal(self) -> tuple[FloatArray, FloatArray]:
         """Return the normal law of z given x~: coefficients (S, W, q), covariance (S, q, q)."""
+        return (self.inverse() @ self.coefficients).swapaxes(-1, -2), self.covariance()
+
+    def covariance(self) -> FloatArray:
+        """Return the covariance of z given x~ (S, q, q)."""
+        root = self.inverse() * np.sqrt(self.variance)[..., None, :]
+        return np.asarray(root @ root.swapaxes(-1, -2))
+
+    def inverse(self) -> FloatArray:
+        """Return by how much each regression's residual moves the columns (S, q, q)."""
         q = self.lower.shape[-1]
-        inverse = np.zeros_like(self.lower)
+        result = np.zeros_like(self.lower)
         for i in range(q):  # forward substitution: the matrices are small and many
-            inverse[..., i, i] = 1.0
+            result[..., i, i] = 1.0
             if i:
-                inverse[..., i : i + 1, :i] = self.lower[..., i : i + 1, :i] @ inverse[..., :i, :i]
-        covariance = (inverse * self.variance[..., None, :]) @ inverse.swapaxes(-1, -2)
-        return (inverse @ self.coefficients).swapaxes(-1, -2), covariance
+                result[..., i : i + 1, :i] = self.lower[..., i : i + 1, :i] @ result[..., :i, :i]
+        return result
 
 
 def logit_matrix(theta: Theta, part: LogitPart) -> FloatArray:

@@ -151,6 +151,11 @@ class Regressions:
         for part in self.parts:
             part.draw_random_numbers(c)
 
+    def prior_precision(self, j: int) -> FloatArray:
+        """Return the prior precisions (B, C) of the core coefficients of a regression."""
+        part, tau = self.parts[j], self.scales.tau[j]
+        return np.repeat(tau[:, None] ** -2, part.core.shape[1], axis=1)
+
     def sweep(self, i: int) -> None:
         """Run one sweep; i counts the sweeps since the random numbers were drawn."""
         scales = self.scales

@@ -273,15 +273,15 @@ def location_draws(
     )
     layout, streams = Layout.of(design, model.grouped), Streams((rng,), 1)
     sweeps = LocationSweeps(layout, target, model.priors, streams, LOCATION_THINNINGS[0])
+    sweeps.warm_up(plan.warmup)
     # Every chain is a database of its own to the sampler.
-    plan = replace(plan, chains=1)
+    plan = replace(plan, chains=1, warmup=0)
     for thinning in LOCATION_THINNINGS:
         sweeps.thin = thinning
         theta = {name: values[:, 0] for name, values in run_sweeps(sweeps, plan).items()}
         result = draws_if_converged(model, theta, settings, thinning)
         if not isinstance(result, RefusedError):
             break
-        plan = replace(plan, warmup=0)
     return result
 
 

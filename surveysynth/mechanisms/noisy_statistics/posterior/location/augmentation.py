@@ -29,6 +29,8 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law impor
     Geometry,
     Law,
     PatternTarget,
+    across,
+    along,
     symmetric_axes,
     turned,
 )
@@ -39,7 +41,7 @@ from surveysynth.models.general_location.stats import BlockMoments
 from surveysynth.sampling.sweeps import Streams
 
 #: Tries of a slice of T and W, which mostly takes the first; of one where records are few.
-TRIES, BARTLETT_TRIES = 12, 30
+TRIES, BARTLETT_TRIES = 3, 30
 #: Degrees of freedom below which a Wishart is far from normal.
 FEW = 40.0
 #: Rounds of exchanges that are taken or left together.
@@ -49,7 +51,7 @@ LEAST_START = 0.05
 
 #: Of each pattern.
 Laws = list[Law]
-#: theta to M (B, G, width, q) and Sigma (B, G, q, q) of a pattern, in units of z.
+#: theta to M (B, G or 1, width, q) and Sigma (B, G, q, q) of a pattern, in units of z.
 PatternLaw = Callable[[int], tuple[FloatArray, FloatArray]]
 
 
@@ -109,12 +111,25 @@ class LocationAugmentation:
 
     def laws_at(self, law_of: PatternLaw) -> Laws:
         """Return the law of every pattern at the current counts."""
-        result = []
-        patterns = zip(self.target.patterns, self.target.targets, self.geometry, strict=True)
-        for number, target, geometry in patterns:
-            middle, sigma = self._in_units(number, target, *law_of(number))
-            result.append(Law.of(target, geometry, middle, sigma))
-        return result
+        given = [law_of(number) for number in self.target.patterns]
+        middles = [self._middle(p, means) for p, (means, _) in enumerate(given)]
+        return self._laws(middles, [sigma for _, sigma in given])
+
+    def with_covariances(self, sigmas: Sequence[FloatArray]) -> Laws:
+        """Return the laws at other covariances (B, G, q, q) of each pattern."""
+        return self._laws([law.middle for law in self.laws], sigmas)
+
+    def with_means(self, laws: Laws, means: Sequence[FloatArray]) -> Laws:
+        """Return laws at other coefficients (B, G or 1, width, q) of each pattern."""
+        return [law.with_means(self._middle(p, each)) for p, (law, each) in
+                enumerate(zip(laws, means, strict=True))]  # fmt: skip
+
+    def _laws(self, middles: Sequence[FloatArray], sigmas: Sequence[FloatArray]) -> Laws:
+        parts = zip(self.target.targets, self.geometry, middles, sigmas, strict=True)
+        return [
+            Law.of(target, geometry, middle, self._in_units(p, sigma))
+            for p, (target, geometry, middle, sigma) in enumerate(parts)
+        ]
 
     def log_factor(self, laws: Laws) -> FloatArray:
         """Return the log density (B, G) of the noisy moments with xi and eta fixed."""
@@ -148,32 +163,44 @@ class LocationAugmentation:
         drawn = (root @ self.normals[p][1][i, 2]) * there[..., None, :]
         return np.asarray(drawn @ drawn.swapaxes(-1, -2))
 
-    def _in_units(
-        self, number: int, target: PatternTarget, coefficients: FloatArray, sigma: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return M (B, G, r, q) in the axes of A, and Sigma, in units of u."""
-        there = self.target.shape.patterns[number]
+    def _there(self, p: int) -> BoolArray:
+        """Return which columns a pattern has."""
+        return np.asarray(self.target.shape.patterns[self.target.patterns[p]], dtype=bool)
+
+    def _middle(self, p: int, coefficients: FloatArray) -> FloatArray:
+        """Return M (B, G, r, q) in the axes of A, in units of u."""
+        there, target = self._there(p), self.target.targets[p]
         centre, spread = self.target.centre[there], self.target.spread[there]
         about = (coefficients - self.target.ones[:, None] * centre) / spread
+        if about.shape[1] > 1:
+            return np.asarray(target.link @ about)
+        flat = target.link.reshape(-1, about.shape[2]) @ about[:, 0]  # all groups at once
+        return np.asarray(flat.reshape(self.batch, *target.link.shape[:2], target.q))
+
+    def _in_units(self, p: int, sigma: FloatArray) -> FloatArray:
+        """Return Sigma in units of u."""
+        spread = self.target.spread[self._there(p)]
         scaled = sigma / (spread[:, None] * spread)
+        # What has overflowed is refused by its prior.
+        sound = np.isfinite(scaled).all((-1, -2), keepdims=True)
+        scaled = np.where(sound, scaled, np.eye(spread.size))
         largest = np.einsum("...qq->...q", scaled).max(-1)[..., None, None]
         # Far below all noise: no chain strays to where a covariance has lost its digits.
-        floor = (1e-10 + 1e-11 * largest) * np.eye(int(there.sum()))
-        return target.link @ about, scaled + floor
+        return np.asarray(scaled + (1e-10 + 1e-11 * largest) * np.eye(spread.size))
 
     def _slices(self, i: int, p: int, law: Law) -> tuple[FloatArray, FloatArray]:
         """Draw xi and eta of a pattern by elliptical slices, from its T and W."""
         (fresh_xi, fresh), (level, angle) = self.normals[p], self.uniforms[p]
         fresh_eta = (fresh[i, :2] + fresh[i, :2].swapaxes(-1, -2)) / np.sqrt(2.0)
         back = law.turn
-        cross = law.geometry.vectors.swapaxes(-1, -2) @ self.cross[p] @ back
-        xi = law.xi_of(cross, fresh_xi[i, 1])
+        xi = law.xi_of(along(across(law.geometry.vectors, self.cross[p]), back), fresh_xi[i, 1])
         eta = law.eta_of(law.gap(law.cross_at(xi)), turned(self.scatter[p], back), fresh_eta[1])
-        xi = _elliptical(
-            xi, fresh_xi[i, 0], lambda x: law.log_factor(x, eta), level[i, 0], angle[i, 0]
-        )
-        eta = _elliptical(
-            eta, fresh_eta[0], lambda x: law.log_factor(xi, x), level[i, 1], angle[i, 1]
+        xi, value = _elliptical(
+            xi, fresh_xi[i, 0], lambda x: law.log_factor(x, eta), law.log_factor(xi, eta),
+            level[i, 0], angle[i, 0],
+        )  # fmt: skip
+        eta, _ = _elliptical(
+            eta, fresh_eta[0], lambda x: law.log_factor(xi, x), value, level[i, 1], angle[i, 1]
         )
         return law.out_of(xi, eta)
 
@@ -289,23 +316,26 @@ def _elliptical(
     now: FloatArray,
     fresh: FloatArray,
     log_factor: Callable[[FloatArray], FloatArray],
+    value: FloatArray,
     level: FloatArray,
     uniforms: FloatArray,
-) -> FloatArray:
-    """Return elliptical slices of standard normals (B, G, ...), each block its own.
+) -> tuple[FloatArray, FloatArray]:
+    """Return elliptical slices of standard normals (B, G, ...), each block its own, and values.
 
-    level (B, G) and uniforms (tries, B, G). A block whose tries run out stays."""
+    value (B, G): the log factor now; level (B, G) and uniforms (tries, B, G). A block whose tries
+    run out stays."""
     lead = (...,) + (None,) * (now.ndim - level.ndim)
-    threshold = log_factor(now) + np.log(level)
+    threshold = value + np.log(level)
     result, pending = now, np.ones(level.shape, dtype=bool)
     for angle in angles_of(uniforms):
         there = np.cos(angle)[lead] * now + np.sin(angle)[lead] * fresh
-        inside = pending & (log_factor(there) >= threshold)
-        result = np.where(inside[lead], there, result)
+        then = log_factor(there)
+        inside = pending & (then >= threshold)
+        result, value = np.where(inside[lead], there, result), np.where(inside, then, value)
         pending &= ~inside
         if not pending.any():
             break
-    return result
+    return result, value
 
 
 def angles_of(uniforms: FloatArray) -> FloatArray:

@@ -21,7 +21,7 @@ W are independent under C too, with variances df s_i s_j (twice that on the diag
 above goes entry by entry there, however small C is beside F.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -156,7 +156,8 @@ class Law:
 
     middle M and sigma: of theta; turn (B, G, q, q) and size (B, G, q): eigenvectors and values of
     Sigma; mean and sd (B, G, r, q) of T given T~; log_cross: log density (B, G) of T~; squares
-    (B, G, q, q): Q~; gain, root (B, G, q, q): of W given Q~, and spread its variance under both.
+    (B, G, q, q): Q~; expected: mean of W; gain, root: of W given Q~, and spread its variance under
+    both, all (B, G, q, q).
     """
 
     target: PatternTarget
@@ -169,6 +170,7 @@ class Law:
     sd: FloatArray
     log_cross: FloatArray
     squares: FloatArray
+    expected: FloatArray
     gain: FloatArray
     root: FloatArray
     spread: FloatArray
@@ -179,31 +181,28 @@ class Law:
         cls, target: PatternTarget, geometry: Geometry, middle: FloatArray, sigma: FloatArray
     ) -> "Law":
         """Return the law for M (B, G, r, q) and Sigma (B, G, q, q)."""
-        lam = geometry.lam[..., None]
         size, turn = symmetric_axes(sigma)
-        signal = lam * size[..., None, :]
-        both = signal + target.sigma**2
-        observed = geometry.cross @ turn
-        expected = lam * (geometry.vectors.swapaxes(-1, -2) @ middle @ turn)
-        gain, gap = signal / both, observed - expected
-        log_cross = np.log(both) + gap * gap / both
-        own = geometry.df[..., None, None] * size[..., :, None] * size[..., None, :]
-        noise = target.squares_sd**2
-        spread = own + noise
+        scaled = geometry.df[..., None] * size
+        own = scaled[..., :, None] * size[..., None, :]
+        spread = own + target.squares_sd**2
         share, logs = own / spread, np.log(spread)
         # Entries above the diagonal once, those on it once: half of all, and half of these again.
         log_spread = logs.sum((-1, -2)) + np.einsum("...ii->...", logs)
+        mean, sd, log_cross = _cross(target, geometry, middle, turn, size)
         return cls(
-            target, geometry, middle, sigma, turn, size,
-            mean=expected + gain * gap,
-            sd=target.sigma * np.sqrt(gain),
-            log_cross=-0.5 * log_cross.sum((-1, -2)),
+            target, geometry, middle, sigma, turn, size, mean, sd, log_cross,
             squares=turned(target.squares, turn),
+            expected=scaled[..., None] * np.eye(target.q),
             gain=share,
             root=target.squares_sd * np.sqrt(share),
             spread=spread,
             log_constant=geometry.log_df - 0.25 * log_spread,
         )  # fmt: skip
+
+    def with_means(self, middle: FloatArray) -> "Law":
+        """Return the law for another M (B, G, r, q)."""
+        mean, sd, log_cross = _cross(self.target, self.geometry, middle, self.turn, self.size)
+        return replace(self, middle=middle, mean=mean, sd=sd, log_cross=log_cross)
 
     def chosen(self, accept: BoolArray, other: "Law") -> "Law":
         """Return the other law for the blocks (B, G) that accept it."""
@@ -220,12 +219,13 @@ class Law:
 
     def into(self, xi: FloatArray, eta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return xi (B, G, r, q) and eta (B, G, q, q) in the axes."""
-        return self.geometry.vectors.swapaxes(-1, -2) @ xi @ self.turn, turned(eta, self.turn)
+        return along(across(self.geometry.vectors, xi), self.turn), turned(eta, self.turn)
 
     def out_of(self, cross: FloatArray, scatter: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return matrices like T and W, given in the axes, as they are."""
         back = self.turn.swapaxes(-1, -2)
-        return self.geometry.vectors @ cross @ back, turned(scatter, back)
+        vectors = self.geometry.vectors.swapaxes(-1, -2)
+        return along(across(vectors, cross), back), turned(scatter, back)
 
     def cross_at(self, xi: FloatArray) -> FloatArray:
         """Return T in the axes, of xi in them."""
@@ -238,22 +238,18 @@ class Law:
 
     def gap(self, cross: FloatArray) -> FloatArray:
         """Return Q~ - T'G^+T - df Sigma (B, G, q, q) of T. All in the axes."""
-        explained = (cross * self.geometry.inverse[..., None]).swapaxes(-1, -2) @ cross
-        return np.asarray(self.squares - explained - self._expected)
-
-    @property
-    def _expected(self) -> FloatArray:
-        q = self.target.q
-        return np.asarray((self.geometry.df[..., None] * self.size)[..., None] * np.eye(q))
+        scaled = cross * self.geometry.inverse[..., None]
+        explained = np.einsum("...ri,...rj->...ij", scaled, cross)
+        return np.asarray(self.squares - explained - self.expected)
 
     def scatter_at(self, gap: FloatArray, eta: FloatArray) -> FloatArray:
         """Return W (B, G, q, q) for eta. All in the axes."""
-        return np.asarray(self._expected + self.gain * gap + self.root * eta)
+        return np.asarray(self.expected + self.gain * gap + self.root * eta)
 
     def eta_of(self, gap: FloatArray, scatter: FloatArray, fresh: FloatArray) -> FloatArray:
         """Return eta of W; where W cannot vary, ``fresh`` ones (B, G, q, q). All in the axes."""
         there = self.root > 1e-125 * self.target.squares_sd
-        rest = scatter - self._expected - self.gain * gap
+        rest = scatter - self.expected - self.gain * gap
         return np.where(there, rest / np.where(there, self.root, 1.0), fresh)
 
     def log_scatter(self, gap: FloatArray, scatter: FloatArray) -> FloatArray:
@@ -279,9 +275,52 @@ class Law:
         return np.where(target.used, self.log_cross + np.where(target.told, value, 0.0), 0.0)
 
 
+def _cross(
+    target: PatternTarget,
+    geometry: Geometry,
+    middle: FloatArray,
+    turn: FloatArray,
+    size: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return mean and SD (B, G, r, q) of T given T~ in the axes, and the log density of T~."""
+    lam = geometry.lam[..., None]
+    signal = lam * size[..., None, :]
+    both = signal + target.sigma**2
+    expected = lam * along(across(geometry.vectors, middle), turn)
+    gain, gap = signal / both, along(geometry.cross, turn) - expected
+    log_cross = (np.log(both) + gap * gap / both).sum((-1, -2))
+    return expected + gain * gap, target.sigma * np.sqrt(gain), -0.5 * log_cross
+
+
+def across(vectors: FloatArray, matrix: FloatArray) -> FloatArray:
+    """Return V'X (..., r, q) for vectors V (..., r, r)."""
+    if vectors.shape[-1] == 1:
+        return vectors * matrix
+    return np.asarray(vectors.swapaxes(-1, -2) @ matrix)
+
+
+def along(matrix: FloatArray, turn: FloatArray) -> FloatArray:
+    """Return X R (..., r, q) for rotations R (..., q, q); by hand where these are small."""
+    if turn.shape[-1] != 2:
+        return np.asarray(matrix @ turn)
+    cos, sin = turn[..., 0, 0][..., None], turn[..., 1, 0][..., None]
+    first, second = matrix[..., 0], matrix[..., 1]
+    return np.stack([first * cos + second * sin, second * cos - first * sin], axis=-1)
+
+
 def turned(matrix: FloatArray, turn: FloatArray) -> FloatArray:
-    """Return R'SR (..., q, q)."""
-    return np.asarray(turn.swapaxes(-1, -2) @ matrix @ turn)
+    """Return R'SR (..., q, q) of symmetric S, for rotations R; by hand where these are small."""
+    if turn.shape[-1] != 2:
+        return np.asarray(turn.swapaxes(-1, -2) @ matrix @ turn)
+    cos, sin = turn[..., 0, 0], turn[..., 1, 0]
+    twice_cos, twice_sin = cos * cos - sin * sin, 2.0 * cos * sin
+    middle = 0.5 * (matrix[..., 0, 0] + matrix[..., 1, 1])
+    half, off = 0.5 * (matrix[..., 0, 0] - matrix[..., 1, 1]), matrix[..., 0, 1]
+    result = np.empty(np.broadcast_shapes(matrix.shape, turn.shape))
+    moved = half * twice_cos + off * twice_sin
+    result[..., 0, 0], result[..., 1, 1] = middle + moved, middle - moved
+    result[..., 0, 1] = result[..., 1, 0] = off * twice_cos - half * twice_sin
+    return result
 
 
 def symmetric_axes(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -1,10 +1,8 @@
-"""A normal near what noisy moments say of the coefficients: what elliptical slices turn about.
+"""What noisy sums say of coefficients and covariances: the shape of proposals.
 
-For one regression z ~ N(u b, s_g^2) in each group g, u = (x~, earlier z), with H = U'U and c = U'z,
-all z about their centres: c has the mean H b and the covariance s^2 H, its noisy value N more. b
-has about the precision sum of H (s^2 H + N)^-1 H, and its prior's. H is that of the chains' starts,
-and c the noisy value itself: both follow from what is published, and s, the prior and the slopes
-that groups add are held. It need not be right: where it is not, slices are shorter.
+Given slopes and variances the noisy sums T~ alone make coefficients on x~ normal, exactly; slices
+turn about that normal. Of log variances and slopes, the information of Q~ at a common
+covariance. Proposals need not be right: where they are not, steps are refused more often.
 """
 
 from collections.abc import Sequence
@@ -12,166 +10,150 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
     LocationAugmentation,
 )
+from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law import (
+    Law,
+    symmetric_axes,
+)
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
-from surveysynth.models.general_location.layout import Layout, RegressionPart
-from surveysynth.models.general_location.sampler import Regressions
-from surveysynth.models.general_location.stats import BlockMoments
+from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.records import Chain
+
+#: Slopes (B, G, q_p, q_p) of a pattern's columns on coefficients of all of them.
+MeanMap = FloatArray
 
 
 @dataclass(frozen=True, repr=False)
-class Normals:
-    """Independent normals, one a regression.
-
-    mean (B, all C) and a root (B, C, C) of each precision."""
+class Normal:
+    """A normal: mean (B, C), a root (B, C, C) of its precision, and that root's inverse."""
 
     mean: FloatArray
-    roots: tuple[FloatArray, ...]
+    root: FloatArray
+    inverse: FloatArray
 
-    def _split(self, values: FloatArray) -> list[FloatArray]:
-        sizes = np.cumsum([root.shape[-1] for root in self.roots])[:-1]
-        return np.split(values, sizes, axis=1)
+    def white(self, values: FloatArray) -> FloatArray:
+        """Return values (B, C) as standard normals."""
+        off = (values - self.mean)[..., None]
+        return np.asarray((self.root.swapaxes(-1, -2) @ off)[..., 0])
 
-    def deviation(self, normals: FloatArray) -> FloatArray:
-        """Return a draw less the mean (B, all C) from standard normals."""
-        parts = zip(self.roots, self._split(normals), strict=True)
-        drawn = [np.linalg.solve(root.swapaxes(-1, -2), z[..., None])[..., 0] for root, z in parts]
-        return np.concatenate(drawn, axis=1)
+    def at(self, white: FloatArray) -> FloatArray:
+        """Return the values (B, C) of standard normals."""
+        return self.mean + (self.inverse.swapaxes(-1, -2) @ white[..., None])[..., 0]
 
-    def log_density(self, deviation: FloatArray) -> FloatArray:
-        """Return the log density (B,) up to a constant at a deviation from the mean."""
-        parts = zip(self.roots, self._split(deviation), strict=True)
-        white = [(root.swapaxes(-1, -2) @ d[..., None])[..., 0] for root, d in parts]
-        return np.asarray(-0.5 * sum((each * each).sum(1) for each in white))
+    @property
+    def log_root(self) -> FloatArray:
+        """Log of the determinant (B,) of the root."""
+        return np.asarray(np.log(np.einsum("bii->bi", self.root)).sum(1))
+
+    def chosen(self, accept: BoolArray, other: "Normal") -> "Normal":
+        """Return the other normal for the chains (B,) that accept it."""
+        wide = accept[:, None, None]
+        return Normal(
+            np.where(accept[:, None], other.mean, self.mean),
+            np.where(wide, other.root, self.root),
+            np.where(wide, other.inverse, self.inverse),
+        )
 
 
-@dataclass(frozen=True, repr=False)
-class _Part:
-    """The part of one regression.
+class MeanReference:
+    """The law of all coefficients on x~, regression after regression, given the noisy sums."""
 
-    H (B, G, C, C), c (B, G, C) and N (G, C, C) about the centres, where coefficients are shear
-    b - shift; least: residual variance below which the moments say nothing."""
+    def __init__(self, data: LocationAugmentation, layout: Layout) -> None:
+        self.data, self.target, self.layout = data, data.target, layout
+        width, parts = layout.width, layout.regressions
+        self.index = np.concatenate([part.position * width + part.columns for part in parts])
 
-    gram: FloatArray
-    cross: FloatArray
-    noise: FloatArray
-    shear: FloatArray
-    shift: FloatArray
-    least: float
+    def normal(self, laws: Sequence[Law], maps: Sequence[MeanMap], prior: FloatArray) -> Normal:
+        """Return the normal at these laws, with prior precisions (B, C)."""
+        batch, width, q = self.data.batch, self.layout.width, self.layout.q
+        precision = np.zeros((batch, q, width, q, width))
+        linear = np.zeros((batch, q, width))
+        for number, law, mean_map in zip(self.target.patterns, laws, maps, strict=True):
+            there = np.flatnonzero(self.target.shape.patterns[number])
+            curved, pull = self._told(there, law, mean_map)
+            precision[:, there[:, None], :, there] += np.moveaxis(curved, (1, 2), (0, 1))
+            linear[:, there] += pull
+        size = q * width
+        own = precision.reshape(batch, size, size)[:, self.index[:, None], self.index]
+        own = own + prior[..., None] * np.eye(self.index.size)
+        root = np.asarray(np.linalg.cholesky(own), dtype=np.float64)
+        inverse = np.asarray(np.linalg.inv(root), dtype=np.float64)
+        told = linear.reshape(batch, size)[:, self.index]
+        mean = inverse.swapaxes(-1, -2) @ (inverse @ told[..., None])
+        return Normal(mean[..., 0], root, inverse)
 
-    def normal(
-        self, variance: FloatArray, tau: FloatArray, slopes: FloatArray
+    def _told(
+        self, there: IntArray, law: Law, mean_map: MeanMap
     ) -> tuple[FloatArray, FloatArray]:
-        """Return the mean (B, C) and a root of the precision (B, C, C)."""
-        size = self.gram.shape[-1]
-        total = self.gram * np.maximum(variance, self.least)[..., None, None] + self.noise
-        ridge = 1e-9 * np.einsum("bgii->bg", total).max(1)[:, None, None, None]
-        solved = np.linalg.solve(total + ridge * np.eye(size), self.gram)
-        rest = self.cross
-        if slopes.shape[-1]:
-            last = self.gram[..., size - slopes.shape[-1] :]
-            rest = rest - (last @ slopes[..., None])[..., 0]
-        told = (self.gram @ solved).sum(1)
-        linear = (solved.swapaxes(-1, -2) @ rest[..., None])[..., 0].sum(1) + told @ self.shift
-        precision = self.shear.T @ told @ self.shear + np.eye(size) / (tau * tau)[:, None, None]
-        precision = 0.5 * (precision + precision.swapaxes(-1, -2))
-        mean = np.linalg.solve(precision, (linear @ self.shear)[..., None])[..., 0]
-        return mean, np.asarray(np.linalg.cholesky(precision), dtype=np.float64)
+        """Return precisions (B, q, q, W, W) and linear terms (B, q, W) of a pattern's columns."""
+        geometry, target = law.geometry, law.target
+        centre, spread = self.target.centre[there], self.target.spread[there]
+        lam = geometry.lam[..., None]
+        links = geometry.vectors.swapaxes(-1, -2) @ target.link
+        weight = lam / (lam * law.size[..., None, :] + target.sigma**2)
+        weight = weight * target.used[..., None, None]
+        into = law.turn.swapaxes(-1, -2) @ (mean_map / spread[:, None])
+        about = lam * (links @ self.target.ones)[..., None] * (centre / spread)
+        observed = geometry.cross @ law.turn + about @ law.turn
+        back = into.swapaxes(-1, -2)[..., None, :, :]
+        curved = (back * (weight * lam)[..., None, :]) @ into[..., None, :, :]
+        pull = (back @ (weight * observed)[..., None])[..., 0]
+        batch, q = self.data.batch, there.size
+        curved = np.moveaxis(curved.reshape(batch, -1, q * q), 1, 2)
+        pull = pull.reshape(batch, -1, q).swapaxes(-1, -2)
+        width = links.shape[-1]
+        if len(links) == 1:
+            rows = links.reshape(-1, width)
+            outer = (rows[:, :, None] * rows[:, None, :]).reshape(len(rows), -1)
+            moved = (curved.reshape(batch * q * q, -1) @ outer).reshape(batch, q, q, width, width)
+            return moved, pull @ rows
+        own = links.reshape(batch, 1, -1, width)
+        moved = (own.swapaxes(-1, -2) * curved[:, :, None]) @ own
+        return moved.reshape(batch, q, q, width, width), pull @ own[:, 0]
 
 
-class Reference:
-    """Made of the chains' starts; ``normals`` at variances, scales and slopes as they are."""
-
-    def __init__(
-        self, data: LocationAugmentation, layout: Layout, regressions: Regressions
-    ) -> None:
-        target = data.target
-        squares = [each.squares for each in target.targets]
-        noisy = data.about_centre([each.cross for each in target.targets], squares)
-        started = data.about_centre(data.cross, data.squares())
-        noise = _noise_by_group(target)
-        self.regressions = regressions
-        self.parts = [
-            _part(part.part, layout, target, started, noisy, noise) for part in regressions.parts
-        ]
-
-    def normals(self) -> Normals:
-        """Return the normals at the variances, scales and slopes of the chains."""
-        scales, means, roots = self.regressions.scales, [], []
-        for j, (part, regression) in enumerate(
-            zip(self.parts, self.regressions.parts, strict=True)
-        ):
-            mean, root = part.normal(scales.variance[j], scales.tau[j], regression.slopes)
-            means.append(mean)
-            roots.append(root)
-        return Normals(np.concatenate(means, axis=1), tuple(roots))
+def mean_maps(theta: Theta, layout: Layout, target: LocationTarget) -> list[MeanMap]:
+    """Return by how much coefficients on x~ move means of each pattern's columns."""
+    present = [np.flatnonzero(target.shape.patterns[number]) for number in target.patterns]
+    return [Chain.of_groups(theta, layout, each).inverse() for each in present]
 
 
-def _part(
-    part: RegressionPart,
-    layout: Layout,
-    target: LocationTarget,
-    started: BlockMoments,
-    noisy: BlockMoments,
-    noise: FloatArray,
-) -> _Part:
-    x, earlier, own, groups = part.columns, part.earlier, part.position, target.shape.groups
-    member = (started.group == np.arange(groups)[:, None]) & started.present[:, own]
+def information(
+    data: LocationAugmentation, variance: FloatArray, lower: FloatArray
+) -> FloatArray:
+    """Return what Q~ tells of log variances and slopes of each group: (D, G, p, p).
 
-    def by_group(values: FloatArray) -> FloatArray:
-        return np.asarray(np.einsum("gb,nb...->ng...", member.astype(np.float64), values))
-
-    gram, cross, scatter = map(by_group, (started.gram, started.cross, started.scatter))
-    beside = cross[..., x[:, None], earlier]
-    upper = np.concatenate([gram[..., x[:, None], x], beside], axis=-1)
-    lower = np.concatenate(
-        [beside.swapaxes(-1, -2), scatter[..., earlier[:, None], earlier]], axis=-1
-    )
-    told = by_group(noisy.cross)[..., x, own], by_group(noisy.scatter)[..., earlier, own]
-    columns = np.concatenate([x, target.shape.width + earlier])
-    spread = target.spread[own]
-    shear, shift = _shear(part, layout, target.ones, target.centre)
-    return _Part(
-        gram=np.concatenate([upper, lower], axis=-2),
-        cross=np.concatenate(told, axis=-1),
-        noise=noise[:, columns[:, None], columns] * spread * spread,
-        shear=shear,
-        shift=shift,
-        least=0.05 * float(spread * spread),
-    )
-
-
-def _shear(
-    part: RegressionPart, layout: Layout, ones: FloatArray, centre: Sequence[float] | FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return shear and shift: coefficients about the centres are shear b - shift.
-
-    The centre of an earlier z that is present moves the constant; where it is absent its
-    indicators undo that."""
-    size, w = part.width, part.columns.size
-    shear, shift = np.eye(size), np.zeros(size)
-    shift[:w] = ones[part.columns] * centre[part.position]
-    for k, position in enumerate(part.earlier):
-        there = layout.presence(int(position), ones)
-        shear[:w, w + k] = there[part.columns] * centre[int(position)]
-    return shear, shift
-
-
-def _noise_by_group(target: LocationTarget) -> FloatArray:
-    """Return the covariance (G, W + q, W + q) of the noise on (X~, Z)'z, z in spreads.
-
-    Of X~'u through A, on Z'u in units of z, over the patterns of a group."""
-    shape = target.shape
-    size = shape.width + shape.q
-    result = np.zeros((shape.groups, size, size))
-    for number, each in zip(target.patterns, target.targets, strict=True):
-        there = shape.width + np.flatnonzero(shape.patterns[number])
-        spread = target.spread[there - shape.width]
-        of_rows = each.link.swapaxes(-1, -2) @ each.link * each.sigma**2
-        result[:, : shape.width, : shape.width] += of_rows
-        off = each.squares_sd
-        result[:, there, there] += (off * spread) ** 2
+    At variances (D, q) and slopes (D, q, q) on earlier columns that all groups have, of D
+    databases; p: a log variance of each of the q columns, then the slopes, row after row.
+    """
+    target, q = data.target, lower.shape[-1]
+    row, column = np.tril_indices(q, -1)
+    size = q + row.size
+    chains = data.batch // len(variance)
+    result = np.zeros((len(variance), target.shape.groups, size, size))
+    for number, each, geometry in zip(
+        target.patterns, target.targets, data.geometry, strict=True
+    ):
+        there = np.flatnonzero(target.shape.patterns[number])
+        inside = np.isin(row, there) & np.isin(column, there)
+        inverse = np.linalg.inv(np.eye(there.size) - lower[:, there[:, None], there])
+        inverse = inverse / target.spread[there][:, None]
+        v = variance[:, there]
+        values, axes = symmetric_axes((inverse * v[:, None]) @ inverse.swapaxes(-1, -2))
+        own = axes.swapaxes(-1, -2) @ inverse
+        # Sigma moves by N E N' with the log variance, by N (E V + V E') N' with the slope.
+        j, k = (np.searchsorted(there, each[inside]) for each in (row, column))
+        diagonal = np.einsum("dij,dkj->djik", own, own) * v[..., None, None]
+        slope = np.einsum("dij,dkj->djik", own[..., j], own[..., k] * v[:, None, k])
+        moved = np.concatenate([diagonal, slope + slope.swapaxes(-1, -2)], axis=1)
+        df = np.where(each.told, geometry.free, 0.0)[::chains, :, None, None]
+        left = df * values[:, None, :, None] * values[:, None, None, :] + each.squares_sd**2
+        weight = 0.5 * df * df / np.maximum(left, 1e-300)
+        told = np.einsum("daij,dgij,dbij->dgab", moved, weight, moved)
+        index = np.concatenate([there, q + np.flatnonzero(inside)])
+        result[:, :, index[:, None], index] += told
     return result
+

@@ -29,6 +29,7 @@ class LocationTarget:
     """
 
     shape: LocationShape
+    chains: int
     patterns: tuple[int, ...]
     targets: tuple[PatternTarget, ...]
     counts: FloatArray
@@ -59,6 +60,7 @@ class LocationTarget:
         repeated = [each for each in noisy for _ in range(chains)]
         return cls(
             shape=shape,
+            chains=chains,
             patterns=patterns,
             targets=tuple(_pattern_target(shape, p, repeated, sizes) for p in patterns),
             counts=np.repeat(counts, chains, axis=0),
