@@ -112,7 +112,7 @@ def test_the_share_of_a_rare_amount_comes_back():
     database = Database.simulated(model, design, simulated)
     (result,) = run_batch(model, [database], settings, rng)
     private, fit = result
-    made = debias_draws(model, design, private, rng)
+    made = debias_draws(model, design, private, rng, databases=9, rounds=3)
     kinds = np.array(made.record.kinds)
     assert made.record.debiased
     odds = kinds == "odds"
