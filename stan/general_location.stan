@@ -1,7 +1,8 @@
 // The general location model as a chain: multinomial logits of the discrete parts, regressions of
-// the amounts and of the log weight, whose variances and slopes may differ by group; each record
-// raised to its risk weight. The data are weighted counts, and sums of squares and products by
-// group about a fit. Arrays of all parts stand end to end, rows first.
+// the amounts and of the log weight, whose variances may differ by group, and slopes on the
+// residuals of earlier columns; each record raised to its risk weight. The data are weighted counts,
+// and rows that have the weighted moments of the records of each group. Arrays of all parts stand
+// end to end, rows first.
 functions {
 #include functions/half_student_t.stan
   int products(array[] int a, array[] int b) {
@@ -26,23 +27,33 @@ data {
   array[J] int regression_outcome; // zero: the log weight; negative: below a split
   int<lower=1> G; // groups
   int<lower=0, upper=1> grouped;
-  array[J] int<lower=1> C; // columns
-  array[J] int<lower=0> D; // of which the last differ by group
+  int<lower=1> W; // columns of (x, indicators of categories)
+  array[J, W] int<lower=0, upper=1> uses; // those of each regression
+  array[J, J] int<lower=0, upper=1> before; // earlier columns of z of each regression
+  array[W] int<lower=0, upper=1> ridged; // columns of shrunken interactions
+  int<lower=0> M; // rows, group by group
+  array[M] int<lower=1, upper=G> group;
+  matrix[M, W] rows_x;
+  matrix[M, J] rows_z; // zero where absent
+  matrix<lower=0, upper=1>[M, J] present;
   array[J, G] real<lower=0> total; // sums of alpha
-  array[G * products(C, C)] real gram; // U'AU by group
-  array[sum(C)] real fit; // b near the solution of U'AU b = U'Az
-  array[G * sum(C)] real cross; // U'A(z - U fit) by group
-  array[J, G] real<lower=0> residual; // its weighted sum of squares
   real<lower=0> logit_sd; // scales of the priors
   real<lower=0> coefficient_scale;
   real<lower=0> residual_scale;
   real<lower=0> slope_scale;
   real<lower=0> pooling_df;
+  real<lower=0> interaction_scale;
 }
 transformed data {
   real df = 3;
   int with_slopes = 0;
-  for (j in 1 : J) with_slopes += D[j] > 0;
+  array[J] int C; // columns of each regression
+  array[J] int D; // of which the last, slopes on earlier z, differ by group
+  for (j in 1 : J) {
+    C[j] = sum(uses[j]) + sum(before[j]);
+    D[j] = grouped ? sum(before[j]) : 0;
+    with_slopes += D[j] > 0;
+  }
 }
 parameters {
   vector[products(P, Q)] logit_b;
@@ -73,32 +84,45 @@ model {
   target += normal_lpdf(logit_b | 0, logit_sd);
 
   int at = 0;
-  int at_gram = 0;
-  int at_cross = 0;
   int at_slope = 0;
   int k = 0;
+  matrix[M, J] residual; // about the core coefficients
   for (j in 1 : J) {
-    int c = C[j];
-    vector[c] b = segment(core, at + 1, c);
-    for (g in 1 : G) {
-      vector[c] shift = b - to_vector(segment(fit, at + 1, c));
-      if (D[j] > 0) {
-        shift[c - D[j] + 1 : c] += segment(slopes, at_slope + 1, D[j]);
-        at_slope += D[j];
+    vector[C[j]] b = segment(core, at + 1, C[j]);
+    real common = grouped ? s_0[j] : sd[1, j];
+    vector[M] fitted = rep_vector(0, M);
+    int used = 0;
+    for (l in 1 : W) {
+      if (uses[j, l]) {
+        used += 1;
+        fitted += col(rows_x, l) * b[used];
+        target += normal_lpdf(b[used] | 0, ridged[l] ? interaction_scale * common : tau[j]);
       }
-      vector[c] score = to_vector(segment(cross, at_cross + 1, c));
-      real squares = residual[j, g] - 2 * dot_product(score, shift)
-                     + quad_form(rows_from(to_vector(gram), at_gram, c, c), shift);
-      target += -total[j, g] * (0.5 * log(2 * pi()) + log(sd[g, j]))
-                - 0.5 * squares / square(sd[g, j]);
-      at_gram += c * c;
-      at_cross += c;
     }
-    target += normal_lpdf(b | 0, tau[j]);
+    for (l in 1 : J) {
+      if (before[j, l]) {
+        used += 1;
+        fitted += col(rows_z, l) * b[used];
+        target += normal_lpdf(b[used] | 0, tau[j]);
+      }
+    }
+    residual[, j] = col(present, j) .* (col(rows_z, j) - fitted);
+    vector[M] rest = col(residual, j);
     if (D[j] > 0) {
+      matrix[G, D[j]] d = rows_from(slopes, at_slope, G, D[j]);
+      int slope = 0;
+      for (l in 1 : J) {
+        if (before[j, l]) {
+          slope += 1;
+          rest -= col(present, j) .* col(residual, l) .* d[group, slope];
+        }
+      }
       k += 1;
-      target += normal_lpdf(segment(slopes, at_slope - G * D[j] + 1, G * D[j]) | 0, t[k]);
+      target += normal_lpdf(to_vector(d) | 0, t[k]);
+      at_slope += G * D[j];
     }
+    target += -0.5 * sum(square(rest ./ sd[group, j]));
+    for (g in 1 : G) target += -total[j, g] * (0.5 * log(2 * pi()) + log(sd[g, j]));
     if (grouped) {
       // A density of the variance, and the Jacobian of the square.
       target += scaled_inv_chi_square_lpdf(square(col(sd, j)) | nu[j], s_0[j])
@@ -106,7 +130,7 @@ model {
     } else {
       target += half_student_t_lpdf(col(sd, j) | df, residual_scale);
     }
-    at += c;
+    at += C[j];
   }
   target += half_student_t_lpdf(tau | df, coefficient_scale);
   target += half_student_t_lpdf(t | df, slope_scale);

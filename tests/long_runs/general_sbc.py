@@ -6,8 +6,9 @@ true values among thinned draws. With ``split`` every record is there three time
 risk weights that add up to one: the pseudo-posterior then is the posterior of the database.
 
 Wrong samplers that must be rejected: residual SDs times 1.3; records at a spike kept in the
-regression of the amount, as zeros; a log weight that does not look at categories; one regression of
-both sides of a split. Results go to tests/golden/general_sbc.json; ``--case`` runs some of them.
+regression of the amount, as zeros; regressions that do not look at categories; one regression of
+both sides of a split; interactions under a ridge three times as wide, or under none. Results go to
+tests/golden/general_sbc.json; ``--case`` runs some of them.
 """
 
 import argparse
@@ -28,12 +29,14 @@ import surveysynth
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated
 from surveysynth.models.general_location.model import GeneralLocation
-from surveysynth.models.general_location.stats import GeneralStats, RegressionSums
+from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
 from tests.long_runs.sbc import LEVEL, smallest, uniformity
 from tests.models.general_location.general_cases import (
     BENEFIT,
+    BY,
+    INCOME,
     SICK,
     TAX,
     WORK,
@@ -48,7 +51,7 @@ PARTS = (0.2, 0.3, 0.5)
 NARROW = {"coefficient_scale": 1.0, "residual_scale": 0.5, "logit_sd": 1.5}
 KINDS = {
     "semicontinuous": (BENEFIT,), "categorical": (SICK, WORK), "both": (WORK, BENEFIT),
-    "two sides": (TAX,),
+    "two sides": (TAX,), "continuous": (INCOME,),
 }  # fmt: skip
 
 EMPTY: Mapping[str, Any] = MappingProxyType({})
@@ -61,7 +64,10 @@ Part: TypeAlias = tuple[str, Amount | None, list[int], list[Amount]]
 
 @dataclass(frozen=True)
 class Case:
-    """Outcomes by name, groups (at least 50 records each), priors, size of the databases."""
+    """Outcomes by name, groups, priors, size of the databases.
+
+    regions: of the design, whose interactions with sex are shrunken if ``ridged``.
+    """
 
     outcomes: str
     wrong: str
@@ -73,11 +79,13 @@ class Case:
     draws: int = 63
     thin: int = 10
     warmup: int = 200
+    regions: int = 2
+    ridged: bool = False
 
     @property
     def design(self) -> PublicDesign:
         """Of its records, each of them once."""
-        return _design(self.outcomes, self.n)
+        return _design(self.outcomes, self.n, self.regions, self.ridged)
 
     @property
     def model(self) -> GeneralLocation:
@@ -86,8 +94,8 @@ class Case:
 
 
 @cache
-def _design(outcomes: str, n: int) -> PublicDesign:
-    return general_design(n, KINDS[outcomes], regions=2)
+def _design(outcomes: str, n: int, regions: int, ridged: bool) -> PublicDesign:
+    return general_design(n, KINDS[outcomes], regions=regions, ridged=ridged)
 
 
 CASES = {
@@ -97,11 +105,15 @@ CASES = {
     "semicontinuous, groups": Case(
         "semicontinuous", "zeros kept", by=("region",), n=160, replications=250, thin=20
     ),
-    "categorical": Case("categorical", "weight apart"),
-    "categorical, fractional weights": Case("categorical", "weight apart", split=True),
-    "categorical and semicontinuous": Case("both", "weight apart", n=100, replications=250),
+    "categorical": Case("categorical", "categories apart"),
+    "categorical, fractional weights": Case("categorical", "categories apart", split=True),
+    "categorical and semicontinuous": Case("both", "categories apart", n=100, replications=250),
     "two sides, groups": Case(
         "two sides", "sides pooled", by=("region",), n=160, replications=250, thin=20
+    ),
+    "interactions": Case("continuous", "wide ridge", n=40, regions=4, ridged=True),
+    "interactions, cells": Case(
+        "continuous", "no ridge", by=BY, n=100, regions=4, ridged=True, replications=250, thin=20
     ),
 }
 
@@ -174,9 +186,13 @@ def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
     for name, _, discrete, earlier in parts_of(case):
         width = k + sum(sizes[j] - 1 for j in discrete) + len(earlier)
         tau = priors["coefficient_scale"] * np.abs(rng.standard_t(3, count))
-        theta[f"coefficients_{name}"] = tau[:, None] * rng.standard_normal((count, width))
-        theta[f"coefficient_scale_{name}"] = tau
         scale = priors["residual_scale"] * np.abs(rng.standard_t(3, count))
+        scales = np.repeat(tau[:, None], width, axis=1)
+        scales[:, np.flatnonzero(case.design.matrix.ridged)] = (
+            priors["interaction_scale"] * scale[:, None]
+        )
+        theta[f"coefficients_{name}"] = scales * rng.standard_normal((count, width))
+        theta[f"coefficient_scale_{name}"] = tau
         if not case.by:
             theta[f"variance_{name}"] = scale[:, None] ** 2
             continue
@@ -206,14 +222,24 @@ def log_shares(rows: FloatArray, coefficients: FloatArray) -> FloatArray:
 
 
 def means(
-    theta: Theta, data: Databases, u: FloatArray, name: str, earlier: list[Amount]
+    case: Case, theta: Theta, data: Databases, part: Part
 ) -> tuple[FloatArray, FloatArray]:
-    """Means and variances (B, S, n) of a regression."""
-    mean = theta[f"coefficients_{name}"] @ u.swapaxes(-1, -2)
+    """Means and variances (B, S, n) of a regression: slopes of groups act on the residuals of
+    earlier amounts about their own core coefficients, where these are there."""
+    name, _, _, earlier = part
+
+    def fitted(part: Part) -> FloatArray:
+        core = theta[f"coefficients_{part[0]}"]
+        return np.asarray(core @ regressors(case, data, part).swapaxes(-1, -2))
+
+    mean = fitted(part)
     if f"slopes_{name}" in theta:
         slopes = theta[f"slopes_{name}"][:, :, data.group]
-        before = np.stack([data.amount(each) for each in earlier], axis=-1)
-        mean = mean + (slopes * before[:, None]).sum(-1)
+        own = {each[1]: each for each in parts_of(case)}
+        for k, amount in enumerate(earlier):
+            residual = data.amount(amount)[:, None] - fitted(own[amount])
+            there = data.category[:, None, :, amount[0]] == amount[1]
+            mean = mean + slopes[..., k] * np.where(there, residual, 0.0)
     return mean, theta[f"variance_{name}"][..., data.group]
 
 
@@ -232,8 +258,8 @@ def databases(case: Case, theta: Theta, rng: np.random.Generator) -> Databases:
             noise = rng.gumbel(size=(count, case.n, size))
             category[:, :, j] = (log_shares(rows, one[f"logit_{j + 1}"])[:, 0] + noise).argmax(-1)
     for part in parts_of(case):
-        name, own, _, earlier = part
-        mean, variance = means(one, data, regressors(case, data, part), name, earlier)
+        own = part[1]
+        mean, variance = means(case, one, data, part)
         values = mean[:, 0] + np.sqrt(variance[:, 0]) * rng.standard_normal((count, case.n))
         if own is None:
             data.z[:, :, -1] = values
@@ -251,6 +277,10 @@ def quantities(case: Case, theta: Theta, data: Databases, wrong: float = 1.0) ->
     }
     lead = theta["variance_weight"].shape[:2]
     result = {name: values.reshape(*lead, -1) for name, values in theta.items()}
+    ridged = np.flatnonzero(case.design.matrix.ridged)
+    for name in [part[0] for part in parts_of(case)] if ridged.size else []:
+        squares = (theta[f"coefficients_{name}"][..., ridged] ** 2).sum(-1, keepdims=True)
+        result[f"interactions_{name}"] = squares
     log_lik = np.zeros(lead)
     sizes = sizes_of(case)
     for j, size in enumerate(sizes):
@@ -260,8 +290,8 @@ def quantities(case: Case, theta: Theta, data: Databases, wrong: float = 1.0) ->
             code = data.category[:, None, :, j, None]
             log_lik += np.take_along_axis(shares, code, -1)[..., 0].sum(-1)
     for part in parts_of(case):
-        name, own, _, earlier = part
-        mean, variance = means(theta, data, regressors(case, data, part), name, earlier)
+        own = part[1]
+        mean, variance = means(case, theta, data, part)
         z = data.z[:, None, :, -1 if own is None else own[0]]
         each = -0.5 * ((z - mean) ** 2 / variance + np.log(variance))
         if own is not None:
@@ -290,45 +320,29 @@ def statistics(case: Case, data: Databases, model: GeneralLocation) -> GeneralSt
     return GeneralStats.stacked(found)
 
 
-def direct_sums(
-    u: FloatArray, z: FloatArray, there: FloatArray, group: IntArray, groups: int
-) -> RegressionSums:
-    """Sums of a regression of z (B, n) on u (B, n, C) over the records that are ``there`` (B, n),
-    ones and zeros, by their definition."""
-    u, z = u * there[..., None], z * there
-    pick = (group == np.arange(groups)[:, None]).astype(float)
-    fit = (np.linalg.pinv(u) @ z[..., None])[..., 0]
-    rest = z - (u @ fit[..., None])[..., 0]
-    gram = np.einsum("gn,bni,bnj->bgij", pick, u, u, optimize=True)
-    cross = np.einsum("gn,bni,bn->bgi", pick, u, rest, optimize=True)
-    return RegressionSums(there @ pick.T, gram, fit, cross, (rest**2) @ pick.T)
-
-
-def mistaken(case: Case, data: Databases, sound: GeneralStats) -> GeneralStats:
-    """What the wrong sampler sees."""
-    parts = parts_of(case)
-    place = len(parts) - 1 if case.wrong == "weight apart" else 0
-    u = regressors(case, data, parts[place])
-    if case.wrong == "weight apart":
-        k, earlier = data.x.shape[1], len(parts[place][3])
-        u[..., k : u.shape[-1] - earlier] = 0.0
-    own = parts[place][1]
-    z = data.z[:, :, -1 if own is None else own[0]]
-    there = np.ones(z.shape)
-    if case.wrong == "sides pooled":
-        there = (data.category[:, :, 0] < 2).astype(float)
-    sums, before = direct_sums(u, z, there, data.group, sound.groups), sound.regressions[place]
-    # All zeros would be fitted exactly, which has no posterior: these databases stay as they are.
-    kept = z.any(axis=1)
-    regressions = list(sound.regressions)
-    regressions[place] = RegressionSums(*(
-        np.where(kept.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-        for new, old in (
-            (getattr(sums, name), getattr(before, name))
-            for name in ("total", "gram", "fit", "cross", "residual")
-        )
-    ))  # fmt: skip
-    return replace(sound, regressions=tuple(regressions))
+def mistaken(case: Case, sound: GeneralStats) -> tuple[GeneralStats, GeneralLocation]:
+    """What the wrong sampler sees, and its model."""
+    assert sound.rows is not None
+    if case.wrong == "wide ridge":
+        scale = 3.0 * case.model.priors["interaction_scale"]
+        return sound, model_for(case.by, **{**case.priors, "interaction_scale": scale})
+    if case.wrong == "no ridge":
+        return replace(sound, layout=replace(sound.layout, ridged=())), case.model
+    x, z, present, total = (
+        getattr(sound.rows, name).copy() for name in ("x", "z", "present", "total")
+    )
+    if case.wrong == "categories apart":
+        x[..., sound.layout.columns :] = 0.0
+    elif case.wrong == "zeros kept":
+        # All zeros would be fitted exactly, which has no posterior: these databases stay.
+        kept = total[..., 0].sum(1) > 0
+        present[kept, ..., 0] = present[kept].any(-1)
+        total[kept, ..., 0] = total[kept, ..., -1]
+    else:
+        z[..., 0] += z[..., 1]
+        present[..., 0] |= present[..., 1]
+        total[..., 0] += total[..., 1]
+    return replace(sound, rows=GroupRows(x, z, present, total)), case.model
 
 
 def ranks_of_batch(
@@ -342,8 +356,8 @@ def ranks_of_batch(
     plan = SamplingPlan(chains=1, warmup=case.warmup, draws=case.draws * case.thin)
     sound = statistics(case, data, model)
     drawn = []
-    for stats in (sound, mistaken(case, data, sound)):
-        sampled = model.sample(stats, plan, rng)
+    for stats, own in ((sound, model), mistaken(case, sound)):
+        sampled = own.sample(stats, plan, rng)
         drawn.append({k: v[:, 0, case.thin - 1 :: case.thin] for k, v in sampled.items()})
     right = quantities(case, {name: values[:, None] for name, values in truth.items()}, data)
     result = []

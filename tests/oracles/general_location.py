@@ -13,10 +13,10 @@ import numpy as np
 from scipy.special import gammaln, psi
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.general_location.layout import Layout, of_parts
-from surveysynth.models.general_location.stats import GeneralStats, RegressionSums
+from surveysynth.models.general_location.layout import Layout, RegressionPart, of_parts
+from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.models.parts.coefficients import HALF_T_DF
-from tests.oracles import slopes, unconstrained
+from tests.oracles import unconstrained
 
 Shape = tuple[Layout, int]
 
@@ -91,10 +91,11 @@ def log_density(
         prior, prior_slope = unconstrained.normal_log_density(b, priors["logit_sd"])
         value += likelihood[0] + prior
         by_b[...] = gradient[0] + prior_slope
+    if stats.rows is not None:
+        value += _regressions(p, slope, layout, stats.rows)
     with_slopes = 0
-    for j, sums in enumerate(stats.regressions):
-        value += _regression(p, slope, j, sums)
-        value += _normal(p.core[j], p.tau[:, j], slope.core[j], slope.tau[:, j])
+    for j in range(len(layout.regressions)):
+        value += _core(p, slope, j, layout, priors["interaction_scale"])
         if layout.grouped:
             value += _pooled(p, slope, j)
         if p.slopes[j].shape[-1]:
@@ -117,18 +118,65 @@ def log_density(
     return value.reshape(u.shape[:-1]), slope.joined().reshape(u.shape)
 
 
-def _regression(p: _Parts, slope: _Parts, j: int, sums: RegressionSums) -> FloatArray:
-    """Weighted log-likelihood of a regression (S,); its gradient is added to ``slope``."""
-    log_sd, k = p.sd[:, j], p.slopes[j].shape[-1]
-    precision = np.exp(-2.0 * log_sd)
-    squares = sums.squares(p.core[j], p.slopes[j])
-    by_shift = slopes.regression_slope(sums, p.core[j], p.slopes[j]) * (-0.5 * precision)[..., None]
-    slope.core[j][...] += by_shift.sum(1)
-    if k:
-        slope.slopes[j][...] += by_shift[..., -k:]
-    slope.sd[:, j] += squares * precision - sums.total
-    constant = sums.total * (0.5 * unconstrained.LOG_2PI + log_sd)
-    return np.asarray(-(constant + 0.5 * squares * precision).sum(-1), dtype=np.float64)
+def _core(p: _Parts, slope: _Parts, j: int, layout: Layout, ridge: float) -> FloatArray:
+    """Log prior of the core coefficients (S,): those of shrunken interactions by the residual
+    scale."""
+    ridged = np.isin(np.arange(p.core[j].shape[-1]), layout.ridged)
+    by_core = slope.core[j]
+    value = np.zeros(p.tau.shape[0])
+    common, by_common = (
+        (part.s_0[:, j] if layout.grouped else part.sd[:, j, 0]) for part in (p, slope)
+    )
+    for chosen, log_scale, by_scale in (
+        (~ridged, p.tau[:, j], slope.tau[:, j]),
+        (ridged, common + np.log(ridge), by_common),
+    ):
+        by_values = np.zeros((value.size, int(chosen.sum())))
+        value += _normal(p.core[j][:, chosen], log_scale, by_values, by_scale)
+        by_core[:, chosen] += by_values
+    return value
+
+
+def _regressions(p: _Parts, slope: _Parts, layout: Layout, rows: GroupRows) -> FloatArray:
+    """Weighted log-likelihood of the regressions (S,); its gradient is added to ``slope``.
+
+    One row after another: residuals about the core, what slopes leave of them, and back.
+    """
+    x, z, present = (each[0] for each in (rows.x, rows.z, rows.present))
+    total = np.moveaxis(rows.total[0], -1, 0)
+
+    def columns(part: RegressionPart) -> FloatArray:
+        own = present[..., part.position, None]
+        return np.concatenate([x[..., part.columns], z[..., part.earlier]], axis=-1) * own
+
+    residual = np.stack(
+        [
+            z[..., part.position] - np.einsum("gmc,sc->sgm", columns(part), p.core[j])
+            for j, part in enumerate(layout.regressions)
+        ],
+        axis=-1,
+    )
+    value = np.zeros(p.tau.shape[0])
+    by_residual = np.zeros_like(residual)
+    for j, part in enumerate(layout.regressions):
+        own, d = present[..., part.position], p.slopes[j]
+        rest = residual[..., j]
+        before = residual[..., part.earlier] * own[..., None]
+        if d.shape[-1]:
+            rest = rest - (before * d[:, :, None]).sum(-1)
+        precision = np.exp(-2.0 * p.sd[:, j])
+        squares = (rest * rest).sum(-1)
+        constant = total[j] * (0.5 * unconstrained.LOG_2PI + p.sd[:, j])
+        value -= (constant + 0.5 * squares * precision).sum(-1)
+        slope.sd[:, j] += squares * precision - total[j]
+        by_rest = -rest * precision[..., None]
+        by_residual[..., j] += by_rest
+        if d.shape[-1]:
+            slope.slopes[j][...] -= (by_rest[..., None] * before).sum(2)
+            by_residual[..., part.earlier] -= (by_rest * own)[..., None] * d[:, :, None]
+    for j, part in enumerate(layout.regressions):
+        slope.core[j][...] -= np.einsum("gmc,sgm->sc", columns(part), by_residual[..., j])
+    return value
 
 
 def _normal(

@@ -3,7 +3,6 @@
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.models.general_location.stats import RegressionSums
 from surveysynth.models.parts.gaussian import GaussianStats
 
 
@@ -19,12 +18,6 @@ def conditional_slope(stats: GaussianStats, selection: FloatArray) -> FloatArray
     by_y = slope * stats.residual[:, 0, 0] - stats.residual[:, 0, 1]
     by_y = by_y + (stats.fit[:, :, 0] * by_x).sum(-1)
     return 2.0 * np.concatenate([by_y[:, None], by_x], axis=1)
-
-
-def regression_slope(sums: RegressionSums, core: FloatArray, slopes: FloatArray) -> FloatArray:
-    """Gradient (B, g, C) of ``sums.squares`` in the coefficients of each group."""
-    shift = sums.shift(core, slopes)
-    return np.asarray(2.0 * ((sums.gram @ shift[..., None])[..., 0] - sums.cross))
 
 
 def _product(matrix: FloatArray, vector: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ and one below; a record has at most one of them.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -64,7 +64,8 @@ class Layout:
     """Parts of the model: columns K of X and categories (p,), 1 for a continuous outcome.
 
     sides (p,): number of amounts of an outcome, 2 with a split and 0 for levels; weighted: there is
-    a log weight; grouped: variances and slopes differ by group.
+    a log weight; grouped: variances and slopes differ by group; ridged: the columns of X that
+    belong to shrunken interactions. These are the same columns of every part.
     """
 
     columns: int
@@ -72,14 +73,17 @@ class Layout:
     sides: tuple[int, ...]
     weighted: bool
     grouped: bool
+    ridged: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, design: PublicDesign, grouped: bool) -> "Layout":
         """Return the layout of a design."""
         x = design.matrix.x_cells
-        return cls.of_outcomes(
+        ridged = np.flatnonzero(design.matrix.ridged)
+        plain = cls.of_outcomes(
             x.shape[1], design.outcomes, weighted=design.weight_name is not None, grouped=grouped
         )
+        return replace(plain, ridged=tuple(ridged.tolist()))
 
     @classmethod
     def of_outcomes(

@@ -150,24 +150,30 @@ class Chain:
     def of_groups(
         cls, theta: Theta, layout: Layout, present: IntArray, groups: slice = slice(None)
     ) -> "Chain":
-        """Select the columns ``present`` (q,) of z in some groups; their axis comes after S."""
+        """Select the columns ``present`` (q,) of z in some groups; their axis comes after S.
+
+        Slopes of groups act on residuals about the core coefficients: e = (I - D) (z - x~ b - L z),
+        so the slopes on z itself are L + D - D L, and its coefficients (I - D) b.
+        """
         first = layout.regressions[int(present[0])] if present.size else None
         draws = next(iter(theta.values())).shape[0]
         lead = (draws, 1) if first is None else theta[f"variance_{first.name}"][:, groups].shape
         q = present.size
-        coefficients, lower = np.zeros((*lead, q, layout.width)), np.zeros((*lead, q, q))
-        variance = np.empty((*lead, q))
+        coefficients, lower = np.zeros((draws, 1, q, layout.width)), np.zeros((draws, 1, q, q))
+        slopes, variance = np.zeros((*lead, q, q)), np.empty((*lead, q))
         for i, position in enumerate(present):
             part = layout.regressions[int(position)]
             core = theta[f"coefficients_{part.name}"][:, None]
-            slopes = core[..., part.columns.size :]
-            if f"slopes_{part.name}" in theta:
-                slopes = slopes + theta[f"slopes_{part.name}"][:, groups]
             coefficients[..., i, part.columns] = core[..., : part.columns.size]
             # Slopes on absent columns (the other side of a split has none) are skipped.
-            lower[..., i, :i] = slopes[..., np.searchsorted(part.earlier, present[:i])]
+            earlier = np.searchsorted(part.earlier, present[:i])
+            lower[..., i, :i] = core[..., part.columns.size + earlier]
+            if f"slopes_{part.name}" in theta:
+                slopes[..., i, :i] = theta[f"slopes_{part.name}"][:, groups][..., earlier]
             variance[..., i] = theta[f"variance_{part.name}"][:, groups]
-        return cls(coefficients, lower, variance)
+        return cls(
+            coefficients - slopes @ coefficients, lower + slopes - slopes @ lower, variance
+        )
 
     def form(self, rows: FloatArray, centre: FloatArray) -> QuadraticForm:
         """Return log p(z | x~) about ``centre`` (r, q) for rows (r, W) of x~."""

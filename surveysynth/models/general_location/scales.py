@@ -1,8 +1,8 @@
 """Scales of all regressions of the general location model, side by side.
 
-The regressions are independent given the data. Their scales are updated together, in arrays (J, B)
-of J regressions in B chains, because many small arrays are slow. All steps are exact given what
-``sampler`` knows of the coefficients.
+Given the coefficients the regressions are independent. Their scales are updated together, in arrays
+(J, B) of J regressions in B chains, because many small arrays are slow. All steps are exact given
+what ``sampler`` knows of the coefficients.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +18,8 @@ from surveysynth.sampling.sweeps import Streams
 #: Half width of slice brackets on log scales, about that of the prior: farther out a half-t on a
 #: log scale has fallen below exp(-40).
 BRACKET = 42.0
+#: Normal SDs beyond which a likelihood is negligible.
+FAR = 9.5
 #: Bracket of log nu. Little more than 1e-8 of the half-Cauchy lies outside, where a single variance
 #: has no meaningful bounds, or all variances are equal.
 LOG_NU = (-15.0, 20.0)
@@ -75,18 +77,28 @@ class Scales:
             self.tau, total, squares, self.priors["coefficient_scale"], self.u_tau[i]
         )
 
-    def rescale(self, i: int, quadratic: FloatArray, slope: FloatArray) -> None:
-        """Draw tau given b / tau.
+    def rescale(self, i: int, j: int, quadratic: FloatArray, slope: FloatArray) -> None:
+        """Draw tau (B,) of one regression given b / tau.
 
-        The likelihood is exp(slope tau - quadratic tau^2 / 2). Where b is small, tau given b itself
-        moves slowly (Yu and Meng 2011).
+        quadratic, slope (B,): minus the second and the first derivative of the log-likelihood in
+        tau. Where b is small, tau given b itself moves slowly (Yu and Meng 2011).
         """
+        now = self.tau[j]
 
         def log_density(log_tau: FloatArray) -> FloatArray:
-            tau = np.exp(log_tau)
-            return np.asarray(tau * (slope - 0.5 * quadratic * tau), dtype=np.float64)
+            step = np.exp(log_tau) - now
+            return np.asarray(step * (slope - 0.5 * quadratic * step), dtype=np.float64)
 
-        self.tau = self._slice(i, _TAU, log_density, self.tau, self.priors["coefficient_scale"])
+        # A normal likelihood in tau; where it reaches zero the prior falls to the left of both.
+        scale = self.priors["coefficient_scale"]
+        sd = np.maximum(quadratic, 1e-300) ** -0.5
+        peak = np.clip(now + slope / np.maximum(quadratic, 1e-300), 0.0, None)
+        left = BRACKET - 0.5 * np.minimum(peak / sd, FAR) ** 2
+        near = np.minimum(sd, scale) * np.exp(-np.maximum(left, 0.0))
+        ends = np.log(np.maximum(peak - FAR * sd, near)), np.log(peak + FAR * sd)
+        drawn = self._slice(i, _TAU, log_density, now, scale, ends=ends, part=j)
+        # Draws that are kept are these arrays: they are replaced, never written into.
+        self.tau = np.where(np.arange(self.j)[:, None] == j, drawn, self.tau)
 
     def update_t(self, i: int, values: FloatArray, squares: FloatArray) -> None:
         """Draw t with the slopes summed out.
@@ -103,66 +115,66 @@ class Scales:
 
         self.t = self._slice(i, _T, log_density, self.t, self.priors["slope_scale"])
 
-    def update_variances(self, i: int, total: FloatArray, squares: FloatArray) -> None:
-        """Draw variances given weighted sums of squares of ``total`` records, (J, B, g) both."""
+    def update_variances(
+        self,
+        i: int,
+        total: FloatArray,
+        squares: FloatArray,
+        ridge: tuple[int, FloatArray],
+    ) -> None:
+        """Draw variances given weighted sums of squares of ``total`` records, (J, B, g) both.
+
+        ridge: number of coefficients whose prior has the residual scale times a constant, and the
+        sums of squares (J, B) of these over that constant squared.
+        """
         if self.grouped:
-            self._pooled(i, 0.5 * total, squares)
+            self._pooled(i, 0.5 * total, squares, ridge)
             return
         scale = _scale_of(
-            np.sqrt(self.variance), total, squares, self.priors["residual_scale"],
-            self.u_variance[i],
+            np.sqrt(self.variance), total + ridge[0], squares + ridge[1][..., None],
+            self.priors["residual_scale"], self.u_variance[i],
         )  # fmt: skip
         self.variance = scale * scale
 
-    def _pooled(self, i: int, half_total: FloatArray, squares: FloatArray) -> None:
-        """Draw s_0 and nu with the variances summed out, then the variances.
+    def _pooled(
+        self, i: int, half_total: FloatArray, squares: FloatArray, ridge: tuple[int, FloatArray]
+    ) -> None:
+        """Draw s_0 and nu with the variances summed out, in every second sweep; then the variances.
 
         Given the variances they would move slowly where nu is large.
         """
 
         def log_marginal(log_s: FloatArray, log_nu: FloatArray) -> FloatArray:
-            """Return log p(residuals | s_0, nu) up to a constant: products of t densities."""
+            """Return log p(residuals | s_0, nu): products of t densities without their gammas."""
             half = 0.5 * np.exp(log_nu)[..., None]
             log_scale = (log_nu + 2.0 * log_s)[..., None]
             rest = np.log1p(squares * np.exp(-log_scale))
-            result = gammaln(half + half_total) - gammaln(half)
-            result = result - half_total * log_scale - (half + half_total) * rest
-            return np.asarray(result.sum(-1), dtype=np.float64)
+            result = half_total * log_scale + (half + half_total) * rest
+            return np.asarray(-result.sum(-1), dtype=np.float64)
 
-        log_nu = np.log(self.nu)
-        scale = self.priors["residual_scale"]
-        self.s_0 = self._slice(
-            i, _POOLED, lambda log_s: log_marginal(log_s, log_nu), self.s_0, scale
-        )
-        log_s, df = np.log(self.s_0), self.priors["pooling_df"]
-        self.nu = self._slice(
-            i, _NU, lambda log_nu: log_marginal(log_s, log_nu), self.nu, df, 1.0, LOG_NU
-        )
+        def of_scale(log_s: FloatArray) -> FloatArray:
+            return log_marginal(log_s, log_nu) + _log_ridge(log_s, ridge)
+
+        def of_df(log_nu: FloatArray) -> FloatArray:
+            half = 0.5 * np.exp(log_nu)[..., None]
+            gammas = (gammaln(half + half_total) - gammaln(half)).sum(-1)
+            return np.asarray(log_marginal(log_s, log_nu) + gammas)
+
+        if i % 2:
+            log_nu, scale = np.log(self.nu), self.priors["residual_scale"]
+            ends = _pooled_ends(half_total, squares, ridge, self.nu)
+            self.s_0 = self._slice(i, _POOLED, of_scale, self.s_0, scale, ends=ends)
+            log_s, df = np.log(self.s_0), self.priors["pooling_df"]
+            self.nu = self._slice(i, _NU, of_df, self.nu, df, 1.0, LOG_NU)
         shape = 0.5 * self.nu[..., None] + half_total
         gamma = np.maximum(gammainccinv(shape, self.u_variance[i, 0]), VARIANCES[0])
         scaled = 0.5 * (squares + (self.nu * self.s_0**2)[..., None])
         self.variance = np.clip(scaled / gamma, *self.limits)
 
-    def log_variance_prior(self, step: FloatArray | float) -> FloatArray:
-        """Return the log prior (J, B, g) of each log variance plus ``step``, up to a constant."""
-        log_variance = np.log(self.variance) + step
-        if not self.grouped:
-            return self._log_residual_prior(0.5 * log_variance)
-        half = 0.5 * self.nu[..., None]
-        ratio = self.s_0[..., None] ** 2 * np.exp(-log_variance)
-        return np.asarray(-half * (log_variance + ratio), dtype=np.float64)
-
-    def log_pooled_prior(self, step: FloatArray | float) -> FloatArray:
-        """Return the log prior (J, B) of log s_0 and all log variances, up to a constant.
-
-        ``step`` is added to the log variances and half of it to log s_0.
-        """
-        return self._log_residual_prior(np.log(self.s_0) + 0.5 * step)
-
-    def _log_residual_prior(self, log_scale: FloatArray) -> FloatArray:
-        scale = self.priors["residual_scale"]
-        density = primitives.half_t_log_density(np.exp(log_scale), HALF_T_DF, scale)
-        return np.asarray(density + log_scale, dtype=np.float64)
+    @property
+    def common(self) -> FloatArray:
+        """The residual scale (J, B) that groups share."""
+        return self.s_0 if self.grouped else np.sqrt(self.variance[..., 0])
 
     def _slice(
         self,
@@ -172,22 +184,62 @@ class Scales:
         current: FloatArray,
         prior_scale: float,
         df: float = HALF_T_DF,
-        ends: tuple[float, float] | None = None,
+        ends: tuple[FloatArray | float, FloatArray | float] = (-np.inf, np.inf),
+        part: int | slice = slice(None),
     ) -> FloatArray:
-        """Draw a positive parameter with a half-t prior by a slice on its logarithm."""
-        centre = np.log(prior_scale)
-        low, high = ends or (centre - BRACKET, centre + BRACKET)
+        """Draw a positive parameter with a half-t prior by a slice on its logarithm.
+
+        ends: of the likelihood's mass. They do not depend on the current value, so that draws with
+        the same random numbers come together. part: the regression whose random numbers are used,
+        all by default.
+        """
+        centre, now = np.log(prior_scale), np.log(current)
+        low, high = LOG_NU if which == _NU else (centre - BRACKET, centre + BRACKET)
+        # Only a start value can lie outside the bracket, and it must be included.
+        lower = np.minimum(np.clip(ends[0], low, high), now - 0.01)
+        upper = np.maximum(np.clip(ends[1], low, high), now + 0.01)
 
         def log_density(log_value: FloatArray) -> FloatArray:
             prior = primitives.half_t_log_density(np.exp(log_value), df, prior_scale)
             return log_likelihood(log_value) + prior + log_value
 
-        return np.exp(
-            primitives.slice_sample(
-                log_density, np.log(current), np.full(current.shape, low),
-                np.full(current.shape, high), self.u_level[i, which], self.u_slice[i, which],
-            )
+        drawn = primitives.slice_sample(
+            log_density, now, lower, upper,
+            self.u_level[i, which, part], self.u_slice[i, which, :, part],
         )  # fmt: skip
+        return np.exp(drawn)
+
+
+def _pooled_ends(
+    half_total: FloatArray, squares: FloatArray, ridge: tuple[int, FloatArray], nu: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return the ends (J, B) of the mass of log s_0, or what is farther out.
+
+    From one unit beyond the residual SDs of the groups on, a group's log density falls with a slope
+    of about the smaller of its records and nu, or more; the prior alone has a slope of 1.
+    """
+    total = 2.0 * half_total
+    there = total > 0
+    with np.errstate(divide="ignore"):
+        log_sd = 0.5 * np.log(squares / np.where(there, total, 1.0))
+        of_ridge = 0.5 * np.log(ridge[1] / max(ridge[0], 1))
+    low = np.where(there, log_sd, np.inf).min(-1)
+    high = np.where(there, log_sd, -np.inf).max(-1)
+    if ridge[0]:
+        low, high = np.minimum(low, of_ridge), np.maximum(high, of_ridge)
+    some = low < np.inf
+    low, high = np.where(some, low, -np.inf), np.where(some, high, np.inf)
+    rate = 0.8 * np.minimum(total, nu[..., None]).sum(-1)
+    right = np.where(rate > 2.0, 80.0 / np.maximum(rate - 1.0, 1.0), np.inf)
+    return low - 1.0 - 80.0 / (rate + 1.0), high + 1.0 + right
+
+
+def _log_ridge(log_scale: FloatArray, ridge: tuple[int, FloatArray]) -> FloatArray:
+    """Return the log prior (J, B) of the coefficients that shrink with a residual scale."""
+    count, squares = ridge
+    if not count:
+        return np.zeros(log_scale.shape)
+    return np.asarray(-count * log_scale - 0.5 * squares * np.exp(-2.0 * log_scale))
 
 
 def _scale_of(

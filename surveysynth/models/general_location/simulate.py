@@ -208,15 +208,26 @@ class Simulation:
         """Return means and variances (r,) of a column of z given categories and earlier columns."""
         cell = self.design.matrix.cell if cell is None else cell
         group = self.group_of_cell[cell]
-        core = self.theta[f"coefficients_{part.name}"]
-        rows = self._tilde(cell, category)[:, part.columns]
-        mean = rows @ core[: part.columns.size]
-        slopes = self._slopes(part)[group]
-        mean = mean + (z[:, part.earlier] * slopes).sum(-1)
+        tilde = self._tilde(cell, category)
+        mean = self._core_mean(part, tilde, z)
+        name = f"slopes_{part.name}"
+        if name in self.theta:
+            # Slopes of groups act on residuals about the core coefficients.
+            before = [self.layout.regressions[int(k)] for k in part.earlier]
+            fitted = np.stack([self._core_mean(each, tilde, z) for each in before], axis=1)
+            there = self.layout.present(category)[:, part.earlier]
+            residual = np.where(there, z[:, part.earlier] - fitted, 0.0)
+            mean = mean + (residual * self.theta[name][group]).sum(-1)
         return mean, self.theta[f"variance_{part.name}"][group]
 
+    def _core_mean(self, part: RegressionPart, tilde: FloatArray, z: FloatArray) -> FloatArray:
+        """Return the mean (r,) of a column of z by the core coefficients, x~ (r, W)."""
+        core = self.theta[f"coefficients_{part.name}"]
+        size = part.columns.size
+        return np.asarray(tilde[:, part.columns] @ core[:size] + z[:, part.earlier] @ core[size:])
+
     def _slopes(self, part: RegressionPart) -> FloatArray:
-        """Return slopes (groups, k) on earlier columns of z."""
+        """Return slopes (groups, k) on earlier columns of z, of which no two explain each other."""
         slopes = self.theta[f"coefficients_{part.name}"][part.columns.size :]
         groups = self.theta[f"variance_{part.name}"].shape[0]
         added = self.theta.get(f"slopes_{part.name}", np.zeros((groups, 1)))

@@ -6,14 +6,9 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.general_location.layout import WEIGHT, Layout, part_name
+from surveysynth.models.general_location.layout import WEIGHT, part_name
 from surveysynth.models.general_location.stats import GeneralStats
 from surveysynth.sampling.stan.source import StanProgramSpec
-
-
-def _widths(layout: Layout) -> list[int]:
-    """Return the number of slopes of each regression that differ by group."""
-    return [part.earlier.size if layout.grouped else 0 for part in layout.regressions]
 
 
 def _data(stats: GeneralStats, priors: Mapping[str, float]) -> dict[str, Any]:
@@ -23,7 +18,16 @@ def _data(stats: GeneralStats, priors: Mapping[str, float]) -> dict[str, Any]:
     def joined(arrays: list[FloatArray]) -> list[float]:
         return [float(value) for array in arrays for value in array.reshape(-1)]
 
-    sums = stats.regressions
+    rows = stats.rows
+    flat = [np.zeros((0, 0))] * 3 if rows is None else [
+        each[0].reshape(-1, each.shape[-1]) for each in (rows.x, rows.z, rows.present)
+    ]  # fmt: skip
+    total = np.zeros((1, 0)) if rows is None else rows.total[0]
+    size = len(flat[0]) // groups
+    uses = np.zeros((len(layout.regressions), layout.width), dtype=np.int64)
+    before = np.zeros((len(layout.regressions), layout.q), dtype=np.int64)
+    for j, part in enumerate(layout.regressions):
+        uses[j, part.columns] = before[j, part.earlier] = 1
     return {
         # Zero is the log weight, negative numbers are sides below a split.
         "logit_outcome": [part.outcome + 1 for part in layout.logits],
@@ -37,16 +41,19 @@ def _data(stats: GeneralStats, priors: Mapping[str, float]) -> dict[str, Any]:
         "T": [each.counts.shape[1] for each in stats.logits],
         "x": joined([each.x[0] for each in stats.logits]),
         "counts": joined([each.counts[0] for each in stats.logits]),
-        "J": len(sums),
+        "J": len(layout.regressions),
         "G": groups,
         "grouped": int(layout.grouped),
-        "C": [each.fit.shape[-1] for each in sums],
-        "D": _widths(layout),
-        "total": [each.total[0].tolist() for each in sums],
-        "gram": joined([each.gram[0] for each in sums]),
-        "fit": joined([each.fit[0] for each in sums]),
-        "cross": joined([each.cross[0] for each in sums]),
-        "residual": [np.maximum(each.residual[0], 0.0).tolist() for each in sums],
+        "W": layout.width,
+        "uses": uses.tolist(),
+        "before": before.tolist(),
+        "ridged": [int(k in layout.ridged) for k in range(layout.width)],
+        "M": len(flat[0]),
+        "group": np.repeat(np.arange(1, groups + 1), size).tolist() if size else [],
+        "rows_x": flat[0].tolist(),
+        "rows_z": flat[1].tolist(),
+        "present": flat[2].astype(int).tolist(),
+        "total": total.T.tolist(),
         **{name: float(priors[name]) for name in sorted(priors)},
     }
 

@@ -30,9 +30,14 @@ BY = ("region", "sex")
 
 
 def general_design(
-    n: int, outcomes: Sequence[Outcome], regions: int = 3, seed: int = 1, weighted: bool = True
+    n: int,
+    outcomes: Sequence[Outcome],
+    regions: int = 3,
+    seed: int = 1,
+    weighted: bool = True,
+    ridged: bool = False,
 ) -> PublicDesign:
-    """Main effects of region and sex; cells of unequal size."""
+    """Main effects of region and sex; cells of unequal size. ridged: shrunken interactions too."""
     rng = np.random.default_rng([seed, regions])
     region, sex = rng.integers(0, regions, n), rng.integers(0, 2, n)
     region = np.minimum(region, rng.integers(0, regions, n))
@@ -40,9 +45,13 @@ def general_design(
     pairs = np.array([(r, s) for r in range(regions) for s in range(2)])
     dummies = pairs[:, :1] == np.arange(1, regions)
     x = np.column_stack([np.ones(2 * regions), dummies, pairs[:, 1]]).astype(float)
+    if ridged:
+        x = np.hstack([x, dummies * pairs[:, 1:]])
     frame = pd.DataFrame({"region": region.astype(str), "sex": sex.astype(str)})
+    plain = make_design(x, region * 2 + sex)
     return replace(
-        make_design(x, region * 2 + sex),
+        plain,
+        matrix=replace(plain.matrix, ridged=np.arange(x.shape[1]) > regions),
         frame=frame,
         by=BY,
         levels={name: tuple(sorted(set(frame[name]))) for name in BY},
@@ -116,7 +125,8 @@ def direct_log_lik(
                 row = np.array([*x[i], *indicators(range(j))])
                 eta = np.append(0.0, row @ theta[f"logit_{j + 1}"])
                 result[i] += eta[category[j]] - np.log(np.exp(eta).sum())
-        earlier: list[tuple[int | None, float]] = []
+        #: Of each column before: its outcome, its value and its residual about the core.
+        earlier: list[tuple[int | None, float, float]] = []
         columns: list[tuple[str, int | None, bool]] = []
         for j, outcome in enumerate(design.outcomes):
             columns += [(str(j + 1), j, False)] * outcome.is_amount
@@ -133,13 +143,14 @@ def direct_log_lik(
                 distance = float(survey.outcome[i, j]) - (design.outcomes[j].split or 0.0)
                 value = (-distance if below else distance) if here else 0.0
             others = [k for k in range(len(design.outcomes)) if k != j]
-            before = [z for k, z in earlier if k != j]
-            core = theta[f"coefficients_{name}"].copy()
+            before = [z for k, z, _ in earlier if k != j]
+            fitted = np.array([*x[i], *indicators(others), *before]) @ theta[f"coefficients_{name}"]
+            mean = fitted
             if f"slopes_{name}" in theta and before:
-                core[-len(before) :] += theta[f"slopes_{name}"][groups[i]]
-            mean = np.array([*x[i], *indicators(others), *before]) @ core
+                residuals = np.array([r for k, _, r in earlier if k != j])
+                mean = fitted + residuals @ theta[f"slopes_{name}"][groups[i]]
             variance = theta[f"variance_{name}"][groups[i]]
             if here:
                 result[i] -= 0.5 * (np.log(2 * np.pi * variance) + (value - mean) ** 2 / variance)
-            earlier.append((j, value))
+            earlier.append((j, value, value - fitted if here else 0.0))
     return result

@@ -38,6 +38,8 @@ CASES = {
     "one amount on two sides": ((GAIN,), (), False),
     "no weight": ((BENEFIT, SICK, INCOME), (), False),
     "categories alone": ((WORK, SICK), (), False),
+    "interactions": ((INCOME,), (), True),
+    "interactions by group": ((INCOME, BENEFIT, SICK), BY, True),
 }
 each_case = pytest.mark.parametrize("name", CASES)
 Made = tuple[GeneralLocation, PublicDesign, Confidential, FloatArray, GeneralStats]
@@ -45,8 +47,10 @@ Made = tuple[GeneralLocation, PublicDesign, Confidential, FloatArray, GeneralSta
 
 def made(name: str, n: int = 60) -> Made:
     outcomes, by, weighted = CASES[name]
-    design = general_design(n, outcomes, weighted=weighted)
-    model = model_for(by, logit_sd=1.5, coefficient_scale=2.0, residual_scale=0.7)
+    design = general_design(n, outcomes, weighted=weighted, ridged="interactions" in name)
+    model = model_for(
+        by, logit_sd=1.5, coefficient_scale=2.0, residual_scale=0.7, interaction_scale=0.4
+    )
     theta = draw(random_theta(model, design, 1), 0)
     simulated = model.simulate(theta, design, np.random.default_rng(4))
     survey = confidential_of(design, simulated)
@@ -64,9 +68,12 @@ def points(model: GeneralLocation, statistics: GeneralStats, count: int) -> Floa
     return 0.5 * np.random.default_rng(6).standard_normal((count, size))
 
 
-def log_prior(model: GeneralLocation, theta: Theta) -> float:
-    """With the Jacobians of logarithms; residual SDs are those of the variances."""
+def log_prior(model: GeneralLocation, theta: Theta, design: PublicDesign) -> float:
+    """With the Jacobians of logarithms; residual SDs are those of the variances.
+
+    Coefficients of interactions shrink with the common residual scale of their regression."""
     priors, total = model.priors, 0.0
+    ridged = np.flatnonzero(design.matrix.ridged)
 
     def half_t(value: float, df: float, scale: float) -> float:
         return float(stats.t.logpdf(value, df, scale=scale) + np.log(2.0) + np.log(value))
@@ -76,7 +83,10 @@ def log_prior(model: GeneralLocation, theta: Theta) -> float:
         if kind == "logit":
             total += stats.norm.logpdf(value, 0.0, priors["logit_sd"]).sum()
         elif kind == "coefficients":
-            total += stats.norm.logpdf(value, 0.0, theta[f"coefficient_scale_{part}"]).sum()
+            common = theta.get(f"pooled_scale_{part}", np.sqrt(theta[f"variance_{part}"][0]))
+            scale = np.full(value.size, theta[f"coefficient_scale_{part}"])
+            scale[ridged] = priors["interaction_scale"] * common
+            total += stats.norm.logpdf(value, 0.0, scale).sum()
         elif kind == "slopes":
             total += stats.norm.logpdf(value, 0.0, theta[f"slope_scale_{part}"]).sum()
         elif kind == "coefficient_scale":
@@ -103,7 +113,8 @@ def test_density_is_the_weighted_sum_over_records_and_the_prior(name: str) -> No
     value, _ = oracles.log_density(model, u, statistics)
     for s in range(3):
         theta = oracles.constrain(model, u[s], statistics.shape)
-        expected = alpha @ direct_log_lik(model, theta, design, survey) + log_prior(model, theta)
+        expected = alpha @ direct_log_lik(model, theta, design, survey)
+        expected += log_prior(model, theta, design)
         np.testing.assert_allclose(value[s], expected, rtol=1e-9)
 
 
@@ -132,6 +143,10 @@ def test_what_stan_draws_comes_back_under_the_samplers_names() -> None:
     data = model.stan.data(statistics, model.priors)
     assert data["regression_outcome"] == [1, -1, 3, 4, -4, 0]
     theta = oracles.constrain(model, points(model, statistics, 5), statistics.shape)
+    widths = [part.width for part in statistics.layout.regressions]
+    slopes = [part.earlier.size for part in statistics.layout.regressions]
+    assert [sum(row) for row in data["before"]] == slopes
+    assert np.add(slopes, [sum(row) for row in data["uses"]]).tolist() == widths
 
     def joined(prefix: str, axes: int) -> FloatArray:
         arrays = [each.reshape(5, -1) for each in of_parts(theta, prefix)]
@@ -142,7 +157,7 @@ def test_what_stan_draws_comes_back_under_the_samplers_names() -> None:
 
     draws = {
         "logit_parts": table(data["logit_outcome"], data["P"], data["Q"]),
-        "regression_parts": table(data["regression_outcome"], data["C"], data["D"]),
+        "regression_parts": table(data["regression_outcome"], widths, slopes),
         "logit_b": joined("logit_", 1), "core": joined("coefficients_", 1),
         "slopes": joined("slopes_", 1), "tau": joined("coefficient_scale_", 0),
         "s_0": joined("pooled_scale_", 0), "nu": joined("pooled_df_", 0),

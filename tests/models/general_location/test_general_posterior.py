@@ -2,13 +2,18 @@
 against SciPy), quadrature of an intercept, the prior where no record counts, and mixing where
 categories are rare, groups many and coefficients near zero. Wrong samplers are rejected."""
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
-from scipy.special import expit
+from scipy.special import expit, gammainccinv
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.general_location.sampler import Regressions
+from surveysynth.models.general_location.scales import Scales
 from surveysynth.models.general_location.stats import GeneralStats
 from surveysynth.models.parts.logit import LogitBlocks, LogitSums
 from surveysynth.sampling.convergence import effective_sample_size, r_hat
@@ -31,10 +36,15 @@ from tests.oracles import nuts
 
 
 def statistics_of(
-    model: GeneralLocation, n: int, outcomes: tuple, seed: int = 3, full: float = 0.7
+    model: GeneralLocation,
+    n: int,
+    outcomes: tuple,
+    seed: int = 3,
+    full: float = 0.7,
+    ridged: bool = False,
 ) -> GeneralStats:
     """Of a database simulated from arbitrary parameters; a share of the records has weight one."""
-    design = general_design(n, outcomes)
+    design = general_design(n, outcomes, ridged=ridged)
     theta = draw(random_theta(model, design, 1, seed=seed), 0)
     rng = np.random.default_rng(seed)
     survey = confidential_of(design, model.simulate(theta, design, rng, "sample"))
@@ -59,23 +69,91 @@ def largest_z(one: FloatArray, two: FloatArray) -> float:
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "by"),
+    ("outcomes", "by", "ridged"),
     [
-        pytest.param((BENEFIT, WORK), (), id="two-part and categorical"),
-        pytest.param((INCOME, BENEFIT), ("region",), id="groups"),
+        pytest.param((BENEFIT, WORK), (), True, id="two-part and categorical"),
+        pytest.param((INCOME, BENEFIT), ("region",), False, id="groups"),
+        pytest.param((INCOME,), BY, True, id="cells"),
     ],
 )
-def test_draws_satisfy_the_identities_of_the_density(outcomes: tuple, by: tuple[str, ...]) -> None:
+def test_draws_satisfy_the_identities_of_the_density(
+    outcomes: tuple, by: tuple[str, ...], ridged: bool
+) -> None:
     """E grad log p(u) = 0 and E u_j d log p / du_j = -1 by parts: sampler and density agree.
 
     Draws 1.3 times as far from their mean are rejected."""
     model = model_for(by)
-    statistics = statistics_of(model, 120, outcomes)
+    statistics = statistics_of(model, 120, outcomes, ridged=ridged)
     drawn = model.sample(statistics, SamplingPlan(4, 300, 800), np.random.default_rng(1))
     u = oracles.unconstrain(model, {name: values[0] for name, values in drawn.items()})
     assert largest_error(model, u, statistics) < 4.5
     mean = u.mean((0, 1))
     assert largest_error(model, mean + 1.3 * (u - mean), statistics) > 8.0
+
+
+def plain_ridge(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> GeneralStats:
+    """tau in the place of the ridge."""
+    return replace(statistics, layout=replace(statistics.layout, ridged=()))
+
+
+def wide_ridge(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> GeneralStats:
+    """Three times the scale of interactions."""
+    monkeypatch.setattr(
+        Regressions, "interaction_scale", property(lambda _: 0.9, lambda *_: None), raising=False
+    )
+    return statistics
+
+
+def with_df(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variances drawn under another df than the one that is kept."""
+    sound = Scales.update_variances
+
+    def wrong(self: Scales, i: int, total: FloatArray, squares: FloatArray, ridge: tuple) -> None:
+        sound(self, i, total, squares, ridge)
+        shape = 0.5 * (factor * self.nu[..., None] + total)
+        gamma = np.maximum(gammainccinv(shape, self.u_variance[i, 0]), 1e-200)
+        pull = factor * (self.nu * self.s_0**2)[..., None]
+        self.variance = np.clip(0.5 * (squares + pull) / gamma, 1e-200, 1e200)
+
+    monkeypatch.setattr(Scales, "update_variances", wrong)
+
+
+def weak_pooling(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> GeneralStats:
+    """A third of the degrees of freedom."""
+    with_df(1 / 3, monkeypatch)
+    return statistics
+
+
+def no_pooling(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> GeneralStats:
+    """Every group by itself."""
+    with_df(1e-3, monkeypatch)
+    return statistics
+
+
+def uncentred(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> GeneralStats:
+    """Slopes of groups on earlier columns themselves."""
+
+    def rest(self: Regressions) -> None:
+        slopes = self.slope_matrix().swapaxes(-1, -2)
+        self.rest = self.residual - self.present * (self.z @ slopes)
+
+    monkeypatch.setattr(Regressions, "_earlier", lambda self, part: self.z[..., part.part.earlier])
+    monkeypatch.setattr(Regressions, "_set_rest", rest)
+    return statistics
+
+
+@pytest.mark.parametrize("wrong", [plain_ridge, wide_ridge, weak_pooling, no_pooling, uncentred])
+def test_wrong_shrinkage_and_uncentred_slopes_are_rejected(
+    wrong: Callable[[GeneralStats, pytest.MonkeyPatch], GeneralStats],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the identities of the density."""
+    model = model_for(BY)
+    statistics = statistics_of(model, 200, (INCOME,), ridged=True)
+    seen = wrong(statistics, monkeypatch)
+    drawn = model.sample(seen, SamplingPlan(4, 150, 400), np.random.default_rng(1))
+    u = oracles.unconstrain(model, {name: values[0] for name, values in drawn.items()})
+    assert largest_error(model, u, statistics) > 8.0
 
 
 def largest_error(model: GeneralLocation, u: FloatArray, statistics: GeneralStats) -> float:

@@ -1,17 +1,19 @@
-"""When FBS and FBP take the general form, its groups, and its sufficient statistics: sums over
-records, and the same from moments of blocks."""
+"""When FBS and FBP take the general form, its groups, and its sufficient statistics: rows that have
+the moments of the records, which are sums over records."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.models import get_model
+from surveysynth.models.base import Simulated
 from surveysynth.models.general_location.groups import covariance_groups
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.records import GeneralRecords
-from surveysynth.models.general_location.stats import BlockMoments, regression_from_moments
+from surveysynth.models.general_location.stats import GroupRows
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
 from tests.models.general_location.general_cases import (
@@ -164,24 +166,32 @@ def test_small_groups_are_pooled_by_their_margins() -> None:
         covariance_groups(replace(design, frame=frame), ["other"])
 
 
+def moments_of(rows: GroupRows, group: int, pattern: FloatArray) -> FloatArray:
+    """(X~, Z)'A(X~, Z) of one block by its rows, of the first database."""
+    own = (rows.present[0, group] == pattern).all(1)
+    both = np.hstack([rows.x[0, group][own], rows.z[0, group][own]])
+    return both.T @ both
+
+
 def test_statistics_are_sums_over_records() -> None:
     records, alpha = records_and_weights()
-    model = model_for(BY)
-    statistics = model.compress(records, alpha)
+    statistics = model_for(BY).compress(records, alpha)
+    rows = statistics.rows
+    assert rows is not None
     x_rows, group = records.x_rows[records.row], records.row_group[records.row]
     present = records.present[records.row]
-    for part, sums in zip(records.layout.regressions, statistics.regressions, strict=True):
-        u = np.column_stack([x_rows[:, part.columns], records.z[:, part.earlier]])
-        own = present[:, part.position]
-        rest = records.z[:, part.position] - u @ sums.fit[0]
-        for g in range(records.groups):
-            weight = alpha * own * (group == g)
-            np.testing.assert_allclose(sums.total[0, g], weight.sum())
-            np.testing.assert_allclose(sums.gram[0, g], (u.T * weight) @ u, atol=1e-9)
-            np.testing.assert_allclose(sums.cross[0, g], u.T @ (weight * rest), atol=1e-9)
-            np.testing.assert_allclose(sums.residual[0, g], weight @ rest**2)
-        # The fit is that of least squares over all groups.
-        np.testing.assert_allclose(sums.cross[0].sum(0), 0.0, atol=1e-8)
+    both = np.hstack([x_rows, np.where(present, records.z, 0.0)])
+    for g in range(records.groups):
+        np.testing.assert_allclose(rows.total[0, g], alpha[group == g] @ present[group == g])
+        patterns = np.unique(present[group == g], axis=0)
+        assert len(patterns) > 3
+        for pattern in patterns:
+            here = (group == g) & (present == pattern).all(1)
+            expected = (both[here].T * alpha[here]) @ both[here]
+            np.testing.assert_allclose(moments_of(rows, g, pattern), expected, atol=1e-9)
+    # Rows are no more than the moments need.
+    blocks = sum(block.columns.size + records.x_rows.shape[1] for block in records.blocks)
+    assert rows.present.any(-1).sum() <= blocks
     for part, table, counts in zip(
         records.layout.logits, records.tables, statistics.logits, strict=True
     ):
@@ -193,6 +203,25 @@ def test_statistics_are_sums_over_records() -> None:
             np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
+def test_a_block_has_no_more_rows_than_moments() -> None:
+    """One group of many cells: as many rows as columns; no digits are lost far from zero."""
+    design = general_design(3_000, (INCOME,), regions=12)
+    rng = np.random.default_rng(1)
+    z = 1e6 + rng.standard_normal((3_000, 2))
+    records = model_for().records_from_simulated(design, Simulated(z))
+    rows = model_for().compress(records, np.ones(3_000)).rows
+    assert rows is not None
+    x = design.matrix.x_cells[design.matrix.cell]
+    assert rows.x.shape[2] == x.shape[1] + 2 < x.shape[0]
+    fit = np.linalg.lstsq(x, z, rcond=None)[0]
+    expected = ((z - x @ fit) ** 2).sum(0)
+    found = ((rows.z[0, 0] - rows.x[0, 0] @ fit) ** 2).sum(0)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    # Sums of squares of z itself have lost them.
+    lost = (z * z).sum(0) - (fit * (x.T @ z)).sum(0)
+    assert (np.abs(lost / expected - 1.0) > 1e-4).any()
+
+
 def test_a_record_of_weight_two_is_a_record_twice() -> None:
     records, alpha = records_and_weights()
     twice = np.repeat(np.arange(400), 2)
@@ -202,37 +231,11 @@ def test_a_record_of_weight_two_is_a_record_twice() -> None:
     )  # fmt: skip
     model = model_for(BY)
     one, two = model.compress(records, alpha), model.compress(doubled, alpha[twice] / 2)
-    for first, second in zip(one.regressions, two.regressions, strict=True):
-        np.testing.assert_allclose(first.gram, second.gram, atol=1e-9)
-        np.testing.assert_allclose(first.residual, second.residual)
-
-
-@pytest.mark.parametrize("centre", [0.0, 1.7])
-def test_moments_of_blocks_give_the_same_regressions(centre: float) -> None:
-    """Of Z about a declared centre, absent columns zero: what noisy statistics have."""
-    records, alpha = records_and_weights()
-    statistics = model_for(BY).compress(records, alpha)
-    layout, q = records.layout, records.z.shape[1]
-    shift = centre * np.arange(1.0, q + 1.0)
-    blocks = records.blocks
-    size = (1, len(blocks), layout.width)
-    total, gram = np.zeros(size[:2]), np.zeros((*size, layout.width))
-    cross, scatter = np.zeros((*size, q)), np.zeros((1, len(blocks), q, q))
-    present = np.zeros((len(blocks), q), dtype=bool)
-    for b, block in enumerate(blocks):
-        x, weight = records.x_rows[records.row[block.index]], alpha[block.index, None]
-        present[b, block.columns] = True
-        z = np.where(present[b], records.z[block.index] - shift, 0.0)
-        total[0, b], gram[0, b] = weight.sum(), (x * weight).T @ x
-        cross[0, b], scatter[0, b] = (x * weight).T @ z, (z * weight).T @ z
-    group = np.array([block.group for block in blocks])
-    ones = np.eye(layout.width)[0]  # the intercept
-    moments = BlockMoments(group, present, total, gram, cross, scatter).recentred(shift, ones)
-    for part, sums in zip(layout.regressions, statistics.regressions, strict=True):
-        found = regression_from_moments(part, moments, records.groups)
-        slopes = np.zeros((1, records.groups, 0))
-        core = sums.fit + np.linspace(-1.0, 1.0, part.width)
-        np.testing.assert_allclose(found.gram, sums.gram, atol=1e-9)
-        np.testing.assert_allclose(
-            found.squares(core, slopes), sums.squares(core, slopes), rtol=1e-8
-        )
+    assert one.rows is not None
+    assert two.rows is not None
+    for g in range(records.groups):
+        for pattern in np.unique(one.rows.present[0, g], axis=0):
+            np.testing.assert_allclose(
+                moments_of(one.rows, g, pattern), moments_of(two.rows, g, pattern), atol=1e-9
+            )
+    np.testing.assert_allclose(one.rows.total, two.rows.total)

@@ -37,7 +37,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law impor
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.posterior.slices import shrinking_angles
 from surveysynth.mechanisms.noisy_statistics.posterior.wishart import NoisyScatter
-from surveysynth.models.general_location.stats import BlockMoments
+from surveysynth.models.general_location.stats import GroupRows
 from surveysynth.sampling.sweeps import Streams
 
 #: Tries of a slice of T and W, which mostly takes the first; of one where records are few.
@@ -244,50 +244,37 @@ class LocationAugmentation:
             )  # fmt: skip
         return moved
 
-    def moments(self) -> BlockMoments:
+    def rows(self) -> GroupRows:
         """Return what the model's regressions read, in units of z, for all blocks in use."""
-        return self.about_centre(self.cross, self.squares()).recentred(
-            self.target.centre, self.target.ones
-        )
+        shape, targets = self.target.shape, self.target.targets
+        parts = [self._rows_of(p) for p in range(len(targets))]
+        x, z, present = (np.concatenate([part[k] for part in parts], axis=2) for k in range(3))
+        total = np.zeros((self.batch, shape.groups, shape.q))
+        for number, target, geometry in zip(
+            self.target.patterns, targets, self.geometry, strict=True
+        ):
+            total += (geometry.total * target.used)[..., None] * shape.patterns[number]
+        return GroupRows(x, z, present, total)
 
-    def squares(self) -> list[FloatArray]:
-        """Return W + T'G^+T (B, G, q, q) of each pattern."""
-        return [
-            scatter + geometry.explained(cross)
-            for geometry, scatter, cross in zip(
-                self.geometry, self.scatter, self.cross, strict=True
-            )
-        ]
-
-    def about_centre(
-        self, cross: Sequence[FloatArray], squares: Sequence[FloatArray]
-    ) -> BlockMoments:
-        """Return moments of z - centre from T and Q of each pattern at the current counts."""
-        shape = self.target.shape
-        parts = [
-            self._moments_of(p, *each) for p, each in enumerate(zip(cross, squares, strict=True))
-        ]
-        groups = np.tile(np.arange(shape.groups), len(parts))
-        present = np.repeat(shape.patterns[list(self.target.patterns)], shape.groups, axis=0)
-        total, gram, z_cross, scatter = (
-            np.concatenate([_of_batch(part[k], self.batch) for part in parts], axis=1)
-            for k in range(4)
-        )
-        return BlockMoments(groups, present, total, gram, z_cross, scatter)
-
-    def _moments_of(
-        self, p: int, cross: FloatArray, squares: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        target, shape = self.target.targets[p], self.target.shape
+    def _rows_of(self, p: int) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Return rows with the moments of a pattern: one for each axis of G, and a root of W."""
+        target, shape, geometry = self.target.targets[p], self.target.shape, self.geometry[p]
         there = np.flatnonzero(shape.patterns[self.target.patterns[p]])
-        spread, geometry = self.target.spread[there], self.geometry[p]
-        link, used = target.link, target.used[..., None, None]
-        full_cross = np.zeros((self.batch, target.groups, shape.width, shape.q))
-        full_cross[..., there] = link.swapaxes(-1, -2) @ cross * spread
-        full = np.zeros((self.batch, target.groups, shape.q, shape.q))
-        full[..., there[:, None], there] = squares * spread[:, None] * spread
-        by_row = link.swapaxes(-1, -2) @ geometry.gram @ link
-        return geometry.total * target.used, by_row * used, full_cross * used, full * used
+        used, length = target.used[..., None, None], np.sqrt(geometry.lam)[..., None]
+        axes = geometry.vectors.swapaxes(-1, -2)
+        inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
+        values, vectors = np.linalg.eigh(self.scatter[p])
+        root = np.sqrt(np.maximum(values, 0.0))[..., None] * vectors.swapaxes(-1, -2)
+        spread, centre = self.target.spread[there], self.target.centre[there]
+        r, q = length.shape[-2], there.size
+        x = np.zeros((self.batch, target.groups, r + q, shape.width))
+        x[:, :, :r] = length * (axes @ target.link)
+        z = np.zeros((self.batch, target.groups, r + q, shape.q))
+        about = (inverse * (axes @ self.cross[p])) * spread
+        z[:, :, :r, there] = about + (x[:, :, :r] @ self.target.ones)[..., None] * centre
+        z[:, :, r:, there] = root * spread
+        present = np.broadcast_to(used & shape.patterns[self.target.patterns[p]], z.shape)
+        return x * used, z * used, present
 
 
 def _of_batch(values: FloatArray, batch: int) -> FloatArray:

@@ -24,7 +24,7 @@ from surveysynth.mechanisms.noisy_statistics.release.location_table import Locat
 from surveysynth.models.general_location.layout import Layout, LogitPart
 from surveysynth.models.general_location.records import Chain
 from surveysynth.models.general_location.sampler import Gibbs
-from surveysynth.models.general_location.stats import GeneralStats, regression_from_moments
+from surveysynth.models.general_location.stats import GeneralStats
 from surveysynth.models.parts.logit import LogitSums, log_shares
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams, run_sweeps
@@ -111,12 +111,8 @@ class LocationSweeps:
 
     def _statistics(self) -> GeneralStats:
         """Return what the model reads, at the current counts and moments."""
-        groups, moments = self.target.shape.groups, self.data.moments()
         logits = tuple(table.sums(self.data.counts) for table in self.tables)
-        regressions = tuple(
-            regression_from_moments(part, moments, groups) for part in self.layout.regressions
-        )
-        return GeneralStats(self.layout, logits, regressions)
+        return GeneralStats(self.layout, logits, self.data.rows() if self.layout.q else None)
 
     def warm_up(self, sweeps: int) -> None:
         """Run sweeps of which nothing is kept; after them no move learns any more."""

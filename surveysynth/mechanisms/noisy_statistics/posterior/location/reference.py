@@ -116,7 +116,11 @@ class MeanReference:
 
 
 def mean_maps(theta: Theta, layout: Layout, target: LocationTarget) -> list[MeanMap]:
-    """Return by how much coefficients on x~ move means of each pattern's columns."""
+    """Return by how much coefficients on x~ move means of each pattern's columns.
+
+    Slopes of groups act on residuals and leave means where they are.
+    """
+    theta = {name: values for name, values in theta.items() if not name.startswith("slopes_")}
     present = [np.flatnonzero(target.shape.patterns[number]) for number in target.patterns]
     return [Chain.of_groups(theta, layout, each).inverse() for each in present]
 
