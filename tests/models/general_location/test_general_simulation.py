@@ -231,12 +231,14 @@ def test_sides_that_trade_places_are_the_same_outcome_mirrored() -> None:
     np.testing.assert_allclose(found[0], found[1], rtol=1e-10)
 
 
-def test_a_rescaled_draw_moves_all_groups_alike() -> None:
+def test_a_rescaled_draw_moves_the_variances_of_each_group() -> None:
     model, design = model_for(("region",)), general_design(200, (BENEFIT, INCOME))
     theta = random_theta(model, design, 4)
-    scales = model.log_scales(theta)
-    assert scales.shape == (4, 3)
-    moved = model.with_log_scales(theta, scales + np.array([0.0, 0.2, -0.1]))
-    np.testing.assert_allclose(model.log_scales(moved) - scales, np.tile([0.0, 0.2, -0.1], (4, 1)),
-                               atol=1e-12)  # fmt: skip
-    np.testing.assert_allclose(moved["variance_2"], theta["variance_2"] * np.exp(0.4))
+    scales, groups = model.log_scales(theta), theta["variance_2"].shape[1]
+    assert scales.shape == (4, 3 * groups)
+    step = np.zeros((3, groups))
+    step[1] = np.linspace(0.2, -0.1, groups)
+    moved = model.with_log_scales(theta, scales + step.ravel())
+    np.testing.assert_allclose(moved["variance_2"], theta["variance_2"] * np.exp(2.0 * step[1]))
+    for name in ("variance_1", "variance_weight", "coefficients_2", "slopes_weight"):
+        np.testing.assert_allclose(moved[name], theta[name], rtol=1e-12)
