@@ -47,7 +47,7 @@ model {
   target += negative_binomial_cells(x * beta, overdispersion[1], mass, sums, values, value_mass)
             - log_factorials;
   target += coefficients_lpdf(to_matrix(beta[1 : L]) | to_matrix(coefficient_scale), coefficient_root);
-  target += normal_lpdf(beta[L + 1 : K] | 0, interaction_scale);
+  target += normal_lpdf(tail(beta, K_shrunken) | 0, interaction_scale);
   target += half_student_t_lpdf(coefficient_scale | df, coefficient_scale_prior);
   target += lkj_corr_cholesky_lpdf(coefficient_root | lkj);
   // The density of 1/phi, with the Jacobian of the reciprocal.

@@ -41,7 +41,7 @@ parameters {
 model {
   target += poisson_cells(x * beta, mass, sums) - log_factorials;
   target += coefficients_lpdf(to_matrix(beta[1 : L]) | to_matrix(coefficient_scale), coefficient_root);
-  target += normal_lpdf(beta[L + 1 : K] | 0, interaction_scale);
+  target += normal_lpdf(tail(beta, K_shrunken) | 0, interaction_scale);
   target += half_student_t_lpdf(coefficient_scale | df, coefficient_scale_prior);
   target += lkj_corr_cholesky_lpdf(coefficient_root | lkj);
   if (has_weight) {

@@ -23,10 +23,12 @@ def population():
     return simulate_population(published_cells(), np.random.default_rng(20))
 
 
-def survey_of(frame):
+def survey_of(frame, predictors="field + gender"):
+    """Main effects, as in the papers: the default formula has cells that have to be pooled."""
     return make_survey(
-        frame[["field", "gender", "salary", "weight"]], population_size=100_000
-    )
+        frame[["field", "gender", "salary", "weight"]], population_size=100_000,
+        predictors=predictors,
+    )  # fmt: skip
 
 
 @lru_cache

@@ -11,10 +11,13 @@ from scipy.special import logsumexp
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
+from surveysynth.survey.design_matrix import records_per_coefficient
 from tests.mechanisms.pseudo_posterior.mechanism_cases import (
     PLAN,
     run_on_records,
+    sample_frame,
     sample_survey,
+    survey_of,
     with_outlier,
 )
 
@@ -70,6 +73,24 @@ def test_fixed_point_weights_hold_the_bound_and_linear_weights_do_not(name):
     assert largest["fixed_point", 8] < 0.6 * bound
     assert largest["linear", 4] > bound
     assert largest["linear", 8] > 4 * bound
+
+
+@pytest.mark.parametrize("name", ["fbs", "fbp"])
+def test_the_default_formula_with_pooled_cells_holds_the_bound(name):
+    """One record of the row that rests on the fewest records."""
+    survey, model = survey_of(sample_frame(), predictors=None), get_model(name)
+    settings = MechanismSettings(epsilon=10.8, plan=PLAN)
+    design = settings.prepared(model.with_ridge(survey.design))
+    assert design.pooling is not None
+    assert design.pooling.cells
+    row = int(np.argmin(records_per_coefficient(design.matrix)))
+    records = model.records(design, survey.confidential)
+    other = with_outlier(records, int(np.flatnonzero(design.matrix.cell == row)[0]), 8)
+    first, second = (
+        (each, run_on_records(model, each, settings, np.random.default_rng(11))[1])
+        for each in (records, other)
+    )
+    assert largest_log_ratio(model, first, second) < 0.8 * 2 * 1.8
 
 
 @pytest.mark.parametrize(("size", "reached"), [(1e10, True), (1e160, False)])
