@@ -31,12 +31,12 @@ def shown(epsilon: float, method: str, name: str) -> list[str]:
 def test_the_numbers_of_the_readme_are_the_results() -> None:
     errors = {
         epsilon: " | ".join(", ".join(shown(epsilon, method, "rmse_ratio"))
-                            for method in ("fbs", "fbs_noisy"))
+                            for method in ("fbs_noisy", "fbs"))
         for epsilon in (10.8, 3.6)
     }  # fmt: skip
     covered = " | ".join(
         ", ".join(shown(epsilon, method, "coverage")[1] for epsilon in (10.8, 3.6))
-        for method in ("fbs", "fbs_noisy")
+        for method in ("fbs_noisy", "fbs")
     )
     noise = [" and ".join(shown(epsilon, "gaussian", "rmse_ratio")) for epsilon in (10.8, 3.6)]
     text = " ".join(README.read_text(encoding="utf-8").split())
