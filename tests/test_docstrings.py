@@ -9,8 +9,13 @@ import pytest
 
 import surveysynth as ss
 
-#: Modules have no parameters; what is in ``errors`` has no examples.
-NAMES = [name for name in ss.__all__ if not inspect.ismodule(getattr(ss, name))]
+#: Modules have no parameters; errors and warnings have no examples.
+NAMES = [
+    name
+    for name, public in ((name, getattr(ss, name)) for name in ss.__all__)
+    if not inspect.ismodule(public)
+    and not (inspect.isclass(public) and issubclass(public, Exception))
+]
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 
 
