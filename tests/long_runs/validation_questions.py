@@ -232,19 +232,24 @@ def _clusters() -> tuple[str, ...]:
 
 
 def _debiasing() -> tuple[str, ...]:
-    cases = golden("debias_study")["cases"]
-    moved = [
-        (scale["before"]["mean"], scale["after"]["mean"])
-        for case in cases.values()
-        for scale in case["scales"].values()
-    ]
-    before = max((abs(value) for value, _ in moved))
-    after = max((abs(value) for _, value in moved))
+    cases = golden("debias_study")["cases"].values()
+
+    def off(when: str, *, scales: bool) -> float:
+        """Return the largest mean error, of log scales or of coefficients."""
+        return max(
+            abs(shift[when]["mean"])
+            for case in cases
+            for name, shift in case["shifts"].items()
+            if name.startswith("log ") == scales
+        )
+
     return (
         "It reverses the effect of down-weighting on a model that fits: residual scales of count "
-        f"models were off by up to {before:.2f} on the log scale and are off by {after:.3f} "
-        "afterwards. It cannot correct a model that does not fit: the distances on the real survey "
-        "above are those of debiased releases.",
+        f"models were off by up to {off('before', scales=True):.2f} on the log scale and are off "
+        f"by {off('after', scales=True):.3f} afterwards, coefficients by "
+        f"{off('before', scales=False):.3f} and {off('after', scales=False):.3f}. It cannot "
+        "correct a model that does not fit: the distances on the real survey above are those of "
+        "debiased releases.",
     )
 
 
