@@ -104,11 +104,6 @@ class LocationAugmentation:
         if self.rounds:
             self._exchange(i, log_p)
 
-    @property
-    def shape_of_blocks(self) -> tuple[int, int]:
-        """Chains and groups."""
-        return self.batch, self.target.shape.groups
-
     def laws_at(self, law_of: PatternLaw) -> Laws:
         """Return the law of every pattern at the current counts."""
         given = [law_of(number) for number in self.target.patterns]
@@ -275,10 +270,6 @@ class LocationAugmentation:
         z[:, :, r:, there] = root * spread
         present = np.broadcast_to(used & shape.patterns[self.target.patterns[p]], z.shape)
         return x * used, z * used, present
-
-
-def _of_batch(values: FloatArray, batch: int) -> FloatArray:
-    return np.broadcast_to(values, (batch, *values.shape[1:]))
 
 
 def _regular(scatter: FloatArray) -> BoolArray:
