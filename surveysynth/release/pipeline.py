@@ -106,7 +106,7 @@ def release(
     spec = with_file_labels(load_spec(spec_path))
     streams, test = Streams(seed, published=spec.privacy.rebuildable), seed is not None
     chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
-    one_form = not (needs_general_form(spec.declared) or spec.synthesizer.grouping)
+    one_form = not needs_general_form(spec.declared) and spec.synthesizer.grouping == ()
     if chosen.compiled and one_form:
         _compile(chosen, say)  # a program that cannot run fails before anything is read
     pending = run_to_record(spec, plan, ledger, test=test)

@@ -16,14 +16,16 @@ from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.estimates import Key
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE, column_names
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import location_design
-from surveysynth.mechanisms.noisy_statistics.settings import RECORD
+from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.expected import FACTORS, Expectation, Misdeclared, UnitLimit
 from surveysynth.release.facts import labels_of
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
 from surveysynth.release.preview import budget_words, preview_lines, row_label
 from surveysynth.release.public_checks import rare_levels, without_rare
+from surveysynth.survey.outcome import needs_general_form
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -32,8 +34,12 @@ if TYPE_CHECKING:
 TABLE_NAME, FIGURE_NAME = "expected_se.csv", "expected_se.png"
 _WHAT = "expected standard errors"
 _NOT_AVAILABLE = (
-    "Expected standard errors are not available for outcomes with categories, spikes or bounds, or "
-    "a spread by groups: the formulas assume one normal distribution of all records."
+    "Expected standard errors are not available for outcomes with categories, spikes or bounds: "
+    "the formulas assume one normal distribution of all records."
+)
+_ONE_SPREAD = (
+    "Expected standard errors are those of one spread for all cells, the declared one. The model "
+    "has spreads by cell, whose noise adds a little; a cell that varies more errs by more."
 )
 #: A table with more rows is shown by its margins and its worst cells, so many of each at most.
 _SHOWN_ROWS, _SHOWN_OF_A_KIND = 40, 12
@@ -69,20 +75,25 @@ def check_strict(
         own = (TABLE_NAME, FIGURE_NAME)
         target = plan_folder(Path(out), overwrite=overwrite, own=own, marker=own[0], what=_WHAT)
     design = read_design(spec)
-    model = model_of(spec).of(design)
+    chosen = model_of(spec)
+    model = chosen.of(design)
     refuse_clusters(design, model)
+    promise: list[str] = []
     if isinstance(model, GeneralLocation):
-        if out is not None:
-            raise InputError(f"--out: {_NOT_AVAILABLE} Leave it out.")
-        return [*preview_lines(spec, design, model), *_general_promise(spec, design, model)]
+        promise = _general_promise(spec, design, model)
+        if needs_general_form(design.outcomes):
+            if out is not None:
+                raise InputError(f"--out: {_NOT_AVAILABLE} Leave it out.")
+            return [*preview_lines(spec, design, model), *promise, _NOT_AVAILABLE]
     first, *rest = spec.each_table
-    expected = [Expectation(first, design, model)]
-    expected += [Expectation(each, design, model, expected[0]) for each in rest]
+    expected = [Expectation(first, design, chosen)]
+    expected += [Expectation(each, design, chosen, expected[0]) for each in rest]
     lines = [
         *preview_lines(spec, design, model),
-        *_promise(expected[0]),
+        *(promise or _promise(expected[0])),
         "",
         *_units(expected[0]),
+        *([_ONE_SPREAD] if promise else []),
         *(line for each in expected for line in _errors(each)),
     ]
     return lines if target is None else [*lines, "", *_written(expected, target)]
@@ -91,7 +102,7 @@ def check_strict(
 def _general_promise(
     spec: "Spec", design: "PublicDesign", model: GeneralLocation
 ) -> list[str]:
-    """State the guarantee, declared constants and the noise of counts and moments by block."""
+    """State the guarantee, the constants, and the noise of counts and moments by block."""
     from surveysynth.spec.build import noisy_settings_of
 
     settings = noisy_settings_of(spec)
@@ -100,25 +111,14 @@ def _general_promise(
         settings.budget.rho, settings.count_share, settings.unit_size(design)
     )
     shape, clipping = public.shape, public.clipping
-    declared = [
-        f"  {name}: centre {centre:.5g}, spread {spread:.5g}"
-        for name, centre, spread in zip(
-            column_names(design), clipping.centre, clipping.spread, strict=True
-        )
-    ]
     cells, combinations = len(shape.x_cells), len(shape.combinations)
     return [
-        f"Privacy: {GUARANTEE}, {budget_words(settings.budget)}, for every pair of neighbours.",
-        "No outcome and no weight was read for what follows.",
-        "Declared, on the scale of the model:",
-        *declared,
-        f"  records are clipped to {clipping.radius:.4g} spreads from the centres",
+        *_declared(spec, design, settings, clipping),
         f"Noise: on {cells:,} x {combinations:,} numbers of records, of SD "
         f"{float(variances.count) ** 0.5:.3g} records each; on sums and products in "
         f"{len(public.blocks):,} blocks ({len(shape.patterns)} sets of amounts x {shape.groups} "
         "groups of rows); small blocks are not used.",
-        f"Model: {model.title}; a group has {model.least_records:,} records or more.",
-        _NOT_AVAILABLE,
+        f"Model: {model.title}.",
     ]
 
 
@@ -139,35 +139,41 @@ def _written(expected: Sequence[Expectation], target: Path) -> list[str]:
 
 
 def _promise(expected: Expectation) -> list[str]:
-    """State the guarantee and the constants that were declared for it."""
+    """State the guarantee, the constants, and the noise of the moments of all records."""
     clipping, settings, design = expected.noise.clipping, expected.settings, expected.design
-    log_weight = [] if design.public_weight is not None else ["log weight"]
-    described = zip(design.transforms, design.outcome_names, strict=True)
-    transforms = [transform.describe(name) for transform, name in described]
-    declared = [
-        f"  {name}: centre {centre:.5g}, spread {spread:.5g}"
-        for name, centre, spread in zip(
-            [*transforms, *log_weight], clipping.centre, clipping.spread, strict=True
-        )
-    ]
-    dropped = (
-        ["  (records without an outcome or a weight would be dropped; they are counted here)"]
-        if expected.spec.survey.missing == "drop"
-        else []
-    )
     rows = expected.noise.rank + expected.noise.n_psu
     q = clipping.q
     return [
-        f"Privacy: {GUARANTEE}, {budget_words(settings.budget)}, for every pair of neighbours.",
-        f"No outcome{'' if not log_weight else ' and no weight'} was read for what follows.",
-        *dropped,
-        "Declared, on the scale of the model:",
-        *declared,
-        f"  records are clipped to {clipping.radius:.4g} spreads from the centres",
+        *_declared(expected.spec, design, settings, clipping),
         f"Noise: on {rows:,} x {q} sums and {q * (q + 1) // 2} sums of squares and products; "
         f"{design.n - expected.columns:,} degrees of freedom for residuals, of which {q + 2} are "
         "needed.",
     ]
+
+
+def _declared(
+    spec: "Spec", design: "PublicDesign", settings: NoisySettings, clipping: Clipping
+) -> list[str]:
+    """State the guarantee and the constants that were declared for it."""
+    names = column_names(design)
+    if not needs_general_form(design.outcomes):
+        described = zip(design.transforms, design.outcome_names, strict=True)
+        names[: len(design.outcomes)] = [kind.describe(name) for kind, name in described]
+    constants = zip(names, clipping.centre, clipping.spread, strict=True)
+    dropped = (
+        ["  (records without an outcome or a weight would be dropped; they are counted here)"]
+        if spec.survey.missing == "drop"
+        else []
+    )
+    return [
+        f"Privacy: {GUARANTEE}, {budget_words(settings.budget)}, for every pair of neighbours.",
+        f"No outcome{' and no weight' if design.weight_name else ''} was read for what follows.",
+        *dropped,
+        "Declared, on the scale of the model:",
+        *(f"  {name}: centre {centre:.5g}, spread {spread:.5g}"
+          for name, centre, spread in constants),
+        f"  records are clipped to {clipping.radius:.4g} spreads from the centres",
+    ]  # fmt: skip
 
 
 def _units(expected: Expectation) -> list[str]:

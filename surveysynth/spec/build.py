@@ -130,11 +130,8 @@ def model_options(spec: "Spec") -> dict[str, Any]:
     """Return the options of a registered model in a specification."""
     synthesizer = spec.synthesizer
     options = {"priors": dict(synthesizer.priors), **synthesizer.options}
-    if spec.privacy.needs_declared_scales and "covariance_by" in options:
-        # Under noise, a group needs more records.
-        columns = sum(each.is_amount for each in spec.declared)
-        columns += int(spec.survey.weight is not None and not spec.survey.public_weights)
-        options["least_records"] = noisy_settings_of(spec).least_records(max(columns, 1))
+    if spec.study is not None and "covariance_by" in options:
+        options["covariance_by"] = ()  # studies of [study] are of the papers' models
     return options
 
 

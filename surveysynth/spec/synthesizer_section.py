@@ -74,9 +74,11 @@ OPTION_TEXTS = {
         "default" smooths the published weights to their mean given the synthetic outcomes;
         "outcome" is the rule of the paper, to reproduce its tables. Public: The rule.""",
     "covariance_by": """
-        Public columns that define groups with residual spreads of their own for amounts. Type:
-        list of names of columns. Default: the by columns for outcomes of several kinds, otherwise
-        one covariance for all; [] is always one. Public: The columns, which are public anyway.""",
+        Public columns whose cells have residual spreads of their own, shrunken towards a common
+        one: amounts differ in spread by cell, and one spread for all puts means and medians off.
+        Type: list of names of columns. Default: by and strata columns, or [] where primary sampling
+        units have effects, with smoothing = "outcome", and in a [study]; [] is one covariance for
+        all. Public: The columns, which are public anyway.""",
     "components": """
         The number of components of the mixture. Public: The number.""",
 }

@@ -33,7 +33,6 @@ from surveysynth.evaluation.compare.record_sums import RecordSums
 from surveysynth.evaluation.compare.tables import Key, sample_weight
 from surveysynth.release.tables.table_builder import estimates_for
 from surveysynth.survey.interactions import ridge_of
-from surveysynth.survey.outcome import needs_general_form
 
 if TYPE_CHECKING:
     from surveysynth.inference.synthesis import SyntheticDataset
@@ -165,7 +164,8 @@ class LeanCollector:
             values.append(np.log(sample_weight(self._survey)))
             amount.append(True)
         grouping, cells = self._facts.spec.synthesizer.grouping, len(design.matrix.x_cells)
-        grouped = needs_general_form(design.outcomes) if grouping is None else bool(grouping)
+        clustered = design.psu is not None and design.design_effect is None
+        grouped = bool(grouping) or (grouping is None and not clustered)
         matrix = design.matrix
         return scores(
             matrix.x_cells, matrix.cell, values, amount,

@@ -7,7 +7,6 @@ none is ever estimated from the survey.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
 
 import numpy as np
 
@@ -15,11 +14,6 @@ from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
-from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
-    noise_variances,
-    squared_sensitivity,
-)
-from surveysynth.models.general_location.groups import LEAST_RECORDS
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import BELOW, Outcome
 from surveysynth.survey.survey import PublicDesign
@@ -31,8 +25,6 @@ RECORD = "record"
 #: times the autocorrelation time that fits of one stage have; a split R-hat of 1.05 asks each half
 #: chain for ten times it. Fits of several stages, or under much noise, go on for longer (``run``).
 NOISY_PLAN = SamplingPlan(chains=32, warmup=40, draws=60)
-#: Noise of a group's residual variance beside the declared one, above which groups are pooled.
-MOST_NOISE = 0.1
 #: SD of log weights about their centre, where nothing is declared.
 WEIGHT_SPREAD = 0.6
 
@@ -163,20 +155,6 @@ class NoisySettings:
                 "which makes it log(N/n)."
             )
         return math.log(design.population_size / design.n)
-
-    def least_records(self, columns: int) -> int:
-        """Return the records from which a group has a residual covariance of its own.
-
-        At least 50, and so many that the noise of a variance stays below a tenth of the
-        declared one.
-
-        columns: of z. Of units of one record, whose size is known before there is a design.
-        """
-        clipping = Clipping(np.zeros(columns), np.ones(columns), self.radius)
-        distance = squared_sensitivity(Fraction(1), self.count_share, discrete=True)
-        variances = noise_variances(clipping, self.budget.rho, distance=distance)
-        noise = float(variances.squares_sd(clipping)[0, 0])
-        return max(LEAST_RECORDS, math.ceil(noise / MOST_NOISE))
 
     def unit_size(self, design: PublicDesign) -> int:
         """Return the records of the largest unit that is protected as a whole, a public number.

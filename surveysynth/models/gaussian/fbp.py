@@ -26,7 +26,6 @@ from surveysynth.models.base import (
 )
 from surveysynth.models.gaussian.fbp_sampler import ClusteredGibbs, Gibbs
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
-from surveysynth.models.general_location.groups import LEAST_RECORDS
 from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBP, general_form
 from surveysynth.models.options import Choice, ColumnNames
 from surveysynth.models.parts import log_lik, psu_effects
@@ -76,7 +75,6 @@ class FBP(GaussianModel):
 
     smoothing: str = "default"
     covariance_by: tuple[str, ...] | None = ()
-    least_records: int = LEAST_RECORDS
 
     name = "fbp"
     title = "FBP (fully Bayes model for the population)"
@@ -109,10 +107,12 @@ class FBP(GaussianModel):
         Raises ``InputError`` for the general form with smoothing "outcome", which the paper
         defines for one continuous outcome.
         """
+        groups = self.covariance_by
+        if groups is None and self.smoothing == "outcome":
+            groups = ()
         general = general_form(
-            GeneralFBP, design, self.covariance_by, self.changed_priors, self.least_records,
-            self.engine,
-        )  # fmt: skip
+            GeneralFBP, design, groups, self.changed_priors, self.engine
+        )
         if general is not None and self.smoothing == "outcome":
             raise InputError(
                 "smoothing: 'outcome' is the paper's form for one continuous outcome without "

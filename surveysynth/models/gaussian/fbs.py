@@ -17,7 +17,6 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
-from surveysynth.models.general_location.groups import LEAST_RECORDS
 from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBS, general_form
 from surveysynth.models.options import ColumnNames
 from surveysynth.models.parts import log_lik, psu_effects
@@ -164,13 +163,12 @@ class FBS(GaussianModel):
 
     Where weights are public, z is (n, p): the same model of the outcomes alone.
 
-    covariance_by: public columns whose groups differ in residual spread; None for the finest groups
-    of the by columns. With any, or with outcomes that have a discrete part or bounds, the model
-    takes the form of a general location model (``of``).
+    covariance_by: public columns whose cells differ in residual spread; None for by and strata.
+    With any, or with outcomes that have a discrete part or bounds, the model takes the form of a
+    general location model (``of``).
     """
 
     covariance_by: tuple[str, ...] | None = ()
-    least_records: int = LEAST_RECORDS
 
     name = "fbs"
     title = "FBS (fully Bayes model for the observed sample)"
@@ -192,9 +190,8 @@ class FBS(GaussianModel):
     def of(self, design: PublicDesign) -> Model:
         """Return the model itself, or its general form where the design needs that."""
         return general_form(
-            GeneralFBS, design, self.covariance_by, self.changed_priors, self.least_records,
-            self.engine,
-        ) or self  # fmt: skip
+            GeneralFBS, design, self.covariance_by, self.changed_priors, self.engine
+        ) or self
 
     def sample(
         self,

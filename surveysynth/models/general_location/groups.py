@@ -16,16 +16,13 @@ from surveysynth.errors import InputError
 from surveysynth.survey.pooling import NEAR
 from surveysynth.survey.survey import PublicDesign
 
-#: Least number of records in a group.
-LEAST_RECORDS = 50
-
 
 @dataclass(frozen=True)
 class CovarianceGroups:
     """Groups of the cells of X.
 
     ``cell`` (G,): the group of each cell, from 0 on; ``labels``: the levels of each group, fewer
-    than ``names`` where small groups were pooled, none for the remainder.
+    than ``names`` where groups were pooled, none for the remainder.
     """
 
     names: tuple[str, ...]
@@ -38,16 +35,20 @@ class CovarianceGroups:
         return len(self.labels)
 
 
-def covariance_groups(
-    design: PublicDesign, names: Sequence[str], least: int = LEAST_RECORDS
-) -> CovarianceGroups:
+def default_columns(design: PublicDesign) -> tuple[str, ...]:
+    """Return the columns whose cells have spreads of their own by default: by and strata."""
+    strata = () if design.strata_name is None else (design.strata_name,)
+    return tuple(dict.fromkeys((*design.by, *strata)))
+
+
+def covariance_groups(design: PublicDesign, names: Sequence[str]) -> CovarianceGroups:
     """Group the cells of X by the levels of public columns.
 
-    Every combination of levels with at least ``least`` records is a group. Where the model pools
-    levels, a group needs more records than any pooled level, so that none has a spread of its own.
-    The records of smaller combinations are pooled by the names but the last, then by those but the
-    last two, and so on. The remainder is one group; if it is small too, it joins the smallest of
-    the others.
+    Every combination of levels that occurs is a group, however few its records are: priors shrink
+    its spread towards that of all. Combinations with a pooled level or cell have no spread of their
+    own, unless their records are more than those of any pooled level. They are pooled by the names
+    but the last, by those but the last two, and so on. The remainder is one group; if it is small
+    too, it joins the smallest of the others.
 
     Parameters
     ----------
@@ -55,8 +56,6 @@ def covariance_groups(
         The public half of a survey.
     names
         Columns of its frame, in order; the last is given up first.
-    least
-        Least number of records in a group.
 
     Returns
     -------
@@ -73,15 +72,17 @@ def covariance_groups(
     >>> import surveysynth as ss
     >>> from surveysynth.models.general_location.groups import covariance_groups
     >>> groups = covariance_groups(ss.example_survey(n=400).design, ["field", "gender"])
-    >>> groups.labels[0], groups.count < 16
-    (('Biology', 'F'), True)
+    >>> groups.labels[0], groups.count
+    (('Biology', 'F'), 16)
     """
     names = tuple(names)
-    if design.pooling is not None:
-        least = max(least, math.ceil(NEAR * design.pooling.least))
-    cell = design.matrix.cell
+    cell, pooling = design.matrix.cell, design.pooling
+    least = 1 if pooling is None else math.ceil(NEAR * pooling.least)
     levels = pd.DataFrame({name: _of_cells(design, name) for name in names})
     size = np.bincount(cell, minlength=design.matrix.x_cells.shape[0])
+    pooled_cell = np.zeros(size.size, dtype=bool)
+    if pooling is not None:
+        pooled_cell[cell[pooling.record]] = True
     group = np.full(size.size, -1)
     labels: list[tuple[str, ...]] = []
     for kept in range(len(names), 0, -1):
@@ -89,7 +90,7 @@ def covariance_groups(
         pooled = levels.iloc[waiting].groupby(list(names[:kept]), sort=True)
         for label, index in pooled.indices.items():
             cells = waiting[index]
-            if size[cells].sum() >= least:
+            if size[cells].sum() >= least or not pooled_cell[cells].any():
                 group[cells] = len(labels)
                 labels.append(label if isinstance(label, tuple) else (str(label),))
     rest = group < 0
@@ -115,7 +116,10 @@ def _of_cells(design: PublicDesign, name: str) -> "pd.Series[str]":
     cell = design.matrix.cell
     of_cell = np.empty(design.matrix.x_cells.shape[0], dtype=object)
     of_cell[cell] = column
-    if not np.array_equal(of_cell[cell], column):
+    if design.pooling is not None:  # pooled levels share their rows
+        for shared in np.unique(cell[of_cell[cell] != column]):
+            of_cell[shared] = " and ".join(sorted(set(column[cell == shared])))
+    elif not np.array_equal(of_cell[cell], column):
         raise InputError(
             f"covariance_by: records with equal predictors ({design.matrix.formula}) differ in "
             f"{name!r}; name columns that the predictors determine, such as those of by."

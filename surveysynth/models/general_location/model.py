@@ -23,9 +23,9 @@ from surveysynth.models.base import Coordinates, Model, Simulated, SimulationKin
 from surveysynth.models.general_location import coordinates
 from surveysynth.models.general_location import records as general_records
 from surveysynth.models.general_location.groups import (
-    LEAST_RECORDS,
     CovarianceGroups,
     covariance_groups,
+    default_columns,
 )
 from surveysynth.models.general_location.layout import Layout, of_parts
 from surveysynth.models.general_location.records import GeneralRecords
@@ -52,12 +52,10 @@ _WEIGHT_SD = 0.5
 class GeneralLocation(Model):
     """Base of both forms.
 
-    covariance_by: public columns whose combinations are the groups, empty for none; least_records:
-    of a group.
+    covariance_by: public columns whose combinations are the groups, empty for none.
     """
 
     covariance_by: tuple[str, ...] = ()
-    least_records: int = LEAST_RECORDS
 
     default_priors = MappingProxyType(
         {"coefficient_scale": 10.0, "residual_scale": 10.0, **OWN_PRIORS}
@@ -89,7 +87,7 @@ class GeneralLocation(Model):
 
     def groups(self, design: PublicDesign) -> CovarianceGroups:
         """Return the groups of the cells of X."""
-        return covariance_groups(design, self.covariance_by, self.least_records)
+        return covariance_groups(design, self.covariance_by)
 
     # --- records ------------------------------------------------------------------------------
 
@@ -291,15 +289,13 @@ def general_form(
     design: PublicDesign,
     covariance_by: tuple[str, ...] | None,
     priors: Mapping[str, float],
-    least: int = LEAST_RECORDS,
     engine: "StanEngine | None" = None,
 ) -> GeneralLocation | None:
     """Return the general form of FBS or FBP that a design needs, or None if it needs none.
 
     Outcomes with a discrete part or bounds need it, and so does residual spread by groups.
-    covariance_by None: the finest groups of the by columns where an outcome needs the general form
-    and PSUs have no effects, otherwise no groups. ``priors``: those that differ from the model's
-    defaults; ``least``: records of a group.
+    covariance_by None: the cells of by and strata columns, but no groups where PSUs have effects.
+    ``priors``: those that differ from the model's defaults.
 
     Raises ``InputError`` for columns that cannot define groups, and for PSUs without a declared
     design effect where the design needs the general form.
@@ -308,8 +304,9 @@ def general_form(
     special = [outcome for outcome in design.outcomes if not outcome.is_plain]
     names = covariance_by
     if names is None:
-        names = design.by if special and not clustered else ()
-    if names and covariance_groups(design, names, least).count == 1:
+        amounts = bool(Layout.of(design, grouped=False).regressions)
+        names = default_columns(design) if amounts and not clustered else ()
+    if names and covariance_groups(design, names).count == 1:
         names = ()
     if not (names or special):
         return None
@@ -322,6 +319,6 @@ def general_form(
         )
     known = GeneralLocation.default_priors
     own = {key: value for key, value in priors.items() if key in known}
-    model = form(names, least, priors=own, engine=engine)
+    model = form(names, priors=own, engine=engine)
     require(model, design)
     return model

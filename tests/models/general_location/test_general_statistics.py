@@ -16,6 +16,7 @@ from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.stats import GroupRows
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.pooling import NEAR, Pooling
 from tests.models.general_location.general_cases import (
     ALL,
     BENEFIT,
@@ -61,13 +62,18 @@ def test_the_general_form_is_taken_where_it_is_needed() -> None:
             assert (general.name, general.tilted) == (name, name == "fbp")
             assert "general location" in general.title
             assert general.of(of) is general
-    # Unasked, groups come with what needs the general form anyway.
+    # Unasked, every amount has groups: the cells of by and strata columns.
     unasked = get_model("fbs", covariance_by=None)
-    assert unasked.of(design) is unasked
+    assert unasked.of(design).covariance_by == BY
     assert unasked.of(replace(design, outcomes=(BENEFIT,))).covariance_by == BY
+    stratified = replace(design, by=BY[:1], strata_name=BY[1])
+    assert unasked.of(stratified).covariance_by == BY
+    assert get_model("fbp", covariance_by=None).of(design).covariance_by == BY
+    paper = get_model("fbp", covariance_by=None, smoothing="outcome")
+    assert paper.of(design) is paper
     # One group is none; and PSUs with effects have none unless asked for.
-    one = general_design(60, (INCOME,), regions=2)
-    assert get_model("fbs", covariance_by=["region"]).of(one).name == "fbs"
+    one = replace(design, by=(), strata_name=None)
+    assert unasked.of(one) is unasked
     clustered = replace(design, psu=np.arange(600) // 10, psu_name="psu")
     assert unasked.of(clustered) is unasked
     grouped = get_model("fbs", covariance_by=["region"])
@@ -145,7 +151,8 @@ def test_small_groups_are_pooled_by_their_margins() -> None:
     names = list(zip(design.frame["region"], design.frame["sex"], strict=True))
     sizes = {pair: names.count(pair) for pair in set(names)}
     for least in (1, 40, 120, 5_000):
-        groups = covariance_groups(design, BY, least)
+        pooling = Pooling(least / NEAR, {}, (), {}, np.ones(1_000, dtype=bool))
+        groups = covariance_groups(replace(design, pooling=pooling), BY)
         of_record = groups.cell[design.matrix.cell]
         counts = np.bincount(of_record)
         assert counts.size == groups.count
@@ -158,6 +165,11 @@ def test_small_groups_are_pooled_by_their_margins() -> None:
         pooled = [label for label in groups.labels if len(label) == 1]
         small = {pair[0] for pair, size in sizes.items() if size < least}
         assert {label[0] for label in pooled} <= small
+    # Only what is pooled loses a spread of its own.
+    pooling = Pooling(2_500.0, {}, (), {}, np.array([pair == names[0] for pair in names]))
+    groups = covariance_groups(replace(design, pooling=pooling), BY)
+    assert set(groups.labels) == set(sizes) - {names[0]}
+    assert covariance_groups(design, BY).count == len(sizes)
     assert covariance_groups(design, ()).count == 1
     with pytest.raises(InputError, match=r"'regoin' is not among.*Did you mean 'region'"):
         covariance_groups(design, ["regoin"])
