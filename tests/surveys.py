@@ -101,10 +101,24 @@ def make_survey(frame: pd.DataFrame | None = None, **changes: Any) -> Survey:
     return Survey.from_frame(good() if frame is None else frame, **{**settings, **changes})
 
 
+#: A line of a specification that leaves the spread of amounts to the package's default.
+SPREAD_BY_CELL = "# spread by cell"
+
+
 def spec_text(data: str = "survey.csv", **sections: str) -> str:
     """The same as a specification. The lines given for a section follow its defaults, of which
-    those are left out that the lines set."""
+    those are left out that the lines set.
+
+    Amounts have one covariance, which is quick; with the line ``SPREAD_BY_CELL`` they have the
+    package's default."""
     lines = ["spec_version = 1"]
+    chosen = sections.get("synthesizer", "")
+    model = re.search(r"^\s*model\s*=\s*['\"](\w+)", chosen, re.MULTILINE)
+    asked = "covariance_by" in chosen or SPREAD_BY_CELL in chosen
+    keys_of_kinds = r"^\s*(kind|spikes|lower|upper|split)\s*="
+    special = any(re.search(keys_of_kinds, each, re.MULTILINE) for each in sections.values())
+    if not (asked or special) and (model is None or model[1] in ("fbs", "fbp")):
+        sections["synthesizer"] = f"covariance_by = []\n{chosen}"
     for name, defaults in DEFAULTS.items():
         given = sections.pop(name, "")
         keys = set(re.findall(r"^\s*(\w+)\s*=", given, re.MULTILINE))
