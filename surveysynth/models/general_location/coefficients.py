@@ -104,7 +104,7 @@ class Coefficients:
         if self.k:
             # The inverse root of I + t^2 r r' / s^2 by group.
             own, scaled = both[:, : self.groups], self.axes * root[:, : self.groups]
-            values = self.values * precision[:, : self.groups, None]
+            values = np.maximum(self.values * precision[:, : self.groups, None], 1e-300)
             less = -np.expm1(-0.5 * np.log1p((t * t)[:, None, None] * values)) / values
             own -= scaled @ (less[..., None] * (scaled.swapaxes(-1, -2) @ own))
         flat = self._flat(both)

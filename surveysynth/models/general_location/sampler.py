@@ -54,7 +54,7 @@ class Regressions:
         self.interaction_scale = priors["interaction_scale"]
         rows = rows.with_ridge(self.ridged, self.interaction_scale)
         self.parts: list[Coefficients] = []
-        self.residual = np.zeros(rows.z.shape)
+        self.residual: FloatArray = np.zeros(rows.z.shape)
         for part in layout.regressions:
             own = Coefficients(part, rows, self.residual, layout.grouped, rng)
             self.parts.append(own)
@@ -84,9 +84,8 @@ class Regressions:
 
     def _set_rest(self) -> None:
         """Compute the slopes, and what they leave of the residuals."""
-        q, (batch, groups) = len(self.parts), self.residual.shape[:2]
-        self.slopes = np.zeros((batch, groups, q, q))
-        self.slopes += self.core_slopes()[:, None]
+        core = self.core_slopes()[:, None]
+        self.slopes = np.repeat(core, self.residual.shape[1], axis=1)
         for j, part in enumerate(self.parts):
             if part.k:
                 self.slopes[:, : part.groups, j, part.part.earlier] += part.slopes

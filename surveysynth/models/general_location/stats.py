@@ -57,14 +57,15 @@ class GroupRows(Unpickled):
         x, there = np.zeros((groups * most, width)), np.zeros((groups * most, 1), dtype=bool)
         x[np.arange(size), ridged], there[:size] = 1.0 / scale, True
 
-        def after(old: FloatArray, added: FloatArray) -> FloatArray:
-            added = added.reshape(groups, most, -1)
-            shape = (batch, groups, most, old.shape[-1])
-            return np.concatenate([old, np.broadcast_to(added, shape)], axis=1)
-
-        present = after(self.present, there).astype(bool)
+        lead = (batch, groups, most)
+        x = np.broadcast_to(x.reshape(groups, most, -1), (*lead, width))
+        z = np.zeros((*lead, self.z.shape[-1]))
+        present = np.broadcast_to(there.reshape(groups, most, 1), z.shape)
         return GroupRows(
-            after(self.x, x), after(self.z, np.zeros(there.shape)), present, self.total
+            np.concatenate([self.x, x], axis=1),
+            np.concatenate([self.z, z], axis=1),
+            np.concatenate([self.present, present], axis=1),
+            self.total,
         )
 
     @classmethod
