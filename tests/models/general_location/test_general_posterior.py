@@ -11,10 +11,11 @@ from scipy import stats
 from scipy.special import expit, gammainccinv
 
 from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.general_location.coefficients import Coefficients
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.general_location.sampler import Regressions
 from surveysynth.models.general_location.scales import Scales
-from surveysynth.models.general_location.stats import GeneralStats
+from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.models.parts.logit import LogitBlocks, LogitSums
 from surveysynth.sampling.convergence import effective_sample_size, r_hat
 from surveysynth.sampling.plan import SamplingPlan
@@ -131,13 +132,23 @@ def no_pooling(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> Gen
 
 
 def uncentred(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> GeneralStats:
-    """Slopes of groups on earlier columns themselves."""
+    """Slopes on earlier columns themselves."""
+
+    def earlier(self: Coefficients, residual: FloatArray) -> FloatArray:
+        return np.asarray(self.all_z[..., self.part.earlier] * self.there)
+
+    def observe(self: Coefficients, rows: GroupRows) -> None:
+        sound(self, rows)
+        self.all_z = rows.z
 
     def rest(self: Regressions) -> None:
-        slopes = self.slope_matrix().swapaxes(-1, -2)
-        self.rest = self.residual - self.present * (self.z @ slopes)
+        sound_rest(self)
+        told = self.parts[0].all_z @ self.slopes.swapaxes(-1, -2)
+        self.rest = self.residual - self.present * told
 
-    monkeypatch.setattr(Regressions, "_earlier", lambda self, part: self.z[..., part.part.earlier])
+    sound, sound_rest = Coefficients.observe, Regressions._set_rest
+    monkeypatch.setattr(Coefficients, "observe", observe)
+    monkeypatch.setattr(Coefficients, "_earlier", earlier)
     monkeypatch.setattr(Regressions, "_set_rest", rest)
     return statistics
 
