@@ -176,16 +176,18 @@ def records(
         gumbel = -np.log(-np.log(rng.random(eta.shape)))
         category[:, part.outcome] = (eta + gumbel).argmax(1)
     tilde, there = layout.tilde(X[cell], category), layout.present(category)
-    z = np.zeros((cell.size, layout.q))
+    z, residual = np.zeros((2, cell.size, layout.q))
     for part in layout.regressions:
+        own, here = part.position, there[:, part.position]
         core = theta[f"coefficients_{part.name}"]
-        mean = tilde[:, part.columns] @ core[: part.columns.size]
+        about = tilde[:, part.columns] @ core[: part.columns.size]
         slopes = np.broadcast_to(core[part.columns.size :], (cell.size, part.earlier.size))
         if f"slopes_{part.name}" in theta:
             slopes = slopes + theta[f"slopes_{part.name}"][group]
-        mean = mean + (slopes * z[:, part.earlier]).sum(1)
+        mean = about + (slopes * residual[:, part.earlier]).sum(1)
         sd = np.sqrt(theta[f"variance_{part.name}"][group])
-        z[:, part.position] = (mean + sd * rng.standard_normal(cell.size)) * there[:, part.position]
+        z[:, own] = (mean + sd * rng.standard_normal(cell.size)) * here
+        residual[:, own] = (z[:, own] - about) * here
     return shape.combination_of(category), z
 
 
