@@ -1,8 +1,8 @@
 // The general location model as a chain: multinomial logits of the discrete parts, regressions of
 // the amounts and of the log weight, with slopes on the residuals of earlier columns; slopes and
-// variances may differ by group; each record raised to its risk weight. The data are weighted counts,
-// and rows that have the weighted moments of the records of each group. Arrays of all parts stand
-// end to end, rows first.
+// variances may differ by group; each record raised to its risk weight. The data are weighted
+// counts, and rows that have the weighted moments of the records of each group. Arrays of all parts
+// stand end to end, rows first.
 functions {
 #include functions/half_student_t.stan
   int products(array[] int a, array[] int b) {
@@ -88,10 +88,9 @@ model {
   int at_slope = 0;
   int k = 0;
   matrix[M, J] residual; // about the means
-  matrix[J, R] interaction; // coefficients of shrunken interactions, over their scale
+  matrix[J, R] interaction = rep_matrix(0, J, R); // shrunken coefficients over their scale
   for (j in 1 : J) {
     vector[C[j]] b = segment(core, at + 1, C[j]);
-    matrix[G, D[j]] d = rows_from(slopes, at_slope, G, D[j]);
     vector[M] fitted = rep_vector(0, M);
     int used = 0;
     int shrunken = 0;
@@ -115,7 +114,7 @@ model {
       if (before[j, l]) {
         slope += 1;
         vector[G] f = rep_vector(b[used + slope], G);
-        if (grouped) f += col(d, slope);
+        if (grouped) for (g in 1 : G) f[g] += slopes[at_slope + (g - 1) * D[j] + slope];
         rest -= col(present, j) .* col(residual, l) .* f[group];
         left -= b[used + slope] * interaction[l];
         target += normal_lpdf(b[used + slope] | 0, tau[j]);
@@ -124,7 +123,7 @@ model {
     target += normal_lpdf(left | 0, grouped ? s_0[j] : sd[1, j]) - R * log(interaction_scale);
     if (D[j] > 0) {
       k += 1;
-      target += normal_lpdf(to_vector(d) | 0, t[k]);
+      target += normal_lpdf(segment(slopes, at_slope + 1, G * D[j]) | 0, t[k]);
       at_slope += G * D[j];
     }
     target += -0.5 * sum(square(rest ./ sd[group, j]));

@@ -134,6 +134,16 @@ class Coefficients:
         self.left = self.left - moved - self._fitted(self.earlier, shift[:, self.size :])
         return moved
 
+    def times_x(self, rows: FloatArray) -> FloatArray:
+        """Return sums (B, columns of x~, c) of x~ times rows (B, g', m, c)."""
+        return np.asarray(self._flat(self.x).swapaxes(-1, -2) @ self._flat(rows), dtype=np.float64)
+
+    def shifted(self, shift: FloatArray) -> FloatArray:
+        """Add to the coefficients on x~; return the change of x~ c (B, g', m)."""
+        mean, slopes = self.core[:, : self.size] + shift, self.core[:, self.size :]
+        self.core = np.concatenate([mean, slopes], axis=1)
+        return self._fitted(self.x, shift)
+
     def slope_likelihood(self, precision: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the likelihood of each group's slopes, in coordinates where it separates.
 

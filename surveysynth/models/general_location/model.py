@@ -6,9 +6,9 @@
     log w | x, d, z           the same form, all records
 
 d_j is the discrete part of an outcome, z_j its amount, g a group of public rows; x~ are x and
-indicators of the other outcomes' categories, r the residuals of earlier z about their own x~ c. FBS and FBP take
-this form where an outcome has a discrete part or bounds, or residual spread is by groups. FBP's
-form samples the same distribution and releases the population that it implies.
+indicators of the other outcomes' categories, r the residuals of earlier z about their own x~ c. FBS
+and FBP take this form where an outcome has a discrete part or bounds, or residual spread is by
+groups. FBP's form samples the same distribution and releases the population that it implies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

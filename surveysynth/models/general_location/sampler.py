@@ -14,6 +14,8 @@ in all regressions are normal, with kappa^2 times the covariance that b and s_0 
 likelihood of a record with x~ = 1 / kappa there and zero elsewhere, z = 0, slopes b and variances
 s_0^2; the rows have one for each. A sweep takes exact steps:
 
+    c | b, d, tau, s                  all regressions at once, in odd sweeps: those of an amount and
+                                      of a weight that follows it hold each other fast
     tau | c, b                        all regressions side by side, as in the last four lines
     tau | (c, b) / tau, s, t, rest    regression by regression in order, its d summed out; those of
     c, b | tau, t, s, rest            later ones stay, which see c in its residuals
@@ -27,15 +29,17 @@ precision.
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.general_location.coefficients import Coefficients
+from surveysynth.models.general_location.coefficients import ROUNDING, Coefficients
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.scales import Scales
 from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.models.parts.logit import LogitBlocks
+from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
 
 
@@ -105,6 +109,9 @@ class Regressions:
         self.scales.draw_random_numbers(c)
         for part in self.parts:
             part.draw_random_numbers(c)
+        self.n_means = [
+            self.scales.rng.standard_normal((c, part.batch, part.size), 1) for part in self.parts
+        ]
 
     def prior_precision(self, j: int) -> FloatArray:
         """Return the prior precisions (B, C) of the core coefficients of a regression.
@@ -138,6 +145,8 @@ class Regressions:
     def sweep(self, i: int) -> None:
         """Run one sweep; i counts the sweeps since the random numbers were drawn."""
         scales = self.scales
+        if i % 2 and len(self.parts) > 1:
+            self._means(i)
         squares = [
             (part.core[:, free] ** 2).sum(-1)
             for part, free in zip(self.parts, self.free, strict=True)
@@ -161,6 +170,37 @@ class Regressions:
             common = np.repeat(scales.common.T[:, None] ** 2, more, axis=1)
             variance = np.concatenate([variance, common], axis=1)
         return 1.0 / variance
+
+    def _means(self, i: int) -> None:
+        """Draw the coefficients on x~ of all regressions, all slopes given."""
+        eye = np.eye(len(self.parts))
+        # Of a row: what one more in the mean of column j takes from the rest of column l, over s_l.
+        root = np.sqrt(self._precision())[:, :, None, :, None]
+        taken = (eye - self.slopes)[:, :, None] * self.present[..., None] * root
+        taken = taken * self.present[..., None, :]
+        score = (taken * (self.rest[..., None] * root)).sum(-2)
+        cuts = np.cumsum([0, *(part.size for part in self.parts)])
+        places = [slice(*each) for each in pairwise(cuts)]
+        precision = np.zeros((len(taken), cuts[-1], cuts[-1]))
+        linear, normals = np.zeros((2, len(taken), cuts[-1]))
+        for j, part in enumerate(self.parts):
+            own, prior = places[j], self.prior_precision(j)[:, : part.size]
+            precision[:, own, own] = prior[..., None] * np.eye(part.size)
+            linear[:, own] = part.times_x(score[..., j, None])[..., 0]
+            linear[:, own] -= prior * part.core[:, : part.size]
+            normals[:, own] = self.n_means[j][i]
+            for k, other in enumerate(self.parts[: j + 1]):
+                weight = (taken[..., j] * taken[..., k]).sum(-1)
+                block = part.times_x(other.x * weight[..., None])
+                precision[:, own, places[k]] += block
+                if k < j:
+                    precision[:, places[k], own] += block.swapaxes(-1, -2)
+        diagonal = np.einsum("bii->bi", precision)
+        diagonal += ROUNDING * diagonal
+        shift = primitives.normal_from_precision(precision, linear, normals)
+        moved = [part.shifted(shift[:, own]) for part, own in zip(self.parts, places, strict=True)]
+        self.residual = self.residual - np.stack(moved, axis=-1)
+        self._set_rest()
 
     def _core(self, i: int, j: int, precision: FloatArray) -> None:
         """Draw tau and the core coefficients of a regression, its own slopes summed out."""
