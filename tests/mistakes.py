@@ -123,6 +123,9 @@ MISTAKES = (
             {"labels": '[labels.gender]\nlevels = { M = "Men", W = "Women" }'}),
     Mistake("The size of the population is that of the sample",
             {"survey": "population_size = 200"}),
+    Mistake("Weights were computed from an outcome", {"survey": 'weights_from = ["salary"]'}),
+    Mistake("Weights were computed from a column that does not exist",
+            {"survey": 'weights_from = ["region"]'}),
     Mistake("A formula uses a confidential column",
             {"synthesizer": 'predictors = "field + log(weight)"'}),
     # The file
