@@ -119,7 +119,8 @@ CASES = {
         "continuous", groups=(0, 1, 2), records=(2, 6, 20), rejects=WRONG[1:], replications=320
     ),
     "Interactions": Case(
-        "categorical", records=(60, 60, 20), ridged=(1, 2), rejects=(WIDE,), replications=240
+        "categorical", records=(60, 60, 20), ridged=(1, 2), rejects=(WIDE,), replications=320,
+        thin=24, warmup=600,
     ),
 }
 
@@ -241,9 +242,15 @@ def _designs(case: Case) -> LocationDesign:
     return LocationDesign.optimal(case.shape, Clipping(np.zeros(q), np.ones(q)))
 
 
-def quantities(theta: Theta) -> dict[str, FloatArray]:
-    """What is ranked, (count, draws, d) by name."""
-    return {name: values.reshape(*values.shape[:2], -1) for name, values in theta.items()}
+def quantities(case: Case, theta: Theta) -> dict[str, FloatArray]:
+    """What is ranked, (count, draws, d) by name; the sizes of shrunken coefficients too."""
+    result = {name: values.reshape(*values.shape[:2], -1) for name, values in theta.items()}
+    ridged = list(case.ridged)
+    for name, values in theta.items() if ridged else ():
+        if name.startswith("logit_"):
+            size = (values[:, :, ridged] ** 2).sum((-2, -1))
+            result[f"interactions_{name}"] = size[..., None]
+    return result
 
 
 def ranks_of_batch(
@@ -272,9 +279,9 @@ def ranks_of_batch(
     if sampler == WIDE:
         priors["interaction_scale"] *= 3.0
     theta = sample_noisy(case.layout, target, priors, plan, rng.spawn(count), case.thin)
-    true = quantities({name: values[:, None] for name, values in truth.items()})
+    true = quantities(case, {name: values[:, None] for name, values in truth.items()})
     ranks = {}
-    for name, values in quantities({name: v[:, 0] for name, v in theta.items()}).items():
+    for name, values in quantities(case, {name: v[:, 0] for name, v in theta.items()}).items():
         for j in range(values.shape[-1]):
             ranks[f"{name}[{j}]"] = (values[..., j] < true[name][..., j]).sum(axis=1)
     return ranks
