@@ -174,8 +174,7 @@ def tables(
             "by": _names(by), "statistics": _names(statistics),
             "level": level, "linearisation": linearisation, "where": where,
         },
-        "labels": labels,
-        "outcomes": outcomes,
+        "labels": labels, "outcomes": outcomes,
     }, several, calibration)  # fmt: skip
     survey, chosen = _survey_for(survey, spec), mechanism_of(spec)
     built = engine_of(spec, model_of(spec)) if isinstance(model, str) else model
