@@ -146,7 +146,7 @@ class Declaration:
     margins: Mapping[str, str] = field(default_factory=dict)
     statistics: Sequence[str] = ()
     binary_for: Sequence[str] = ()
-    refuse_degenerate: bool = True
+    refuse_degenerate: bool = False
     weights: str = "confidential"
     stratum_sizes: Mapping[str, float] | None = None
     weights_from: WeightsFrom = None

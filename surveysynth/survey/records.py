@@ -267,18 +267,13 @@ def undeclared_levels(column: TextColumn, declared: Sequence[str]) -> str:
 
 
 def confidential_problems(records_read: Records, declaration: Declaration) -> list[str]:
-    """List what is wrong with outcomes and the confidential weight, as counts.
-
-    Constant outcomes are listed unless the mechanism may refuse nothing by its values (strict 1).
-    """
+    """List what is wrong with outcomes and the confidential weight, as counts."""
     values, outcomes = records_read.numbers, declaration.outcomes
     weight, problems = declaration.roles.weight, []
     if weight is not None and (wrong := weight_value_problem(values[weight], weight)):
         problems.append(wrong)
     for outcome in outcomes:
         wrong = outcome_problem(values[outcome.name], outcome)
-        if not wrong and declaration.refuse_degenerate:
-            wrong = constant_problem(values[outcome.name], outcome)
         problems += [wrong] * bool(wrong)
     for position in zero_one(outcomes) or range(len(outcomes)):
         for statistic in declaration.binary_for:

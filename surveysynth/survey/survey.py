@@ -29,6 +29,7 @@ from surveysynth.survey.public_design import PublicDesign, build_public_design, 
 from surveysynth.survey.records import (
     Records,
     confidential_problems,
+    constant_problem,
     public_problems,
     read_records,
 )
@@ -86,9 +87,6 @@ class Survey:
         The public half.
     confidential
         The confidential half, which only a mechanism may see.
-    refused_degenerate
-        True if values that do not vary would have been refused. The survey's existence then
-        depends on its values, and noisy statistics refuse it.
 
     Examples
     --------
@@ -105,7 +103,6 @@ class Survey:
 
     design: PublicDesign
     confidential: Confidential
-    refused_degenerate: bool = False
 
     def __repr__(self) -> str:
         return f"Survey{repr(self.design).removeprefix('PublicDesign')}"
@@ -153,7 +150,6 @@ class Survey:
         level_order: Mapping[str, Sequence[str]] | None = None,
         margin_labels: Mapping[str, str] | None = None,
         statistics: Sequence[str] = (),
-        refuse_degenerate: bool = True,
         binary_for: Sequence[str] = (),
         weights: str = "confidential",
         weights_from: str | Sequence[str] | None = None,
@@ -201,9 +197,6 @@ class Survey:
             Name of the margin of a by column, "All" by default.
         statistics
             Statistics of the tables, which need a weight.
-        refuse_degenerate
-            False also accepts outcomes and weights that do not vary or that X determines, for a
-            mechanism that may refuse nothing because of its values (strict 1).
         binary_for
             Statistics that need an untransformed outcome of 0 and 1 ("proportion").
         weights
@@ -269,7 +262,6 @@ class Survey:
             margins=margin_labels or {},
             statistics=statistics,
             binary_for=binary_for,
-            refuse_degenerate=refuse_degenerate,
             weights=weights,
             stratum_sizes=size_by_stratum(stratum_sizes),
             weights_from=given_weights_from(weights_from),
@@ -295,9 +287,21 @@ def survey_of(frame: pd.DataFrame, declaration: Declaration) -> Survey:
     design = build_public_design(records, declaration, found)
     confidential = _confidential(records, declaration.roles)
     if declaration.refuse_degenerate:
-        values = confidential.outcome, confidential.sampling_weight
-        raise_problems(declaration.source, determined_problems(design, *values))
-    return Survey(design, confidential, declaration.refuse_degenerate)
+        require_variation(design, confidential, declaration.source)
+    return Survey(design, confidential)
+
+
+def require_variation(
+    design: PublicDesign, confidential: Confidential, source: str = "the survey"
+) -> None:
+    """Raise ``InputError`` for outcomes and weights that do not vary or that X determines.
+
+    Mechanisms that model records need this; one that answers every survey may not ask (strict 1).
+    """
+    pairs = zip(design.outcomes, confidential.outcome.T, strict=True)
+    constant = [problem for each, values in pairs if (problem := constant_problem(values, each))]
+    values = confidential.outcome, confidential.sampling_weight
+    raise_problems(source, constant or determined_problems(design, *values))
 
 
 def require_survey(given: object, function: str) -> None:
