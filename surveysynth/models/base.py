@@ -286,6 +286,21 @@ class Model(ABC):
         kind: "release" as published; "sample" as the sample would have been.
         """
 
+    def steadied(self, theta: Theta, design: PublicDesign) -> Theta:
+        """Return released draws (m, ...) as datasets are simulated from them; default: as given."""
+        return theta
+
+    def completed(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        simulated: Simulated,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """Return a simulated dataset with its missing answers filled; default: there are none."""
+        return simulated
+
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:
@@ -368,7 +383,8 @@ def require(model: Model, design: PublicDesign) -> None:
     """Raise ``InputError`` if the design lacks what the model needs, or has other outcomes."""
     if needs_general_form(design.outcomes) and not model.takes_discrete:
         special = next(outcome for outcome in design.outcomes if not outcome.is_plain)
-        what = special.kind if special.is_discrete else "bounded"
+        what: str = special.kind if special.is_discrete else "bounded"
+        what = "given with missing answers as a category" if special.missing else what
         raise InputError(
             f"The model {model.name!r} takes continuous outcomes without bounds, and "
             f"{special.name!r} is {what}: use the model 'fbs' or 'fbp' in the form that its "

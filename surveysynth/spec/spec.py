@@ -30,6 +30,7 @@ from surveysynth.spec.outcomes import (
 from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, without_tag
 from surveysynth.spec.problems import (
     group_problems,
+    missing_problems,
     pattern_problems,
     public_weight_problems,
     study_problems,
@@ -123,6 +124,7 @@ class Spec(BaseModel):
         synthesizer = self.synthesizer
         problems = self._survey_problems() if self.study is None else self._study_problems()
         problems += self.privacy.missing
+        problems += missing_problems(self.survey, noisy=self.privacy.answers_every_survey)
         kept = self.plan.kept
         if self.privacy.m > kept:
             problems.append(
@@ -209,7 +211,9 @@ class Spec(BaseModel):
     def declared(self) -> tuple[Outcome, ...]:
         """The public facts about each outcome."""
         return tuple(
-            declared_outcome(name, self.synthesizer, self.outcomes)
+            declared_outcome(
+                name, self.synthesizer, self.outcomes, missing=self.survey.missing == "model"
+            )
             for name in self.synthesizer.outcome
         )
 

@@ -194,7 +194,8 @@ class Survey:
         public_columns
             More columns to publish with the synthetic data.
         missing
-            "fail", or "drop" to leave out records with blank cells, whose number is then public.
+            "fail"; "drop" to leave out records with blank cells, whose number is then public; or
+            "model" for missing answers as a category of every outcome, protected as answers are.
         level_order
             Levels of by columns in table order (all that occur).
         margin_labels
@@ -251,6 +252,8 @@ class Survey:
           model     ~ region
         """
         declared = declared_outcomes(outcome, outcomes, transforms)
+        if missing == "model":
+            declared = tuple(replace(each, missing=True) for each in declared)
         columns = (by,) if isinstance(by, str) else tuple(by)
         roles = make_roles(
             tuple(each.name for each in declared), weight, columns, strata, psu, fpc, predictors,
