@@ -80,6 +80,8 @@ class PublicDesign:
         The rule for blank cells.
     pooling
         The parts that ``matrix`` pools because they have few records; None for nothing.
+    calibrated_by
+        Public columns by which synthetic weights are calibrated; None without calibration.
 
     Examples
     --------
@@ -118,6 +120,7 @@ class PublicDesign:
     weights_from: WeightsFrom = None
     missing: str = "fail"
     pooling: Pooling | None = None
+    calibrated_by: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.public_weight is not None:
