@@ -92,7 +92,7 @@ def estimate(sample: pd.DataFrame, missing: str, seed: int) -> tuple[np.ndarray,
     }
     keys = [("mean", 1), ("mean", 0)]
     estimates = Estimates(
-        build_domains(design.frame, ("region",)), SampleDesign.from_public(design), keys,
+        build_domains(design.frame, ("region",), design.levels), SampleDesign.from_public(design), keys,
         linearisation="ratio", population_size=SIZE, draws=M, replicates=REPLICATES,
         rule=TotalVariance(public_rows_of(design)), outcomes=design.outcomes,
     )  # fmt: skip
@@ -101,8 +101,10 @@ def estimate(sample: pd.DataFrame, missing: str, seed: int) -> tuple[np.ndarray,
         model, design, draws, replicates_per_draw=REPLICATES, rng=rng, scale_to=SIZE
     ):
         estimates.add(dataset)
-    ends = [estimates.combined(key).interval(0.95) for key in keys]
-    return tuple(np.concatenate([each[side] for each in ends]) for side in (0, 1))  # type: ignore[return-value]
+    found = [estimates.combined(key) for key in keys]
+    centre = np.concatenate([each.estimate for each in found])
+    half = np.concatenate([stats.t.ppf(0.975, each.df) * each.standard_error for each in found])
+    return centre - half, centre + half
 
 
 def covered(seed: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
