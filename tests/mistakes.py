@@ -46,6 +46,7 @@ class Mistake:
     text: str | None = None
     data: str = "survey.csv"
     arguments: tuple[str, ...] = ("check", "spec.toml")
+    code: int = 2  # bad input; 3 for a release that is refused
 
 
 def cells(column: str, *values: Any) -> Change:
@@ -123,6 +124,10 @@ MISTAKES = (
             {"labels": '[labels.gender]\nlevels = { M = "Men", W = "Women" }'}),
     Mistake("The size of the population is that of the sample",
             {"survey": "population_size = 200"}),
+    Mistake("Weights were computed from an outcome", {"survey": 'weights_from = ["salary"]'},
+            code=3),
+    Mistake("Weights were computed from a column that does not exist",
+            {"survey": 'weights_from = ["region"]'}),
     Mistake("A formula uses a confidential column",
             {"synthesizer": 'predictors = "field + log(weight)"'}),
     # The file

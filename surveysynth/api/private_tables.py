@@ -16,6 +16,7 @@ from surveysynth.release.run_record import Recorder, entry_in_memory, ledger_of
 from surveysynth.release.tables.table_builder import tables_of_each
 from surveysynth.spec.build import engine_of, mechanism_of, model_of
 from surveysynth.survey.survey import Survey, require_survey
+from surveysynth.survey.weights_from import refuse_sources
 
 if TYPE_CHECKING:
     from surveysynth.inference.synthesis import Inference
@@ -123,7 +124,7 @@ def tables(
         For arguments that are invalid in a specification file, or do not fit the survey.
     RefusedError
         If the tables would not satisfy their statement (the fit has not converged, or has not
-        reached its target), or would exceed the budget.
+        reached its target; weights from confidential columns), or would exceed the budget.
 
     Warns
     -----
@@ -275,7 +276,8 @@ def _each_own(several: Any) -> list[dict[str, Any]]:
 def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     """Return the survey with the by columns and the order of records of a specification.
 
-    Raises ``InputError`` as ``read_survey`` does for a file.
+    Raises ``InputError`` as ``read_survey`` does for a file, and ``RefusedError`` for weights from
+    confidential columns.
     """
     from surveysynth._support.messages import nearest, raise_problems
     from surveysynth.release.folder.microdata import public_order
@@ -284,6 +286,7 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     from surveysynth.survey.records import binary_problems
 
     design, confidential = survey.design, survey.confidential
+    refuse_sources(design.confidential_sources)
     if spec.privacy.answers_every_survey and survey.refused_degenerate:
         raise InputError(
             f"{SOURCE}: mechanism = 'noisy_statistics' requires a survey that is accepted whatever "

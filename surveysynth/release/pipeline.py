@@ -40,6 +40,7 @@ from surveysynth.release.tables.table_builder import (
 )
 from surveysynth.sampling.randomness import secret_generator
 from surveysynth.survey.outcome import needs_general_form
+from surveysynth.survey.weights_from import refuse_sources
 
 if TYPE_CHECKING:
     from surveysynth.inference.synthesis import SyntheticDataset
@@ -113,6 +114,7 @@ def release(
     pending.require_room()  # before the confidential values are looked at
     say(stages.READING)
     survey = read_survey(spec)
+    refuse_sources(survey.design.confidential_sources)
     survey = prepared_survey(survey, spec, chosen, mechanism)
     model = chosen.of(survey.design)
     refuse_clusters(survey.design, model)

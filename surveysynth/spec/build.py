@@ -86,6 +86,7 @@ def declaration_of(spec: "Spec") -> "Declaration":
         refuse_degenerate=not spec.privacy.answers_every_survey,
         weights=section.weights,
         stratum_sizes=section.stratum_sizes,
+        weights_from=section.weights_from,
     )
 
 

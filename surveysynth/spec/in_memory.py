@@ -110,6 +110,7 @@ def _survey(design: "PublicDesign") -> dict[str, Any]:
         "lonely_psu": design.lonely_psu,
         "design_effect": design.design_effect,
         "population_size": design.population_size,
+        "weights_from": _sources(design),
         "missing": "drop" if design.dropped else "fail",
         "public_columns": list(design.public_columns),
     }
@@ -122,6 +123,12 @@ def _weights(design: "PublicDesign") -> dict[str, Any]:
     if design.stratum_sizes is None:
         return {"weights": "public", "weight": design.public_weight_name}
     return {"weights": "public", "stratum_sizes": dict(design.stratum_sizes)}
+
+
+def _sources(design: "PublicDesign") -> str | list[str] | None:
+    """Return what the weights were computed from, as a file has it."""
+    given = design.weights_from
+    return list(given) if isinstance(given, tuple) else given
 
 
 def _refuse_settled(given: Mapping[str, Mapping[str, Any]]) -> None:

@@ -33,6 +33,10 @@ def study_problems(
                 f"survey.{key}: with [study] the data are a population, which has no such column; "
                 "leave it out."
             )
+    if survey.weights_from is not None:
+        problems.append(
+            "survey.weights_from: the samples of a study have design weights; leave it out."
+        )
     if survey.public_weights:
         problems.append(
             "survey.weights: studies draw samples with confidential weights and do not support "

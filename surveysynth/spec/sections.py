@@ -28,6 +28,7 @@ from surveysynth.survey.declaration import (
     weight_problems,
 )
 from surveysynth.survey.files import SUFFIX_WORDS, SUFFIXES
+from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom, weights_from_problems
 
 T = TypeVar("T")
 
@@ -75,6 +76,19 @@ def _writable(value: str) -> str:
 Text = Annotated[str, AfterValidator(_writable)]
 Name = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), AfterValidator(distinct)]
+
+
+def _sources(value: Any) -> Any:
+    """Return a list of different names as a tuple, and "unknown" or no value unchanged."""
+    names = as_tuple(value)
+    if names is None or names == UNKNOWN:
+        return names
+    if not (isinstance(names, tuple) and all(isinstance(name, str) and name for name in names)):
+        raise ValueError(
+            "expected a list of names of columns, [] for design weights, or 'unknown', got "
+            f"{value!r}."
+        )
+    return distinct(names)
 
 
 class Section(BaseModel):
@@ -133,6 +147,13 @@ class SurveySection(Section):
     """Whether the weights are protected and synthesised, or are constants of the design that anyone
     can compute and are used and published unchanged. Public: With "public": the weight of every
     record."""
+    weights_from: Annotated[WeightsFrom, BeforeValidator(_sources)] = None
+    """The columns that the weights were computed from, besides the design: [] for design weights;
+    the margins of a raking, or the predictors of an adjustment for nonresponse. A release by
+    weights from a column that is not public is refused, since one changed answer would change the
+    weights of others. "unknown" releases all the same, and the statement names the gap. Type: list
+    of names of columns, or "unknown". Default: none: the statement spells out the assumption that
+    nobody's weight depends on the answers of others. Public: The names."""
     stratum_sizes: dict[Name, Annotated[float, Field(gt=0)]] | None = None
     """Population sizes by stratum. They replace `weight` and `fpc` for a stratified sample with
     weights = "public". Public: The sizes, and with them the weights."""
@@ -167,7 +188,7 @@ class SurveySection(Section):
             raise ValueError(EFFECT_WITHOUT_PSU)
         problems = weight_problems(
             self.weights, self.weight, self.stratum_sizes, self.strata, self.psu, self.fpc
-        )
+        ) or weights_from_problems(self.weights_from, self.weight, self.stratum_sizes)
         if problems:
             raise ValueError("\n".join(problems))
         return self

@@ -13,6 +13,7 @@ from surveysynth.survey.columns import missing_column
 from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.outcome import Outcome, outcomes_of
 from surveysynth.survey.transforms import Transform
+from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom, weights_from_problems
 
 #: Largest design effect of clustering that can be declared; it is about the size of a PSU.
 MAX_DESIGN_EFFECT = 1000
@@ -148,6 +149,7 @@ class Declaration:
     refuse_degenerate: bool = True
     weights: str = "confidential"
     stratum_sizes: Mapping[str, float] | None = None
+    weights_from: WeightsFrom = None
 
     def public_part(self) -> "Declaration":
         """Return the same declarations about the public columns alone."""
@@ -172,10 +174,14 @@ class Declaration:
             (size is None or (math.isfinite(size) and size > 0),
              f"population_size: expected a finite number above zero, got {size!r}."),
         ]  # fmt: skip
+        sources = self.weights_from if self.weights_from != UNKNOWN else None
         return [
             *weight_problems(
                 self.weights, weight, self.stratum_sizes, roles.strata, roles.psu, roles.fpc
             ),
+            *weights_from_problems(self.weights_from, weight, self.stratum_sizes),
+            *(f"weights_from: {missing_column(name, columns, roles.needed)}"
+              for name in sources or () if name not in columns),
             *(text for holds, text in settings if not holds),
             *roles.problems(columns),
         ]

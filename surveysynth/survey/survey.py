@@ -33,6 +33,7 @@ from surveysynth.survey.records import (
     read_records,
 )
 from surveysynth.survey.transforms import Transform
+from surveysynth.survey.weights_from import given_weights_from
 
 __all__ = ["Confidential", "PublicDesign", "Survey", "public_design"]
 
@@ -155,6 +156,7 @@ class Survey:
         refuse_degenerate: bool = True,
         binary_for: Sequence[str] = (),
         weights: str = "confidential",
+        weights_from: str | Sequence[str] | None = None,
         stratum_sizes: Mapping[str, float] | None = None,
         source: str = "the data frame",
     ) -> "Survey":
@@ -207,6 +209,10 @@ class Survey:
         weights
             "confidential", or "public" for weights that are constants of the sample design: these
             are published unchanged, and counts have only the error of the design.
+        weights_from
+            Columns that the weights were computed from besides the design, () for design weights,
+            or "unknown"; None assumes that no weight depends on the answers of others. Tables by
+            weights from a column that is not public are refused.
         stratum_sizes
             Instead of public weights, for simple random samples within strata: numbers of units in
             the population by level of strata. The weight is N_h/n_h, and n_h/N_h is the sampling
@@ -266,6 +272,7 @@ class Survey:
             refuse_degenerate=refuse_degenerate,
             weights=weights,
             stratum_sizes=size_by_stratum(stratum_sizes),
+            weights_from=given_weights_from(weights_from),
         )
         raise_problems(source, declaration.problems(_column_names(frame, source)))
         return survey_of(frame, declaration)

@@ -16,7 +16,8 @@ def drawn_spec(spec: Spec, population: "Population") -> Spec:
     Rows that a release would withhold are kept, so that all are judged.
     """
     survey = spec.survey
-    changes: dict[str, Any] = {}
+    # The samples of a study have design weights.
+    changes: dict[str, Any] = {"weights_from": None}
     if survey.population_size is not None:
         changes["population_size"] = float(population.n_units)
     if survey.stratum_sizes is not None:

@@ -17,6 +17,7 @@ from surveysynth.mechanisms.base import (
     confidential_part,
     not_units,
     public_assumptions,
+    uncovered_weights,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
@@ -62,7 +63,8 @@ def strict_statement(
         psu=None if psu_codes(model, design) is None else design.psu_name,
         title=model.title,
         m=settings.m,
-        public=public_assumptions(design),
+        public=public_assumptions(design, by_unit=by_unit),
+        uncovered_weights=uncovered_weights(design, proved=True),
         scales="; ".join(f"{name}: {mid:.6g} and {spread:.6g}" for name, mid, spread in scales),
         weight_defaults=_weight_defaults(design, settings),
         radius=f"{clipping.radius:.6g}",

@@ -16,6 +16,7 @@ from surveysynth.mechanisms.base import (
     Statement,
     not_units,
     public_assumptions,
+    uncovered_weights,
 )
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits
 from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_ORIGIN, MechanismSettings
@@ -78,6 +79,7 @@ def privacy_statement(
         title=model.title,
         public_weight=public,
         public=public_assumptions(design),
+        uncovered_weights=uncovered_weights(design, proved=False),
         kept_draws=f"{settings.kept_draws:,}",
         draws=f"{plan.kept:,}",
         plan=plan,

@@ -73,7 +73,8 @@ def log_prior(model: GeneralLocation, theta: Theta, design: PublicDesign) -> flo
     """With the Jacobians of logarithms; residual SDs are those of the variances.
 
     Coefficients of an interaction in all regressions are normal, with interaction_scale^2 times
-    the covariance that z has at the common residual scales and core slopes."""
+    the covariance that z has at the common residual scales and core slopes; in a logit with twice
+    the constant."""
     priors, total = model.priors, 0.0
     ridged = np.flatnonzero(design.matrix.ridged)
     layout = layout_of(model, design)
@@ -98,7 +99,9 @@ def log_prior(model: GeneralLocation, theta: Theta, design: PublicDesign) -> flo
     for name, value in theta.items():
         kind, part = re.fullmatch(r"(.+?)_(\d+(?:_below)?|weight)", name).groups()  # type: ignore[union-attr]
         if kind == "logit":
-            total += stats.norm.logpdf(value, 0.0, priors["logit_sd"]).sum()
+            sd = np.full((len(value), 1), priors["logit_sd"])
+            sd[ridged] = 2.0 * priors["interaction_scale"]
+            total += stats.norm.logpdf(value, 0.0, sd).sum()
         elif kind == "coefficients":
             free = np.delete(value, ridged)
             total += stats.norm.logpdf(free, 0.0, theta[f"coefficient_scale_{part}"]).sum()
