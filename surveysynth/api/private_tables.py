@@ -48,6 +48,7 @@ def tables(
     options: Mapping[str, Any] | None = None,
     outcomes: Mapping[str, Mapping[str, Any]] | None = None,
     labels: Mapping[str, Mapping[str, Any]] | None = None,
+    calibration: Sequence[Mapping[str, Any]] | None = None,
     sections: "Sections | None" = None,
     survey_id: str | None = None,
     ledger: str | Path | None = None,
@@ -97,6 +98,10 @@ def tables(
         ``{"salary": {"centre": 80_000, "spread": 0.5}}``.
     labels
         Labels by column, as in [labels.COLUMN]: title, unit, levels, ...
+    calibration
+        Published totals to which the weights of synthetic datasets are calibrated, at no cost: one
+        mapping for each margin, like one of [[calibration]] (``calibrate`` is for a sample of your
+        own): ``[{"by": ["region"], "totals": {"North": 41_000, "South": 59_000}}]``.
     sections
         Further keys by section, as in a specification file: ``{"privacy": {"risk": "count"},
         "tables": {"flags": "nchs"}}``.
@@ -169,9 +174,8 @@ def tables(
             "by": _names(by), "statistics": _names(statistics),
             "level": level, "linearisation": linearisation, "where": where,
         },
-        "labels": labels,
-        "outcomes": outcomes,
-    }, several)  # fmt: skip
+        "labels": labels, "outcomes": outcomes,
+    }, several, calibration)  # fmt: skip
     survey, chosen = _survey_for(survey, spec), mechanism_of(spec)
     built = engine_of(spec, model_of(spec)) if isinstance(model, str) else model
     design, test = chosen.prepared(built.with_ridge(survey.design)), seed is not None
@@ -225,6 +229,7 @@ def _specification(
     sections: "Sections",
     arguments: Mapping[str, Mapping[str, Any] | None],
     several: Sequence[Mapping[str, Any]] | None,
+    calibration: Sequence[Mapping[str, Any]] | None = None,
 ) -> "Spec":
     """Return the specification of the arguments of ``tables``.
 
@@ -242,10 +247,28 @@ def _specification(
                 f"{section}.{twice[0]}: tables has an argument for this; leave it out of sections."
             )
         merged.setdefault(section, {}).update(given)
+    margins = _margins(calibration)
     if several is None:
-        return spec_of_survey(design, merged)
+        return spec_of_survey(design, merged, calibration=margins)
     merged[ALL_TABLES] = merged.pop("tables", {})
-    return spec_of_survey(design, merged, _each_own(several))
+    return spec_of_survey(design, merged, _each_own(several), calibration=margins)
+
+
+def _margins(calibration: Any) -> list[dict[str, Any]]:
+    """Return the sections of margins, of which one column may be named without a list."""
+    if calibration is None:
+        return []
+    if not isinstance(calibration, list | tuple) or not all(
+        isinstance(each, Mapping) for each in calibration
+    ):
+        raise InputError(
+            "calibration: expected a list of mappings, one per margin, such as "
+            "[{'by': ['region'], 'totals': {'North': 41000, 'South': 59000}}]."
+        )
+    return [
+        {**each, "by": [each["by"]]} if isinstance(each.get("by"), str) else dict(each)
+        for each in calibration
+    ]
 
 
 def _each_own(several: Any) -> list[dict[str, Any]]:

@@ -209,6 +209,11 @@ def audit_command(
         progress=report_count, tell=lambda line: print(sentence(line), flush=True),
     )  # fmt: skip
     print(f"Report: {found.out / REPORT_NAME}")
+    if found.missed:
+        raise RefusedError(
+            f"{found.missed:,} planted violations were not found, so that this test says nothing "
+            "of these settings; use more records, or other declared centers and spreads."
+        )
     if found.passed:
         raise RefusedError(
             f"{found.passed:,} of {len(found.table):,} replacements moved more than is stated; see "

@@ -41,6 +41,8 @@ class SyntheticDataset:
     variance_outcome, variance_weight
         The pair (n, p) and (n,) that the variance is taken from; the same arrays where that is the
         released pair.
+    base_weight, variance_base_weight
+        Both weights (n,) before they were calibrated; None for weights that are not calibrated.
 
     Examples
     --------
@@ -57,6 +59,8 @@ class SyntheticDataset:
     weight: FloatArray
     variance_outcome: FloatArray
     variance_weight: FloatArray
+    base_weight: FloatArray | None = None
+    variance_base_weight: FloatArray | None = None
 
     @property
     def separate_pair(self) -> bool:

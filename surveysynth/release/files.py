@@ -24,6 +24,7 @@ from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers import csv
+from surveysynth.spec.calibration_section import inlined
 from surveysynth.spec.formats import FORMATS, folder_of
 from surveysynth.spec.tables_in_file import unfolded
 
@@ -124,6 +125,9 @@ def public_specification(facts: ReleaseFacts) -> dict[str, Any]:
     content = unfolded(content)
     content["survey"]["data"] = f"survey{facts.spec.data_path.suffix.lower()}"
     content["synthesizer"]["predictors"] = facts.design.matrix.formula
+    if facts.calibration is not None:
+        made = facts.calibration
+        content["calibration"] = inlined(made.margins, made.method, made.bounds)
     return content
 
 

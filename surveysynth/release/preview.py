@@ -25,6 +25,7 @@ from surveysynth.release.public_checks import (
 from surveysynth.release.tables.labels import Labels, listed, span, where_words
 from surveysynth.release.tables.table import SMALL_SAMPLE
 from surveysynth.release.tables.table_builder import public_domains, row_counts, synthetic_columns
+from surveysynth.spec.build import calibration_of
 from surveysynth.survey.pooling import ROUNDING
 from surveysynth.survey.weights_from import RHO_FACTORS
 
@@ -89,6 +90,13 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     lines += _weight_lines(design) + _source_lines(design)
     if design.population_size is not None:
         lines.append(f"Population size: {design.population_size:,.10g}.")
+    if (calibration := calibration_of(spec, design)) is not None:
+        lines.append(f"Calibration: {calibration.words}. It costs nothing.")
+        if not (calibration.public and design.public_weight is not None):
+            lines.append(
+                "  Only the noisy data show whether ratios can keep their bounds. If they cannot, "
+                "the release is refused, and continues from the same noise with other bounds."
+            )
     lines.append(
         f"Model: {spec.synthesizer.model}, predictors {design.matrix.words}; "
         f"{design.matrix.n_columns} columns, {len(design.matrix.x_cells):,} distinct rows."

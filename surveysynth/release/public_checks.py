@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from surveysynth.errors import FewRecordsWarning, FormulaCutWarning
+from surveysynth.errors import FewRecordsWarning, FormulaCutWarning, InputError
 from surveysynth.release.folder.microdata import (
     format_of,
     public_column_names,
     synthetic_column_names,
+    weight_column,
 )
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.writers.stata_spss import PROGRAMS, check_names
@@ -37,6 +38,16 @@ def check_formats(spec: "Spec", design: "PublicDesign") -> None:
     pair = spec.privacy.down_weights and spec.synthesizer.inference == "debiased"
     synthetic = synthetic_column_names(design, separate_pair=pair)
     check_names((*public_column_names(design), *synthetic), file_format)
+
+
+def check_calibrated_name(design: "PublicDesign") -> None:
+    """Raise ``InputError`` where a column already has the name of the calibrated weight."""
+    name = weight_column(design)
+    if name in design.frame or name in design.outcome_names:
+        raise InputError(
+            f"calibration: the microdata name the calibrated weight {name!r}, but the survey has "
+            "a column of this name; rename it."
+        )
 
 
 #: A spike or a side of a split with fewer records has a spread and weights of its own that are

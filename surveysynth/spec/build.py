@@ -3,9 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from surveysynth.errors import InputError
+from surveysynth.spec.calibration_section import method_of, place_of
 
 if TYPE_CHECKING:
+    from surveysynth.estimation.margins_of_calibration import Calibration, Margin
     from surveysynth.mechanisms.base import Mechanism
     from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
@@ -88,6 +92,34 @@ def declaration_of(spec: "Spec") -> "Declaration":
         stratum_sizes=section.stratum_sizes,
         weights_from=section.weights_from,
     )
+
+
+def calibration_of(spec: "Spec", design: "PublicDesign") -> "Calibration | None":
+    """Return the known totals of a specification, for the records of a design; or None.
+
+    Raises ``InputError``, naming the margin, for totals that no weights of these records can have:
+    with public weights also for bounds that they cannot keep.
+    """
+    if not spec.calibration:
+        return None
+    from surveysynth.estimation.margins_of_calibration import Calibration
+
+    method, bounds = method_of(spec.calibration)
+    made = Calibration(
+        margins_of(spec), design.frame, design.outcomes,
+        population_size=design.population_size, method=method, bounds=bounds,
+    )  # fmt: skip
+    if made.public and design.public_weight is not None:
+        made.calibrate(design.public_weight, np.zeros((design.n, 0)))
+    return made
+
+
+def margins_of(spec: "Spec") -> "list[Margin]":
+    """Return the margins of a specification; raises ``InputError`` for files of totals."""
+    return [
+        each.margin(place_of(number), spec.path.parent)
+        for number, each in enumerate(spec.calibration)
+    ]
 
 
 def _open(spec: "Spec") -> "tuple[Table, Declaration]":

@@ -33,10 +33,13 @@ def spec_of_survey(
     design: "PublicDesign",
     sections: Sections,
     several: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    calibration: Sequence[Mapping[str, Any]] = (),
 ) -> Spec:
     """Return the specification of ``design`` with further sections.
 
-    ``several``: the sections [[tables]], which share the section all_tables.
+    ``several``: the sections [[tables]], which share the section all_tables; ``calibration``: the
+    sections [[calibration]].
 
     Raises ``InputError`` as for a file, and for keys that the survey itself sets.
     """
@@ -60,7 +63,11 @@ def spec_of_survey(
     else:
         own["synthesizer"].update(_transforms(design.transforms))
     content = {**given, **{name: {**keys, **given.get(name, {})} for name, keys in own.items()}}
-    tables = {} if several is None else {TABLES: [_plain(dict(each)) for each in several]}
+    tables: dict[str, Any] = {}
+    if several is not None:
+        tables[TABLES] = [_plain(dict(each)) for each in several]
+    if calibration:
+        tables["calibration"] = [_plain(dict(each)) for each in calibration]
     try:
         return validate_spec({**content, **tables, "path": Path(NO_FILE)}, SOURCE)
     except InputError as error:

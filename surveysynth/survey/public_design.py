@@ -78,6 +78,8 @@ class PublicDesign:
         nothing is declared.
     pooling
         The parts that ``matrix`` pools because they have few records; None for nothing.
+    calibrated_by
+        Public columns by which synthetic weights are calibrated; None without calibration.
 
     Examples
     --------
@@ -115,6 +117,7 @@ class PublicDesign:
     stratum_sizes: Mapping[str, float] | None = None
     weights_from: WeightsFrom = None
     pooling: Pooling | None = None
+    calibrated_by: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.public_weight is not None:

@@ -55,6 +55,13 @@ PUBLIC_WEIGHTS = (
 )
 
 
+#: Why a comparison with calibration has no noise.
+CALIBRATED = (
+    "The tables of the sample are calibrated, and one record's answers move the calibrated weights "
+    "of others: the noise of this comparison would not hide them."
+)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
     """Tables by method, for every statistic and outcome of a specification.
@@ -228,7 +235,9 @@ class _Made:
     def add_noise(self, methods: Sequence[str], sensitivity: Rule) -> None:
         """Add the methods without a model, of those named."""
         why = ""
-        if not self._noise.possible:
+        if self.spec.calibration:
+            why = CALIBRATED
+        elif not self._noise.possible:
             why = "noise is made in rows of all records by public columns."
         elif self.survey.design.public_weight is not None:
             why = PUBLIC_WEIGHTS

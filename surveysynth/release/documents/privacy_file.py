@@ -78,6 +78,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "lonely_psu": spec.survey.lonely_psu,
         "clusters": None if facts.clusters is None else facts.clusters.as_dict(),
         "population_size": spec.survey.population_size,
+        "calibration": None if facts.calibration is None else facts.calibration.as_dict(),
         "sampling_weights": spec.survey.weights,
         "weights_from": spec.survey.weights_from,
         "stratum_sizes": spec.survey.stratum_sizes,
