@@ -208,11 +208,11 @@ def _no_jacobian(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def _no_stretching(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Log variances are stretched, and that this takes room is forgotten."""
-    own = Moves._stretch
+def _no_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups move along with their scales, and that their normal takes more room is forgotten."""
+    own = Moves._along
     monkeypatch.setattr(
-        Moves, "_stretch", lambda self, step: (own(self, step)[0], np.zeros(self.batch))
+        Moves, "_along", lambda self, point: (own(self, point)[0], np.zeros(self.batch))
     )
 
 
@@ -272,7 +272,7 @@ RIDGED = replace(
     priors={"coefficient_scale": 1.5, "residual_scale": 0.5, "interaction_scale": 1.0},
 )  # fmt: skip
 #: Groups of a few records, of which one has too few for a density of its squares.
-FEW = replace(CASES["Continuous, three groups"], records=(2, 6, 20))
+FEW = replace(CASES["Continuous, three groups"], records=(2, 3, 20))
 
 
 @pytest.mark.parametrize("case", [GROUPED, CASES["Two sides"], RIDGED],
@@ -337,7 +337,7 @@ def test_moves_leave_the_law(case: Case) -> None:
 @pytest.mark.parametrize(
     ("case", "mistake"),
     [(NOISY, _no_prior), (GROUPED, _no_reference), (NOISY, _no_tangent), (NOISY, _no_jacobian),
-     (GROUPED, _no_stretching), (FEW, _spread_out), (FEW, _no_core), (RIDGED, _wide_ridge),
+     (GROUPED, _no_sizes), (FEW, _spread_out), (FEW, _no_core), (RIDGED, _wide_ridge),
      (GROUPED, _slopes_left_out)],
 )  # fmt: skip
 @pytest.mark.slow
