@@ -6,7 +6,7 @@ or a slice:
 
 - log variances and slopes of every group, all groups at once, each accepted by itself;
 - what groups have in common, with groups moving along: s_0 and core slopes together by a slice;
-  log s_0 and log nu, and log t, with groups at the same standard normals about another normal;
+  log nu, and log t, with groups at the same standard normals about another normal;
 - the same given the parameters of groups (``conditionals``), and tau;
 - coefficients on x~ of all regressions, by a slice about their normal law given T~ (``reference``).
 
@@ -88,7 +88,7 @@ class Moves:
         self.u_level = rng.random((c, SHIFTS + 1, b), 2)
         self.u_angle = rng.random((c, SHIFTS + 1, TRIES, b), 3)
         steps = len(self.steps)
-        self.n_step = rng.standard_normal((c, steps, 2 * self.q, b), 3)
+        self.n_step = rng.standard_normal((c, steps, self.q, b), 3)
         self.log_u_step = np.log(rng.random((c, steps, b), 2))
 
     def round(self, i: int) -> None:
@@ -284,14 +284,12 @@ class Moves:
         return self._with_common(moved), np.zeros(self.batch)
 
     def _of_variances(self, step: FloatArray) -> tuple[Point, FloatArray]:
-        """Move log s_0 and log nu, and groups along."""
-        q, point = self.q, self.point
-        log_s = point.log_s + 0.2 * step[:q]
-        return self._along(replace(point, log_s=log_s, log_nu=point.log_nu + step[q:]))
+        """Move log nu, and groups along."""
+        return self._along(replace(self.point, log_nu=self.point.log_nu + step))
 
     def _of_slopes(self, step: FloatArray) -> tuple[Point, FloatArray]:
         """Move log t, and groups along."""
-        log_step = np.where(self.parameters.earlier > 0, step[: self.q], 0.0)
+        log_step = np.where(self.parameters.earlier > 0, step, 0.0)
         return self._along(replace(self.point, log_t=self.point.log_t + log_step))
 
     def _along(self, point: Point) -> tuple[Point, FloatArray]:
