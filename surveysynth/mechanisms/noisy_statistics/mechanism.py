@@ -26,6 +26,7 @@ from surveysynth.mechanisms.noisy_statistics.release.noise import (
     SeededNoise,
     SystemNoise,
 )
+from surveysynth.mechanisms.noisy_statistics.score_noise import ScoreNoise
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.base import Model, psu_codes
 from surveysynth.models.general_location.model import GeneralLocation
@@ -156,7 +157,8 @@ class NoisyStatisticsMechanism:
                 model, design, confidential, self.settings
             ),
         }
-        return Released(draws, {STATISTICS_NAME: published}, realised)
+        noise = ScoreNoise(statistics, survey_statistics.table_of(model, design))
+        return Released(draws, {STATISTICS_NAME: published}, realised, noise=noise)
 
     def _statistics(
         self,
