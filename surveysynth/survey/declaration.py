@@ -132,7 +132,8 @@ class Declaration:
     """The public declarations about a survey, as ``Survey.from_frame`` explains them.
 
     ``outcomes``: those declared with more than a name; ``source``: the name of the data in
-    messages; ``orders`` and ``margins``: levels in table order and margin names, by column.
+    messages; ``orders`` and ``margins``: levels in table order and margin names, by column;
+    ``replicates``: columns of replicate weights, which are confidential like the weight.
     """
 
     roles: Roles
@@ -151,10 +152,16 @@ class Declaration:
     weights: str = "confidential"
     stratum_sizes: Mapping[str, float] | None = None
     weights_from: WeightsFrom = None
+    replicates: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns to read, each once."""
+        return tuple(dict.fromkeys([*self.roles.needed, *self.replicates]))
 
     def public_part(self) -> "Declaration":
         """Return the same declarations about the public columns alone."""
-        return replace(self, roles=replace(self.roles, outcomes=(), weight=None))
+        return replace(self, roles=replace(self.roles, outcomes=(), weight=None), replicates=())
 
     def problems(self, columns: Sequence[str]) -> list[str]:
         """List all that is wrong whatever the records; ``columns``: names in the data."""

@@ -4,7 +4,7 @@ Messages about outcomes and weights contain counts and names, never a value.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,13 +38,15 @@ PLAIN_NUMBERS = "numbers such as 1234.5, and blank cells for missing ones"
 class Records(Unpickled):
     """n complete records: ``text`` columns as codes, ``numbers`` (n,) as floats, by name.
 
-    ``dropped``: how many records were left out because a cell was blank.
+    ``dropped``: how many records were left out because a cell was blank. ``replicates``: replicate
+    weights (n, R), NaN where a cell holds no number, which no release may depend on.
     """
 
     n: int
     text: Mapping[str, TextColumn]
     numbers: Mapping[str, FloatArray]
     dropped: int
+    replicates: FloatArray | None = None
 
     def public_frame(self, roles: Roles) -> pd.DataFrame:
         """Return by, strata, psu, predictors, a public weight, and public columns."""
@@ -114,6 +116,9 @@ def read_records(frame: pd.DataFrame, declaration: Declaration) -> Records:
     raise_problems(source, problems)
     lost = np.logical_or.reduce(list(blank.values())) if blank else np.zeros(len(frame), bool)
     kept = _keep(text, numbers, ~lost)
+    if declaration.replicates:
+        found = [number_column(frame[name], name).values for name in declaration.replicates]
+        kept = replace(kept, replicates=np.stack(found, axis=1)[~lost])
     if kept.n < 2:
         raise InputError(
             f"{source}: {records(kept.n)} left of {records(len(frame))}"

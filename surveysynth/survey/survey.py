@@ -51,6 +51,8 @@ class Confidential(Unpickled):
         (n, p) in original units; for binary and categorical outcomes the position of the level.
     sampling_weight
         (n,), or None for a survey without confidential weights.
+    replicate_weights
+        (n, R), unchecked: no release depends on them; or None.
 
     Examples
     --------
@@ -61,9 +63,10 @@ class Confidential(Unpickled):
 
     outcome: FloatArray
     sampling_weight: FloatArray | None
+    replicate_weights: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        for values in (self.outcome, self.sampling_weight):
+        for values in (self.outcome, self.sampling_weight, self.replicate_weights):
             if values is not None:
                 values.setflags(write=False)
 
@@ -282,9 +285,11 @@ class Survey:
 
     def in_order(self, order: IntArray) -> "Survey":
         """Return the survey with its records in another order (n,)."""
-        weight = self.confidential.sampling_weight
-        outcome = self.confidential.outcome[order]
-        taken = Confidential(outcome, None if weight is None else weight[order])
+        own = self.confidential
+        weights = (own.sampling_weight, own.replicate_weights)
+        taken = Confidential(
+            own.outcome[order], *(None if each is None else each[order] for each in weights)
+        )
         return replace(self, design=self.design.in_order(order), confidential=taken)
 
 
@@ -326,4 +331,4 @@ def _confidential(records: Records, roles: Roles) -> Confidential:
     outcome = np.stack([records.numbers[name] for name in roles.outcomes], axis=1)
     # A copy: the column may be a view of the caller's frame.
     weight = None if roles.weight is None else records.numbers[roles.weight].copy()
-    return Confidential(outcome, weight)
+    return Confidential(outcome, weight, records.replicates)
