@@ -16,6 +16,7 @@ from surveysynth.inference.bias_search import DebiasRecord
 from surveysynth.inference.debias import Debiased, debias_draws
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.models.base import Model, Simulated, SimulationKind
+from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.survey.survey import PublicDesign
 
 #: Where variances are taken from (methods 8): from a dataset as the sample would have been, or, as
@@ -128,7 +129,9 @@ def synthesise(
     """
     model = model.of(design)
     check_replicates(model, replicates_per_draw)
-    steadied = replace(private_draws, theta=model.steadied(private_draws.theta, design))
+    steadied = private_draws
+    if isinstance(model, GeneralLocation):
+        steadied = replace(private_draws, theta=model.steadied(private_draws.theta, design))
     for draw in range(private_draws.settings.m):
         theta = steadied.draw(draw)
         for replicate in range(replicates_per_draw):
@@ -195,7 +198,9 @@ def _simulated(
 ) -> Simulated:
     """Simulate a dataset and fill its missing answers."""
     simulated = model.simulate(theta, design, rng, kind)
-    return model.completed(theta, design, simulated, rng, kind)
+    if isinstance(model, GeneralLocation):
+        return model.completed(theta, design, simulated, rng, kind)
+    return simulated  # no other model has missing answers
 
 
 def _scaled(weight: FloatArray, scale_to: float | None) -> FloatArray:

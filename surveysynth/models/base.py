@@ -286,21 +286,6 @@ class Model(ABC):
         kind: "release" as published; "sample" as the sample would have been.
         """
 
-    def steadied(self, theta: Theta, design: PublicDesign) -> Theta:
-        """Return released draws (m, ...) as datasets are simulated from them; default: as given."""
-        return theta
-
-    def completed(
-        self,
-        theta: Theta,
-        design: PublicDesign,
-        simulated: Simulated,
-        rng: np.random.Generator,
-        kind: SimulationKind = "release",
-    ) -> Simulated:
-        """Return a simulated dataset with its missing answers filled; default: there are none."""
-        return simulated
-
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:

@@ -78,9 +78,9 @@ def study_problems(
     return problems
 
 
-def missing_problems(survey: SurveySection, *, noisy: bool) -> list[str]:
+def missing_problems(survey: SurveySection, privacy: PrivacySection) -> list[str]:
     """Return why missing answers cannot be a category, under a mechanism other than noisy ones."""
-    if survey.missing != "model" or noisy:
+    if survey.missing != "model" or privacy.answers_every_survey:
         return []
     return [
         "survey.missing: 'model' requires mechanism = 'noisy_statistics', whose variances count "

@@ -129,8 +129,7 @@ class Spec(BaseModel):
     def _agree(self) -> "Spec":
         synthesizer = self.synthesizer
         problems = self._survey_problems() if self.study is None else self._study_problems()
-        problems += self.privacy.missing
-        problems += missing_problems(self.survey, noisy=self.privacy.answers_every_survey)
+        problems += [*self.privacy.missing, *missing_problems(self.survey, self.privacy)]
         kept = self.plan.kept
         if self.privacy.m > kept:
             problems.append(
@@ -220,12 +219,9 @@ class Spec(BaseModel):
     @property
     def declared(self) -> tuple[Outcome, ...]:
         """The public facts about each outcome."""
-        return tuple(
-            declared_outcome(
-                name, self.synthesizer, self.outcomes, missing=self.survey.missing == "model"
-            )
-            for name in self.synthesizer.outcome
-        )
+        given, missing = (self.synthesizer, self.outcomes), self.survey.missing == "model"
+        names = self.synthesizer.outcome
+        return tuple(declared_outcome(name, *given, missing=missing) for name in names)
 
     @property
     def transforms(self) -> tuple[Transform, ...]:

@@ -92,7 +92,8 @@ def estimate(sample: pd.DataFrame, missing: str, seed: int) -> tuple[np.ndarray,
     }
     keys = [("mean", 1), ("mean", 0)]
     estimates = Estimates(
-        build_domains(design.frame, ("region",), design.levels), SampleDesign.from_public(design), keys,
+        build_domains(design.frame, ("region",), design.levels),
+        SampleDesign.from_public(design), keys,
         linearisation="ratio", population_size=SIZE, draws=M, replicates=REPLICATES,
         rule=TotalVariance(public_rows_of(design)), outcomes=design.outcomes,
     )  # fmt: skip

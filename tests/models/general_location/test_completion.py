@@ -1,6 +1,6 @@
-"""Missing answers filled by the model. Truth: Bayes' rule written out for two outcomes, the normal
-law of an amount given another by hand; a simulated survey with answers missing at random, whose
-complete answers are known. Rejects complete cases, and fills that ignore the other answers."""
+"""Missing answers filled by the model. Truth: Bayes' rule written out for two outcomes, the
+regression of records that are complete. Rejects the share of all records, which ignores others."""
+
 
 import math
 from dataclasses import replace
@@ -11,10 +11,10 @@ from scipy import stats
 
 from surveysynth.models.general_location.completion import LEAST_DRAWS, steadied
 from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.model import GeneralFBP, GeneralFBS
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 from tests.models.general_location.general_cases import general_design
-from surveysynth.models.general_location.model import GeneralFBP, GeneralFBS
 
 PLAIN = Transform("identity")
 SICK = Outcome("sick", "binary", missing=True)
@@ -41,6 +41,12 @@ def test_a_missing_answer_is_the_last_category(outcome: Outcome) -> None:
     assert outcome.as_dict()["missing"]
 
 
+def constant_of(design):
+    """Coefficients of X that make a constant of 1."""
+    x = design.matrix.x_cells
+    return np.linalg.lstsq(x, np.ones(len(x)), rcond=None)[0]
+
+
 def theta_of(design, **values):
     """Zero coefficients and unit variances, but for what is given by position."""
     layout = Layout.of(design, False)
@@ -58,7 +64,7 @@ def test_a_level_is_filled_by_bayes_rule_from_an_amount() -> None:
     n = 60_000
     design = general_design(n, (SICK, INCOME), weighted=False)
     layout, theta = theta_of(design)
-    ones = np.linalg.lstsq(design.matrix.x_cells, np.ones(len(design.matrix.x_cells)), rcond=None)[0]
+    ones = constant_of(design)
     k = design.matrix.n_columns
     # p(sick) = (0.5, 0.2, 0.3 missing); income is never missing. Means 0, 1.5, and 0.8 if missing.
     theta["logit_1"][:k] = np.outer(ones, np.log([0.2 / 0.5, 0.3 / 0.5]))
@@ -92,7 +98,7 @@ def test_an_amount_is_filled_given_the_other_amount_and_the_weight() -> None:
     income, other = INCOME, Outcome("other", transform=PLAIN, missing=True)
     design = general_design(n, (income, other))
     layout, theta = theta_of(design)
-    ones = np.linalg.lstsq(design.matrix.x_cells, np.ones(len(design.matrix.x_cells)), rcond=None)[0]
+    ones = constant_of(design)
     k = design.matrix.n_columns
     theta["logit_1"][:k, 0] = math.log(0.25 / 0.75) * ones
     theta["logit_2"][:k, 0] = -40.0 * ones
@@ -123,7 +129,7 @@ def test_an_amount_is_filled_given_the_other_amount_and_the_weight() -> None:
 @pytest.mark.parametrize("outcomes", [(BOUNDED,), (TAX, SICK, WORK), (INCOME, TAX)])
 def test_nothing_is_missing_afterwards_and_nothing_else_changes(outcomes) -> None:
     design = general_design(400, outcomes)
-    layout, theta = theta_of(design)
+    _, theta = theta_of(design)
     rng = np.random.default_rng(2)
     for name, values in theta.items():
         if name.startswith(("logit", "coefficients")):
