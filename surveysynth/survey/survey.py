@@ -52,6 +52,8 @@ class Confidential(Unpickled):
         (n, p) in original units; for binary and categorical outcomes the position of the level.
     sampling_weight
         (n,), or None for a survey without confidential weights.
+    replicate_weights
+        (n, R), unchecked: no release depends on them; or None.
 
     Examples
     --------
@@ -62,9 +64,10 @@ class Confidential(Unpickled):
 
     outcome: FloatArray
     sampling_weight: FloatArray | None
+    replicate_weights: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        for values in (self.outcome, self.sampling_weight):
+        for values in (self.outcome, self.sampling_weight, self.replicate_weights):
             if values is not None:
                 values.setflags(write=False)
 
@@ -190,7 +193,8 @@ class Survey:
         public_columns
             More columns to publish with the synthetic data.
         missing
-            "fail", or "drop" to leave out records with blank cells, whose number is then public.
+            "fail"; "drop" to leave out records with blank cells, whose number is then public; or
+            "model" for missing answers as a category of every outcome, protected as answers are.
         level_order
             Levels of by columns in table order (all that occur).
         margin_labels
@@ -244,6 +248,8 @@ class Survey:
           model     ~ region
         """
         declared = declared_outcomes(outcome, outcomes, transforms)
+        if missing == "model":
+            declared = tuple(replace(each, missing=True) for each in declared)
         columns = (by,) if isinstance(by, str) else tuple(by)
         roles = make_roles(
             tuple(each.name for each in declared), weight, columns, strata, psu, fpc, predictors,
@@ -271,9 +277,11 @@ class Survey:
 
     def in_order(self, order: IntArray) -> "Survey":
         """Return the survey with its records in another order (n,)."""
-        weight = self.confidential.sampling_weight
-        outcome = self.confidential.outcome[order]
-        taken = Confidential(outcome, None if weight is None else weight[order])
+        own = self.confidential
+        weights = (own.sampling_weight, own.replicate_weights)
+        taken = Confidential(
+            own.outcome[order], *(None if each is None else each[order] for each in weights)
+        )
         return replace(self, design=self.design.in_order(order), confidential=taken)
 
 
@@ -327,4 +335,4 @@ def _confidential(records: Records, roles: Roles) -> Confidential:
     outcome = np.stack([records.numbers[name] for name in roles.outcomes], axis=1)
     # A copy: the column may be a view of the caller's frame.
     weight = None if roles.weight is None else records.numbers[roles.weight].copy()
-    return Confidential(outcome, weight)
+    return Confidential(outcome, weight, records.replicates)
