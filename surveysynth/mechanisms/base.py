@@ -133,6 +133,7 @@ def public_assumptions(design: PublicDesign, *, by_unit: bool = False) -> str:
             f"{each.name} ({each.public_words})" for each in design.outcomes if each.public_words
         ),
         dropped=f"{design.dropped:,}" if design.dropped else None,
+        drops=design.missing == "drop",
     ).rstrip()
 
 

@@ -191,9 +191,12 @@ class SurveySection(Section):
     """The size of the population, to which synthetic weights are scaled. `fbp` and linearisation =
     "ratio" require it. Noisy statistics take the center of the log weight from it. Public: The
     number. It comes from a frame or a published source, never from the sum of the weights."""
-    missing: Literal["fail", "drop"] = "fail"
+    missing: Literal["fail", "drop", "model"] = "fail"
     """What to do with records that have blank cells: "fail" is an error, "drop" leaves them out.
-    Public: With "drop": which records have a missing value, and so how many."""
+    With "model" a missing answer of an outcome is a category of its own, protected as answers are,
+    and synthetic records have no missing values: the model fills them after the noise. It requires
+    noisy statistics; blank cells of other columns are errors. Public: With "drop": which records
+    have a missing value, and so how many. With "model": nothing."""
     public_columns: Names = ()
     """Further columns for the microdata and for `pattern`. Type: list of names of columns. Public:
     These columns, unchanged."""

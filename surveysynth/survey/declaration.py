@@ -21,6 +21,7 @@ EFFECT_WITHOUT_PSU = (
     "design_effect: this requires primary sampling units; name their column as psu, or remove "
     "design_effect."
 )
+MISSING_RULES = ("fail", "drop", "model")
 LONELY_RULES = ("fail", "remove", "certainty", "adjust", "average")
 
 Weights = Literal["confidential", "public"]
@@ -147,7 +148,7 @@ class Declaration:
     margins: Mapping[str, str] = field(default_factory=dict)
     statistics: Sequence[str] = ()
     binary_for: Sequence[str] = ()
-    refuse_degenerate: bool = True
+    refuse_degenerate: bool = False
     weights: str = "confidential"
     stratum_sizes: Mapping[str, float] | None = None
     weights_from: WeightsFrom = None
@@ -170,8 +171,8 @@ class Declaration:
         settings = [
             (self.lonely_psu in LONELY_RULES,
              f"lonely_psu: expected one of {rules}, got {self.lonely_psu!r}."),
-            (self.missing in ("fail", "drop"),
-             f"missing: expected 'fail' or 'drop', got {self.missing!r}."),
+            (self.missing in MISSING_RULES,
+             f"missing: expected 'fail', 'drop' or 'model', got {self.missing!r}."),
             (not self.statistics or roles.weight is not None or self.weights == "public",
              "weight: missing; tables need the column of sampling weights. Name it as weight."),
             (effect is None or roles.psu is not None, EFFECT_WITHOUT_PSU),

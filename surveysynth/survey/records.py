@@ -101,8 +101,9 @@ def read_records(frame: pd.DataFrame, declaration: Declaration) -> Records:
     if unreadable:
         cells = "; ".join(f"{name!r}: {_unreadable(each)}" for name, each in unreadable.items())
         problems.append(f"expected {PLAIN_NUMBERS}; got {cells}.")
-    blank = _blank_rows(text, numbers, roles, len(frame))
-    if declaration.missing == "fail":
+    answers = roles.outcomes if declaration.missing == "model" else ()
+    blank = _blank_rows(text, numbers, roles, len(frame), answers)
+    if declaration.missing != "drop":
         # Cells that cannot be read are missing numbers, too, and are reported already.
         wrong = {name: each.wrong for name, each in unreadable.items()}
         counts = {name: int(rows.sum()) - wrong.get(name, 0) for name, rows in blank.items()}
@@ -144,11 +145,19 @@ def _unknown_levels(column: NumberColumn, outcome: Outcome) -> str:
 
 
 def _blank_rows(
-    text: Mapping[str, TextColumn], numbers: Mapping[str, FloatArray], roles: Roles, n: int
+    text: Mapping[str, TextColumn],
+    numbers: Mapping[str, FloatArray],
+    roles: Roles,
+    n: int,
+    answers: Sequence[str] = (),
 ) -> dict[str, BoolArray]:
-    """Return the rows (n,) with a blank cell, for each column that the analysis uses."""
+    """Return the rows (n,) with a blank cell, for each column that the analysis uses.
+
+    ``answers``: columns whose missing values are answers like others.
+    """
     used = {*roles.text, *roles.predictors, roles.fpc, roles.public_weight}
     shipped_only = set(roles.public_columns) - used
+    shipped_only |= set(answers)
     blank: dict[str, BoolArray] = {}
     for name in roles.needed:
         rows = np.zeros(n, dtype=bool)
@@ -272,18 +281,13 @@ def undeclared_levels(column: TextColumn, declared: Sequence[str]) -> str:
 
 
 def confidential_problems(records_read: Records, declaration: Declaration) -> list[str]:
-    """List what is wrong with outcomes and the confidential weight, as counts.
-
-    Constant outcomes are listed unless the mechanism may refuse nothing by its values (strict 1).
-    """
+    """List what is wrong with outcomes and the confidential weight, as counts."""
     values, outcomes = records_read.numbers, declaration.outcomes
     weight, problems = declaration.roles.weight, []
     if weight is not None and (wrong := weight_value_problem(values[weight], weight)):
         problems.append(wrong)
     for outcome in outcomes:
         wrong = outcome_problem(values[outcome.name], outcome)
-        if not wrong and declaration.refuse_degenerate:
-            wrong = constant_problem(values[outcome.name], outcome)
         problems += [wrong] * bool(wrong)
     for position in zero_one(outcomes) or range(len(outcomes)):
         for statistic in declaration.binary_for:
@@ -347,8 +351,9 @@ def constant_problem(values: FloatArray, outcome: Outcome) -> str:
     A level or a spike without records is fine: its coefficients keep their prior.
     """
     what = f"outcome {outcome.name!r}"
+    values = values[~np.isnan(values)]
     if not outcome.is_amount:
-        return "" if np.ptp(values) else (
+        return "" if values.size and np.ptp(values) else (
             f"{what} has the same level in every record, so it cannot be modelled. Choose another "
             "outcome."
         )
@@ -377,7 +382,7 @@ def constant_problem(values: FloatArray, outcome: Outcome) -> str:
 def binary_problems(values: FloatArray, outcome: Outcome, statistic: str) -> list[str]:
     """List why a statistic of 0 and 1 cannot be computed from an outcome."""
     problems, what = [], f"the statistic {statistic!r} needs"
-    if other := int(np.count_nonzero((values != 0) & (values != 1))):
+    if other := int(np.count_nonzero((values != 0) & (values != 1) & ~np.isnan(values))):
         problems.append(
             f"{what} an outcome of 0 and 1; {outcome.name!r} has {records(other)} with another "
             "value."

@@ -59,6 +59,7 @@ def strict_statement(
         unit=repr(settings.protect) if by_unit else None,
         unit_size=f"{settings.unit_size(design):,}",
         public_weight=public,
+        modelled=design.missing == "model",
         general=isinstance(model, GeneralLocation),
         logs="" if public else " and log weights",
         psu=None if psu_codes(model, design) is None else design.psu_name,
