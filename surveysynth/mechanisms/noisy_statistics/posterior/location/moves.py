@@ -30,7 +30,6 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation imp
 from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
 from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import (
     FORGETTING,
-    LEAST_PRECISION,
     Learned,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law import (
@@ -46,6 +45,8 @@ from surveysynth.sampling.sweeps import Streams
 TRIES = 3
 #: Slices in a round of what groups have in common.
 SHIFTS = 2
+#: Least precision of the proposal of a log variance: priors of a scale alone leave about that.
+LEAST_PRECISION = 0.05
 #: Share of steps to accept.
 ACCEPTED = 0.35
 
@@ -219,8 +220,8 @@ class Moves:
             np.repeat(each, self.chains, axis=0) for each in (learned.information, learned.pull)
         )
         pull = pull - (told @ first(off)[..., None])[..., 0]
-        shape = learned.root, learned.inverse, learned.middle
-        root, inverse, middle = (np.repeat(each, self.chains, axis=0) for each in shape)
+        root, inverse = self._common_normal()
+        middle = np.repeat(learned.middle, self.chains, axis=0)
         # The normal of log s_0^2 and b, on the scale of s_0 by a tangent.
         mean = (inverse.swapaxes(-1, -2) @ (inverse @ pull.sum(1)[..., None]))[..., 0]
         size = np.ones(mean.shape)
@@ -255,6 +256,17 @@ class Moves:
         self.point = point_of(white)
         self.value = value - tangent(self.point) + normal(white)
 
+    def _common_normal(self) -> tuple[FloatArray, FloatArray]:
+        """Return a root (B, p, p) of the precision of log s_0^2 and b, and its inverse.
+
+        Where no noisy sum tells a slope, its prior does."""
+        parameters = self.parameters
+        told = np.repeat(self.learned.told, self.chains, axis=0)
+        prior = np.full((self.batch, self.size), LEAST_PRECISION)
+        prior[:, self.q :] = np.exp(-2.0 * self.point.log_tau)[parameters.row].T
+        root = np.linalg.cholesky(told + prior[..., None] * np.eye(self.size))
+        return np.asarray(root, dtype=np.float64), np.asarray(np.linalg.inv(root))
+
     def _density(self, point: Point) -> FloatArray:
         return self._of_chain(self.data.log_factor(self._laws(point)), point)
 
@@ -277,11 +289,12 @@ class Moves:
             self.log_width[:, number] += self._rate * (mean - ACCEPTED)
 
     def _scale(self, step: FloatArray) -> tuple[Point, FloatArray]:
-        """Move the log variances of one column, which noise may leave without a lower end."""
-        sd = np.sqrt((self.learned.inverse**2).sum(1))
-        own = np.arange(self.size)[:, None] == self.rounds % self.q
-        moved = own * np.repeat(sd, self.chains, axis=0).T * step[0]
-        return self._with_common(moved), np.zeros(self.batch)
+        """Move the log variances of one column, or one slope, of all groups.
+
+        Noise may leave them without a lower end, or tell next to nothing of them."""
+        sd = np.sqrt((self._common_normal()[1] ** 2).sum(1))
+        own = np.arange(self.size)[:, None] == self.rounds % self.size
+        return self._with_common(own * sd.T * step[0]), np.zeros(self.batch)
 
     def _of_variances(self, step: FloatArray) -> tuple[Point, FloatArray]:
         """Move log nu, and groups along."""

@@ -20,6 +20,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law impor
     first,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
+from surveysynth.models.general_location.coefficients import ROUNDING
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,8 +53,11 @@ class MeanReference:
             precision[:, there[:, None], :, there] += np.moveaxis(curved, (1, 2), (0, 1))
             linear[:, there] += pull
         index, size = parameters.index, q * width
+        places = np.arange(index.size)
         own = precision.reshape(batch, size, size)[:, index[:, None], index]
         self._add_prior(own, point)
+        # A trifle on the diagonal, which rounding may have left without a root.
+        own[:, places, places] *= 1.0 + ROUNDING
         root = np.asarray(np.linalg.cholesky(own), dtype=np.float64)
         told = linear.reshape(batch, size)[:, index]
         return Normal(solved(root, solved(root, told), transposed=True), root)
