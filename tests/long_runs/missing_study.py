@@ -79,7 +79,6 @@ def estimate(sample: pd.DataFrame, missing: str, seed: int) -> tuple[np.ndarray,
         sample,
         outcomes=[Outcome("owner", "binary"), Outcome("income", transform=Transform("identity"))],
         weight="weight", by="region", population_size=SIZE, missing=missing,
-        refuse_degenerate=False,
     )  # fmt: skip
     rng, model = np.random.default_rng(seed), ss.get_model("fbs")
     design = model.with_ridge(survey.design)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
-from surveysynth.survey.survey import Survey
+from surveysynth.survey.survey import Survey, require_variation
 from surveysynth.survey.transforms import Transform
 from tests.surveys import good
 
@@ -33,7 +33,8 @@ def by_sizes(frame: pd.DataFrame | None = None, **changes: Any) -> Survey:
 
 def said(**changes: Any) -> str:
     with pytest.raises(InputError) as caught:
-        made(**changes)
+        survey = made(**changes)
+        require_variation(survey.design, survey.confidential)
     return str(caught.value)
 
 
