@@ -32,9 +32,12 @@ def by_sizes(frame: pd.DataFrame | None = None, **changes: Any) -> Survey:
 
 
 def said(**changes: Any) -> str:
-    with pytest.raises(InputError) as caught:
+    def required() -> None:
         survey = made(**changes)
         require_variation(survey.design, survey.confidential)
+
+    with pytest.raises(InputError) as caught:
+        required()
     return str(caught.value)
 
 
