@@ -310,12 +310,6 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
 
     design, confidential = survey.design, survey.confidential
     refuse_sources(design.confidential_sources)
-    if spec.privacy.answers_every_survey and survey.refused_degenerate:
-        raise InputError(
-            f"{SOURCE}: mechanism = 'noisy_statistics' requires a survey that is accepted whatever "
-            "its outcomes and weights are, but this one was checked for variation, which reveals "
-            "that they vary. Make it with Survey.from_frame(.., refuse_degenerate=False)."
-        )
     known = (*map(str, design.frame), *design.outcome_names, str(design.weight_name))
     for name in spec.labels:
         if name not in known:

@@ -108,7 +108,6 @@ def survey_of(frame: "pd.DataFrame") -> Survey:
         by=("field", "gender"),
         population_size=published_cells().size,
         transforms=Transform("log"),
-        refuse_degenerate=False,  # for either mechanism
     )
 
 

@@ -115,10 +115,11 @@ class Quantiles:
     def _table(self, data: Weighted, at: FloatArray) -> LinearisedTable:
         with np.errstate(divide="ignore", invalid="ignore"):
             made = distribution(data.domains, data.weight, data.values, at)
-        calibrated = self._calibrated and data.calibration is None
         return LinearisedTable(
-            self._kind, data.domains, data.weight, made, calibrated, data.calibration
-        )
+            self._kind, data.domains, data.weight, made,
+            self._calibrated and data.calibration is None, data.calibration,
+            lambda weight: distribution(data.domains, weight, data.values, at).estimate,
+        )  # fmt: skip
 
 
 Key: TypeAlias = tuple[str, int | None]

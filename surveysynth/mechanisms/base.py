@@ -15,6 +15,7 @@ import numpy as np
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.templates import render
 from surveysynth._support.types import FloatArray, Theta
+from surveysynth.mechanisms.score_sums import NoiseOnScores
 from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Confidential, PublicDesign
@@ -132,6 +133,7 @@ def public_assumptions(design: PublicDesign, *, by_unit: bool = False) -> str:
             f"{each.name} ({each.public_words})" for each in design.outcomes if each.public_words
         ),
         dropped=f"{design.dropped:,}" if design.dropped else None,
+        drops=design.missing == "drop",
     ).rstrip()
 
 
@@ -230,7 +232,7 @@ class Released(Unpickled):
 
     published: contents of further published files, JSON-ready, by name; realised: scalars for the
     confidential folder, JSON-ready; by_record: columns (n,) for it, or none; fit_weight: weights
-    (n,) of records in the fit, None where all have the same.
+    (n,) of records in the fit, None where all have the same; noise: that the draws follow, if any.
     """
 
     draws: PrivateDraws
@@ -238,6 +240,7 @@ class Released(Unpickled):
     realised: Mapping[str, Any] = field(default_factory=dict)
     by_record: Mapping[str, Any] = field(default_factory=dict)
     fit_weight: FloatArray | None = None
+    noise: NoiseOnScores | None = None
 
 
 class NoiseKeeper(Protocol):

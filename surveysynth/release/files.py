@@ -26,6 +26,7 @@ from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers import csv
 from surveysynth.spec.calibration_section import inlined
 from surveysynth.spec.formats import FORMATS, folder_of
+from surveysynth.spec.replicates import REPLICATE_KEYS
 from surveysynth.spec.tables_in_file import unfolded
 
 if TYPE_CHECKING:
@@ -119,7 +120,9 @@ def public_specification(facts: ReleaseFacts) -> dict[str, Any]:
     """
     content = facts.spec.model_dump(
         mode="json",
-        exclude={"path": True, "survey": {"id"}, "privacy": {"budget"}},
+        exclude={
+            "path": True, "survey": {"id", *REPLICATE_KEYS}, "privacy": {"budget"}
+        },
         exclude_unset=True,
     )
     content = unfolded(content)

@@ -26,6 +26,7 @@ from surveysynth.release.tables.labels import Labels, listed, span, where_words
 from surveysynth.release.tables.table import SMALL_SAMPLE
 from surveysynth.release.tables.table_builder import public_domains, row_counts, synthetic_columns
 from surveysynth.spec.build import calibration_of
+from surveysynth.spec.replicates import replicate_lines
 from surveysynth.survey.pooling import ROUNDING
 from surveysynth.survey.weights_from import RHO_FACTORS
 
@@ -88,6 +89,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
         lines.append(f"Design: {int(design.strata.max()) + 1:,} strata ({design.strata_name}).")
     lines += cluster_lines(design, model)
     lines += _weight_lines(design) + _source_lines(design)
+    lines += replicate_lines(spec.survey)
     if design.population_size is not None:
         lines.append(f"Population size: {design.population_size:,.10g}.")
     if (calibration := calibration_of(spec, design)) is not None:

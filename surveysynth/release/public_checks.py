@@ -78,14 +78,14 @@ def few_record_warnings(design: "PublicDesign") -> tuple[str, ...]:
     How many records are at a spike is confidential; the number of records and of kinds is not.
     """
     return tuple(
-        f"{outcome.name!r} has {outcome.categories} kinds of values "
+        f"{outcome.name!r} has {kinds} kinds of values "
         f"({', '.join(outcome.category_names)}) and {design.n:,} records: "
-        f"{design.n / outcome.categories:,.0f} of each, if all are equally common. Kinds with "
+        f"{design.n / kinds:,.0f} of each, if all are equally common. Kinds with "
         f"fewer than {LEAST_OF_A_KIND} have a spread and weights that are hardly determined, and "
         "their totals can be far off. Declare fewer spikes, or leave the outcome out."
         for outcome in design.outcomes
-        if outcome.is_amount and outcome.categories > 1
-        and design.n < LEAST_OF_A_KIND * outcome.categories
+        if outcome.is_amount and (kinds := len(outcome.category_names)) > 1
+        and design.n < LEAST_OF_A_KIND * kinds
     )
 
 

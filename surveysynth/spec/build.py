@@ -1,5 +1,6 @@
 """Build the parts of a run from a specification: survey, model with its sampler, settings."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -7,6 +8,7 @@ import numpy as np
 
 from surveysynth.errors import InputError
 from surveysynth.spec.calibration_section import method_of, place_of
+from surveysynth.spec.replicates import columns_of_pattern, replicate_problems
 
 if TYPE_CHECKING:
     from surveysynth.estimation.margins_of_calibration import Calibration, Margin
@@ -49,7 +51,7 @@ def read_survey(spec: "Spec") -> "Survey":
     from surveysynth.survey.survey import survey_of
 
     table, declaration = _open(spec)
-    return survey_of(table.read(declaration.roles.needed), declaration)
+    return survey_of(table.read(declaration.columns), declaration)
 
 
 def read_design(spec: "Spec") -> "PublicDesign":
@@ -140,8 +142,11 @@ def _open(spec: "Spec") -> "tuple[Table, Declaration]":
         for name in spec.labels
         if name not in table.columns
     ]
-    raise_problems(declaration.source, [*declaration.problems(table.columns), *absent])
-    return table, declaration
+    problems = [*declaration.problems(table.columns), *absent]
+    replicates = columns_of_pattern(spec.survey.replicate_weights, table.columns)
+    problems += replicate_problems(spec.survey, replicates, declaration.roles, table.columns)
+    raise_problems(declaration.source, problems)
+    return table, replace(declaration, replicates=replicates)
 
 
 def model_of(spec: "Spec") -> "Model":

@@ -118,7 +118,7 @@ def _survey(design: "PublicDesign") -> dict[str, Any]:
         "design_effect": design.design_effect,
         "population_size": design.population_size,
         "weights_from": _sources(design),
-        "missing": "drop" if design.dropped else "fail",
+        "missing": design.missing,
         "public_columns": list(design.public_columns),
     }
     return {key: value for key, value in keys.items() if value is not None}

@@ -31,6 +31,7 @@ from surveysynth.spec.outcomes import (
 from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, without_tag
 from surveysynth.spec.problems import (
     group_problems,
+    missing_problems,
     pattern_problems,
     public_weight_problems,
     study_problems,
@@ -128,7 +129,7 @@ class Spec(BaseModel):
     def _agree(self) -> "Spec":
         synthesizer = self.synthesizer
         problems = self._survey_problems() if self.study is None else self._study_problems()
-        problems += self.privacy.missing
+        problems += [*self.privacy.missing, *missing_problems(self.survey, self.privacy)]
         kept = self.plan.kept
         if self.privacy.m > kept:
             problems.append(
@@ -218,10 +219,9 @@ class Spec(BaseModel):
     @property
     def declared(self) -> tuple[Outcome, ...]:
         """The public facts about each outcome."""
-        return tuple(
-            declared_outcome(name, self.synthesizer, self.outcomes)
-            for name in self.synthesizer.outcome
-        )
+        given, missing = (self.synthesizer, self.outcomes), self.survey.missing == "model"
+        names = self.synthesizer.outcome
+        return tuple(declared_outcome(name, *given, missing=missing) for name in names)
 
     @property
     def transforms(self) -> tuple[Transform, ...]:

@@ -76,6 +76,8 @@ class PublicDesign:
     weights_from
         Columns that the weights were computed from besides the design, or "unknown"; None where
         nothing is declared.
+    missing
+        The rule for blank cells.
     pooling
         The parts that ``matrix`` pools because they have few records; None for nothing.
     calibrated_by
@@ -116,6 +118,7 @@ class PublicDesign:
     public_weight_name: str | None = None
     stratum_sizes: Mapping[str, float] | None = None
     weights_from: WeightsFrom = None
+    missing: str = "fail"
     pooling: Pooling | None = None
     calibrated_by: tuple[str, ...] | None = None
 
@@ -332,6 +335,7 @@ def build_public_design(
         public_weight_name=design.weight_name,
         stratum_sizes=declaration.stratum_sizes,
         weights_from=declaration.weights_from,
+        missing=declaration.missing,
     )
 
 

@@ -116,12 +116,12 @@ CASES = {
     "Few records": Case(
         "continuous", groups=(0, 1, 2), records=(2, 6, 20), rejects=WRONG[1:], replications=320
     ),
-    "Shrunken": Case(
-        "continuous", groups=(0, 1, 2), records=(3, 20, 40), rejects=WRONG[1:], ridged=(1, 2)
-    ),
     "Interactions": Case(
         "categorical", records=(60, 60, 20), ridged=(1, 2), rejects=(WIDE,), replications=320,
         thin=24, warmup=600,
+    ),
+    "Shrunken": Case(
+        "continuous", groups=(0, 1, 2), records=(3, 20, 40), rejects=WRONG[1:], ridged=(1, 2)
     ),
 }
 
@@ -159,9 +159,7 @@ def _prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
         tau = half_t(priors["coefficient_scale"], count, rng)
         theta[f"coefficient_scale_{name}"] = tau
         s_0 = half_t(priors["residual_scale"], count, rng)
-        scales = np.repeat(tau[:, None], width, axis=1)
-        scales[:, list(case.ridged)] = priors["interaction_scale"] * s_0[:, None]
-        theta[f"coefficients_{name}"] = scales * rng.standard_normal((count, width))
+        theta[f"coefficients_{name}"] = tau[:, None] * rng.standard_normal((count, width))
         if not layout.grouped:
             theta[f"variance_{name}"] = s_0[:, None] ** 2
             continue

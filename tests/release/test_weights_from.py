@@ -169,7 +169,7 @@ def test_check_asks_and_states(make_spec: MakeSpec) -> None:
 def test_surveys_in_memory_follow_the_same_rules() -> None:
     given = {"mechanism": "noisy_statistics", "epsilon": 3.6, "seed": 1,
              "outcomes": {"salary": {"centre": 22_000, "spread": 0.45}}}  # fmt: skip
-    frame, rest = small_survey(), {"population_size": 30_000, "refuse_degenerate": False}
+    frame, rest = small_survey(), {"population_size": 30_000}
     for wrong in (["salary"], "employed"):
         survey = make_survey(frame, weights_from=wrong, **rest)
         with pytest.raises(RefusedError, match=r"\[\[calibration\]\]"):

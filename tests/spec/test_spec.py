@@ -309,7 +309,7 @@ def test_linear_weights_take_their_keys() -> None:
         ("survey", "weights_from = 3", ["survey.weights_from", "[] for design weights", "got 3"]),
         ("survey", "weights_from = 'field'", ["survey.weights_from", "or 'unknown', got 'field'"]),
         ("survey", "weights_from = ['a', 'a']", ["survey.weights_from", "'a' is repeated"]),
-        ("survey", "missing = 'impute'", ["survey.missing", "'fail' or 'drop'"]),
+        ("survey", "missing = 'impute'", ["survey.missing", "'fail', 'drop' or 'model'"]),
         ("survey", "public_columns = 'a'", ["survey.public_columns", "a list"]),
         ("survey", "public_columns = ['a', 3]", ["survey.public_columns[2]", "text"]),
         ("synthesizer", "model = 'fbx'", ["synthesizer.model", "Did you mean 'fb"]),

@@ -113,7 +113,7 @@ class Example:
             "predictors": "field + gender", "population_size": published_cells().size,
         }  # fmt: skip
         survey = Survey.from_frame(
-            frame_of(n, seed), outcomes=self.outcomes, refuse_degenerate=not self.noisy,
+            frame_of(n, seed), outcomes=self.outcomes,
             **{**given, **self.survey},
         )  # fmt: skip
         return Case(

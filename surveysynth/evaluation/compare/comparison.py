@@ -17,6 +17,7 @@ from surveysynth._support.messages import raise_problems
 from surveysynth._support.progress import NOISY_TABLES, synthesizer_stage
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluation.baselines.laplace import Rule
+from surveysynth.evaluation.compare.answered import answered
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG, Noise
 from surveysynth.evaluation.compare.power_fit import power_fits
 from surveysynth.evaluation.compare.tables import (
@@ -174,6 +175,9 @@ def compare(
     say = progress or (lambda stage: None)
     # Every row is compared, even if a release would withhold its estimate.
     spec = without_flags(spec)
+    if spec.survey.missing == "model":  # methods are compared on complete answers
+        complete = spec.survey.model_copy(update={"missing": "fail"})
+        spec, survey = spec.model_copy(update={"survey": complete}), answered(survey)
     chosen, order = synthesizers(spec, models, methods)
     if seed is not None and seed < 0:
         raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")

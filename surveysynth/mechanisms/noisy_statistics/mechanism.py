@@ -26,6 +26,7 @@ from surveysynth.mechanisms.noisy_statistics.release.noise import (
     SeededNoise,
     SystemNoise,
 )
+from surveysynth.mechanisms.noisy_statistics.score_noise import ScoreNoise
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.base import Model, psu_codes
 from surveysynth.models.general_location.model import GeneralLocation
@@ -58,6 +59,7 @@ def strict_statement(
         unit=repr(settings.protect) if by_unit else None,
         unit_size=f"{settings.unit_size(design):,}",
         public_weight=public,
+        modelled=design.missing == "model",
         general=isinstance(model, GeneralLocation),
         logs="" if public else " and log weights",
         psu=None if psu_codes(model, design) is None else design.psu_name,
@@ -156,7 +158,8 @@ class NoisyStatisticsMechanism:
                 model, design, confidential, self.settings
             ),
         }
-        return Released(draws, {STATISTICS_NAME: published}, realised)
+        noise = ScoreNoise(statistics, survey_statistics.table_of(model, design))
+        return Released(draws, {STATISTICS_NAME: published}, realised, noise=noise)
 
     def _statistics(
         self,

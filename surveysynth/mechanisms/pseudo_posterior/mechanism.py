@@ -24,7 +24,7 @@ from surveysynth.models.base import Model, psu_codes
 from surveysynth.sampling.convergence import MAX_R_HAT
 from surveysynth.sampling.randomness import STAN_SEED_BITS
 from surveysynth.survey.design_matrix import records_per_coefficient
-from surveysynth.survey.survey import Confidential, PublicDesign
+from surveysynth.survey.survey import Confidential, PublicDesign, require_variation
 
 _PACKAGE = "surveysynth.mechanisms.pseudo_posterior"
 _BEYOND = (
@@ -179,7 +179,11 @@ class PseudoPosterior:
         seeded: bool = False,
         keeper: NoiseKeeper | None = None,
     ) -> Released:
-        """See ``weighted_fits.run``, whose record of the fit stays confidential. No noise."""
+        """See ``weighted_fits.run``, whose record of the fit stays confidential. No noise.
+
+        Raises ``InputError`` for outcomes and weights that do not vary.
+        """
+        require_variation(design, confidential)
         private, fit = weighted_fits.run(model, design, confidential, self.settings, rng, progress)
         settings = self.settings
         target = {"target_epsilon": settings.epsilon, "target_bound": settings.target_bound}

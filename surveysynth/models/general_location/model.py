@@ -23,6 +23,7 @@ from surveysynth.errors import InputError
 from surveysynth.models.base import Coordinates, Model, Simulated, SimulationKind, require
 from surveysynth.models.general_location import coordinates
 from surveysynth.models.general_location import records as general_records
+from surveysynth.models.general_location.completion import Completion, steadied
 from surveysynth.models.general_location.groups import (
     CovarianceGroups,
     covariance_groups,
@@ -205,6 +206,28 @@ class GeneralLocation(Model):
         has the regression's mean and variance.
         """
         return self._simulation(theta, design).sample(rng)
+
+    def steadied(self, theta: Theta, design: PublicDesign) -> Theta:
+        """Give effects of missing answers on other parts the prior of interactions."""
+        layout = Layout.of(design, self.grouped)
+        return steadied(theta, layout, design.outcomes, self.priors["interaction_scale"])
+
+    def completed(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        simulated: Simulated,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """Fill missing answers by what the model says of them, as if they had been given."""
+        if not any(each.missing for each in design.outcomes):
+            return simulated
+        layout = Layout.of(design, self.grouped)
+        completion = Completion(theta, design, layout, self.groups(design).cell)
+        if self.tilted and kind == "release":
+            return completion.filled_population(simulated, rng)
+        return completion.filled(simulated, rng)
 
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated

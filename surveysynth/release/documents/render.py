@@ -153,6 +153,7 @@ def shared_context(facts: ReleaseFacts) -> dict[str, Any]:
         "values": _confidential(facts),
         "n": design.n,
         "dropped": design.dropped,
+        "modelled": design.missing == "model",
         "psu": design.psu_name,
         "weight_name": design.weight_name,
         "weighted": design.weight_name is not None or design.public_weight is not None,

@@ -28,6 +28,7 @@ from surveysynth.release.folder.ledger import (
     text_of,
 )
 from surveysynth.release.folder.ledger_file import Ledger
+from surveysynth.spec.replicates import REPLICATE_KEYS
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -149,7 +150,8 @@ def purpose_of(spec: "Spec", entry: LedgerEntry) -> str:
     content = spec.model_dump(
         mode="json",
         exclude={
-            "path": True, "synthesizer": _OF_CHAINS, "survey": {"id"}, "privacy": {"budget"},
+            "path": True, "synthesizer": _OF_CHAINS, "privacy": {"budget"},
+            "survey": {"id", *REPLICATE_KEYS},
             "calibration": True,  # follows the noise, like everything that is published
         },
     )  # fmt: skip

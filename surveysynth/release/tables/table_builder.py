@@ -130,11 +130,15 @@ def keys_of(spec: "Spec") -> tuple[Key, ...]:
 
 
 def estimates_of_each(
-    spec: "Spec", design: "PublicDesign", mechanism: "Mechanism | None" = None
+    spec: "Spec",
+    design: "PublicDesign",
+    mechanism: "Mechanism | None" = None,
+    rule: CombiningRule | None = None,
 ) -> dict[str, Estimates]:
     """Return ``estimates_for`` every table of a release, by name, "" for a table without one."""
     return {
-        each.table.name or "": estimates_for(each, design, mechanism) for each in spec.each_table
+        each.table.name or "": estimates_for(each, design, mechanism, rule)
+        for each in spec.each_table
     }
 
 
@@ -149,11 +153,15 @@ def tables_of_each(
 
 
 def estimates_for(
-    spec: "Spec", design: "PublicDesign", mechanism: "Mechanism | None" = None
+    spec: "Spec",
+    design: "PublicDesign",
+    mechanism: "Mechanism | None" = None,
+    rule: CombiningRule | None = None,
 ) -> Estimates:
     """Return the collector of datasets for one table.
 
-    It takes the datasets of a release by ``mechanism``, or without it one dataset alone.
+    It takes the datasets of a release by ``mechanism``, or without it one dataset alone, with the
+    standard errors of ``rule``.
     """
     alone = mechanism is None
     return Estimates(
@@ -164,7 +172,7 @@ def estimates_for(
         population_size=design.population_size,
         draws=1 if alone else spec.privacy.m,
         replicates=1 if alone else spec.privacy.replicates_per_draw,
-        rule=None if mechanism is None else rule_of(mechanism, design),
+        rule=rule if mechanism is None else rule_of(mechanism, design),
         outcomes=design.outcomes,
         calibration=calibration_of(spec, design),
     )

@@ -73,8 +73,8 @@ def log_prior(model: GeneralLocation, theta: Theta, design: PublicDesign) -> flo
     """With the Jacobians of logarithms; residual SDs are those of the variances.
 
     Coefficients of an interaction in all regressions are normal, with interaction_scale^2 times
-    the covariance that z has at the common residual scales and core slopes; in a logit their scale
-    is twice the constant."""
+    the covariance that z has at the common residual scales and core slopes; in a logit with twice
+    the constant."""
     priors, total = model.priors, 0.0
     ridged = np.flatnonzero(design.matrix.ridged)
     layout = layout_of(model, design)

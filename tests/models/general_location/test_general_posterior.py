@@ -290,6 +290,24 @@ def test_many_groups_with_few_records_mix() -> None:
     assert r_hat(everything).max() < 1.05
 
 
+def test_means_mix_where_the_weight_follows_the_amount(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in samples by size: a correlation of -.995. Regression by regression, means creep."""
+    model, design = model_for(), general_design(400, (INCOME,))
+    theta = draw(random_theta(model, design, 1), 0)
+    theta["coefficients_weight"][-1] = -1.0
+    theta["variance_1"][:], theta["variance_weight"][:] = 1.0, 0.01
+    survey = confidential_of(design, model.simulate(theta, design, np.random.default_rng(1)))
+    statistics = model.compress(model.records(design, survey), np.full(400, 0.5))
+    least = []
+    for means in (Regressions._means, lambda self, i: None):
+        monkeypatch.setattr(Regressions, "_means", means)
+        drawn = model.sample(statistics, SamplingPlan(4, 100, 300), np.random.default_rng(1))
+        one = {name: values[0] for name, values in drawn.items()}
+        least.append(effective_sample_size(watched(model, one)).min())
+    assert least[0] > 300.0
+    assert least[1] < 100.0
+
+
 def test_without_records_draws_are_those_of_the_prior() -> None:
     """Scales against SciPy, by quantiles; a half-t of twice the scale is rejected."""
     model = model_for(("region",))

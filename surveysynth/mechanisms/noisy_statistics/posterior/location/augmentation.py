@@ -107,7 +107,10 @@ class LocationAugmentation:
             xi = self.rng.standard_normal(law.middle.shape, 2)
             eta = self.rng.standard_normal(law.sigma.shape, 2)
             eta = (eta + eta.swapaxes(0, 1)) / np.sqrt(2.0)
-            self.cross[p], self.scatter[p] = (first(each) for each in law.moments(xi, eta))
+            self.cross[p], scatter = (first(each) for each in law.moments(xi, eta))
+            # Of few records such a W may be none: its mean is one.
+            mean = first(law.geometry.df * law.sigma)
+            self.scatter[p] = np.where(_regular(scatter)[..., None, None], scatter, mean)
 
     def begin(self, i: int, law_of: PatternLaw, log_p: FloatArray) -> None:
         """Draw xi, eta and counts at theta, from laws and log probabilities (B, C, D)."""

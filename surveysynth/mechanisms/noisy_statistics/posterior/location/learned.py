@@ -24,8 +24,6 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.point import (
     inverse_of,
 )
 
-#: Least precision of the proposal of a log variance: priors of a scale alone leave about that.
-LEAST_PRECISION = 0.05
 #: Weight of the latest round in what the warm-up learns.
 FORGETTING = 0.05
 #: Of the parameters of a point: the axis of chains.
@@ -39,8 +37,8 @@ class Learned:
     """What the warm-up knows of log variances and slopes: of groups, and what they have in common.
 
     information (D, G, p, p) of Q~, pull (D, G, p): its product with the best guess; wide and
-    wide_pull: the same with less of log variances; root (D, p, p) of the information of all groups,
-    its inverse, and middle (D, p): where that is.
+    wide_pull: the same with less of log variances; told (D, p, p): information of all groups, and
+    middle (D, p): where that is.
     """
 
     def __init__(self, data: LocationAugmentation, parameters: Parameters) -> None:
@@ -72,10 +70,7 @@ class Learned:
         self.pull = score + (self.information @ now)[..., 0]
         self.wide = self._widened(self.information)
         self.wide_pull = (self.wide @ now)[..., 0] + score * self._shares(self.information) ** 2
-        told = self.information.sum(1) + LEAST_PRECISION * np.eye(self.size)
-        self.middle = self.common(here).T
-        self.root = np.linalg.cholesky(told)
-        self.inverse = np.linalg.inv(self.root)
+        self.told, self.middle = self.information.sum(1), self.common(here).T
 
     def _mean(self, point: Point) -> dict[str, FloatArray]:
         """Return means of a point's arrays over the chains of each database, in place of chains."""

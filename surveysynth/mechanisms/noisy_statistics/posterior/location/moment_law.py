@@ -295,7 +295,9 @@ class Law:
         df, q = self.geometry.df, self.target.q
         scale = 1.0 / np.sqrt(self.size)
         white = scatter * (scale[:, None] * scale)
-        ratio = 0.5 * (df - q - 1.0) * log_det(np.moveaxis(white, (0, 1), (-2, -1)))
+        size = log_det(np.moveaxis(white, (0, 1), (-2, -1)))
+        # Few degrees of freedom have a density that grows toward singular W; beyond is none.
+        ratio = np.where(np.isneginf(size), -np.inf, 0.5 * (df - q - 1.0) * size)
         ratio = ratio - 0.5 * np.einsum("ii...->...", white)
         for j in range(q):
             white[j, j] -= df

@@ -5,8 +5,8 @@ held they depend almost on the noisy moments alone. A round makes, each an exact
 or a slice:
 
 - log variances and slopes of every group, all groups at once, each accepted by itself;
-- what groups have in common, with groups moving along: log s_0 and core slopes; log nu with log
-  variances stretched about log s_0^2; log t with the slopes of groups;
+- what groups have in common, with groups moving along: s_0 and core slopes together by a slice;
+  log nu, and log t, with groups at the same standard normals about another normal;
 - the same given the parameters of groups (``conditionals``), and tau;
 - coefficients on x~ of all regressions, by a slice about their normal law given T~ (``reference``).
 
@@ -30,7 +30,6 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation imp
 from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
 from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import (
     FORGETTING,
-    LEAST_PRECISION,
     Learned,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law import (
@@ -46,6 +45,8 @@ from surveysynth.sampling.sweeps import Streams
 TRIES = 3
 #: Slices in a round of what groups have in common.
 SHIFTS = 2
+#: Least precision of the proposal of a log variance: priors of a scale alone leave about that.
+LEAST_PRECISION = 0.05
 #: Share of steps to accept.
 ACCEPTED = 0.35
 
@@ -67,9 +68,9 @@ class Moves:
         self.size = self.q + parameters.row.size
         self.steps: list[Move] = [self._scale]
         if parameters.grouped:
-            self.steps.append(self._stretch)
+            self.steps.append(self._of_variances)
             if parameters.row.size:
-                self.steps.append(self._grow)
+                self.steps.append(self._of_slopes)
         self.databases = self.batch // self.chains
         self.adapting, self.rounds = True, 0
         self.log_group_width = np.zeros((self.databases, self.groups))
@@ -88,7 +89,7 @@ class Moves:
         self.u_level = rng.random((c, SHIFTS + 1, b), 2)
         self.u_angle = rng.random((c, SHIFTS + 1, TRIES, b), 3)
         steps = len(self.steps)
-        self.n_step = rng.standard_normal((c, steps, self.q + 1, b), 3)
+        self.n_step = rng.standard_normal((c, steps, self.q, b), 3)
         self.log_u_step = np.log(rng.random((c, steps, b), 2))
 
     def round(self, i: int) -> None:
@@ -131,12 +132,16 @@ class Moves:
 
     def _groups(self, i: int, factor: FloatArray) -> None:
         """Move log variances and slopes of every group: a slice, and a step of a learned width."""
-        middle, root = self._group_normal()
+        middle, root, inverse = self._group_normal(self.point)
         now = self.learned.values(self.point)
-        white = np.einsum("ab...,a...->b...", self._inverse_root, now - middle)
+        white = np.einsum("ab...,a...->b...", inverse, now - middle)
+
+        def point_of(white: FloatArray) -> Point:
+            there = middle + np.einsum("ab...,b...->a...", root, white)
+            return self._with_groups(there, self.point)
 
         def log_density(white: FloatArray) -> FloatArray:
-            point = self._with_groups(middle + np.einsum("ab...,b...->a...", root, white))
+            point = point_of(white)
             factor = self.data.log_factor(self._laws(point))
             return factor + self.parameters.log_group_prior(point) - normal(white)
 
@@ -149,20 +154,20 @@ class Moves:
         step = width * 2.38 / np.sqrt(self.size) * self.n_group[i, 1]
         proposal, value = white + step, value + normal(white)
         proposed = log_density(proposal) + normal(proposal)
-        ratio = difference(proposed, value)
+        ratio = possible(difference(proposed, value))
         accept = np.log(self.u_group[i, 1]) < ratio
         white, value = np.where(accept, proposal, white), np.where(accept, proposed, value)
         if self.adapting:
             mean = np.minimum(np.exp(np.minimum(ratio, 0.0)), 1.0)
             self.log_group_width += self._rate * (self._by_database(mean) - ACCEPTED)
-        self.point = self._with_groups(middle + np.einsum("ab...,b...->a...", root, white))
+        self.point = point_of(white)
         self.value = value.sum(-1) + self.parameters.log_prior(self.point)
 
-    def _group_normal(self) -> tuple[FloatArray, FloatArray]:
-        """Return mean (p, B, G) and a root (p, p, B, G) of the covariance of proposals.
+    def _group_normal(self, point: Point) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return mean (p, B, G) of proposals, a root (p, p, B, G) of their covariance, its inverse.
 
         Of the information of the noisy sums, and the prior at scales that are held."""
-        parameters, point, q = self.parameters, self.point, self.q
+        parameters, q = self.parameters, self.q
         prior, middle = np.empty((2, self.size, self.batch))
         half = 0.5 * np.exp(point.log_nu)
         prior[:q] = half / (1.0 + 1.0 / half) + LEAST_PRECISION
@@ -175,12 +180,12 @@ class Moves:
         root = np.linalg.cholesky(total)
         inverse = np.asarray(np.linalg.inv(root), dtype=np.float64)
         mean = inverse.swapaxes(-1, -2) @ (inverse @ pull[..., None])
-        self._inverse_root = last(np.asarray(root, dtype=np.float64))
-        return last(mean[..., 0]), last(inverse.swapaxes(-1, -2))
+        own = last(np.asarray(root, dtype=np.float64))
+        return last(mean[..., 0]), last(inverse.swapaxes(-1, -2)), own
 
-    def _with_groups(self, values: FloatArray) -> Point:
-        """Return the point with other log variances and slopes b + d (p, B, G) of groups."""
-        parameters, point = self.parameters, self.point
+    def _with_groups(self, values: FloatArray, point: Point) -> Point:
+        """Return a point with other log variances and slopes b + d (p, B, G) of groups."""
+        parameters = self.parameters
         slopes = point.slopes.copy()
         row, column = parameters.row, parameters.column
         slopes[row, column] = values[self.q :] - point.core[row, column][..., None]
@@ -215,8 +220,8 @@ class Moves:
             np.repeat(each, self.chains, axis=0) for each in (learned.information, learned.pull)
         )
         pull = pull - (told @ first(off)[..., None])[..., 0]
-        shape = learned.root, learned.inverse, learned.middle
-        root, inverse, middle = (np.repeat(each, self.chains, axis=0) for each in shape)
+        root, inverse = self._common_normal()
+        middle = np.repeat(learned.middle, self.chains, axis=0)
         # The normal of log s_0^2 and b, on the scale of s_0 by a tangent.
         mean = (inverse.swapaxes(-1, -2) @ (inverse @ pull.sum(1)[..., None]))[..., 0]
         size = np.ones(mean.shape)
@@ -251,6 +256,17 @@ class Moves:
         self.point = point_of(white)
         self.value = value - tangent(self.point) + normal(white)
 
+    def _common_normal(self) -> tuple[FloatArray, FloatArray]:
+        """Return a root (B, p, p) of the precision of log s_0^2 and b, and its inverse.
+
+        Where no noisy sum tells a slope, its prior does."""
+        parameters = self.parameters
+        told = np.repeat(self.learned.told, self.chains, axis=0)
+        prior = np.full((self.batch, self.size), LEAST_PRECISION)
+        prior[:, self.q :] = np.exp(-2.0 * self.point.log_tau)[parameters.row].T
+        root = np.linalg.cholesky(told + prior[..., None] * np.eye(self.size))
+        return np.asarray(root, dtype=np.float64), np.asarray(np.linalg.inv(root))
+
     def _density(self, point: Point) -> FloatArray:
         return self._of_chain(self.data.log_factor(self._laws(point)), point)
 
@@ -264,7 +280,7 @@ class Moves:
         width = np.repeat(np.exp(self.log_width[:, number]), self.chains)
         point, log_jacobian = self.steps[number](width * self.n_step[i, number])
         value = self._density(point)
-        ratio = difference(value, self.value) + log_jacobian
+        ratio = possible(difference(value, self.value) + log_jacobian)
         accept = self.log_u_step[i, number] < ratio
         self.point = self.point.chosen(accept, point)
         self.value = np.where(accept, value, self.value)
@@ -273,30 +289,29 @@ class Moves:
             self.log_width[:, number] += self._rate * (mean - ACCEPTED)
 
     def _scale(self, step: FloatArray) -> tuple[Point, FloatArray]:
-        """Move the log variances of one column, which noise may leave without a lower end."""
-        sd = np.sqrt((self.learned.inverse**2).sum(1))
-        own = np.arange(self.size)[:, None] == self.rounds % self.q
-        moved = own * np.repeat(sd, self.chains, axis=0).T * step[0]
-        return self._with_common(moved), np.zeros(self.batch)
+        """Move the log variances of one column, or one slope, of all groups.
 
-    def _stretch(self, step: FloatArray) -> tuple[Point, FloatArray]:
-        """Stretch log variances about log s_0^2, and nu with them."""
-        point, log_step = self.point, step[: self.q]
-        log_ratio = point.log_variance - 2.0 * point.log_s[..., None]
-        change = np.expm1(log_step)[..., None] * log_ratio
-        stretched = replace(
-            point, log_nu=point.log_nu - 2.0 * log_step,
-            log_variance=self._inside(point.log_variance + change),
-        )  # fmt: skip
-        return stretched, self.groups * log_step.sum(0)
+        Noise may leave them without a lower end, or tell next to nothing of them."""
+        sd = np.sqrt((self._common_normal()[1] ** 2).sum(1))
+        own = np.arange(self.size)[:, None] == self.rounds % self.size
+        return self._with_common(own * sd.T * step[0]), np.zeros(self.batch)
 
-    def _grow(self, step: FloatArray) -> tuple[Point, FloatArray]:
-        """Multiply t and the slopes of all groups by one factor."""
-        point, there = self.point, self.parameters.earlier > 0
-        log_step = np.where(there, step[: self.q], 0.0)
-        slopes = point.slopes * np.exp(log_step)[:, None, :, None]
-        grown = replace(point, log_t=point.log_t + log_step, slopes=slopes)
-        return grown, self.groups * (self.parameters.earlier * log_step).sum(0)
+    def _of_variances(self, step: FloatArray) -> tuple[Point, FloatArray]:
+        """Move log nu, and groups along."""
+        return self._along(replace(self.point, log_nu=self.point.log_nu + step))
+
+    def _of_slopes(self, step: FloatArray) -> tuple[Point, FloatArray]:
+        """Move log t, and groups along."""
+        log_step = np.where(self.parameters.earlier > 0, step, 0.0)
+        return self._along(replace(self.point, log_t=self.point.log_t + log_step))
+
+    def _along(self, point: Point) -> tuple[Point, FloatArray]:
+        """Return the point with groups at the same standard normals about another normal."""
+        (middle, _, inverse), there = self._group_normal(self.point), self._group_normal(point)
+        white = np.einsum("ab...,a...->b...", inverse, self.learned.values(self.point) - middle)
+        values = there[0] + np.einsum("ab...,b...->a...", there[1], white)
+        sizes = [np.log(np.einsum("aa...->a...", each)).sum((0, 2)) for each in (inverse, there[2])]
+        return self._with_groups(values, point), sizes[0] - sizes[1]
 
     # --- coefficients on x~ ----------------------------------------------------------------------
 
@@ -339,6 +354,11 @@ def normal(white: FloatArray) -> FloatArray:
 def tangent(point: Point) -> FloatArray:
     """Return what turns a density (B,) of log s_0 into one of s_0."""
     return np.asarray(-point.log_s.sum(0))
+
+
+def possible(ratio: FloatArray) -> FloatArray:
+    """Return log ratios of which those without a number, after an overflow, are refused."""
+    return np.where(np.isnan(ratio), -np.inf, ratio)
 
 
 def _told(factor: FloatArray, laws: Sequence[Law]) -> FloatArray:

@@ -5,8 +5,10 @@ Given covariances T~ and the prior make them normal, exactly.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
@@ -18,6 +20,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law impor
     first,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
+from surveysynth.models.general_location.coefficients import ROUNDING
 
 
 @dataclass(frozen=True, repr=False)
@@ -29,7 +32,7 @@ class Normal:
 
     def drawn(self, normals: FloatArray) -> FloatArray:
         """Return what standard normals (B, C) are, less the mean."""
-        return np.asarray(np.linalg.solve(self.root.swapaxes(-1, -2), normals[..., None])[..., 0])
+        return solved(self.root, normals, transposed=True)
 
 
 class MeanReference:
@@ -50,12 +53,14 @@ class MeanReference:
             precision[:, there[:, None], :, there] += np.moveaxis(curved, (1, 2), (0, 1))
             linear[:, there] += pull
         index, size = parameters.index, q * width
+        places = np.arange(index.size)
         own = precision.reshape(batch, size, size)[:, index[:, None], index]
         self._add_prior(own, point)
+        # A trifle on the diagonal, which rounding may have left without a root.
+        own[:, places, places] *= 1.0 + ROUNDING
         root = np.asarray(np.linalg.cholesky(own), dtype=np.float64)
         told = linear.reshape(batch, size)[:, index]
-        mean = np.asarray(np.linalg.solve(own, told[..., None])[..., 0], dtype=np.float64)
-        return Normal(mean, root)
+        return Normal(solved(root, solved(root, told), transposed=True), root)
 
     def _add_prior(self, precision: FloatArray, point: Point) -> None:
         """Add the precision of the prior: of shrunken interactions across regressions."""
@@ -97,3 +102,15 @@ class MeanReference:
         own = rows[:, None]
         moved = (own.swapaxes(-1, -2) * curved[:, :, None]) @ own
         return moved.reshape(batch, k, k, width, width), pull @ rows
+
+
+def solved(root: FloatArray, values: FloatArray, *, transposed: bool = False) -> FloatArray:
+    """Return root^-1 values, or root'^-1 values, of lower roots (B, C, C) and values (B, C).
+
+    One by one: NumPy would not use that these are triangular.
+    """
+    result = np.empty_like(values)
+    for own, right, there in zip(root, values, result, strict=True):
+        trans: Literal[0, 1] = 1 if transposed else 0
+        there[:] = solve_triangular(own, right, trans=trans, lower=True, check_finite=False)
+    return result
