@@ -134,6 +134,9 @@ def summaries(sweeps: LocationSweeps) -> FloatArray:
             slopes = theta[f"slopes_{part.name}"].reshape(DATABASES, -1)
             t = np.tanh(np.log(theta[f"slope_scale_{part.name}"]))[:, None]
             parts += [np.tanh(slopes), np.tanh(slopes) ** 2, t, t**2, t * np.tanh(slopes) ** 2]
+    if moves.parameters.ridged.size:
+        left = moves.parameters.ridge(moves.point) * np.exp(-2.0 * moves.point.log_s)
+        parts += [np.tanh(0.3 * left).T, (np.tanh(0.3 * left) * np.tanh(moves.point.log_s)).T]
     for p, target in enumerate(sweeps.target.targets):
         used = target.used[..., None, None]
         cross = np.where(used, np.tanh((sweeps.data.cross[p] - target.cross) / target.sigma), 0.0)
@@ -249,6 +252,39 @@ def _wide_ridge(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
 
 
+def _turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many turns in a round, and no other step."""
+    own = Moves.draw_random_numbers
+
+    def turned(self: Moves, c: int) -> None:
+        self.steps = [self._turned] * 8
+        self.log_width = np.zeros((self.databases, 8))
+        own(self, c)
+
+    monkeypatch.setattr(Moves, "draw_random_numbers", turned)
+
+
+def _no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shrunken interactions move along with s_0, and that they take more room is forgotten."""
+    own = Parameters.along
+    monkeypatch.setattr(
+        Parameters, "along",
+        lambda self, point, other: (own(self, point, other)[0], np.zeros(point.log_s.shape[1])),
+    )  # fmt: skip
+
+
+def _no_area(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many turns, as if densities were of s_0 and not of its logarithm."""
+    own = Moves._turned
+    _turns(monkeypatch)
+
+    def wrong(self: Moves, step: FloatArray) -> tuple[Point, FloatArray]:
+        point, log_jacobian = own(self, step)
+        return point, log_jacobian + (point.log_s - self.point.log_s).sum(0)
+
+    monkeypatch.setattr(Moves, "_turned", wrong)
+
+
 def _slopes_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Laws of the groups without their own slopes."""
     own = Parameters.covariances
@@ -262,11 +298,12 @@ GROUPED = CASES["Several, two groups"]
 SINGLE = CASES["Semicontinuous"]
 #: Where noise leaves much to the priors.
 NOISY = replace(SINGLE, sigma=40.0, squares_sd=200.0, count_sd=1.0)
+WIDE_NOISE = replace(GROUPED, sigma=40.0, squares_sd=200.0, count_sd=1.0)
 #: Where the data tell coefficients, and how well hangs on the variances.
 PRECISE = replace(GROUPED, sigma=0.5, squares_sd=60.0)
 #: Interactions that are shrunken by the covariance of both columns.
 RIDGED = replace(
-    CASES["Continuous, three groups"], ridged=(1, 2), sigma=60.0,
+    CASES["Continuous, three groups"], ridged=(1, 2), sigma=60.0, squares_sd=240.0,
     priors={"coefficient_scale": 1.5, "residual_scale": 0.5, "interaction_scale": 1.0},
 )  # fmt: skip
 #: Groups of a few records, of which one has too few for a density of its squares.
@@ -336,7 +373,7 @@ def test_moves_leave_the_law(case: Case) -> None:
     ("case", "mistake"),
     [(NOISY, _no_prior), (GROUPED, _no_reference), (NOISY, _no_tangent), (NOISY, _no_jacobian),
      (GROUPED, _no_sizes), (FEW, _spread_out), (FEW, _no_core), (RIDGED, _wide_ridge),
-     (GROUPED, _slopes_left_out)],
+     (RIDGED, _no_room), (WIDE_NOISE, _no_area), (GROUPED, _slopes_left_out)],
 )  # fmt: skip
 @pytest.mark.slow
 def test_mistakes_are_told(case: Case, mistake: Install, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -300,6 +300,11 @@ def _regular(scatter: FloatArray) -> BoolArray:
     return np.asarray(sound & (values.min(0) > 1e-12))
 
 
+def possible(ratio: FloatArray) -> FloatArray:
+    """Return log ratios of which those without a number, after an overflow, are refused."""
+    return np.where(np.isnan(ratio), -np.inf, ratio)
+
+
 def difference(new: FloatArray, old: FloatArray) -> FloatArray:
     """Return new - old; a state that is impossible may move to any that is possible."""
     with np.errstate(invalid="ignore"):

@@ -6,12 +6,12 @@ or a slice:
 
 - log variances and slopes of every group, all groups at once, each accepted by itself;
 - what groups have in common, with groups moving along: s_0 and core slopes together by a slice;
-  log nu, and log t, with groups at the same standard normals about another normal;
+  log nu, and log t, with groups at the same standard normals about another normal; one scale, one
+  slope, and a turn of one against the other, with shrunken interactions moving along as well;
 - the same given the parameters of groups (``conditionals``), and tau;
 - coefficients on x~ of all regressions, by a slice about their normal law given T~ (``reference``).
 
-Shapes and widths of steps are learned during the warm-up, from all chains of a database, and fixed
-then.
+Shapes and widths of steps are learned in the warm-up from all chains of a database, then fixed.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,12 +26,10 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation imp
     PatternLaw,
     difference,
     elliptical,
+    possible,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
-from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import (
-    FORGETTING,
-    Learned,
-)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import FORGETTING, Learned
 from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law import (
     Law,
     first,
@@ -47,6 +45,8 @@ TRIES = 3
 SHIFTS = 2
 #: Least precision of the proposal of a log variance: priors of a scale alone leave about that.
 LEAST_PRECISION = 0.05
+#: The longest steps of a scale are the usual ones over this number.
+SHORTEST = 0.05
 #: Share of steps to accept.
 ACCEPTED = 0.35
 
@@ -66,11 +66,15 @@ class Moves:
         self.learned = Learned(data, parameters)
         self.conditionals = Conditionals(parameters, rng, self.batch)
         self.size = self.q + parameters.row.size
-        self.steps: list[Move] = [self._scale]
+        self.steps: list[Move] = []
         if parameters.grouped:
             self.steps.append(self._of_variances)
             if parameters.row.size:
                 self.steps.append(self._of_slopes)
+        # Last, as shrunken interactions move along: laws have to be found anew from then on.
+        if parameters.row.size:
+            self.steps += [self._slope, self._turned]
+        self.steps.append(self._scale)
         self.databases = self.batch // self.chains
         self.adapting, self.rounds = True, 0
         self.log_group_width = np.zeros((self.databases, self.groups))
@@ -88,12 +92,14 @@ class Moves:
         self.n_shift = rng.standard_normal((c, SHIFTS, p, b), 3)
         self.u_level = rng.random((c, SHIFTS + 1, b), 2)
         self.u_angle = rng.random((c, SHIFTS + 1, TRIES, b), 3)
-        steps = len(self.steps)
-        self.n_step = rng.standard_normal((c, steps, self.q, b), 3)
-        self.log_u_step = np.log(rng.random((c, steps, b), 2))
+        self.n_step = rng.standard_normal((c, len(self.steps), b), 2)
+        # Some long steps of scales, as long as the tails of those that noise hides.
+        self.n_step[:, -1] /= np.maximum(rng.random((c, b), 1), SHORTEST)
+        self.log_u_step = np.log(rng.random((c, len(self.steps), b), 2))
 
     def round(self, i: int) -> None:
         """Make all moves once."""
+        self.started = self.point.means
         # Far proposals may overflow: they are refused.
         with np.errstate(all="ignore"):
             if self.adapting:
@@ -124,9 +130,11 @@ class Moves:
         return of
 
     def _laws(self, point: Point) -> Laws:
-        """Return the laws at a point whose c are those of the round's start."""
-        sigmas = self.parameters.covariances(point)
-        return self.data.with_covariances(self.data.laws, sigmas)
+        """Return the laws at a point."""
+        laws = self.data.with_covariances(self.data.laws, self.parameters.covariances(point))
+        if point.means is self.started:
+            return laws
+        return self.data.with_means(laws, self.parameters.coefficients(point.means))
 
     # --- groups ----------------------------------------------------------------------------------
 
@@ -289,12 +297,40 @@ class Moves:
             self.log_width[:, number] += self._rate * (mean - ACCEPTED)
 
     def _scale(self, step: FloatArray) -> tuple[Point, FloatArray]:
-        """Move the log variances of one column, or one slope, of all groups.
+        """Move the log variances of one column of all groups, which may have no lower end."""
+        return self._one(self.rounds % self.q, step)
 
-        Noise may leave them without a lower end, or tell next to nothing of them."""
-        sd = np.sqrt((self._common_normal()[1] ** 2).sum(1))
-        own = np.arange(self.size)[:, None] == self.rounds % self.size
-        return self._with_common(own * sd.T * step[0]), np.zeros(self.batch)
+    def _slope(self, step: FloatArray) -> tuple[Point, FloatArray]:
+        """Move one slope of all groups."""
+        return self._one(self.q + self.rounds % self.parameters.row.size, step)
+
+    def _one(self, number: int, step: FloatArray) -> tuple[Point, FloatArray]:
+        sd = np.sqrt((self._common_normal()[1][:, :, number] ** 2).sum(1))
+        moved = np.zeros((self.size, self.batch))
+        moved[number] = sd * step
+        return self._with_all(moved)
+
+    def _with_all(self, moved: FloatArray) -> tuple[Point, FloatArray]:
+        """Return the point with what groups have in common moved (p, B), all else along."""
+        point = self._with_common(moved)
+        means, log_jacobian = self.parameters.along(self.point, point)
+        return replace(point, means=means), log_jacobian
+
+    def _turned(self, step: FloatArray) -> tuple[Point, FloatArray]:
+        """Turn s_0 of a column against what a slope takes of its variance, groups along.
+
+        Noisy sums tell the sum of their squares, and often little more."""
+        number = self.rounds % self.parameters.row.size
+        row, column = self.parameters.row[number], self.parameters.column[number]
+        own, other = np.exp(self.point.log_s[row]), np.exp(self.point.log_s[column])
+        slope = self.point.core[row, column] * other
+        size = np.abs(np.cos(step) * own - np.sin(step) * slope)
+        moved = np.zeros((self.size, self.batch))
+        moved[row] = 2.0 * np.log(size / own)
+        moved[self.q + number] = (np.sin(step) * own + np.cos(step) * slope - slope) / other
+        point, log_jacobian = self._with_all(moved)
+        # A turn keeps areas of s_0 and slope; densities are of log s_0.
+        return point, log_jacobian - 0.5 * moved[row]
 
     def _of_variances(self, step: FloatArray) -> tuple[Point, FloatArray]:
         """Move log nu, and groups along."""
@@ -354,11 +390,6 @@ def normal(white: FloatArray) -> FloatArray:
 def tangent(point: Point) -> FloatArray:
     """Return what turns a density (B,) of log s_0 into one of s_0."""
     return np.asarray(-point.log_s.sum(0))
-
-
-def possible(ratio: FloatArray) -> FloatArray:
-    """Return log ratios of which those without a number, after an overflow, are refused."""
-    return np.where(np.isnan(ratio), -np.inf, ratio)
 
 
 def _told(factor: FloatArray, laws: Sequence[Law]) -> FloatArray:

@@ -131,8 +131,20 @@ class Parameters:
     def ridge(self, point: Point) -> FloatArray:
         """Return sums of squares (q, B) of what slopes leave of shrunken interactions."""
         scaled = point.means[self.ridged] / self.priors["interaction_scale"]
-        left = scaled - np.einsum("jlb,lkb->jkb", point.core, scaled)
+        left = _left(scaled, point.core)
         return np.asarray((left * left).sum(1))
+
+    def along(self, point: Point, other: Point) -> tuple[FloatArray, FloatArray]:
+        """Return means (C, B) of another point, and the log Jacobian (B,) of the move.
+
+        Shrunken interactions stay at the same standard normals: what slopes leave of them keeps
+        its ratio to s_0."""
+        means, ratio = point.means.copy(), other.log_s - point.log_s
+        left = _left(point.means[self.ridged], point.core) * np.exp(ratio)[:, None]
+        for j, own in enumerate(self.ridged):
+            earlier = means[self.ridged[:j]]
+            means[own] = left[j] + np.einsum("lb,lkb->kb", other.core[j, :j], earlier)
+        return means, self.ridged.shape[1] * ratio.sum(0)
 
     def squares(self, point: Point) -> FloatArray:
         """Return sums of squares (q, B) of the coefficients whose scale is tau."""
@@ -171,6 +183,11 @@ class Parameters:
             each = 0.5 * squares * np.exp(-2.0 * point.log_t[j])[:, None]
             of_group = of_group - each - (self.earlier[j] * point.log_t[j])[:, None]
         return np.asarray(of_group)
+
+
+def _left(values: FloatArray, core: FloatArray) -> FloatArray:
+    """Return what slopes (q, q, B) leave of values (q, K, B)."""
+    return np.asarray(values - np.einsum("jlb,lkb->jkb", core, values))
 
 
 def covariance(
