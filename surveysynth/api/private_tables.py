@@ -183,8 +183,9 @@ def tables(
         built, design, survey.confidential, of_mechanism, say, seeded=test,
         keeper=None if test else run,
     )  # fmt: skip
+    facts = facts.with_design(released.design_of(design))
     facts, estimates = private_estimates(facts, built, released.draws, of_synthesis, say)
-    made = tables_of_each(facts.spec, design, estimates)
+    made = tables_of_each(facts.spec, facts.design, estimates)
     if run is not None:
         run.ledger.record([run.entry])  # before anybody sees the tables
     return PrivateTables.of(facts, made, recorded=run is not None)

@@ -107,6 +107,10 @@ class ReleaseFacts:
     debias: "DebiasRecord | None" = None
     engine: Mapping[str, str] = field(default_factory=dict)
 
+    def with_design(self, design: "PublicDesign") -> "ReleaseFacts":
+        """Return the facts with the design of the draws, whose transforms may be learned."""
+        return self if design is self.design else replace(self, design=design)
+
     def with_inference(self, record: "DebiasRecord") -> "ReleaseFacts":
         """Add how the synthetic data come from the draws."""
         words = inference_words(record)

@@ -105,7 +105,7 @@ def write_published(
         whole = {
             **content,
             "records_dropped": facts.design.dropped,
-            "seed": str(entropy),
+            **({} if entropy is None else {"seed": str(entropy)}),
             "specification": public_specification(facts),
         }
         write_json(whole, folder / name)

@@ -126,6 +126,7 @@ def release(
             model, survey.design, survey.confidential, streams.mechanism, say,
             seeded=test, keeper=None if test else pending,
         )  # fmt: skip
+        facts = facts.with_design(released.design_of(facts.design))
         with staged(plan) as staging:
             facts, tables = _write(facts, model, released, staging, streams, say, observer)
             adequacy = _adequacy(observer, facts, survey, tables, released, staging, plan)

@@ -16,6 +16,8 @@ from pydantic import ValidationError
 from surveysynth._support import progress as stages
 from surveysynth._support.fragment import fragment
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.learned.histogram import learned_design
+from surveysynth.mechanisms.learned.stage import histograms_in
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
@@ -90,6 +92,7 @@ def rebuild(
     spec = _spec_of(content, source)
     say(stages.READING)
     design = _design_of(spec, source, int(content["records_dropped"]))
+    design = learned_design(design, histograms_in(content))
     statistics = statistics_of(content["statistics"])
     model, mechanism = model_of(spec).of(design), mechanism_of(spec)
     streams = Streams(int(content["seed"]), published=True)

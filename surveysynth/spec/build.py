@@ -134,7 +134,9 @@ def model_options(spec: "Spec") -> dict[str, Any]:
         # Under noise, a group needs more records.
         columns = sum(each.is_amount for each in spec.declared)
         columns += int(spec.survey.weight is not None and not spec.survey.public_weights)
-        options["least_records"] = noisy_settings_of(spec).least_records(max(columns, 1))
+        options["least_records"] = noisy_settings_of(spec).least_records(
+            max(columns, 1), spec.declared
+        )
     return options
 
 
@@ -224,11 +226,13 @@ def spreads_of(spec: "Spec") -> dict[str, float]:
     """
     sections = [(name, spec.outcomes.get(name)) for name in spec.synthesizer.outcome]
     given = {name: each.of_side(0)[1] for name, each in sections if each is not None}
-    return {name: spread for name, spread in given.items() if spread is not None}
+    learned = {each.name: 1.0 for each in spec.declared if each.learned is not None}
+    return {name: spread for name, spread in given.items() if spread is not None} | learned
 
 
 def settings_of(spec: "Spec") -> "MechanismSettings":
     """Return the settings of the pseudo-posterior, all public."""
+    from surveysynth.mechanisms.learned.histogram import learned_cost
     from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS, MechanismSettings
     from surveysynth.sampling.plan import SamplingPlan
     from surveysynth.spec.privacy import as_pseudo_posterior
@@ -250,6 +254,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
         shared_weights=privacy.shared_weights,
         origin=privacy.origin or ("density" if of_papers else None),
         plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
+        learned_epsilon=learned_cost(privacy.epsilon, spec.declared) if privacy.private else 0.0,
     )
 
 

@@ -17,6 +17,7 @@ from surveysynth.estimation.statistics import (
 )
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
+from surveysynth.spec.learned import OF_LEARNED, is_learned, learned_transform
 from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
 from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.sections import LabelSection, SurveySection
@@ -45,7 +46,8 @@ def declared_outcome(
     """Return the outcome that both sections declare; raises ``InputError`` with section and key."""
     section = sections.get(name, OutcomeSection())
     if section.kind in ("binary", "categorical"):
-        given = [key for key in (*_OF_TRANSFORM, *_OF_MOMENTS) if key in section.model_fields_set]
+        of_amounts = (*_OF_TRANSFORM, *_OF_MOMENTS, *OF_LEARNED)
+        given = [key for key in of_amounts if key in section.model_fields_set]
         if given:
             raise InputError(
                 f"outcomes.{name}.{given[0]}: this key is for amounts, got kind {section.kind!r}; "
@@ -53,7 +55,8 @@ def declared_outcome(
             )
         transform = Transform("identity")
     else:
-        transform = _transform(name, synthesizer, section)
+        learned = learned_transform(name, synthesizer, sections)
+        transform = learned or _transform(name, synthesizer, section)
     kind: OutcomeKind = "continuous" if section.kind == "count" else section.kind
     return Outcome(
         name,
@@ -336,7 +339,8 @@ def strict_problems(
             )
     for name in synthesizer.outcome:
         section = outcomes.get(name, OutcomeSection())
-        if section.kind in ("binary", "categorical"):
+        learned = is_learned(name, synthesizer, section)
+        if learned or section.kind in ("binary", "categorical"):
             continue
         missing = [key for key in ("centre", "spread") if getattr(section, key) is None]
         if missing:

@@ -20,11 +20,13 @@ def study_problems(
     kept: int,
     general: bool,
     several: bool,
+    learned: bool,
 ) -> list[str]:
     """Return settings that a study, whose data are a population, does not support or would ignore.
 
     ``kept``: draws of a fit; ``general``: True for a model of outcomes of several kinds;
-    ``several``: True for more than one table of all records.
+    ``several``: True for more than one table of all records; ``learned``: True where a transform
+    is learned.
     """
     problems = []
     for key in ("weight", "stratum_sizes", "fpc", "public_columns"):
@@ -46,6 +48,12 @@ def study_problems(
         problems.append(
             "outcomes: studies support only continuous outcomes without bounds, and one residual "
             "covariance; remove other kinds, bounds and covariance_by."
+        )
+    if learned:
+        problems.append(
+            "outcomes: a study with [study] has declared transforms; remove range and transform = "
+            "'learned', or run 'surveysynth study SPEC --population FILE' with a specification "
+            "without [study]: it learns the transforms of every sample."
         )
     if several:
         problems.append(

@@ -157,12 +157,14 @@ class Spec(BaseModel):
     def _study_problems(self) -> list[str]:
         """Return settings that a study does not support or would ignore."""
         assert self.study is not None  # checked by the caller
-        general = False
+        general = learned = False
         with suppress(InputError):  # reported by the checks of outcomes
+            learned = any(each.learned is not None for each in self.declared)
             general = needs_general_form(self.declared) or bool(self.synthesizer.grouping)
         return study_problems(
             self.survey, self.synthesizer, self.privacy, self.study, kept=self.plan.kept,
-            general=general, several=self.named_tables or self.all_tables.where is not None,
+            general=general, learned=learned,
+            several=self.named_tables or self.all_tables.where is not None,
         )  # fmt: skip
 
     def _table_problems(self, number: int) -> list[str]:

@@ -57,6 +57,10 @@ class KnownNoise:
         sd = math.sqrt(variance)
         return [round(Fraction(sd * self._multiple()) * MAGNIFIED) for _ in range(size)]
 
+    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
+        """Return the known noise; see ``NoiseSource``."""
+        return [round(scale * Fraction(self._multiple()) * MAGNIFIED) for _ in range(size)]
+
 
 @dataclass(frozen=True, repr=False)
 class Published:

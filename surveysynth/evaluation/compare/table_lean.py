@@ -158,7 +158,7 @@ class LeanCollector:
             for side in outcome.sides:
                 there = category == side
                 transformed = np.full(value.size, np.nan)
-                transformed[there] = outcome.forward(value[there], side)
+                transformed[there] = outcome.at(there).forward(value[there], side)
                 values.append(transformed)
                 amount.append(True)
         if design.public_weight is None:

@@ -5,7 +5,7 @@ none is ever estimated from the survey.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.learned.histogram import what_is_left
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
 from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
@@ -113,6 +114,11 @@ class NoisySettings:
         """None: draws are functions of noisy numbers."""
         return math.inf
 
+    def of_sums(self, outcomes: Sequence[Outcome]) -> Budget:
+        """Return the budget of the sums: what learned transforms of these outcomes leave."""
+        left = what_is_left(self.budget.rho, outcomes)
+        return self.budget if left == self.budget.rho else Budget.of_rho(left, self.budget.delta)
+
     def clipping(self, design: PublicDesign) -> Clipping:
         """Return centres and spreads of z, and the radius of the ball.
 
@@ -142,6 +148,8 @@ class NoisySettings:
 
     def _moments(self, outcome: Outcome, side: int) -> tuple[float, float]:
         """Return centre and spread of a column of z."""
+        if outcome.learned is not None:
+            return 0.0, 1.0  # its values are about standard normal
         given = (self.declared_below if side == BELOW else self.declared).get(outcome.name)
         where = outcome.side_name(side)
         if given is None or given.centre is None or given.spread is None:
@@ -164,17 +172,18 @@ class NoisySettings:
             )
         return math.log(design.population_size / design.n)
 
-    def least_records(self, columns: int) -> int:
+    def least_records(self, columns: int, outcomes: Sequence[Outcome] = ()) -> int:
         """Return the records from which a group has a residual covariance of its own.
 
         At least 50, and so many that the noise of a variance stays below a tenth of the
         declared one.
 
-        columns: of z. Of units of one record, whose size is known before there is a design.
+        columns: of z; outcomes: those whose transforms may be learned first. Of units of one
+        record, whose size is known before there is a design.
         """
         clipping = Clipping(np.zeros(columns), np.ones(columns), self.radius)
         distance = squared_sensitivity(Fraction(1), self.count_share, discrete=True)
-        variances = noise_variances(clipping, self.budget.rho, distance=distance)
+        variances = noise_variances(clipping, self.of_sums(outcomes).rho, distance=distance)
         noise = float(variances.squares_sd(clipping)[0, 0])
         return max(LEAST_RECORDS, math.ceil(noise / MOST_NOISE))
 
