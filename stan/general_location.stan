@@ -72,16 +72,19 @@ model {
   for (l in 1 : L) {
     matrix[T[l], P[l]] z = rows_from(to_vector(x), first_x, T[l], P[l]);
     matrix[T[l], Q[l] + 1] n = rows_from(to_vector(counts), first_count, T[l], Q[l] + 1);
-    matrix[T[l], Q[l]] eta = z * rows_from(logit_b, first, P[l], Q[l]);
+    matrix[P[l], Q[l]] b = rows_from(logit_b, first, P[l], Q[l]);
+    matrix[T[l], Q[l]] eta = z * b;
     for (i in 1 : T[l]) {
       row_vector[Q[l] + 1] of_row = append_col(0, eta[i]);
       target += dot_product(n[i], of_row - log_sum_exp(of_row));
+    }
+    for (i in 1 : P[l]) {
+      target += normal_lpdf(b[i] | 0, ridged[i] ? 2 * interaction_scale : logit_sd);
     }
     first += P[l] * Q[l];
     first_x += T[l] * P[l];
     first_count += T[l] * (Q[l] + 1);
   }
-  target += normal_lpdf(logit_b | 0, logit_sd);
 
   int at = 0;
   int at_slope = 0;

@@ -2,6 +2,7 @@
 
 from . import datasets as datasets
 from . import errors as errors
+from .api.calibrate import calibrate as calibrate
 from .api.commands import (
     CheckResult as CheckResult,
 )
@@ -38,6 +39,7 @@ from .errors import (
 from .errors import (
     LeaningTableWarning as LeaningTableWarning,
 )
+from .estimation.calibration import CalibratedWeights as CalibratedWeights
 from .estimation.combining import (
     combine as combine,
 )

@@ -1,17 +1,21 @@
 """Estimates of all table rows with Taylor-linearised variances (methods 5).
 
 Agrees with R's survey package: ``svyby`` with ``svytotal`` and ``svymean`` under the plain
-linearisation, the same after ``calibrate(~1, N)`` under the ratio linearisation.
+linearisation, the same after ``calibrate(~1, N)`` under the ratio linearisation, and after
+``calibrate`` with further variables under calibration.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.estimation.calibrated_variance import Regression, residual_squares
+from surveysynth.estimation.calibration import CalibratedWeights
 from surveysynth.estimation.contrasts import contrasted
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.quantiles import (
@@ -60,7 +64,8 @@ class DomainEstimates:
 class LinearisedTable:
     """One statistic of one dataset for all D rows of a table, before its variance is taken.
 
-    weight: (n,), scaled to the population size under "ratio"; calibrated: whether it is.
+    weight: (n,), scaled to the population size under "ratio"; calibrated: whether it is;
+    calibration: weights calibrated to further totals, which ``weight`` then is, or None.
     """
 
     statistic: Statistic
@@ -68,6 +73,7 @@ class LinearisedTable:
     weight: FloatArray
     linearised: Linearised
     calibrated: bool
+    calibration: CalibratedWeights | None = None
 
     @property
     def estimate(self) -> FloatArray:
@@ -84,11 +90,23 @@ class LinearisedTable:
             self.statistic,
             self.domains,
             sample_design,
-            lambda margin_set: self.linearised.inside(self.domains.codes[margin_set]),
+            self._inside,
             weight=self.weight,
             outside=self.linearised.outside,
             calibrated=self.calibrated,
+            regression=self.regression,
         )
+
+    @cached_property
+    def regression(self) -> Regression | None:
+        """The regression on the calibration variables; None without calibration."""
+        if self.calibration is None:
+            return None
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return Regression.of(self.calibration, self.domains, self._inside)
+
+    def _inside(self, margin_set: int) -> FloatArray:
+        return self.linearised.inside(self.domains.codes[margin_set])
 
 
 def linearised_variance(
@@ -100,20 +118,25 @@ def linearised_variance(
     weight: FloatArray,
     outside: FloatArray | None,
     calibrated: bool,
+    regression: Regression | None = None,
 ) -> FloatArray:
     """Taylor variances (D,) of a linearised variable.
 
     inside: from a margin set to u (n,) of records in the rows that they are in there; outside (D,):
     a record that is not in a row has u = -outside times its weight (n,), or zero for None;
-    calibrated: whether weights are scaled to a known sum.
+    calibrated: whether weights are scaled to a known sum; regression: taken off u, where weights
+    are calibrated to further totals.
     """
     design_effect = sample_design.design_effect
     if design_effect is not None:
         sample_design = sample_design.one_stage
     variance = np.zeros(domains.n_rows)
     with np.errstate(divide="ignore", invalid="ignore"):
+        if regression is not None:
+            variance += residual_squares(regression, domains, sample_design, inside)
+            variance *= _of_every_stratum(sample_design)
         rest = None if outside is None else Outside.of(weight, outside, sample_design)
-        for margin_set, rows in enumerate(domains.codes):
+        for margin_set, rows in enumerate(domains.codes if regression is None else ()):
             pairs = Pairs.of(rows, domains.n_rows, sample_design)
             squares = squares_by_row(pairs, sample_design, inside(margin_set), rest)
             if sample_design.lonely_psu == "average":
@@ -122,6 +145,13 @@ def linearised_variance(
     variance *= 1.0 if design_effect is None else design_effect
     variance[records_of(statistic, domains) < statistic.least_for_se] = np.nan
     return variance
+
+
+def _of_every_stratum(design: SampleDesign) -> float:
+    """Return the factor of lonely "average" where every stratum counts; infinite without any."""
+    if design.lonely_psu != "average":
+        return 1.0
+    return float(design.n_strata / np.float64(design.n_strata - int(design.lonely.sum())))
 
 
 def records_of(statistic: Statistic, domains: Domains) -> IntArray:
@@ -142,6 +172,7 @@ def estimate_domains(
     statistic: str,
     linearisation: Linearisation,
     population_size: float | None = None,
+    calibration: CalibratedWeights | None = None,
 ) -> DomainEstimates:
     """Estimate one statistic and its variance for all D cells and margins (methods 5).
 
@@ -163,6 +194,10 @@ def estimate_domains(
     population_size
         Under "ratio" the weights are scaled to it (they stay as they are if they sum to it
         already); None takes their sum as it. Not used under "plain".
+    calibration
+        Weights calibrated to known totals, from ``calibrate``: ``weight`` is then their calibrated
+        weight, and variances are of the residuals of the calibration regression, whatever the
+        linearisation.
 
     Returns
     -------
@@ -197,6 +232,7 @@ def estimate_domains(
         statistic=statistic,
         linearisation=linearisation,
         population_size=population_size,
+        calibration=calibration,
     )
     if table.statistic.share_below is not None and outcome is not None:
         return DomainEstimates(table.estimate, _of_quantiles(table, sample_design, outcome))
@@ -225,13 +261,16 @@ def linearise_domains(
     statistic: str,
     linearisation: Linearisation,
     population_size: float | None = None,
+    calibration: CalibratedWeights | None = None,
 ) -> LinearisedTable:
     """Compute estimates and linearised variables, without variances.
 
     Raises ``InputError`` as it does.
     """
     check_arguments(weight.size, domains, weight, outcome, statistic, linearisation)
-    kind, calibrated = statistic_of(statistic), linearisation == "ratio"
+    kind = statistic_of(statistic)
+    # Calibration knows the population size, where it is known.
+    calibrated = linearisation == "ratio" and calibration is None
     if calibrated and population_size is not None:
         weight = weight * (population_size / weight.sum())
     value = values_of(kind, outcome, weight.size)
@@ -239,7 +278,7 @@ def linearise_domains(
         linearised = kind.linearise(domains, weight, value, calibrated=calibrated)
         if kind.contrast is not None:
             domains, linearised = contrasted(kind.contrast, domains, weight, linearised)
-    return LinearisedTable(kind, domains, weight, linearised, calibrated)
+    return LinearisedTable(kind, domains, weight, linearised, calibrated, calibration)
 
 
 def check_arguments(

@@ -81,7 +81,8 @@ class Coordinates:
         return cls(values, tuple(kind for part in parts for kind in part.kinds))
 
 
-#: The prior SD of coefficients of interactions in residual SDs, of models that shrink them.
+#: The prior SD of coefficients of interactions in residual SDs, of models that shrink them; on log
+#: odds it is twice this.
 INTERACTION_PRIOR = "interaction_scale"
 
 

@@ -15,7 +15,7 @@ import argparse
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -28,6 +28,7 @@ import scipy
 import surveysynth
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated
+from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.sampling.plan import SamplingPlan
@@ -115,6 +116,9 @@ CASES = {
     "interactions, cells": Case(
         "continuous", "no ridge", by=BY, n=100, regions=4, ridged=True, replications=250, thin=20
     ),
+    "interactions, categorical": Case(
+        "categorical", "wide logits", n=60, regions=4, ridged=True
+    ),
 }
 
 
@@ -181,7 +185,9 @@ def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
     for j, size in enumerate(sizes):
         if size > 1:
             shape = (count, width, size - 1)
-            theta[f"logit_{j + 1}"] = priors["logit_sd"] * rng.standard_normal(shape)
+            sd = np.full((width, 1), priors["logit_sd"])
+            sd[np.flatnonzero(case.design.matrix.ridged)] = 2.0 * priors["interaction_scale"]
+            theta[f"logit_{j + 1}"] = sd * rng.standard_normal(shape)
             width += size - 1
     for name, _, discrete, earlier in parts_of(case):
         width = k + sum(sizes[j] - 1 for j in discrete) + len(earlier)
@@ -281,6 +287,9 @@ def quantities(case: Case, theta: Theta, data: Databases, wrong: float = 1.0) ->
     for name in [part[0] for part in parts_of(case)] if ridged.size else []:
         squares = (theta[f"coefficients_{name}"][..., ridged] ** 2).sum(-1, keepdims=True)
         result[f"interactions_{name}"] = squares
+    for name in [name for name in theta if name.startswith("logit_")] if ridged.size else []:
+        squares = (theta[name][..., ridged, :] ** 2).sum((-2, -1))[..., None]
+        result[f"interactions_{name}"] = squares
     log_lik = np.zeros(lead)
     sizes = sizes_of(case)
     for j, size in enumerate(sizes):
@@ -320,6 +329,15 @@ def statistics(case: Case, data: Databases, model: GeneralLocation) -> GeneralSt
     return GeneralStats.stacked(found)
 
 
+class WideLogits(Layout):
+    """Interactions of logits with three times their prior SD."""
+
+    def logit_sds(self, priors: Mapping[str, float]) -> list[FloatArray]:
+        """Prior SDs (P,) of each logit."""
+        wide = {**priors, "interaction_scale": 3.0 * priors["interaction_scale"]}
+        return super().logit_sds(wide)
+
+
 def mistaken(case: Case, sound: GeneralStats) -> tuple[GeneralStats, GeneralLocation]:
     """What the wrong sampler sees, and its model."""
     assert sound.rows is not None
@@ -328,6 +346,8 @@ def mistaken(case: Case, sound: GeneralStats) -> tuple[GeneralStats, GeneralLoca
         return sound, model_for(case.by, **{**case.priors, "interaction_scale": scale})
     if case.wrong == "no ridge":
         return replace(sound, layout=replace(sound.layout, ridged=())), case.model
+    if case.wrong == "wide logits":
+        return replace(sound, layout=WideLogits(*astuple(sound.layout))), case.model
     x, z, present, total = (
         getattr(sound.rows, name).copy() for name in ("x", "z", "present", "total")
     )

@@ -3,7 +3,7 @@
 
 As ``tests.long_runs.noisy_sbc``: parameters from the priors, records from the parameters by
 ``location_cases``, sums by hand, noise, draws given the noisy numbers alone. Wrong posteriors are
-rejected: counts, or moments, taken for known to a tenth of their noise.
+rejected: counts, or moments, taken for known to a tenth of their noise; a wide ridge.
 """
 
 import argparse
@@ -38,6 +38,8 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "location_sbc.json"
 BATCH = 250
 LEVEL = 1e-5
 WRONG = ("counts known", "moments known")
+#: Ridges of three times the width, for cases with shrunken columns.
+WIDE = "wide ridge"
 X = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
 PLAIN = Transform("identity")
 KINDS = {
@@ -59,7 +61,8 @@ class Case:
     """Outcomes, groups of the three cells, records of each or of all alike, and the noise.
 
     sigma: SD of the noise of T; count_sd: of counts; squares_sd: of the diagonal of Q, over
-    sqrt(2) of the rest; centres are one spread off. ``rejects``: of ``WRONG``.
+    sqrt(2) of the rest; centres are one spread off. ``rejects``: of ``WRONG`` and ``WIDE``; ridged:
+    shrunken columns of X.
     """
 
     outcomes: str
@@ -79,6 +82,7 @@ class Case:
     thin: int = 8
     warmup: int = 300
     rejects: tuple[str, ...] = WRONG
+    ridged: tuple[int, ...] = ()
 
     @property
     def cell(self) -> IntArray:
@@ -93,9 +97,10 @@ class Case:
     @property
     def layout(self) -> Layout:
         """Of the model."""
-        return Layout.of_outcomes(
+        plain = Layout.of_outcomes(
             X.shape[1], KINDS[self.outcomes], weighted=True, grouped=max(self.groups) > 0
         )
+        return replace(plain, ridged=self.ridged)
 
     @property
     def all_priors(self) -> Mapping[str, float]:
@@ -112,6 +117,10 @@ CASES = {
     "Two sides": Case("two sides", records=80),
     "Few records": Case(
         "continuous", groups=(0, 1, 2), records=(2, 6, 20), rejects=WRONG[1:], replications=320
+    ),
+    "Interactions": Case(
+        "categorical", records=(60, 60, 20), ridged=(1, 2), rejects=(WIDE,), replications=320,
+        thin=24, warmup=600,
     ),
 }
 
@@ -141,13 +150,17 @@ def _prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
     theta: Theta = {}
     for part in layout.logits:
         shape = count, part.columns.size, part.own.size
-        theta[f"logit_{part.name}"] = priors["logit_sd"] * rng.standard_normal(shape)
+        sd = np.full((part.columns.size, 1), priors["logit_sd"])
+        sd[list(case.ridged)] = 2.0 * priors["interaction_scale"]
+        theta[f"logit_{part.name}"] = sd * rng.standard_normal(shape)
     for part in layout.regressions:
         name, width = part.name, part.width
         tau = half_t(priors["coefficient_scale"], count, rng)
         theta[f"coefficient_scale_{name}"] = tau
-        theta[f"coefficients_{name}"] = tau[:, None] * rng.standard_normal((count, width))
         s_0 = half_t(priors["residual_scale"], count, rng)
+        scales = np.repeat(tau[:, None], width, axis=1)
+        scales[:, list(case.ridged)] = priors["interaction_scale"] * s_0[:, None]
+        theta[f"coefficients_{name}"] = scales * rng.standard_normal((count, width))
         if not layout.grouped:
             theta[f"variance_{name}"] = s_0[:, None] ** 2
             continue
@@ -229,9 +242,15 @@ def _designs(case: Case) -> LocationDesign:
     return LocationDesign.optimal(case.shape, Clipping(np.zeros(q), np.ones(q)))
 
 
-def quantities(theta: Theta) -> dict[str, FloatArray]:
-    """What is ranked, (count, draws, d) by name."""
-    return {name: values.reshape(*values.shape[:2], -1) for name, values in theta.items()}
+def quantities(case: Case, theta: Theta) -> dict[str, FloatArray]:
+    """What is ranked, (count, draws, d) by name; the sizes of shrunken coefficients too."""
+    result = {name: values.reshape(*values.shape[:2], -1) for name, values in theta.items()}
+    ridged = list(case.ridged)
+    for name, values in theta.items() if ridged else ():
+        if name.startswith("logit_"):
+            size = (values[:, :, ridged] ** 2).sum((-2, -1))
+            result[f"interactions_{name}"] = size[..., None]
+    return result
 
 
 def ranks_of_batch(
@@ -256,10 +275,13 @@ def ranks_of_batch(
         ]  # fmt: skip
     target = LocationTarget.of(case.shape, cell, noisy, 1)
     plan = SamplingPlan(1, -(-case.warmup // case.thin), case.draws)
-    theta = sample_noisy(case.layout, target, case.all_priors, plan, rng.spawn(count), case.thin)
-    true = quantities({name: values[:, None] for name, values in truth.items()})
+    priors = dict(case.all_priors)
+    if sampler == WIDE:
+        priors["interaction_scale"] *= 3.0
+    theta = sample_noisy(case.layout, target, priors, plan, rng.spawn(count), case.thin)
+    true = quantities(case, {name: values[:, None] for name, values in truth.items()})
     ranks = {}
-    for name, values in quantities({name: v[:, 0] for name, v in theta.items()}).items():
+    for name, values in quantities(case, {name: v[:, 0] for name, v in theta.items()}).items():
         for j in range(values.shape[-1]):
             ranks[f"{name}[{j}]"] = (values[..., j] < true[name][..., j]).sum(axis=1)
     return ranks

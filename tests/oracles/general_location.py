@@ -88,9 +88,10 @@ def log_density(
     slope = _parts(np.zeros_like(flat), stats.shape)
     for b, by_b, counts in zip(p.logits, slope.logits, stats.logits, strict=True):
         likelihood, gradient = counts.value_and_slope(b[None])
-        prior, prior_slope = unconstrained.normal_log_density(b, priors["logit_sd"])
-        value += likelihood[0] + prior
-        by_b[...] = gradient[0] + prior_slope
+        sd = _logit_sd(counts.x.shape[-1], b.shape[-1], layout, priors)
+        prior, prior_slope = unconstrained.normal_log_density(b / sd, 1.0)
+        value += likelihood[0] + prior - np.log(sd).sum()
+        by_b[...] = gradient[0] + prior_slope / sd
     if stats.rows is not None:
         value += _regressions(p, slope, layout, stats.rows)
     with_slopes = 0
@@ -116,6 +117,15 @@ def log_density(
         value += prior.sum(-1)
         by_scale[...] += prior_slope
     return value.reshape(u.shape[:-1]), slope.joined().reshape(u.shape)
+
+
+def _logit_sd(
+    columns: int, size: int, layout: Layout, priors: Mapping[str, float]
+) -> FloatArray:
+    """Prior SDs (size,) of a logit's coefficients, row by row: interactions shrink."""
+    ridged = np.isin(np.arange(columns), layout.ridged)
+    by_row = np.where(ridged, 2.0 * priors["interaction_scale"], priors["logit_sd"])
+    return np.repeat(by_row, size // columns)
 
 
 def _core(p: _Parts, slope: _Parts, j: int, layout: Layout, ridge: float) -> FloatArray:

@@ -163,6 +163,30 @@ def test_an_interaction_with_a_number_gives_way_before_large_cells() -> None:
     assert records_per_coefficient(made).min() >= 22
 
 
+def test_a_small_cell_of_an_interaction_with_a_number_has_the_fit_of_the_terms_within() -> None:
+    """By hand, over the larger cells; without the intercept it would be another."""
+    sizes = {("a", "f"): 260, ("a", "m"): 140, ("b", "f"): 230, ("b", "m"): 155, ("c", "f"): 170,
+             ("c", "m"): 8}  # fmt: skip
+    frame = pd.DataFrame([cell for cell, n in sizes.items() for _ in range(n)])
+    frame.columns = pd.Index(["stratum", "sex"])
+    frame["score"] = np.random.default_rng(1).uniform(0.0, 2.0, len(frame))
+    _, made, pooling = pooled(frame, "stratum * sex * score", 10)
+    assert (pooling.interactions, pooling.cells) == ((), {"stratum:sex:score": (1, 8)})
+    b, c, m = (frame["stratum"] == "b"), (frame["stratum"] == "c"), (frame["sex"] == "m")
+    score, small = frame["score"], (c & m).to_numpy()
+    ones = np.ones(len(frame))
+    within = np.column_stack([ones, b, c, m, score, b * score, c * score, m * score]).astype(float)
+    own = (b * m * score).to_numpy()
+    column = made.x_cells[made.cell][:, made.columns.index("stratum[T.b]:sex[T.m]:score")]
+    np.testing.assert_array_equal(column[~small], own[~small])
+    fits = [
+        each[small] @ np.linalg.lstsq(each[~small], own[~small], rcond=None)[0]
+        for each in (within, within[:, 1:])
+    ]
+    np.testing.assert_allclose(column[small], fits[0], atol=1e-12)
+    assert np.abs(column[small] - fits[1]).min() > 1e-4
+
+
 def test_a_small_level_alone_does_not_cost_an_interaction() -> None:
     _, made, pooling = pooled(frame_of([6, 80, 90]), "stratum * sex", 20)
     assert pooling.interactions == ()

@@ -6,7 +6,7 @@ and the log weight last; absent ones are zero. An outcome with a split has two c
 and one below; a record has at most one of them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -19,6 +19,9 @@ from surveysynth.survey.survey import PublicDesign
 #: Name of the log weight's part, whatever the column's name.
 WEIGHT = "weight"
 _BELOW = "_below"
+#: A logit's shrunken columns have this times ``interaction_scale`` as prior SD: a record of a share
+#: of one half has information 1/4, so that the prior is worth as many records as in a regression.
+LOGIT_RIDGE = 2.0
 
 
 @dataclass(frozen=True)
@@ -146,6 +149,13 @@ class Layout:
                 parts.append(LogitPart(str(j + 1), j, np.concatenate(seen), own))
                 seen.append(own)
         return tuple(parts)
+
+    def logit_sds(self, priors: Mapping[str, float]) -> list[FloatArray]:
+        """Return the prior SDs (P,) of the coefficients of each logit, by column."""
+        sds = [np.full(part.columns.size, priors["logit_sd"]) for part in self.logits]
+        for sd in sds:
+            sd[list(self.ridged)] = LOGIT_RIDGE * priors["interaction_scale"]
+        return sds
 
     @cached_property
     def regressions(self) -> tuple[RegressionPart, ...]:

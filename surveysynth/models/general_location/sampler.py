@@ -324,7 +324,8 @@ class Gibbs:
 
     def __init__(self, stats: GeneralStats, priors: Mapping[str, float], rng: Streams) -> None:
         self.layout, self.chains = stats.layout, rng.chains
-        self.logits = [LogitBlocks(sums, priors["logit_sd"], rng) for sums in stats.logits]
+        sds = stats.layout.logit_sds(priors)
+        self.logits = [LogitBlocks(*each, rng) for each in zip(stats.logits, sds, strict=True)]
         self.regressions = None
         if stats.rows is not None:
             repeated = stats.rows.repeated(rng.chains)

@@ -71,7 +71,8 @@ def points(model: GeneralLocation, statistics: GeneralStats, count: int) -> Floa
 def log_prior(model: GeneralLocation, theta: Theta, design: PublicDesign) -> float:
     """With the Jacobians of logarithms; residual SDs are those of the variances.
 
-    Coefficients of interactions shrink with the common residual scale of their regression."""
+    Coefficients of interactions shrink with the common residual scale of their regression, and in
+    a logit with twice the constant."""
     priors, total = model.priors, 0.0
     ridged = np.flatnonzero(design.matrix.ridged)
 
@@ -81,7 +82,9 @@ def log_prior(model: GeneralLocation, theta: Theta, design: PublicDesign) -> flo
     for name, value in theta.items():
         kind, part = re.fullmatch(r"(.+?)_(\d+(?:_below)?|weight)", name).groups()  # type: ignore[union-attr]
         if kind == "logit":
-            total += stats.norm.logpdf(value, 0.0, priors["logit_sd"]).sum()
+            sd = np.full((len(value), 1), priors["logit_sd"])
+            sd[ridged] = 2.0 * priors["interaction_scale"]
+            total += stats.norm.logpdf(value, 0.0, sd).sum()
         elif kind == "coefficients":
             common = theta.get(f"pooled_scale_{part}", np.sqrt(theta[f"variance_{part}"][0]))
             scale = np.full(value.size, theta[f"coefficient_scale_{part}"])

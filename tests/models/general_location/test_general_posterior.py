@@ -11,6 +11,7 @@ from scipy import stats
 from scipy.special import expit, gammainccinv
 
 from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.general_location import layout
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.general_location.sampler import Regressions
 from surveysynth.models.general_location.scales import Scales
@@ -19,6 +20,7 @@ from surveysynth.models.parts.logit import LogitBlocks, LogitSums
 from surveysynth.sampling.convergence import effective_sample_size, r_hat
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import Streams, run_sweeps
+from surveysynth.survey.outcome import Outcome
 from tests import oracles
 from tests.models.general_location.general_cases import (
     ALL,
@@ -142,14 +144,33 @@ def uncentred(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> Gene
     return statistics
 
 
-@pytest.mark.parametrize("wrong", [plain_ridge, wide_ridge, weak_pooling, no_pooling, uncentred])
+def plain_logits(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> GeneralStats:
+    """The prior of main effects for interactions of a logit."""
+    monkeypatch.setattr(layout, "LOGIT_RIDGE", 2.5 / 0.3)
+    return statistics
+
+
+def wide_logits(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> GeneralStats:
+    """Three times the prior SD of interactions of a logit."""
+    monkeypatch.setattr(layout, "LOGIT_RIDGE", 6.0)
+    return statistics
+
+
+@pytest.mark.parametrize(
+    ("wrong", "outcome"),
+    [
+        *((each, INCOME) for each in (plain_ridge, wide_ridge, weak_pooling, no_pooling)),
+        (uncentred, INCOME), (plain_logits, WORK), (wide_logits, WORK),
+    ],
+)  # fmt: skip
 def test_wrong_shrinkage_and_uncentred_slopes_are_rejected(
     wrong: Callable[[GeneralStats, pytest.MonkeyPatch], GeneralStats],
+    outcome: Outcome,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """By the identities of the density."""
     model = model_for(BY)
-    statistics = statistics_of(model, 200, (INCOME,), ridged=True)
+    statistics = statistics_of(model, 200, (outcome,), ridged=True)
     seen = wrong(statistics, monkeypatch)
     drawn = model.sample(seen, SamplingPlan(4, 150, 400), np.random.default_rng(1))
     u = oracles.unconstrain(model, {name: values[0] for name, values in drawn.items()})
