@@ -176,15 +176,15 @@ def tables(
     design, test = chosen.prepared(built.with_ridge(survey.design)), seed is not None
     of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.rebuildable)
     refuse_clusters(design, built := built.of(design))
-    say = progress or (lambda stage: None)
-    facts = facts_of(spec, design, chosen, built, test=test)
+    facts, say = facts_of(spec, design, chosen, built, test=test), progress or (lambda stage: None)
     run = _recorder(spec, design, survey_id, ledger, test=test)
     released = chosen.run(
         built, design, survey.confidential, of_mechanism, say, seeded=test,
         keeper=None if test else run,
     )  # fmt: skip
-    facts = facts.with_design(released.design_of(design))
-    facts, estimates = private_estimates(facts, built, released.draws, of_synthesis, say)
+    facts, estimates = private_estimates(
+        facts.with_design(released.design_of(design)), built, released.draws, of_synthesis, say
+    )
     made = tables_of_each(facts.spec, facts.design, estimates)
     if run is not None:
         run.ledger.record([run.entry])  # before anybody sees the tables

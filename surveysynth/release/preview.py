@@ -7,6 +7,7 @@ import numpy as np
 from surveysynth.estimation.clusters import cluster_lines
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.subpopulation import WHERE, shown_rows
+from surveysynth.mechanisms.learned.stage import TRANSFORMS_NAME
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.documents.ddi import DDI_NAME
@@ -198,6 +199,10 @@ def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
     )
 
 
+def _learns(design: "PublicDesign") -> bool:
+    return any(each.learned is not None for each in design.outcomes)
+
+
 def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     privacy = spec.privacy.for_records(design.n)
     datasets = privacy.m * privacy.replicates_per_draw
@@ -214,5 +219,5 @@ def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> li
         *_files_lines(spec, design),
         f"  microdata/: {datasets} synthetic files of {design.n:,} records "
         f"(m = {privacy.m} draws, {privacy.replicates_per_draw} replicates each)",
-        f"  {_DOCUMENTS}",
+        f"  {TRANSFORMS_NAME}, {_DOCUMENTS}" if _learns(design) else f"  {_DOCUMENTS}",
     ]

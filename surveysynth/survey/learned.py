@@ -29,8 +29,10 @@ SCALE_SHARE = 1e-3
 LEARNED_SHARE = 0.1
 #: The end of the guess that stands for a curve before one is learned.
 GUESSED_END = 3.0
-#: Probability spread evenly over the range, which keeps every curve strictly increasing.
+#: Probability spread evenly over the range, so that no place in it is out of reach.
 EVERYWHERE = 1e-6
+#: Curves are whole multiples of this step, and increase by at least one a part.
+STEP = 1e-6
 #: The share of the outermost part of a bin that a normal variable has beyond the end of a curve.
 BEYOND = 0.05
 
@@ -200,7 +202,8 @@ def normal_scores(counts: FloatArray) -> FloatArray:
     """Return the knots (H, J * PARTS + 1) of expected counts (H, J): z = Phi^-1(F).
 
     Inside a bin the log density is linear between the middles of neighboring bins. Rounded to
-    1e-6, so that the last digits of other machines' linear algebra do not matter.
+    ``STEP``, so that the last digits of other machines' linear algebra do not matter, and with a
+    ramp of that step, so that every curve increases.
     """
     bins = counts.shape[1]
     middle = (np.arange(bins * PARTS) + 0.5) / PARTS
@@ -216,4 +219,6 @@ def normal_scores(counts: FloatArray) -> FloatArray:
     above = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1][:, 1:]
     inner = np.where(below < 0.5, ndtri(below), -ndtri(above))
     first, last = ndtri(BEYOND * mass[:, :1]), -ndtri(BEYOND * mass[:, -1:])
-    return np.asarray(np.round(np.concatenate([first, inner, last], axis=1), 6))
+    knots = np.concatenate([first, inner, last], axis=1)
+    ramp = np.arange(knots.shape[1]) - knots.shape[1] // 2
+    return np.asarray(STEP * (np.round(knots / STEP) + ramp), dtype=np.float64)

@@ -24,6 +24,7 @@ from surveysynth.mechanisms.learned.histogram import (
     range_facts,
 )
 from surveysynth.mechanisms.learned.stage import (
+    TRANSFORMS_NAME,
     FirstStage,
     first_stage,
     learned_facts,
@@ -154,9 +155,6 @@ UNPROTECTED = (
     'NOT PRIVATE: made with risk = "none", without any protection of the confidential records. '
     "Do not publish."
 )
-
-
-TRANSFORMS_NAME = "transforms.json"
 
 
 @dataclass(frozen=True)
