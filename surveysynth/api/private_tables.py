@@ -182,9 +182,8 @@ def tables(
         built, design, survey.confidential, of_mechanism, say, seeded=test,
         keeper=None if test else run,
     )  # fmt: skip
-    facts, estimates = private_estimates(
-        facts.with_design(released.design_of(design)), built, released.draws, of_synthesis, say
-    )
+    facts = facts.with_design(released.design_of(design))
+    facts, estimates = private_estimates(facts, built, released.draws, of_synthesis, say)
     made = tables_of_each(facts.spec, facts.design, estimates)
     if run is not None:
         run.ledger.record([run.entry])  # before anybody sees the tables

@@ -105,12 +105,12 @@ def test_a_release_by_the_pseudo_posterior_publishes_its_histograms(tmp_path: Pa
         tmp_path, "pseudo_posterior", privacy="m = 1\nreplicates_per_draw = 2",
         synthesizer='inference = "paper"',
     )  # fmt: skip
-    ss.release(spec, tmp_path / "out", ledger=tmp_path / "ledger.jsonl", seed=5)
+    ss.release(spec, tmp_path / "out", ledger=tmp_path / "ledger.jsonl")
     release = tmp_path / "out" / "release"
     published, privacy = content(release / "transforms.json"), content(release / "privacy.json")
     spent = [2 / Fraction(each["scale"]) for each in published["learned"]]
     assert float(sum(spent)) == pytest.approx(1.08, rel=1e-5)
-    assert {each["kind"] for each in published["learned"]} == {"seeded"}
+    assert {each["kind"] for each in published["learned"]} == {"system"}
     assert "seed" not in published
     assert privacy["epsilon"] == 10.8
     # What is left of epsilon is that of the one draw: 2 m x bound.
@@ -147,7 +147,7 @@ def test_noise_is_kept_before_anything_follows_and_is_continued_from(tmp_path: P
 
 def test_the_second_stage_takes_scores_of_the_first() -> None:
     """Records of a stratum have the scores of its own curve, at no spike and by side."""
-    survey = survey_of(600)
+    survey = survey_of(2000)
     first = first_stage(
         survey.design, survey.confidential, budget=1.0, noise="gaussian",
         source=SeededNoise(np.random.default_rng(2)),
@@ -168,8 +168,8 @@ def test_the_second_stage_takes_scores_of_the_first() -> None:
             assert records.z[rows, 1 + side] == pytest.approx(expected, abs=1e-9)
             assert low == 0.0
     # Nearly standard normal: nothing to declare.
-    assert np.abs(records.z[:, 0].mean()) < 0.15
-    assert np.abs(records.z[:, 0].std() - 1.0) < 0.15
+    assert np.abs(records.z[:, 0].mean()) < 0.2
+    assert np.abs(records.z[:, 0].std() - 1.0) < 0.2
 
 
 def test_settings_of_another_share_are_refused(tmp_path: Path) -> None:
