@@ -43,7 +43,7 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
-from surveysynth.survey.learned import BINS, bin_of, normal_scores
+from surveysynth.survey.learned import BINS, LearnedTransform, bin_of, normal_scores
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign
 
@@ -78,11 +78,14 @@ class NoisyHistogram:
         # Of a discrete Laplace number: 2 q / (1 - q)^2 with q = exp(-1/b).
         return 0.5 / math.sinh(0.5 / parameter) ** 2
 
-    def curves(self) -> tuple[tuple[tuple[float, ...], ...], ...]:
-        """Return the curve of every side and stratum."""
-        given = self.counts.astype(np.float64)
-        made = (normal_scores(smoothed_counts(side, self.variance)) for side in given)
-        return tuple(tuple(map(tuple, knots.tolist())) for knots in made)
+    def curves(self, outcome: Outcome) -> tuple[tuple[tuple[float, ...], ...], ...]:
+        """Return the curve of every side and stratum of the outcome."""
+        made = []
+        for side, counts in enumerate(self.counts.astype(np.float64)):
+            given = side_of(outcome, side)
+            smooth = smoothed_counts(counts, self.variance, np.linspace(*given.grid, BINS + 1))
+            made.append(tuple(map(tuple, normal_scores(smooth).tolist())))
+        return tuple(made)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the histograms for files."""
@@ -189,16 +192,20 @@ def noisy_histograms(
 
 def true_counts(outcome: Outcome, values: FloatArray, rows: IntArray) -> IntArray:
     """Return the counts (sides, H, J) of values (n,) in strata ``rows`` (n,). Confidential."""
-    given, category = outcome.learned, outcome.category(values)
-    assert given is not None  # the caller takes learned outcomes
+    category = outcome.category(values)
     result = np.zeros((len(outcome.sides), int(rows.max()) + 1, BINS), dtype=np.int64)
     for side in outcome.sides:
         there = category == side
-        found = bin_of(
-            given.of_side(outcome.split, side), outcome.distance(values[there], side)
-        )
+        found = bin_of(side_of(outcome, side), outcome.distance(values[there], side))
         np.add.at(result[side], (rows[there], found), 1)
     return result
+
+
+def side_of(outcome: Outcome, side: int) -> LearnedTransform:
+    """Return the transform of a side of a learned outcome."""
+    given = outcome.learned
+    assert given is not None  # the caller takes learned outcomes
+    return given.of_side(outcome.split, side)
 
 
 def learned_design(
@@ -221,7 +228,7 @@ def learned_design(
                     f"{shape[0]} x {shape[1]} x {shape[2]} bins. Take the files from the same "
                     "release."
                 )
-            curves = found[outcome.name].curves()
+            curves = found[outcome.name].curves(outcome)
             codes = rows if shape[1] > 1 else None
             transform = replace(given, curves=curves, codes=codes)
             outcomes.append(replace(outcome, transform=transform))

@@ -13,6 +13,7 @@ from scipy import stats
 from scipy.special import ndtri
 
 from surveysynth._support.types import FloatArray
+from surveysynth.mechanisms.learned import smoothing
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts, tail_bins
 from surveysynth.survey.learned import BINS, LearnedTransform, bin_of, normal_scores
 
@@ -20,6 +21,8 @@ NODES = ndtri((np.arange(4000) + 0.5) / 4000)
 #: Of a tenth of epsilon 10.8 and 3.6 at delta = 1e-6.
 VARIANCES = (6.0, 45.0)
 CLIP = 3.3
+#: Ends of bins near zero, where steps are those of amounts.
+LINEAR = np.linspace(0.0, 1.0, BINS + 1)
 
 
 def lognormal(n: int, rng: np.random.Generator) -> FloatArray:
@@ -44,12 +47,21 @@ def losses(n: int, rng: np.random.Generator) -> FloatArray:
     return np.where(rng.random(n) < 0.05, loss, heavy(n, rng))
 
 
+def wide(n: int, rng: np.random.Generator) -> FloatArray:
+    return np.exp(rng.normal(9.5, 1.5, n))
+
+
 LAWS: dict[str, tuple[Callable[[int, np.random.Generator], FloatArray], float, float]] = {
     "lognormal": (lognormal, 0.0, 5e6),
     "mixture": (mixture, 0.0, 1e6),
     "heavy": (heavy, 0.0, 2e7),
     "losses": (losses, -2e6, 2e7),
+    "wide": (wide, 0.0, 2e7),
 }
+
+
+def ends_of(grid: LearnedTransform) -> FloatArray:
+    return np.linspace(*grid.grid, BINS + 1)
 
 
 def histogram(grid: LearnedTransform, values: FloatArray) -> FloatArray:
@@ -78,13 +90,14 @@ def errors(law: str, variance: float, *, clip: bool, n: int = 2000, times: int =
     for _ in range(times):
         noise = np.round(rng.normal(0.0, np.sqrt(variance), BINS))
         noisy = histogram(grid, draw(n, rng)) + noise
-        counts = np.maximum(noisy, 0.0) if clip else smoothed_counts(noisy[None], variance)[0]
+        smooth = smoothed_counts(noisy[None], variance, ends_of(grid))[0]
+        counts = np.maximum(noisy, 0.0) if clip else smooth
         found.append(distance(learned(grid, counts), population, n))
     return np.array(found)
 
 
 @pytest.mark.parametrize("variance", VARIANCES)
-@pytest.mark.parametrize("law", list(LAWS))
+@pytest.mark.parametrize("law", ["lognormal", "mixture", "heavy", "losses"])
 def test_means_survive_the_noise_and_an_unsmoothed_clip_moves_them(
     law: str, variance: float
 ) -> None:
@@ -101,7 +114,7 @@ def test_a_normal_law_on_the_scale_of_the_grid_comes_back(variance: float) -> No
         edges = np.arange(BINS + 1)
         expected = 2000.0 * np.diff(stats.norm.cdf(edges, centre, spread))
         counts = rng.poisson(expected) + np.round(rng.normal(0.0, np.sqrt(variance), BINS))
-        share = smoothed_counts(counts[None], variance)[0]
+        share = smoothed_counts(counts[None], variance, LINEAR)[0]
         share /= share.sum()
         mean = share @ middle
         sd = np.sqrt(share @ (middle - mean) ** 2)
@@ -116,7 +129,7 @@ def test_noise_alone_is_no_error_and_gives_a_concave_curve() -> None:
     rng = np.random.default_rng(5)
     for _ in range(20):
         noise = np.round(rng.normal(0.0, np.sqrt(45.0), (1, BINS)))
-        counts = smoothed_counts(noise, 45.0)
+        counts = smoothed_counts(noise, 45.0, LINEAR)
         assert np.isfinite(counts).all()
         assert (counts > 0).all()
         assert counts.max() < 60.0
@@ -156,7 +169,32 @@ def test_a_stratum_of_few_records_takes_the_common_shape() -> None:
     for _ in range(6):
         strata = [histogram(grid, mixture(n, rng)) for n in (2000, 2000, 150)]
         noisy = np.stack(strata) + np.round(rng.normal(0.0, 2.5, (3, BINS)))
-        for counts in (smoothed_counts(noisy, 6.0)[2], np.maximum(noisy[2], 0.0)):
+        for counts in (smoothed_counts(noisy, 6.0, ends_of(grid))[2], np.maximum(noisy[2], 0.0)):
             apart.append(np.abs(counts / counts.sum() - truth).sum())
     own, clipped = np.array(apart).reshape(-1, 2).T
     assert own.max() < 0.5 * clipped.min()
+
+
+def test_a_wide_law_of_few_records_keeps_its_mean(monkeypatch: pytest.MonkeyPatch) -> None:
+    """500 records of a log SD of 1.5: noise in its tail must not reach the end of the range."""
+    assert np.sqrt(np.mean(errors("wide", 6.0, clip=False, n=500) ** 2)) < 1.2
+    monkeypatch.setattr(smoothing, "LEAST_INDEX", -5.0)  # planted: tails that are concave only
+    assert np.sqrt(np.mean(errors("wide", 6.0, clip=False, n=500) ** 2)) > 2.0
+
+
+def test_a_tail_that_the_noise_hides_is_not_sent_to_the_end_of_the_range(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of 2,000 records 8 are far from the others, at a z of 2.7 by rank."""
+    rng, grid = np.random.default_rng(17), LearnedTransform(low=0.0, high=5e6)
+    values = np.exp(rng.normal(10.5, 0.3, 2000))
+    values[:8] = np.exp(12.0)
+    noisy = histogram(grid, values) + np.round(rng.normal(0.0, np.sqrt(45.0), BINS))
+
+    def largest() -> float:
+        counts = smoothed_counts(noisy[None], 45.0, ends_of(grid))[0]
+        return float(learned(grid, counts).forward(values[:8]).max())
+
+    assert largest() < 4.1
+    monkeypatch.setattr(smoothing, "MOST_HIDDEN", 0.0)  # planted: the estimate as it is
+    assert largest() > 4.5
