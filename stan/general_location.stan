@@ -1,8 +1,8 @@
 // The general location model as a chain: multinomial logits of the discrete parts, regressions of
-// the amounts and of the log weight, whose variances may differ by group, and slopes on the
-// residuals of earlier columns; each record raised to its risk weight. The data are weighted counts,
-// and rows that have the weighted moments of the records of each group. Arrays of all parts stand
-// end to end, rows first.
+// the amounts and of the log weight, with slopes on the residuals of earlier columns; slopes and
+// variances may differ by group; each record raised to its risk weight. The data are weighted
+// counts, and rows that have the weighted moments of the records of each group. Arrays of all parts
+// stand end to end, rows first.
 functions {
 #include functions/half_student_t.stan
   int products(array[] int a, array[] int b) {
@@ -47,6 +47,7 @@ data {
 transformed data {
   real df = 3;
   int with_slopes = 0;
+  int R = sum(ridged);
   array[J] int C; // columns of each regression
   array[J] int D; // of which the last, slopes on earlier z, differ by group
   for (j in 1 : J) {
@@ -89,39 +90,43 @@ model {
   int at = 0;
   int at_slope = 0;
   int k = 0;
-  matrix[M, J] residual; // about the core coefficients
+  matrix[M, J] residual; // about the means
+  matrix[J, R] interaction = rep_matrix(0, J, R); // shrunken coefficients over their scale
   for (j in 1 : J) {
     vector[C[j]] b = segment(core, at + 1, C[j]);
-    real common = grouped ? s_0[j] : sd[1, j];
     vector[M] fitted = rep_vector(0, M);
     int used = 0;
+    int shrunken = 0;
+    int slope = 0;
     for (l in 1 : W) {
       if (uses[j, l]) {
         used += 1;
         fitted += col(rows_x, l) * b[used];
-        target += normal_lpdf(b[used] | 0, ridged[l] ? interaction_scale * common : tau[j]);
-      }
-    }
-    for (l in 1 : J) {
-      if (before[j, l]) {
-        used += 1;
-        fitted += col(rows_z, l) * b[used];
-        target += normal_lpdf(b[used] | 0, tau[j]);
+        if (ridged[l]) {
+          shrunken += 1;
+          interaction[j, shrunken] = b[used] / interaction_scale;
+        } else {
+          target += normal_lpdf(b[used] | 0, tau[j]);
+        }
       }
     }
     residual[, j] = col(present, j) .* (col(rows_z, j) - fitted);
     vector[M] rest = col(residual, j);
-    if (D[j] > 0) {
-      matrix[G, D[j]] d = rows_from(slopes, at_slope, G, D[j]);
-      int slope = 0;
-      for (l in 1 : J) {
-        if (before[j, l]) {
-          slope += 1;
-          rest -= col(present, j) .* col(residual, l) .* d[group, slope];
-        }
+    row_vector[R] left = interaction[j];
+    for (l in 1 : J) {
+      if (before[j, l]) {
+        slope += 1;
+        vector[G] f = rep_vector(b[used + slope], G);
+        if (grouped) for (g in 1 : G) f[g] += slopes[at_slope + (g - 1) * D[j] + slope];
+        rest -= col(present, j) .* col(residual, l) .* f[group];
+        left -= b[used + slope] * interaction[l];
+        target += normal_lpdf(b[used + slope] | 0, tau[j]);
       }
+    }
+    target += normal_lpdf(left | 0, grouped ? s_0[j] : sd[1, j]) - R * log(interaction_scale);
+    if (D[j] > 0) {
       k += 1;
-      target += normal_lpdf(to_vector(d) | 0, t[k]);
+      target += normal_lpdf(segment(slopes, at_slope + 1, G * D[j]) | 0, t[k]);
       at_slope += G * D[j];
     }
     target += -0.5 * sum(square(rest ./ sd[group, j]));

@@ -194,7 +194,6 @@ def clustered(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
         population_size=population.n_units,
         predictors="region + stage",
         transforms=Transform("log"),
-        refuse_degenerate=False,  # for either mechanism
     )
     return Dataset(
         "clustered",
@@ -255,7 +254,6 @@ def several_outcomes(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
         strata="region",
         by=("region", "tenure"),
         population_size=N_HOUSEHOLDS,
-        refuse_degenerate=False,  # for either mechanism
     )  # fmt: skip
     return Dataset(
         "several_outcomes",

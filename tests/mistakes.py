@@ -46,6 +46,7 @@ class Mistake:
     text: str | None = None
     data: str = "survey.csv"
     arguments: tuple[str, ...] = ("check", "spec.toml")
+    code: int = 2  # bad input; 3 for a release that is refused
 
 
 def cells(column: str, *values: Any) -> Change:
@@ -75,6 +76,12 @@ STRICT = 'mechanism = "noisy_statistics"\nepsilon = 3.6'
 INSURED = (
     '[outcomes.insured]\nkind = "binary"\nlevels = ["no", "yes"]\n[outcomes.salary]\n'
 )  # fmt: skip
+
+CALIBRATED = (
+    '[[calibration]]\nby = ["gender"]\ntotals = {{ M = {}, F = {} }}\n'
+    '[[calibration]]\nby = ["field"]\ntotals = {{ {} }}\n'
+)  # fmt: skip
+FIELDS = '"01" = 2500, "02" = 2500, "03" = 2500, "04" = 2500'
 
 MISTAKES = (
     # The command
@@ -110,6 +117,16 @@ MISTAKES = (
     Mistake("A statistic is misspelled", {"tables": 'statistics = ["count", "means"]'}),
     Mistake("A statistic is for another kind of outcome", {"tables": 'statistics = ["share"]'}),
     Mistake("Noisy statistics without centre and spread", {"privacy": STRICT}),
+    Mistake("Totals of a calibration contradict each other",
+            {"labels": CALIBRATED.format(4_000, 5_000, FIELDS)}),
+    Mistake("A total of a calibration is below zero",
+            {"labels": CALIBRATED.format(-4_000, 14_000, FIELDS)}),
+    Mistake("A class of a calibration has no record",
+            {"labels": CALIBRATED.format(4_001, 6_000, FIELDS + ', "05" = 1')}),
+    Mistake("A calibration is by a column that is not public",
+            {"labels": CALIBRATED.replace("field", "school").format(5_000, 5_000, "a = 1")}),
+    Mistake("The method of a calibration is misspelled",
+            {"labels": CALIBRATED.format(5_000, 5_000, FIELDS) + 'method = "rakin"'}),
     Mistake("A model needs the size of the population", {"synthesizer": 'model = "fbp"'}),
     # The specification and the data
     Mistake("There is no such data file", data="surveys.csv"),
@@ -123,6 +140,10 @@ MISTAKES = (
             {"labels": '[labels.gender]\nlevels = { M = "Men", W = "Women" }'}),
     Mistake("The size of the population is that of the sample",
             {"survey": "population_size = 200"}),
+    Mistake("Weights were computed from an outcome", {"survey": 'weights_from = ["salary"]'},
+            code=3),
+    Mistake("Weights were computed from a column that does not exist",
+            {"survey": 'weights_from = ["region"]'}),
     Mistake("A formula uses a confidential column",
             {"synthesizer": 'predictors = "field + log(weight)"'}),
     # The file

@@ -119,8 +119,9 @@ def check(
         For unusable input, an engine that is not installed, a folder that exists, and ``out`` for
         another mechanism.
     RefusedError
-        For a clustered survey whose standard errors would be far too small, and if too few records
-        inform a row of the model matrix and pooling is off or cannot help.
+        For a clustered survey whose standard errors would be far too small, for weights computed
+        from confidential columns, and if too few records inform a row of the model matrix and
+        pooling is off or cannot help.
 
     Examples
     --------
@@ -137,6 +138,7 @@ def check(
     from surveysynth.spec.build import check_engine, model_of, read_survey, settings_of, spreads_of
     from surveysynth.spec.file_labels import with_file_labels
     from surveysynth.spec.spec import load_spec
+    from surveysynth.survey.weights_from import refuse_sources
 
     say = tell or (lambda part: None)
     specification = with_file_labels(load_spec(spec))
@@ -152,6 +154,7 @@ def check(
     model, settings = model_of(specification), settings_of(specification)
     check_engine(specification, model)
     survey = read_survey(specification)
+    refuse_sources(survey.design.confidential_sources)
     design = settings.prepared(model.with_ridge(survey.design))
     settings.require_identified(model := model.of(design))
     preview = preview_lines(specification, design, model)

@@ -16,6 +16,7 @@ from surveysynth.release.run_record import Recorder, entry_in_memory, ledger_of
 from surveysynth.release.tables.table_builder import tables_of_each
 from surveysynth.spec.build import engine_of, mechanism_of, model_of
 from surveysynth.survey.survey import Survey, require_survey
+from surveysynth.survey.weights_from import refuse_sources
 
 if TYPE_CHECKING:
     from surveysynth.inference.synthesis import Inference
@@ -47,6 +48,7 @@ def tables(
     options: Mapping[str, Any] | None = None,
     outcomes: Mapping[str, Mapping[str, Any]] | None = None,
     labels: Mapping[str, Mapping[str, Any]] | None = None,
+    calibration: Sequence[Mapping[str, Any]] | None = None,
     sections: "Sections | None" = None,
     survey_id: str | None = None,
     ledger: str | Path | None = None,
@@ -96,6 +98,10 @@ def tables(
         ``{"salary": {"centre": 80_000, "spread": 0.5}}``.
     labels
         Labels by column, as in [labels.COLUMN]: title, unit, levels, ...
+    calibration
+        Published totals to which the weights of synthetic datasets are calibrated, at no cost: one
+        mapping for each margin, like one of [[calibration]] (``calibrate`` is for a sample of your
+        own): ``[{"by": ["region"], "totals": {"North": 41_000, "South": 59_000}}]``.
     sections
         Further keys by section, as in a specification file: ``{"privacy": {"risk": "count"},
         "tables": {"flags": "nchs"}}``.
@@ -123,7 +129,7 @@ def tables(
         For arguments that are invalid in a specification file, or do not fit the survey.
     RefusedError
         If the tables would not satisfy their statement (the fit has not converged, or has not
-        reached its target), or would exceed the budget.
+        reached its target; weights from confidential columns), or would exceed the budget.
 
     Warns
     -----
@@ -168,9 +174,8 @@ def tables(
             "by": _names(by), "statistics": _names(statistics),
             "level": level, "linearisation": linearisation, "where": where,
         },
-        "labels": labels,
-        "outcomes": outcomes,
-    }, several)  # fmt: skip
+        "labels": labels, "outcomes": outcomes,
+    }, several, calibration)  # fmt: skip
     survey, chosen = _survey_for(survey, spec), mechanism_of(spec)
     built = engine_of(spec, model_of(spec)) if isinstance(model, str) else model
     design, test = chosen.prepared(built.with_ridge(survey.design)), seed is not None
@@ -224,6 +229,7 @@ def _specification(
     sections: "Sections",
     arguments: Mapping[str, Mapping[str, Any] | None],
     several: Sequence[Mapping[str, Any]] | None,
+    calibration: Sequence[Mapping[str, Any]] | None = None,
 ) -> "Spec":
     """Return the specification of the arguments of ``tables``.
 
@@ -241,10 +247,28 @@ def _specification(
                 f"{section}.{twice[0]}: tables has an argument for this; leave it out of sections."
             )
         merged.setdefault(section, {}).update(given)
+    margins = _margins(calibration)
     if several is None:
-        return spec_of_survey(design, merged)
+        return spec_of_survey(design, merged, calibration=margins)
     merged[ALL_TABLES] = merged.pop("tables", {})
-    return spec_of_survey(design, merged, _each_own(several))
+    return spec_of_survey(design, merged, _each_own(several), calibration=margins)
+
+
+def _margins(calibration: Any) -> list[dict[str, Any]]:
+    """Return the sections of margins, of which one column may be named without a list."""
+    if calibration is None:
+        return []
+    if not isinstance(calibration, list | tuple) or not all(
+        isinstance(each, Mapping) for each in calibration
+    ):
+        raise InputError(
+            "calibration: expected a list of mappings, one per margin, such as "
+            "[{'by': ['region'], 'totals': {'North': 41000, 'South': 59000}}]."
+        )
+    return [
+        {**each, "by": [each["by"]]} if isinstance(each.get("by"), str) else dict(each)
+        for each in calibration
+    ]
 
 
 def _each_own(several: Any) -> list[dict[str, Any]]:
@@ -275,7 +299,8 @@ def _each_own(several: Any) -> list[dict[str, Any]]:
 def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     """Return the survey with the by columns and the order of records of a specification.
 
-    Raises ``InputError`` as ``read_survey`` does for a file.
+    Raises ``InputError`` as ``read_survey`` does for a file, and ``RefusedError`` for weights from
+    confidential columns.
     """
     from surveysynth._support.messages import nearest, raise_problems
     from surveysynth.release.folder.microdata import public_order
@@ -284,12 +309,7 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     from surveysynth.survey.records import binary_problems
 
     design, confidential = survey.design, survey.confidential
-    if spec.privacy.answers_every_survey and survey.refused_degenerate:
-        raise InputError(
-            f"{SOURCE}: mechanism = 'noisy_statistics' requires a survey that is accepted whatever "
-            "its outcomes and weights are, but this one was checked for variation, which reveals "
-            "that they vary. Make it with Survey.from_frame(.., refuse_degenerate=False)."
-        )
+    refuse_sources(design.confidential_sources)
     known = (*map(str, design.frame), *design.outcome_names, str(design.weight_name))
     for name in spec.labels:
         if name not in known:

@@ -62,6 +62,14 @@ def init_command(
         bool | None,
         typer.Option("--public-weights", help="The weights are constants of the design."),
     ] = None,
+    weights_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,..",
+            help="Columns that the weights were computed from besides the design; design for "
+            "design weights, or unknown.",
+        ),
+    ] = None,
     strata: ColumnOption = None,
     psu: ColumnOption = None,
     design_effect: Annotated[
@@ -91,9 +99,9 @@ def init_command(
     """
     _write(
         data, data.with_name("spec.toml") if out is None else out, outcome or (), constant or (),
-        by, overwrite=overwrite, weight=weight, public_weights=public_weights, strata=strata,
-        psu=psu, design_effect=design_effect, population_size=population_size,
-        mechanism=mechanism, epsilon=epsilon,
+        by, overwrite=overwrite, weight=weight, public_weights=public_weights,
+        weights_from=weights_from, strata=strata, psu=psu, design_effect=design_effect,
+        population_size=population_size, mechanism=mechanism, epsilon=epsilon,
     )  # fmt: skip
 
 
@@ -105,6 +113,7 @@ def _write(
     by: Sequence[str] | None,
     *,
     overwrite: bool,
+    weights_from: str | None,
     **given: Any,
 ) -> None:
     """Write the choices of flags and, on a terminal, answers; ``given``: parts of ``Choices``."""
@@ -113,6 +122,7 @@ def _write(
         check_choices,
         check_said,
         read_outcomes,
+        read_sources,
         split_columns,
     )
     from surveysynth.spec.draft.columns import open_data
@@ -124,6 +134,7 @@ def _write(
     choices = Choices(
         outcomes=read_outcomes(outcomes, constants, file.names),
         by=None if by is None else split_columns("--by", by, file.names),
+        weights_from=read_sources(weights_from or "", file.names),
         **given,
     )
     check_choices(choices, file.names)
@@ -198,6 +209,11 @@ def audit_command(
         progress=report_count, tell=lambda line: print(sentence(line), flush=True),
     )  # fmt: skip
     print(f"Report: {found.out / REPORT_NAME}")
+    if found.missed:
+        raise RefusedError(
+            f"{found.missed:,} planted violations were not found, so that this test says nothing "
+            "of these settings; use more records, or other declared centers and spreads."
+        )
     if found.passed:
         raise RefusedError(
             f"{found.passed:,} of {len(found.table):,} replacements moved more than is stated; see "

@@ -16,6 +16,7 @@ from surveysynth.evaluation.studies.example import (
 from surveysynth.evaluation.studies.population import published_cells
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform
+from surveysynth.survey.weights_from import given_weights_from
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,7 +108,6 @@ def survey_of(frame: "pd.DataFrame") -> Survey:
         by=("field", "gender"),
         population_size=published_cells().size,
         transforms=Transform("log"),
-        refuse_degenerate=False,  # for either mechanism
     )
 
 
@@ -120,6 +120,7 @@ def init(
     mechanism: str,
     epsilon: float,
     public_weights: bool = False,
+    weights_from: str | Sequence[str] | None = None,
     strata: str | None = None,
     psu: str | None = None,
     design_effect: float | None = None,
@@ -154,6 +155,9 @@ def init(
         The privacy cost of the whole release.
     public_weights
         True if the weights are constants of the sample design, published unchanged.
+    weights_from
+        Columns that the weights were computed from besides the design, () for design weights, or
+        "unknown"; None leaves it open.
     strata, psu
         Public columns of the sample design.
     design_effect
@@ -199,6 +203,7 @@ def init(
         outcomes=tuple(_outcome(name, given) for name, given in outcomes.items()),
         weight=weight,
         public_weights=public_weights,
+        weights_from=given_weights_from(weights_from),
         strata=strata,
         psu=psu,
         design_effect=design_effect,

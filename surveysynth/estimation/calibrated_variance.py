@@ -22,6 +22,8 @@ from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.stratum_variance import Pairs, squares_by_row
 
+#: A weight below this share of its base weight is zero.
+_VANISHED = 1e-200
 #: Rows that keep less than this share of the first term have their residuals written out.
 _LITTLE = 1e-4
 
@@ -44,8 +46,9 @@ class Regression:
         inside: Callable[[int], FloatArray],
     ) -> "Regression":
         """Regress u (n,) of the records in each row, given by margin set, on x."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            per_unit = np.where(calibrated.weight == 0, 0.0, 1.0 / calibrated.ratio)
+        ratio = calibrated.ratio
+        vanished = np.abs(ratio) < _VANISHED  # such a record has no u, whose z is unknown
+        per_unit = np.where(vanished, 0.0, 1.0 / np.where(vanished, 1.0, ratio))
         explained = calibrated.x @ calibrated.projection * per_unit[:, None]
         sums = np.zeros((domains.n_rows, explained.shape[1]))
         for margin_set, rows in enumerate(domains.codes):

@@ -17,8 +17,11 @@ import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.estimation.calibrated_dataset import calibrated_dataset, calibrations_of
+from surveysynth.estimation.calibration import CalibratedWeights
 from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis
 from surveysynth.estimation.domains import Domains, TableRows
+from surveysynth.estimation.margins_of_calibration import Calibration
 from surveysynth.estimation.quantiles import (
     RowDistributions,
     Weighted,
@@ -112,7 +115,11 @@ class Quantiles:
     def _table(self, data: Weighted, at: FloatArray) -> LinearisedTable:
         with np.errstate(divide="ignore", invalid="ignore"):
             made = distribution(data.domains, data.weight, data.values, at)
-        return LinearisedTable(self._kind, data.domains, data.weight, made, self._calibrated)
+        return LinearisedTable(
+            self._kind, data.domains, data.weight, made,
+            self._calibrated and data.calibration is None, data.calibration,
+            lambda weight: distribution(data.domains, weight, data.values, at).estimate,
+        )  # fmt: skip
 
 
 Key: TypeAlias = tuple[str, int | None]
@@ -160,6 +167,8 @@ class Estimates:
         Which weights a statistic is estimated with.
     outcomes
         What is known of each; only a statistic by level looks.
+    calibration
+        Known totals, to which the weights of a dataset are calibrated unless they are already.
     """
 
     def __init__(
@@ -175,7 +184,9 @@ class Estimates:
         rule: CombiningRule | None = None,
         weighting: Weighting = as_they_are,
         outcomes: Sequence[Outcome] = (),
+        calibration: Calibration | None = None,
     ) -> None:
+        self._calibration = calibration
         self.rows, self.sample_design, self.keys = rows, sample_design, tuple(keys)
         self._linearisation: Linearisation = linearisation
         self._population_size, self._weighting = population_size, weighting
@@ -251,6 +262,9 @@ class Estimates:
 
         Raises ``InputError`` if the arrays do not fit the rows of the tables.
         """
+        if self._calibration is not None and dataset.base_weight is None:
+            dataset = calibrated_dataset(self._calibration, dataset)
+        own_weights, pair_weights = calibrations_of(self._calibration, dataset)
         self.separate_pair = dataset.separate_pair
         domains = variance_domains = self.rows.of(dataset.outcome)
         if self.separate_pair:
@@ -261,21 +275,22 @@ class Estimates:
         for key, lines in self._collected.items():
             for collected, level in zip(lines, self._indicators(key), strict=True):
                 released = pair = self._linearised(
-                    key, level, domains, dataset.outcome, dataset.weight
+                    key, level, domains, dataset.outcome, dataset.weight, own_weights
                 )
                 if self.separate_pair:
                     pair = self._linearised(
                         key, level, variance_domains,
-                        dataset.variance_outcome, dataset.variance_weight,
+                        dataset.variance_outcome, dataset.variance_weight, pair_weights,
                     )  # fmt: skip
                 collected.add(dataset.draw, dataset.replicate, released.estimate, pair)
         for key, quantiles in self._quantiles.items():
-            own = self._weighted(key, domains, dataset.outcome, dataset.weight)
+            own = self._weighted(key, domains, dataset.outcome, dataset.weight, own_weights)
             pair_of_own = own
             if self.separate_pair:
                 pair_of_own = self._weighted(
-                    key, variance_domains, dataset.variance_outcome, dataset.variance_weight
-                )
+                    key, variance_domains, dataset.variance_outcome, dataset.variance_weight,
+                    pair_weights,
+                )  # fmt: skip
             quantiles.add(dataset.draw, dataset.replicate, own, pair_of_own)
 
     def add_alone(self, outcomes: FloatArray, weight: FloatArray) -> None:
@@ -287,11 +302,14 @@ class Estimates:
     ) -> list[LinearisedTable]:
         """Return the linearised table of one dataset, one for each line of a row (see ``levels``).
 
-        outcomes: (n, p); weight: (n,). Nothing is added.
+        outcomes: (n, p); weight: (n,), calibrated first where there are totals. Nothing is added.
         """
-        domains = self.rows.of(outcomes)
+        domains, calibrated = self.rows.of(outcomes), None
+        if self._calibration is not None:
+            calibrated = self._calibration.calibrate(weight, outcomes)
+            weight = calibrated.weight
         return [
-            self._linearised(key, level, domains, outcomes, weight)
+            self._linearised(key, level, domains, outcomes, weight, calibrated)
             for level in self._indicators(key)
         ]
 
@@ -313,6 +331,7 @@ class Estimates:
         domains: Domains,
         outcomes: FloatArray,
         weight: FloatArray,
+        calibrated: CalibratedWeights | None,
     ) -> LinearisedTable:
         statistic, column = key
         values = None if column is None else outcomes[:, column]
@@ -328,14 +347,22 @@ class Estimates:
             statistic=statistic,
             linearisation=self._linearisation,
             population_size=self._population_size,
+            calibration=calibrated,
         )
 
     def _weighted(
-        self, key: Key, domains: Domains, outcomes: FloatArray, weight: FloatArray
+        self,
+        key: Key,
+        domains: Domains,
+        outcomes: FloatArray,
+        weight: FloatArray,
+        calibrated: CalibratedWeights | None,
     ) -> Weighted:
         """Return one outcome with its weights, unscaled: quantiles do not depend on their size."""
         assert key[1] is not None  # quantiles are of outcomes
-        return Weighted(domains, outcomes[:, key[1]], self._weighting(weight, key[0]))
+        return Weighted(
+            domains, outcomes[:, key[1]], self._weighting(weight, key[0]), calibrated
+        )
 
     def combined(self, key: Key) -> Combined:
         """Combine one table over all datasets.

@@ -27,6 +27,9 @@ from surveysynth.estimation.calibration import (
 )
 from surveysynth.survey.outcome import Outcome
 
+_METHODS = {
+    "raking": "raking", "linear": "the regression estimator", "logit": "the logit method"
+}  # fmt: skip
 #: Totals of the same units may differ by this share.
 _EQUAL = 1e-9
 #: Combinations of classes that are searched for weights; of more, only sums are compared.
@@ -72,6 +75,11 @@ class Margin:
         parts += [f"total of {self.amount}"] * (self.amount is not None)
         return f"{self.place} ({', '.join(parts)})"
 
+    @property
+    def words(self) -> str:
+        """The margin in words."""
+        return margin_words(self.by, self.amount)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the margin as in a specification, totals nested by level."""
         totals: Any = {}
@@ -85,6 +93,11 @@ class Margin:
                 totals = total
         named = {} if self.amount is None else {"amount": self.amount}
         return {"by": list(self.by), **named, "totals": totals}
+
+
+def margin_words(by: Sequence[str], amount: str | None) -> str:
+    """Return a margin in words: "region by sex", "income by region"."""
+    return " by ".join([*([] if amount is None else [amount]), *by])
 
 
 def _leaves(totals: Any, depth: int, place: str) -> list[tuple[tuple[str, ...], float]]:
@@ -142,6 +155,21 @@ class Calibration:
         """The columns of all margins."""
         named = [*(c for m in self.margins for c in m.by), *(m.amount for m in self.margins)]
         return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    @property
+    def words(self) -> str:
+        """Method and margins in words."""
+        low, high = self.bounds
+        within = "" if self.bounds == UNBOUNDED else f" with ratios from {low:g} to {high:g}"
+        size = "" if self._size is None else f", and to the population size {self._size:,.10g}"
+        margins = "; ".join(margin.words for margin in self.margins)
+        return f"{_METHODS[self.method]}{within}, to published totals of {margins}{size}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return method, bounds and margins, JSON-ready."""
+        bounds = None if self.bounds == UNBOUNDED else list(self.bounds)
+        margins = [margin.as_dict() for margin in self.margins]
+        return {"method": self.method, "bounds": bounds, "margins": margins}
 
     @cached_property
     def totals(self) -> FloatArray:

@@ -11,6 +11,7 @@ import numpy as np
 
 from surveysynth._support.distributions import t_quantile
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.estimation.calibration import CalibratedWeights
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.linearised import Linearise, Linearised
 from surveysynth.estimation.margins import sums_by_row
@@ -42,11 +43,15 @@ def _of_sorted(values: FloatArray, weights: FloatArray, shares: FloatArray) -> F
 
 @dataclass(frozen=True, eq=False)
 class Weighted:
-    """Values and weights (n,) of one dataset, with the rows that its records are in."""
+    """Values and weights (n,) of one dataset, with the rows that its records are in.
+
+    calibration: of the weights, where they are calibrated.
+    """
 
     domains: Domains
     values: FloatArray
     weight: FloatArray
+    calibration: CalibratedWeights | None = None
 
 
 class RowDistributions:

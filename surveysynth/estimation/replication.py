@@ -133,6 +133,26 @@ def agency_replicates(
     return ReplicateWeights(multipliers, np.arange(weight.size), scale, rscales, df, centre)
 
 
+ReplicateMethod: TypeAlias = Literal[
+    "brr", "fay", "jk1", "jkn", "successive_difference", "bootstrap"
+]
+
+
+def replication_scale(method: ReplicateMethod, replicates: int, fay: float = 0.0) -> float:
+    """Return the scale of a method with R replicates, as R's ``svrepdesign`` has it.
+
+    fay: Fay's rho, in [0, 1). A stratified jackknife ("jkn") has rscales of its own besides.
+    """
+    return {
+        "brr": 1.0 / replicates,
+        "fay": 1.0 / (replicates * (1.0 - fay) ** 2),
+        "jk1": (replicates - 1.0) / replicates,
+        "jkn": 1.0,
+        "successive_difference": 4.0 / replicates,
+        "bootstrap": 1.0 / max(replicates - 1.0, 1.0),
+    }[method]
+
+
 def estimate_domains_replicated(
     domains: Domains,
     replicates: ReplicateWeights,

@@ -65,7 +65,8 @@ class LinearisedTable:
     """One statistic of one dataset for all D rows of a table, before its variance is taken.
 
     weight: (n,), scaled to the population size under "ratio"; calibrated: whether it is;
-    calibration: weights calibrated to further totals, which ``weight`` then is, or None.
+    calibration: weights calibrated to further totals, which ``weight`` then is, or None; again: the
+    estimates (D,) under other weights (n,), such as those of a replicate.
     """
 
     statistic: Statistic
@@ -74,6 +75,7 @@ class LinearisedTable:
     linearised: Linearised
     calibrated: bool
     calibration: CalibratedWeights | None = None
+    again: Callable[[FloatArray], FloatArray] | None = None
 
     @property
     def estimate(self) -> FloatArray:
@@ -271,14 +273,22 @@ def linearise_domains(
     kind = statistic_of(statistic)
     # Calibration knows the population size, where it is known.
     calibrated = linearisation == "ratio" and calibration is None
+
+    def again(weight: FloatArray) -> FloatArray:
+        return linearise_domains(
+            domains, weight=weight, outcome=outcome, statistic=statistic,
+            linearisation="ratio" if calibrated else "plain", population_size=population_size,
+        ).estimate  # fmt: skip
+
     if calibrated and population_size is not None:
         weight = weight * (population_size / weight.sum())
     value = values_of(kind, outcome, weight.size)
     with np.errstate(divide="ignore", invalid="ignore"):
         linearised = kind.linearise(domains, weight, value, calibrated=calibrated)
+        rows = domains
         if kind.contrast is not None:
-            domains, linearised = contrasted(kind.contrast, domains, weight, linearised)
-    return LinearisedTable(kind, domains, weight, linearised, calibrated, calibration)
+            rows, linearised = contrasted(kind.contrast, domains, weight, linearised)
+    return LinearisedTable(kind, rows, weight, linearised, calibrated, calibration, again)
 
 
 def check_arguments(

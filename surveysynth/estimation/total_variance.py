@@ -28,6 +28,7 @@ import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.estimation.calibrated_variance import Regression
 from surveysynth.estimation.combining import (
     ROUNDING,
     Combined,
@@ -191,10 +192,11 @@ def public_rows(*codes: IntArray) -> IntArray:
 
 
 def public_row_columns(design: PublicDesign) -> tuple[str, ...]:
-    """Return the columns of a public row: by, strata, PSU, public weight, predictors of X."""
+    """Return columns of a public row: by, strata, PSU, public weight, predictors, calibration."""
     named = (design.strata_name, design.psu_name, design.public_weight_name)
     units = [each for each in named if each is not None]
-    return tuple(dict.fromkeys([*design.by, *units, *design.predictors]))
+    calibrated = design.calibrated_by or ()
+    return tuple(dict.fromkeys([*design.by, *units, *design.predictors, *calibrated]))
 
 
 def public_rows_of(design: PublicDesign) -> IntArray:
@@ -221,6 +223,8 @@ class Composition:
         self._inside = [np.zeros((steps.size, self._size.size)) for _, steps in self._choices]
         self._weight = np.zeros(self._size.size)
         self._outside = np.zeros(table.domains.n_rows)
+        self._calibrated: FloatArray | float = 0.0
+        self._coefficient: FloatArray | float = 0.0
 
     def add(self, table: LinearisedTable) -> None:
         """Add one dataset."""
@@ -232,6 +236,10 @@ class Composition:
                 self._inside[margin_set] += self._means(inside, chosen, steps.size)
             if table.linearised.outside is not None:
                 self._outside += table.linearised.outside
+            if (regression := table.regression) is not None:
+                columns = [self._means(each)[0] for each in regression.weighted.T]
+                self._calibrated = self._calibrated + np.stack(columns, axis=1)
+                self._coefficient = self._coefficient + regression.coefficient
         self._weight += self._means(table.weight)[0]
         self._count += 1
 
@@ -251,6 +259,17 @@ class Composition:
             weight=self._weight[self._group] / count,
             outside=None if table.linearised.outside is None else self._outside / count,
             calibrated=table.calibrated,
+            regression=self._regression(),
+        )
+
+    def _regression(self) -> Regression | None:
+        """Return the mean regression on calibration variables, whose product is handled alike."""
+        if not (isinstance(self._calibrated, np.ndarray) and isinstance(
+            self._coefficient, np.ndarray
+        )):  # fmt: skip
+            return None
+        return Regression(
+            self._calibrated[self._group] / self._count, self._coefficient / self._count
         )
 
     def _every_row(self) -> Domains:

@@ -5,7 +5,7 @@ further epsilon (methods 5, ``replicates_per_draw``).
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -15,7 +15,8 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.inference.bias_search import DebiasRecord
 from surveysynth.inference.debias import Debiased, debias_draws
 from surveysynth.mechanisms.base import PrivateDraws
-from surveysynth.models.base import Model
+from surveysynth.models.base import Model, Simulated, SimulationKind
+from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.survey.survey import PublicDesign
 
 #: Where variances are taken from (methods 8): from a dataset as the sample would have been, or, as
@@ -41,6 +42,8 @@ class SyntheticDataset:
     variance_outcome, variance_weight
         The pair (n, p) and (n,) that the variance is taken from; the same arrays where that is the
         released pair.
+    base_weight, variance_base_weight
+        Both weights (n,) before they were calibrated; None for weights that are not calibrated.
 
     Examples
     --------
@@ -57,6 +60,8 @@ class SyntheticDataset:
     weight: FloatArray
     variance_outcome: FloatArray
     variance_weight: FloatArray
+    base_weight: FloatArray | None = None
+    variance_base_weight: FloatArray | None = None
 
     @property
     def separate_pair(self) -> bool:
@@ -124,8 +129,11 @@ def synthesise(
     """
     model = model.of(design)
     check_replicates(model, replicates_per_draw)
+    steadied = private_draws
+    if isinstance(model, GeneralLocation):
+        steadied = replace(private_draws, theta=model.steadied(private_draws.theta, design))
     for draw in range(private_draws.settings.m):
-        theta = private_draws.draw(draw)
+        theta = steadied.draw(draw)
         for replicate in range(replicates_per_draw):
             arrays = _dataset(model, design, theta, rng, scale_to, variance)
             yield SyntheticDataset(draw + 1, replicate + 1, *arrays)
@@ -156,7 +164,7 @@ def _dataset(
 
     The second pair is what the variance is computed from."""
     with np.errstate(over="ignore", invalid="ignore"):
-        simulated = model.simulate(theta, design, rng, "release")
+        simulated = _simulated(model, design, theta, rng, "release")
         outcome = simulated.outcomes(design)
         if design.public_weight is not None:
             # Nothing of it is drawn, smoothed or scaled.
@@ -167,7 +175,9 @@ def _dataset(
             pair = outcome, weight
         else:
             weight = _scaled(model.smooth_weight(theta, design, simulated), scale_to)
-            sample = model.simulate(theta, design, rng, "sample") if model.tilted else simulated
+            sample = simulated
+            if model.tilted:
+                sample = _simulated(model, design, theta, rng, "sample")
             drawn = _scaled(model.drawn_weight(design, sample), scale_to)
             pair = sample.outcomes(design) if model.tilted else outcome, drawn
     if not all(np.isfinite(values).all() for values in (outcome, weight, *pair)):
@@ -177,6 +187,20 @@ def _dataset(
             "transform (asinh with a public scale), fewer predictors or a larger epsilon."
         )
     return outcome, weight, *pair
+
+
+def _simulated(
+    model: Model,
+    design: PublicDesign,
+    theta: Theta,
+    rng: np.random.Generator,
+    kind: SimulationKind,
+) -> Simulated:
+    """Simulate a dataset and fill its missing answers."""
+    simulated = model.simulate(theta, design, rng, kind)
+    if isinstance(model, GeneralLocation):
+        return model.completed(theta, design, simulated, rng, kind)
+    return simulated  # no other model has missing answers
 
 
 def _scaled(weight: FloatArray, scale_to: float | None) -> FloatArray:

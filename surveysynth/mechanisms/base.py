@@ -15,9 +15,11 @@ import numpy as np
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.templates import render
 from surveysynth._support.types import FloatArray, Theta
+from surveysynth.mechanisms.score_sums import NoiseOnScores
 from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Confidential, PublicDesign
+from surveysynth.survey.weights_from import MEASURED, RHO_FACTORS
 
 SEEDED = (
     "THIS IS A TEST AND NOT PRIVATE: its random numbers come from a seed, so anyone who has the "
@@ -79,7 +81,33 @@ def _items(texts: tuple[str, ...]) -> str:
     return "\n".join(f"- {text}" for text in texts)
 
 
-def public_assumptions(design: PublicDesign) -> str:
+def gap_of_weights(design: PublicDesign) -> str:
+    """Return what is not known about the weights, as a sentence; empty if it is declared."""
+    given = design.weights_from
+    weighted = design.weight_name is not None or design.public_weight is not None
+    if not weighted or design.stratum_sizes is not None or isinstance(given, tuple):
+        return ""
+    if given is None:
+        return "What the weights were computed from is not stated (weights_from)."
+    return f"What the weights were computed from is not known (weights_from = {given})."
+
+
+def uncovered_weights(design: PublicDesign, *, proved: bool) -> str:
+    """Return what is not covered of weights that may come from answers: one item, or nothing."""
+    return render(
+        "surveysynth.mechanisms",
+        "words/weights_gap.md.j2",
+        gap=gap_of_weights(design),
+        public_weight=design.public_weight is not None,
+        proved=proved,
+        low=f"{MEASURED[0]:g}",
+        high=f"{MEASURED[1]:g}",
+        few=f"{RHO_FACTORS[0]:g}",
+        many=f"{RHO_FACTORS[1]:g}",
+    ).rstrip()
+
+
+def public_assumptions(design: PublicDesign, *, by_unit: bool = False) -> str:
     """Return what is taken as public under every mechanism, a list in Markdown."""
     sizes, effect, size = design.stratum_sizes, design.design_effect, design.population_size
     counts = () if sizes is None else (f"{level}: {n:,.10g}" for level, n in sizes.items())
@@ -91,6 +119,10 @@ def public_assumptions(design: PublicDesign) -> str:
         columns=", ".join(map(str, design.frame.columns)),
         predictors=design.matrix.words,
         weight=design.public_weight_name if public else None,
+        weighted=design.weight_name is not None,
+        gap=gap_of_weights(design),
+        sources=", ".join(design.weights_from) if isinstance(design.weights_from, tuple) else "",
+        unit=by_unit,
         weight_is_predictor=design.public_weight_name in design.predictors,
         stratum_counts=", ".join(counts),
         fpc=design.fpc is not None,
@@ -101,6 +133,7 @@ def public_assumptions(design: PublicDesign) -> str:
             f"{each.name} ({each.public_words})" for each in design.outcomes if each.public_words
         ),
         dropped=f"{design.dropped:,}" if design.dropped else None,
+        drops=design.missing == "drop",
     ).rstrip()
 
 
@@ -199,8 +232,8 @@ class Released(Unpickled):
 
     published: contents of further published files, JSON-ready, by name; realised: scalars for the
     confidential folder, JSON-ready; by_record: columns (n,) for it, or none; fit_weight: weights
-    (n,) of records in the fit, None where all have the same; design: the one that draws are of,
-    where transforms were learned.
+    (n,) of records in the fit, None where all have the same; noise: that the draws follow, if any;
+    design: the one that draws are of, where transforms were learned.
     """
 
     draws: PrivateDraws
@@ -208,6 +241,7 @@ class Released(Unpickled):
     realised: Mapping[str, Any] = field(default_factory=dict)
     by_record: Mapping[str, Any] = field(default_factory=dict)
     fit_weight: FloatArray | None = None
+    noise: NoiseOnScores | None = None
     design: PublicDesign | None = None
 
     def design_of(self, given: PublicDesign) -> PublicDesign:

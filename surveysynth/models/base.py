@@ -368,7 +368,8 @@ def require(model: Model, design: PublicDesign) -> None:
     """Raise ``InputError`` if the design lacks what the model needs, or has other outcomes."""
     if needs_general_form(design.outcomes) and not model.takes_discrete:
         special = next(outcome for outcome in design.outcomes if not outcome.is_plain)
-        what = special.kind if special.is_discrete else "bounded"
+        what: str = special.kind if special.is_discrete else "bounded"
+        what = "given with missing answers as a category" if special.missing else what
         raise InputError(
             f"The model {model.name!r} takes continuous outcomes without bounds, and "
             f"{special.name!r} is {what}: use the model 'fbs' or 'fbp' in the form that its "

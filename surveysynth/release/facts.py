@@ -24,6 +24,7 @@ from surveysynth.spec.formats import Format, table_files
 
 if TYPE_CHECKING:
     from surveysynth.estimation.clusters import Clusters
+    from surveysynth.estimation.margins_of_calibration import Calibration
     from surveysynth.inference.bias_search import DebiasRecord
     from surveysynth.mechanisms.base import Mechanism, Settings, Statement
     from surveysynth.spec.spec import Spec
@@ -93,7 +94,8 @@ class ReleaseFacts:
     """Public by construction: no field comes from confidential records.
 
     ``test`` says that the random numbers have a stated seed; ``df_design`` is the number of PSUs
-    less the number of strata; ``engine`` has the versions of what runs a Stan program.
+    less the number of strata; ``engine`` has the versions of what runs a Stan program;
+    ``calibration`` has the published totals that weights are calibrated to.
     """
 
     spec: "Spec"
@@ -106,6 +108,25 @@ class ReleaseFacts:
     clusters: "Clusters | None" = None
     debias: "DebiasRecord | None" = None
     engine: Mapping[str, str] = field(default_factory=dict)
+    calibration: "Calibration | None" = None
+
+    def with_calibration(self) -> "ReleaseFacts":
+        """Add to the statement that weights are calibrated to published totals."""
+        if self.calibration is None:
+            return self
+        guarantee = (
+            f"The weights of every synthetic dataset are calibrated by {self.calibration.words}. "
+            "This follows the mechanism, uses published numbers alone, and costs nothing."
+        )
+        assumption = (
+            "The totals of the calibration are public: they come from a census, a register, or "
+            "another published source, and not from this survey."
+        )
+        statement = replace(
+            self.statement, guarantee=(*self.statement.guarantee, guarantee),
+            assumptions=(*self.statement.assumptions, assumption),
+        )  # fmt: skip
+        return replace(self, statement=statement)
 
     def with_design(self, design: "PublicDesign") -> "ReleaseFacts":
         """Return the facts with the design of the draws, whose transforms may be learned."""

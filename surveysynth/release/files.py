@@ -24,7 +24,9 @@ from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers import csv
+from surveysynth.spec.calibration_section import inlined
 from surveysynth.spec.formats import FORMATS, folder_of
+from surveysynth.spec.replicates import REPLICATE_KEYS
 from surveysynth.spec.tables_in_file import unfolded
 
 if TYPE_CHECKING:
@@ -118,12 +120,17 @@ def public_specification(facts: ReleaseFacts) -> dict[str, Any]:
     """
     content = facts.spec.model_dump(
         mode="json",
-        exclude={"path": True, "survey": {"id"}, "privacy": {"budget"}},
+        exclude={
+            "path": True, "survey": {"id", *REPLICATE_KEYS}, "privacy": {"budget"}
+        },
         exclude_unset=True,
     )
     content = unfolded(content)
     content["survey"]["data"] = f"survey{facts.spec.data_path.suffix.lower()}"
     content["synthesizer"]["predictors"] = facts.design.matrix.formula
+    if facts.calibration is not None:
+        made = facts.calibration
+        content["calibration"] = inlined(made.margins, made.method, made.bounds)
     return content
 
 

@@ -24,6 +24,7 @@ from surveysynth.release.folder.bundle import (
 from surveysynth.release.folder.ledger import summarise
 from surveysynth.release.folder.microdata import public_order
 from surveysynth.release.public_checks import (
+    check_calibrated_name,
     check_formats,
     delta_warning,
     rare_level_warnings,
@@ -40,6 +41,7 @@ from surveysynth.release.tables.table_builder import (
 )
 from surveysynth.sampling.randomness import secret_generator
 from surveysynth.survey.outcome import needs_general_form
+from surveysynth.survey.weights_from import refuse_sources
 
 if TYPE_CHECKING:
     from surveysynth.inference.synthesis import SyntheticDataset
@@ -113,6 +115,7 @@ def release(
     pending.require_room()  # before the confidential values are looked at
     say(stages.READING)
     survey = read_survey(spec)
+    refuse_sources(survey.design.confidential_sources)
     survey = prepared_survey(survey, spec, chosen, mechanism)
     model = chosen.of(survey.design)
     refuse_clusters(survey.design, model)
@@ -271,6 +274,7 @@ def synthetic_estimates(
     Published datasets are written to ``microdata`` in the release folder, if one is given. ``see``
     is called with each dataset.
     """
+    from surveysynth.estimation.calibrated_dataset import calibrated_dataset
     from surveysynth.inference.synthesis import datasets_of
     from surveysynth.release.folder.microdata import MicrodataWriter
 
@@ -288,6 +292,8 @@ def synthetic_estimates(
         replicates_per_draw=spec.privacy.replicates_per_draw,
     ):  # fmt: skip
         published = digits.rounded(dataset)
+        if facts.calibration is not None:
+            published = calibrated_dataset(facts.calibration, published)
         for of_table in estimates.values():
             of_table.add(published)
         if see is not None:
@@ -312,9 +318,15 @@ def facts_of(
     """
     from surveysynth.estimation.taylor import SampleDesign
     from surveysynth.release.facts import ReleaseFacts, labels_of
+    from surveysynth.spec.build import calibration_of
 
     for each in spec.each_table:
         rows_of(each, design)
+    calibration = calibration_of(spec, design)
+    if calibration is not None:
+        public = (name for name in calibration.columns if name not in design.outcome_names)
+        design = replace(design, calibrated_by=tuple(public))
+        check_calibrated_name(design)
     warn_of_design(design, stacklevel=4)
     return ReleaseFacts(
         spec=spec.for_records(design.n),
@@ -326,7 +338,8 @@ def facts_of(
         test=test,
         clusters=clusters_of(design, model),
         engine=model.versions(),
-    )
+        calibration=calibration,
+    ).with_calibration()
 
 
 def flat_tables(tables: Mapping[str, Tables]) -> Tables:

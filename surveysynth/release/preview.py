@@ -7,6 +7,7 @@ import numpy as np
 from surveysynth.estimation.clusters import cluster_lines
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.subpopulation import WHERE, shown_rows
+from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.mechanisms.learned.stage import TRANSFORMS_NAME
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.documents.contents import CONTENTS_NAME
@@ -25,7 +26,10 @@ from surveysynth.release.public_checks import (
 from surveysynth.release.tables.labels import Labels, listed, span, where_words
 from surveysynth.release.tables.table import SMALL_SAMPLE
 from surveysynth.release.tables.table_builder import public_domains, row_counts, synthetic_columns
+from surveysynth.spec.build import calibration_of
+from surveysynth.spec.replicates import replicate_lines
 from surveysynth.survey.pooling import ROUNDING
+from surveysynth.survey.weights_from import RHO_FACTORS
 
 if TYPE_CHECKING:
     from surveysynth.models.base import Model
@@ -85,9 +89,17 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     if design.strata is not None:
         lines.append(f"Design: {int(design.strata.max()) + 1:,} strata ({design.strata_name}).")
     lines += cluster_lines(design, model)
-    lines += _weight_lines(design)
+    lines += _weight_lines(design) + _source_lines(design)
+    lines += replicate_lines(spec.survey)
     if design.population_size is not None:
         lines.append(f"Population size: {design.population_size:,.10g}.")
+    if (calibration := calibration_of(spec, design)) is not None:
+        lines.append(f"Calibration: {calibration.words}. It costs nothing.")
+        if not (calibration.public and design.public_weight is not None):
+            lines.append(
+                "  Only the noisy data show whether ratios can keep their bounds. If they cannot, "
+                "the release is refused, and continues from the same noise with other bounds."
+            )
     lines.append(
         f"Model: {spec.synthesizer.model}, predictors {design.matrix.words}; "
         f"{design.matrix.n_columns} columns, {len(design.matrix.x_cells):,} distinct rows."
@@ -118,6 +130,27 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     elif smallest < settings.least_records * (1.0 - ROUNDING):
         lines.append("There are fewer: the statement does not cover this release.")
     return lines
+
+
+#: Asked as long as nobody has answered in the specification.
+_QUESTION = (
+    "Weights: were they calibrated, or adjusted for nonresponse, by columns besides the sample "
+    "design? Name these in survey.weights_from; [] means design weights. Until then the statement "
+    "assumes that nobody's weight depends on the answers of others."
+)
+
+
+def _source_lines(design: "PublicDesign") -> list[str]:
+    """State what the weights were computed from, or ask."""
+    given = design.weights_from
+    if not gap_of_weights(design):
+        return [f"Weights computed from the design and {listed(given)}."] if given else []
+    few, many = RHO_FACTORS
+    return [_QUESTION] if given is None else [
+        f"WARNING: {gap_of_weights(design)} If confidential answers went into them, the guarantee "
+        f"does not hold as stated: on three public files rho was {few:g} to {many:g} times what is "
+        "stated. The statement of the release names this gap."
+    ]
 
 
 def _weight_lines(design: "PublicDesign") -> list[str]:

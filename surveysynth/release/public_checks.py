@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from surveysynth.errors import FewRecordsWarning, FormulaCutWarning
+from surveysynth.errors import FewRecordsWarning, FormulaCutWarning, InputError
 from surveysynth.release.folder.microdata import (
     format_of,
     public_column_names,
     synthetic_column_names,
+    weight_column,
 )
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.writers.stata_spss import PROGRAMS, check_names
@@ -37,6 +38,16 @@ def check_formats(spec: "Spec", design: "PublicDesign") -> None:
     pair = spec.privacy.down_weights and spec.synthesizer.inference == "debiased"
     synthetic = synthetic_column_names(design, separate_pair=pair)
     check_names((*public_column_names(design), *synthetic), file_format)
+
+
+def check_calibrated_name(design: "PublicDesign") -> None:
+    """Raise ``InputError`` where a column already has the name of the calibrated weight."""
+    name = weight_column(design)
+    if name in design.frame or name in design.outcome_names:
+        raise InputError(
+            f"calibration: the microdata name the calibrated weight {name!r}, but the survey has "
+            "a column of this name; rename it."
+        )
 
 
 #: A spike or a side of a split with fewer records has a spread and weights of its own that are
@@ -67,14 +78,14 @@ def few_record_warnings(design: "PublicDesign") -> tuple[str, ...]:
     How many records are at a spike is confidential; the number of records and of kinds is not.
     """
     return tuple(
-        f"{outcome.name!r} has {outcome.categories} kinds of values "
+        f"{outcome.name!r} has {kinds} kinds of values "
         f"({', '.join(outcome.category_names)}) and {design.n:,} records: "
-        f"{design.n / outcome.categories:,.0f} of each, if all are equally common. Kinds with "
+        f"{design.n / kinds:,.0f} of each, if all are equally common. Kinds with "
         f"fewer than {LEAST_OF_A_KIND} have a spread and weights that are hardly determined, and "
         "their totals can be far off. Declare fewer spikes, or leave the outcome out."
         for outcome in design.outcomes
-        if outcome.is_amount and outcome.categories > 1
-        and design.n < LEAST_OF_A_KIND * outcome.categories
+        if outcome.is_amount and (kinds := len(outcome.category_names)) > 1
+        and design.n < LEAST_OF_A_KIND * kinds
     )
 
 

@@ -158,7 +158,8 @@ def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
     design = public_design(
         frame, replace(declared, roles=roles, source=str(path), missing="fail")
     )
-    return replace(_with_fractions(design, frame, spec.survey.fpc), dropped=dropped)
+    whole = _with_fractions(design, frame, spec.survey.fpc)
+    return replace(whole, dropped=dropped, missing=spec.survey.missing)
 
 
 def _first_dataset(source: Path, path: Path) -> "pd.DataFrame":

@@ -24,6 +24,7 @@ from surveysynth.release.facts import labels_of
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
 from surveysynth.release.preview import budget_words, preview_lines, row_label
 from surveysynth.release.public_checks import rare_levels, without_rare
+from surveysynth.survey.weights_from import refuse_sources
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -60,7 +61,8 @@ def check_strict(
         For a file, public columns or settings that a release could not take; for a folder that
         exists, or standard errors that cannot be computed.
     RefusedError
-        For PSUs that neither the model nor a design effect allows for.
+        For PSUs that neither the model nor a design effect allows for, and for weights that were
+        computed from confidential columns.
     """
     from surveysynth.spec.build import model_of, read_design
 
@@ -69,6 +71,7 @@ def check_strict(
         own = (TABLE_NAME, FIGURE_NAME)
         target = plan_folder(Path(out), overwrite=overwrite, own=own, marker=own[0], what=_WHAT)
     design = read_design(spec)
+    refuse_sources(design.confidential_sources)
     model = model_of(spec).of(design)
     refuse_clusters(design, model)
     if isinstance(model, GeneralLocation):

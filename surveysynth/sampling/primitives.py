@@ -331,3 +331,26 @@ def normal_from_precision(
     shifted = linear + np.einsum("bij,bj->bi", cholesky, normals)
     result: FloatArray = np.linalg.solve(precision, shifted[..., None])[..., 0]
     return result
+
+
+def symmetric_axes(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return eigenvalues (..., q) and eigenvectors (..., q, q) of matrices that are not negative.
+
+    In closed form for q < 3, where LAPACK takes far longer. No eigenvalue is below 1e-300.
+    """
+    q = matrix.shape[-1]
+    if q > 2:
+        values, vectors = np.linalg.eigh(matrix)
+        return np.maximum(values, 1e-300), vectors
+    if q < 2:
+        return np.maximum(matrix[..., 0], 1e-300), np.ones_like(matrix)
+    a, b, d = matrix[..., 0, 0], matrix[..., 0, 1], matrix[..., 1, 1]
+    angle = 0.5 * np.arctan2(2.0 * b, a - d)
+    cos, sin = np.cos(angle), np.sin(angle)
+    largest = np.maximum(0.5 * (a + d) + np.hypot(0.5 * (a - d), b), 1e-300)
+    values, vectors = np.empty((*a.shape, 2)), np.empty((*a.shape, 2, 2))
+    values[..., 0] = largest
+    values[..., 1] = np.maximum(a * d - b * b, 0.0) / largest
+    vectors[..., 0, 0] = vectors[..., 1, 1] = cos
+    vectors[..., 1, 0], vectors[..., 0, 1] = sin, -sin
+    return np.maximum(values, 1e-300), vectors

@@ -1,11 +1,17 @@
 """Build the parts of a run from a specification: survey, model with its sampler, settings."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from surveysynth.errors import InputError
+from surveysynth.spec.calibration_section import method_of, place_of
+from surveysynth.spec.replicates import columns_of_pattern, replicate_problems
 
 if TYPE_CHECKING:
+    from surveysynth.estimation.margins_of_calibration import Calibration, Margin
     from surveysynth.mechanisms.base import Mechanism
     from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
@@ -45,7 +51,7 @@ def read_survey(spec: "Spec") -> "Survey":
     from surveysynth.survey.survey import survey_of
 
     table, declaration = _open(spec)
-    return survey_of(table.read(declaration.roles.needed), declaration)
+    return survey_of(table.read(declaration.columns), declaration)
 
 
 def read_design(spec: "Spec") -> "PublicDesign":
@@ -86,7 +92,36 @@ def declaration_of(spec: "Spec") -> "Declaration":
         refuse_degenerate=not spec.privacy.answers_every_survey,
         weights=section.weights,
         stratum_sizes=section.stratum_sizes,
+        weights_from=section.weights_from,
     )
+
+
+def calibration_of(spec: "Spec", design: "PublicDesign") -> "Calibration | None":
+    """Return the known totals of a specification, for the records of a design; or None.
+
+    Raises ``InputError``, naming the margin, for totals that no weights of these records can have:
+    with public weights also for bounds that they cannot keep.
+    """
+    if not spec.calibration:
+        return None
+    from surveysynth.estimation.margins_of_calibration import Calibration
+
+    method, bounds = method_of(spec.calibration)
+    made = Calibration(
+        margins_of(spec), design.frame, design.outcomes,
+        population_size=design.population_size, method=method, bounds=bounds,
+    )  # fmt: skip
+    if made.public and design.public_weight is not None:
+        made.calibrate(design.public_weight, np.zeros((design.n, 0)))
+    return made
+
+
+def margins_of(spec: "Spec") -> "list[Margin]":
+    """Return the margins of a specification; raises ``InputError`` for files of totals."""
+    return [
+        each.margin(place_of(number), spec.path.parent)
+        for number, each in enumerate(spec.calibration)
+    ]
 
 
 def _open(spec: "Spec") -> "tuple[Table, Declaration]":
@@ -107,8 +142,11 @@ def _open(spec: "Spec") -> "tuple[Table, Declaration]":
         for name in spec.labels
         if name not in table.columns
     ]
-    raise_problems(declaration.source, [*declaration.problems(table.columns), *absent])
-    return table, declaration
+    problems = [*declaration.problems(table.columns), *absent]
+    replicates = columns_of_pattern(spec.survey.replicate_weights, table.columns)
+    problems += replicate_problems(spec.survey, replicates, declaration.roles, table.columns)
+    raise_problems(declaration.source, problems)
+    return table, replace(declaration, replicates=replicates)
 
 
 def model_of(spec: "Spec") -> "Model":

@@ -33,10 +33,13 @@ def spec_of_survey(
     design: "PublicDesign",
     sections: Sections,
     several: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    calibration: Sequence[Mapping[str, Any]] = (),
 ) -> Spec:
     """Return the specification of ``design`` with further sections.
 
-    ``several``: the sections [[tables]], which share the section all_tables.
+    ``several``: the sections [[tables]], which share the section all_tables; ``calibration``: the
+    sections [[calibration]].
 
     Raises ``InputError`` as for a file, and for keys that the survey itself sets.
     """
@@ -61,7 +64,11 @@ def spec_of_survey(
     else:
         own["synthesizer"].update(_transforms(design.transforms))
     content = {**given, **{name: {**keys, **given.get(name, {})} for name, keys in own.items()}}
-    tables = {} if several is None else {TABLES: [_plain(dict(each)) for each in several]}
+    tables: dict[str, Any] = {}
+    if several is not None:
+        tables[TABLES] = [_plain(dict(each)) for each in several]
+    if calibration:
+        tables["calibration"] = [_plain(dict(each)) for each in calibration]
     try:
         return validate_spec({**content, **tables, "path": Path(NO_FILE)}, SOURCE)
     except InputError as error:
@@ -121,7 +128,8 @@ def _survey(design: "PublicDesign") -> dict[str, Any]:
         "lonely_psu": design.lonely_psu,
         "design_effect": design.design_effect,
         "population_size": design.population_size,
-        "missing": "drop" if design.dropped else "fail",
+        "weights_from": _sources(design),
+        "missing": design.missing,
         "public_columns": list(design.public_columns),
     }
     return {key: value for key, value in keys.items() if value is not None}
@@ -133,6 +141,12 @@ def _weights(design: "PublicDesign") -> dict[str, Any]:
     if design.stratum_sizes is None:
         return {"weights": "public", "weight": design.public_weight_name}
     return {"weights": "public", "stratum_sizes": dict(design.stratum_sizes)}
+
+
+def _sources(design: "PublicDesign") -> str | list[str] | None:
+    """Return what the weights were computed from, as a file has it."""
+    given = design.weights_from
+    return list(given) if isinstance(given, tuple) else given
 
 
 def _refuse_settled(given: Mapping[str, Mapping[str, Any]]) -> None:

@@ -41,9 +41,12 @@ _OF_MOMENTS = ("centre", "spread")
 
 
 def declared_outcome(
-    name: str, synthesizer: SynthesizerSection, sections: Outcomes
+    name: str, synthesizer: SynthesizerSection, sections: Outcomes, *, missing: bool = False
 ) -> Outcome:
-    """Return the outcome that both sections declare; raises ``InputError`` with section and key."""
+    """Return the outcome that both sections declare; raises ``InputError`` with section and key.
+
+    ``missing``: whether missing answers are a category.
+    """
     section = sections.get(name, OutcomeSection())
     if section.kind in ("binary", "categorical"):
         of_amounts = (*_OF_TRANSFORM, *_OF_MOMENTS, *OF_LEARNED)
@@ -67,6 +70,7 @@ def declared_outcome(
         section.upper,
         section.levels,
         section.split,
+        missing,
     )
 
 
@@ -119,7 +123,9 @@ def outcome_problems(
     declared = []
     for name in synthesizer.outcome:
         try:
-            declared.append(declared_outcome(name, synthesizer, sections))
+            declared.append(
+                declared_outcome(name, synthesizer, sections, missing=survey.missing == "model")
+            )
         except InputError as error:
             problems.append(str(error))
     if problems:
@@ -217,6 +223,11 @@ def kind_problems(synthesizer: SynthesizerSection, declared: Sequence[Outcome]) 
             problems.append(
                 f"{where}.kind: model {synthesizer.model!r} takes {' and '.join(kinds)} outcomes, "
                 f"got {outcome.kind!r}; {_able(lambda able, kind=outcome.kind: kind in able)}."
+            )
+        elif outcome.missing and len(kinds) == 1:
+            problems.append(
+                f"survey.missing: model {synthesizer.model!r} has no category of missing answers; "
+                f"{_able(lambda able: len(able) > 1)}, or missing = 'drop'."
             )
         elif not outcome.is_plain and len(kinds) == 1:
             key = "upper" if outcome.lower is None else "lower"

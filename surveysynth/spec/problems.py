@@ -35,6 +35,14 @@ def study_problems(
                 f"survey.{key}: with [study] the data are a population, which has no such column; "
                 "leave it out."
             )
+    if survey.weights_from is not None:
+        problems.append(
+            "survey.weights_from: the samples of a study have design weights; leave it out."
+        )
+    if survey.missing == "model":
+        problems.append(
+            "survey.missing: the samples of a study have no missing answers; leave it out."
+        )
     if survey.public_weights:
         problems.append(
             "survey.weights: studies draw samples with confidential weights and do not support "
@@ -76,6 +84,16 @@ def study_problems(
             f"= {kept}; lower them or raise synthesizer.draws."
         )
     return problems
+
+
+def missing_problems(survey: SurveySection, privacy: PrivacySection) -> list[str]:
+    """Return why missing answers cannot be a category, under a mechanism other than noisy ones."""
+    if survey.missing != "model" or privacy.answers_every_survey:
+        return []
+    return [
+        "survey.missing: 'model' requires mechanism = 'noisy_statistics', whose variances count "
+        "what missing answers leave open; choose it, or missing = 'drop'."
+    ]
 
 
 def pattern_problems(

@@ -21,6 +21,7 @@ from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.models import model_names, registered
+from surveysynth.spec.calibration_section import CalibrationSection
 from surveysynth.spec.formats import format_names
 from surveysynth.spec.outcome_section import OutcomeSection
 from surveysynth.spec.privacy import NoisyStatisticsSection, PseudoPosteriorSection
@@ -39,6 +40,7 @@ SETTINGS: dict[str, tuple[type[BaseModel], ...]] = {
     "synthesizer": (SynthesizerSection,),
     "outcomes": (OutcomeSection,),
     "privacy": (PseudoPosteriorSection, NoisyStatisticsSection),
+    "calibration": (CalibrationSection,),
     "tables": (TablesSection,),
     "labels": (LabelSection,),
     "study": (StudySection,),
@@ -109,7 +111,8 @@ class SectionKeys:
     @property
     def title(self) -> str:
         """The section's heading."""
-        names = {FILE: "The file", "outcomes": "`[outcomes.NAME]`", "labels": "`[labels.COLUMN]`"}
+        names = {FILE: "The file", "outcomes": "`[outcomes.NAME]`", "labels": "`[labels.COLUMN]`",
+                 "calibration": "`[[calibration]]`"}  # fmt: skip
         return names.get(self.name, f"`[{self.name}]`")
 
 

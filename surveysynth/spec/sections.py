@@ -22,12 +22,15 @@ from pydantic_core import PydanticKnownError
 
 from surveysynth._support.messages import listing
 from surveysynth._support.xml_text import has_control
+from surveysynth.estimation.replication import ReplicateMethod
+from surveysynth.spec.replicates import setting_problems
 from surveysynth.survey.declaration import (
     EFFECT_WITHOUT_PSU,
     MAX_DESIGN_EFFECT,
     weight_problems,
 )
 from surveysynth.survey.files import SUFFIX_WORDS, SUFFIXES
+from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom, weights_from_problems
 
 T = TypeVar("T")
 
@@ -75,6 +78,19 @@ def _writable(value: str) -> str:
 Text = Annotated[str, AfterValidator(_writable)]
 Name = Annotated[str, Field(min_length=1)]
 Names = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), AfterValidator(distinct)]
+
+
+def _sources(value: Any) -> Any:
+    """Return a list of different names as a tuple, and "unknown" or no value unchanged."""
+    names = as_tuple(value)
+    if names is None or names == UNKNOWN:
+        return names
+    if not (isinstance(names, tuple) and all(isinstance(name, str) and name for name in names)):
+        raise ValueError(
+            "expected a list of names of columns, [] for design weights, or 'unknown', got "
+            f"{value!r}."
+        )
+    return distinct(names)
 
 
 class Section(BaseModel):
@@ -133,6 +149,37 @@ class SurveySection(Section):
     """Whether the weights are protected and synthesised, or are constants of the design that anyone
     can compute and are used and published unchanged. Public: With "public": the weight of every
     record."""
+    weights_from: Annotated[WeightsFrom, BeforeValidator(_sources)] = None
+    """The columns that the weights were computed from, besides the design: [] for design weights;
+    the margins of a raking, or the predictors of an adjustment for nonresponse. A release by
+    weights from a column that is not public is refused, since one changed answer would change the
+    weights of others. "unknown" releases all the same, and the statement names the gap. Type: list
+    of names of columns, or "unknown". Default: none: the statement spells out the assumption that
+    nobody's weight depends on the answers of others. Public: The names."""
+    replicate_weights: Annotated[str | Names | None, Field(union_mode="left_to_right")] = None
+    """The columns of replicate weights that the agency supplies, complete weights as `weight`. The
+    standard errors of the sample in `surveysynth compare` and in the adequacy report come from
+    them. The release does not depend on them: it needs `strata` and `psu`, or a declared
+    `design_effect`. Type: a pattern such as "repwt*", or a list of names of columns. Default: none:
+    standard errors of the sample by strata and units. Public: Nothing: neither the weights nor
+    their names are published."""
+    replicate_method: ReplicateMethod | None = None
+    """How the replicate weights were made: balanced half-samples, Fay's method, a jackknife without
+    or with strata, successive differences, a bootstrap. It sets the scale as R's svrepdesign does.
+    Public: Nothing."""
+    replicate_fay: Annotated[float, Field(ge=0, lt=1)] | None = None
+    """Fay's factor, for replicate_method = "fay". Public: Nothing."""
+    replicate_scale: Annotated[float, Field(gt=0)] | None = None
+    """The factor of the sum of squares, where the agency states another than that of the method.
+    Public: Nothing."""
+    replicate_rscales: Annotated[
+        tuple[Annotated[float, Field(ge=0)], ...], BeforeValidator(as_tuple)
+    ] | None = None
+    """A factor for each replicate, which "jkn" requires: (n_h - 1)/n_h of the stratum, in the order
+    of the columns in the file. Type: list of numbers. Default: all 1. Public: Nothing."""
+    replicate_centre: Literal["estimate", "mean"] | None = None
+    """What squares are taken around: the estimate of the whole sample, or the mean of the
+    replicates. Default: the estimate. Public: Nothing."""
     stratum_sizes: dict[Name, Annotated[float, Field(gt=0)]] | None = None
     """Population sizes by stratum. They replace `weight` and `fpc` for a stratified sample with
     weights = "public". Public: The sizes, and with them the weights."""
@@ -144,9 +191,12 @@ class SurveySection(Section):
     """The size of the population, to which synthetic weights are scaled. `fbp` and linearisation =
     "ratio" require it. Noisy statistics take the center of the log weight from it. Public: The
     number. It comes from a frame or a published source, never from the sum of the weights."""
-    missing: Literal["fail", "drop"] = "fail"
+    missing: Literal["fail", "drop", "model"] = "fail"
     """What to do with records that have blank cells: "fail" is an error, "drop" leaves them out.
-    Public: With "drop": which records have a missing value, and so how many."""
+    With "model" a missing answer of an outcome is a category of its own, protected as answers are,
+    and synthetic records have no missing values: the model fills them after the noise. It requires
+    noisy statistics; blank cells of other columns are errors. Public: With "drop": which records
+    have a missing value, and so how many. With "model": nothing."""
     public_columns: Names = ()
     """Further columns for the microdata and for `pattern`. Type: list of names of columns. Public:
     These columns, unchanged."""
@@ -167,7 +217,8 @@ class SurveySection(Section):
             raise ValueError(EFFECT_WITHOUT_PSU)
         problems = weight_problems(
             self.weights, self.weight, self.stratum_sizes, self.strata, self.psu, self.fpc
-        )
+        ) or weights_from_problems(self.weights_from, self.weight, self.stratum_sizes)
+        problems = problems or setting_problems(self)
         if problems:
             raise ValueError("\n".join(problems))
         return self

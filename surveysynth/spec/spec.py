@@ -17,6 +17,7 @@ from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.spec.calibration_section import CalibrationSection, calibration_problems
 from surveysynth.spec.outcome_section import OutcomeSection
 from surveysynth.spec.outcomes import (
     WEIGHT,
@@ -30,6 +31,7 @@ from surveysynth.spec.outcomes import (
 from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, without_tag
 from surveysynth.spec.problems import (
     group_problems,
+    missing_problems,
     pattern_problems,
     public_weight_problems,
     study_problems,
@@ -57,6 +59,7 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "survey": tuple(SurveySection.model_fields),
     "synthesizer": tuple(SynthesizerSection.model_fields),
     "privacy": PRIVACY_KEYS,
+    "calibration": tuple(CalibrationSection.model_fields),
     "tables": tuple(TablesSection.model_fields),
     ALL_TABLES: tuple(TablesSection.model_fields),
     "study": tuple(StudySection.model_fields),
@@ -87,6 +90,7 @@ class Spec(BaseModel):
     shared: TablesSection | None = None
     labels: dict[str, LabelSection] = {}
     outcomes: dict[str, OutcomeSection] = {}
+    calibration: tuple[CalibrationSection, ...] = ()
     study: StudySection | None = None
     path: Path
 
@@ -101,6 +105,9 @@ class Spec(BaseModel):
         if not isinstance(given, Mapping):
             return given
         given = {"privacy": {}, **folded(given)}
+        margins = given.get("calibration")
+        if isinstance(margins, list | Mapping):
+            given["calibration"] = (margins,) if isinstance(margins, Mapping) else tuple(margins)
         sections, synthesizer = given.get("outcomes"), given.get("synthesizer", {})
         if not (isinstance(sections, Mapping) and isinstance(synthesizer, Mapping)):
             return given
@@ -122,7 +129,7 @@ class Spec(BaseModel):
     def _agree(self) -> "Spec":
         synthesizer = self.synthesizer
         problems = self._survey_problems() if self.study is None else self._study_problems()
-        problems += self.privacy.missing
+        problems += [*self.privacy.missing, *missing_problems(self.survey, self.privacy)]
         kept = self.plan.kept
         if self.privacy.m > kept:
             problems.append(
@@ -145,6 +152,10 @@ class Spec(BaseModel):
         if not wrong:
             levels = {name: tuple(label.levels) for name, label in self.labels.items()}
             problems += label_problems(self.declared, levels)
+            problems += calibration_problems(
+                self.calibration, self.declared, self.public_names, weight, self.all_tables,
+                study=self.study is not None,
+            )  # fmt: skip
         if not wrong and self.privacy.needs_declared_scales:
             problems += strict_problems(
                 self.survey, synthesizer, self.privacy, self.outcomes, self.public_names,
@@ -210,10 +221,9 @@ class Spec(BaseModel):
     @property
     def declared(self) -> tuple[Outcome, ...]:
         """The public facts about each outcome."""
-        return tuple(
-            declared_outcome(name, self.synthesizer, self.outcomes)
-            for name in self.synthesizer.outcome
-        )
+        given, missing = (self.synthesizer, self.outcomes), self.survey.missing == "model"
+        names = self.synthesizer.outcome
+        return tuple(declared_outcome(name, *given, missing=missing) for name in names)
 
     @property
     def transforms(self) -> tuple[Transform, ...]:

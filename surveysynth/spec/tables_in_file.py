@@ -112,6 +112,8 @@ def section_of(location: Sequence[int | str], keys: Sequence[str]) -> (
     Some keys belong to one table, others to all tables.
     """
     section = str(location[0])
+    if section == "calibration":
+        return "[calibration]", tuple(keys)
     if section == TABLES and isinstance(location[1], int):
         return f"[{TABLES}]", tuple(key for key in keys if key not in OF_RELEASE)
     refused = {TABLES: OWN[:1], ALL_TABLES: OWN}.get(section, ())

@@ -13,6 +13,7 @@ from surveysynth.survey.columns import missing_column
 from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.outcome import Outcome, outcomes_of
 from surveysynth.survey.transforms import Transform
+from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom, weights_from_problems
 
 #: Largest design effect of clustering that can be declared; it is about the size of a PSU.
 MAX_DESIGN_EFFECT = 1000
@@ -20,6 +21,7 @@ EFFECT_WITHOUT_PSU = (
     "design_effect: this requires primary sampling units; name their column as psu, or remove "
     "design_effect."
 )
+MISSING_RULES = ("fail", "drop", "model")
 LONELY_RULES = ("fail", "remove", "certainty", "adjust", "average")
 
 Weights = Literal["confidential", "public"]
@@ -130,7 +132,8 @@ class Declaration:
     """The public declarations about a survey, as ``Survey.from_frame`` explains them.
 
     ``outcomes``: those declared with more than a name; ``source``: the name of the data in
-    messages; ``orders`` and ``margins``: levels in table order and margin names, by column.
+    messages; ``orders`` and ``margins``: levels in table order and margin names, by column;
+    ``replicates``: columns of replicate weights, which are confidential like the weight.
     """
 
     roles: Roles
@@ -145,13 +148,20 @@ class Declaration:
     margins: Mapping[str, str] = field(default_factory=dict)
     statistics: Sequence[str] = ()
     binary_for: Sequence[str] = ()
-    refuse_degenerate: bool = True
+    refuse_degenerate: bool = False
     weights: str = "confidential"
     stratum_sizes: Mapping[str, float] | None = None
+    weights_from: WeightsFrom = None
+    replicates: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns to read, each once."""
+        return tuple(dict.fromkeys([*self.roles.needed, *self.replicates]))
 
     def public_part(self) -> "Declaration":
         """Return the same declarations about the public columns alone."""
-        return replace(self, roles=replace(self.roles, outcomes=(), weight=None))
+        return replace(self, roles=replace(self.roles, outcomes=(), weight=None), replicates=())
 
     def problems(self, columns: Sequence[str]) -> list[str]:
         """List all that is wrong whatever the records; ``columns``: names in the data."""
@@ -161,8 +171,8 @@ class Declaration:
         settings = [
             (self.lonely_psu in LONELY_RULES,
              f"lonely_psu: expected one of {rules}, got {self.lonely_psu!r}."),
-            (self.missing in ("fail", "drop"),
-             f"missing: expected 'fail' or 'drop', got {self.missing!r}."),
+            (self.missing in MISSING_RULES,
+             f"missing: expected 'fail', 'drop' or 'model', got {self.missing!r}."),
             (not self.statistics or roles.weight is not None or self.weights == "public",
              "weight: missing; tables need the column of sampling weights. Name it as weight."),
             (effect is None or roles.psu is not None, EFFECT_WITHOUT_PSU),
@@ -172,10 +182,14 @@ class Declaration:
             (size is None or (math.isfinite(size) and size > 0),
              f"population_size: expected a finite number above zero, got {size!r}."),
         ]  # fmt: skip
+        sources = self.weights_from if self.weights_from != UNKNOWN else None
         return [
             *weight_problems(
                 self.weights, weight, self.stratum_sizes, roles.strata, roles.psu, roles.fpc
             ),
+            *weights_from_problems(self.weights_from, weight, self.stratum_sizes),
+            *(f"weights_from: {missing_column(name, columns, roles.needed)}"
+              for name in sources or () if name not in columns),
             *(text for holds, text in settings if not holds),
             *roles.problems(columns),
         ]

@@ -9,7 +9,8 @@
 Values of an outcome are floats (n,): the number itself, or for binary and categorical outcomes the
 position of the level, starting at 0. The discrete part of a value is its category: the level, or
 for a semicontinuous outcome 0 if the value is no spike, otherwise 1 + the position of the spike.
-With a split, amounts above it have category 0, those below have category 1, and spikes follow.
+With a split, amounts above it have category 0, those below have category 1, and spikes follow. A
+missing answer (NaN) of an outcome that may have such is one more category, the last.
 
 Amounts y that are no spikes are modeled as z = T(y). With a split s the transform takes the
 distance from it: z = T(y - s) above and z = T(s - y) below, so it is symmetric. A value at the
@@ -60,6 +61,8 @@ class Outcome:
     split
         Split of a semicontinuous outcome, or None: amounts above and below it have separate
         regressions.
+    missing
+        Whether missing answers are a category of their own.
 
     Raises
     ------
@@ -83,6 +86,7 @@ class Outcome:
     upper: float | None = None
     levels: tuple[str, ...] = ()
     split: float | None = None
+    missing: bool = False
 
     def __post_init__(self) -> None:
         # The dataclass is frozen. Lists become tuples, and zero has one sign.
@@ -177,7 +181,7 @@ class Outcome:
     @property
     def is_discrete(self) -> bool:
         """True for an outcome with a discrete part."""
-        return self.kind != "continuous"
+        return self.kind != "continuous" or self.missing
 
     @property
     def is_plain(self) -> bool:
@@ -191,12 +195,17 @@ class Outcome:
 
     @property
     def categories(self) -> int:
-        """Number of categories of the discrete part; 1 for a continuous outcome."""
+        """Number of categories of the discrete part, with missing answers if they are one."""
+        return len(self.category_names) + int(self.missing)
+
+    @property
+    def missing_category(self) -> int:
+        """The category of missing answers."""
         return len(self.category_names)
 
     @property
     def category_names(self) -> tuple[str, ...]:
-        """Names of the categories: levels, or all other values and then the spikes."""
+        """Names of the categories of values: levels, or all other values and then the spikes."""
         spikes = (f"{spike:.15g}" for spike in self.spikes)
         return self.levels or (*(self.side_name(side) or OTHER_VALUES for side in self.sides),
                                *spikes)  # fmt: skip
@@ -217,8 +226,12 @@ class Outcome:
 
     def category(self, values: FloatArray) -> IntArray:
         """Return the discrete part (n,) of values (n,)."""
+        if self.missing and (lost := np.isnan(values)).any():
+            result = self.category(np.where(lost, 0.0, values))
+            result[lost] = self.missing_category
+            return result
         if not self.is_amount:
-            return np.asarray(values, dtype=np.int64)
+            return np.array(values, dtype=np.int64)
         result = np.zeros(values.shape, dtype=np.int64)
         if self.split is not None:
             result[values < self.split] = BELOW
@@ -232,8 +245,9 @@ class Outcome:
         Transformed values only matter for amounts that are no spikes.
         """
         if not self.is_amount:
-            return category.astype(np.float64)
-        result = np.empty(transformed.shape)
+            values = category.astype(np.float64)
+            return np.where(category < self.missing_category, values, np.nan)
+        result = np.full(transformed.shape, np.nan)
         for side in self.sides:
             there = category == side
             result[there] = self.at(there).inverse(transformed[there], side)
@@ -317,9 +331,9 @@ class Outcome:
         """Declarations besides the transform; empty for a continuous outcome without bounds."""
         if self.is_plain:
             return ""
+        missing = ["missing answers as a category"] if self.missing else []
         if not self.is_amount:
-            levels = ", ".join(self.levels)
-            return f"{self.kind}: {levels}"
+            return ", ".join([f"{self.kind}: {', '.join(self.levels)}", *missing])
         parts: list[str] = [self.kind]
         if self.spikes:
             parts.append("spikes at " + ", ".join(f"{spike:,.10g}" for spike in self.spikes))
@@ -327,7 +341,7 @@ class Outcome:
             parts.append(f"split at {self.split:,.10g}")
         ends = (("from", self.lower), ("to", self.upper))
         bounds = " ".join(f"{word} {end:,.10g}" for word, end in ends if end is not None)
-        return ", ".join([*parts, *([bounds] if bounds else [])])
+        return ", ".join([*parts, *([bounds] if bounds else []), *missing])
 
     @property
     def words(self) -> str:
@@ -338,7 +352,7 @@ class Outcome:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the declarations as JSON; only amounts have bounds and a transform."""
-        facts: dict[str, Any] = {"kind": self.kind}
+        facts: dict[str, Any] = {"kind": self.kind, **({"missing": True} if self.missing else {})}
         if not self.is_amount:
             return {**facts, "levels": list(self.levels)}
         facts["transform"] = self.formulas

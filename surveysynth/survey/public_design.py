@@ -23,6 +23,7 @@ from surveysynth.survey.records import (
     read_records,
 )
 from surveysynth.survey.transforms import Transform
+from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,8 +73,15 @@ class PublicDesign:
         Public sampling weights (n,), published unchanged, and their column; or None.
     stratum_sizes
         Population counts by level of the strata, if the public weight comes from them; or None.
+    weights_from
+        Columns that the weights were computed from besides the design, or "unknown"; None where
+        nothing is declared.
+    missing
+        The rule for blank cells.
     pooling
         The parts that ``matrix`` pools because they have few records; None for nothing.
+    calibrated_by
+        Public columns by which synthetic weights are calibrated; None without calibration.
 
     Examples
     --------
@@ -109,7 +117,10 @@ class PublicDesign:
     public_weight: FloatArray | None = None
     public_weight_name: str | None = None
     stratum_sizes: Mapping[str, float] | None = None
+    weights_from: WeightsFrom = None
+    missing: str = "fail"
     pooling: Pooling | None = None
+    calibrated_by: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.public_weight is not None:
@@ -129,6 +140,15 @@ class PublicDesign:
     def transforms(self) -> tuple[Transform, ...]:
         """Transform of each outcome."""
         return tuple(outcome.transform for outcome in self.outcomes)
+
+    @property
+    def confidential_sources(self) -> tuple[str, ...]:
+        """Columns that the weights were computed from and that are not among the public ones."""
+        declared = self.weights_from
+        known = {*map(str, self.frame.columns), self.fpc_name}
+        return () if declared is None or declared == UNKNOWN else tuple(
+            name for name in declared if name not in known
+        )
 
     def __repr__(self) -> str:
         return "\n".join([f"PublicDesign of {self._size()}", *self.lines()])
@@ -314,6 +334,8 @@ def build_public_design(
         public_weight=design.weight,
         public_weight_name=design.weight_name,
         stratum_sizes=declaration.stratum_sizes,
+        weights_from=declaration.weights_from,
+        missing=declaration.missing,
     )
 
 

@@ -4,7 +4,7 @@ Messages about outcomes and weights contain counts and names, never a value.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -38,13 +38,15 @@ PLAIN_NUMBERS = "numbers such as 1234.5, and blank cells for missing ones"
 class Records(Unpickled):
     """n complete records: ``text`` columns as codes, ``numbers`` (n,) as floats, by name.
 
-    ``dropped``: how many records were left out because a cell was blank.
+    ``dropped``: how many records were left out because a cell was blank. ``replicates``: replicate
+    weights (n, R), NaN where a cell holds no number, which no release may depend on.
     """
 
     n: int
     text: Mapping[str, TextColumn]
     numbers: Mapping[str, FloatArray]
     dropped: int
+    replicates: FloatArray | None = None
 
     def public_frame(self, roles: Roles) -> pd.DataFrame:
         """Return by, strata, psu, predictors, a public weight, and public columns."""
@@ -99,8 +101,9 @@ def read_records(frame: pd.DataFrame, declaration: Declaration) -> Records:
     if unreadable:
         cells = "; ".join(f"{name!r}: {_unreadable(each)}" for name, each in unreadable.items())
         problems.append(f"expected {PLAIN_NUMBERS}; got {cells}.")
-    blank = _blank_rows(text, numbers, roles, len(frame))
-    if declaration.missing == "fail":
+    answers = roles.outcomes if declaration.missing == "model" else ()
+    blank = _blank_rows(text, numbers, roles, len(frame), answers)
+    if declaration.missing != "drop":
         # Cells that cannot be read are missing numbers, too, and are reported already.
         wrong = {name: each.wrong for name, each in unreadable.items()}
         counts = {name: int(rows.sum()) - wrong.get(name, 0) for name, rows in blank.items()}
@@ -113,6 +116,9 @@ def read_records(frame: pd.DataFrame, declaration: Declaration) -> Records:
     raise_problems(source, problems)
     lost = np.logical_or.reduce(list(blank.values())) if blank else np.zeros(len(frame), bool)
     kept = _keep(text, numbers, ~lost)
+    if declaration.replicates:
+        found = [number_column(frame[name], name).values for name in declaration.replicates]
+        kept = replace(kept, replicates=np.stack(found, axis=1)[~lost])
     if kept.n < 2:
         raise InputError(
             f"{source}: {records(kept.n)} left of {records(len(frame))}"
@@ -139,11 +145,19 @@ def _unknown_levels(column: NumberColumn, outcome: Outcome) -> str:
 
 
 def _blank_rows(
-    text: Mapping[str, TextColumn], numbers: Mapping[str, FloatArray], roles: Roles, n: int
+    text: Mapping[str, TextColumn],
+    numbers: Mapping[str, FloatArray],
+    roles: Roles,
+    n: int,
+    answers: Sequence[str] = (),
 ) -> dict[str, BoolArray]:
-    """Return the rows (n,) with a blank cell, for each column that the analysis uses."""
+    """Return the rows (n,) with a blank cell, for each column that the analysis uses.
+
+    ``answers``: columns whose missing values are answers like others.
+    """
     used = {*roles.text, *roles.predictors, roles.fpc, roles.public_weight}
     shipped_only = set(roles.public_columns) - used
+    shipped_only |= set(answers)
     blank: dict[str, BoolArray] = {}
     for name in roles.needed:
         rows = np.zeros(n, dtype=bool)
@@ -267,18 +281,13 @@ def undeclared_levels(column: TextColumn, declared: Sequence[str]) -> str:
 
 
 def confidential_problems(records_read: Records, declaration: Declaration) -> list[str]:
-    """List what is wrong with outcomes and the confidential weight, as counts.
-
-    Constant outcomes are listed unless the mechanism may refuse nothing by its values (strict 1).
-    """
+    """List what is wrong with outcomes and the confidential weight, as counts."""
     values, outcomes = records_read.numbers, declaration.outcomes
     weight, problems = declaration.roles.weight, []
     if weight is not None and (wrong := weight_value_problem(values[weight], weight)):
         problems.append(wrong)
     for outcome in outcomes:
         wrong = outcome_problem(values[outcome.name], outcome)
-        if not wrong and declaration.refuse_degenerate:
-            wrong = constant_problem(values[outcome.name], outcome)
         problems += [wrong] * bool(wrong)
     for position in zero_one(outcomes) or range(len(outcomes)):
         for statistic in declaration.binary_for:
@@ -342,8 +351,9 @@ def constant_problem(values: FloatArray, outcome: Outcome) -> str:
     A level or a spike without records is fine: its coefficients keep their prior.
     """
     what = f"outcome {outcome.name!r}"
+    values = values[~np.isnan(values)]
     if not outcome.is_amount:
-        return "" if np.ptp(values) else (
+        return "" if values.size and np.ptp(values) else (
             f"{what} has the same level in every record, so it cannot be modelled. Choose another "
             "outcome."
         )
@@ -372,7 +382,7 @@ def constant_problem(values: FloatArray, outcome: Outcome) -> str:
 def binary_problems(values: FloatArray, outcome: Outcome, statistic: str) -> list[str]:
     """List why a statistic of 0 and 1 cannot be computed from an outcome."""
     problems, what = [], f"the statistic {statistic!r} needs"
-    if other := int(np.count_nonzero((values != 0) & (values != 1))):
+    if other := int(np.count_nonzero((values != 0) & (values != 1) & ~np.isnan(values))):
         problems.append(
             f"{what} an outcome of 0 and 1; {outcome.name!r} has {records(other)} with another "
             "value."

@@ -29,10 +29,12 @@ from surveysynth.survey.public_design import PublicDesign, build_public_design, 
 from surveysynth.survey.records import (
     Records,
     confidential_problems,
+    constant_problem,
     public_problems,
     read_records,
 )
 from surveysynth.survey.transforms import Transform
+from surveysynth.survey.weights_from import given_weights_from
 
 __all__ = ["Confidential", "PublicDesign", "Survey", "public_design"]
 
@@ -50,6 +52,8 @@ class Confidential(Unpickled):
         (n, p) in original units; for binary and categorical outcomes the position of the level.
     sampling_weight
         (n,), or None for a survey without confidential weights.
+    replicate_weights
+        (n, R), unchecked: no release depends on them; or None.
 
     Examples
     --------
@@ -60,9 +64,10 @@ class Confidential(Unpickled):
 
     outcome: FloatArray
     sampling_weight: FloatArray | None
+    replicate_weights: FloatArray | None = None
 
     def __post_init__(self) -> None:
-        for values in (self.outcome, self.sampling_weight):
+        for values in (self.outcome, self.sampling_weight, self.replicate_weights):
             if values is not None:
                 values.setflags(write=False)
 
@@ -85,9 +90,6 @@ class Survey:
         The public half.
     confidential
         The confidential half, which only a mechanism may see.
-    refused_degenerate
-        True if values that do not vary would have been refused. The survey's existence then
-        depends on its values, and noisy statistics refuse it.
 
     Examples
     --------
@@ -104,7 +106,6 @@ class Survey:
 
     design: PublicDesign
     confidential: Confidential
-    refused_degenerate: bool = False
 
     def __repr__(self) -> str:
         return f"Survey{repr(self.design).removeprefix('PublicDesign')}"
@@ -152,9 +153,9 @@ class Survey:
         level_order: Mapping[str, Sequence[str]] | None = None,
         margin_labels: Mapping[str, str] | None = None,
         statistics: Sequence[str] = (),
-        refuse_degenerate: bool = True,
         binary_for: Sequence[str] = (),
         weights: str = "confidential",
+        weights_from: str | Sequence[str] | None = None,
         stratum_sizes: Mapping[str, float] | None = None,
         source: str = "the data frame",
     ) -> "Survey":
@@ -192,21 +193,23 @@ class Survey:
         public_columns
             More columns to publish with the synthetic data.
         missing
-            "fail", or "drop" to leave out records with blank cells, whose number is then public.
+            "fail"; "drop" to leave out records with blank cells, whose number is then public; or
+            "model" for missing answers as a category of every outcome, protected as answers are.
         level_order
             Levels of by columns in table order (all that occur).
         margin_labels
             Name of the margin of a by column, "All" by default.
         statistics
             Statistics of the tables, which need a weight.
-        refuse_degenerate
-            False also accepts outcomes and weights that do not vary or that X determines, for a
-            mechanism that may refuse nothing because of its values (strict 1).
         binary_for
             Statistics that need an untransformed outcome of 0 and 1 ("proportion").
         weights
             "confidential", or "public" for weights that are constants of the sample design: these
             are published unchanged, and counts have only the error of the design.
+        weights_from
+            Columns that the weights were computed from besides the design, () for design weights,
+            or "unknown"; None assumes that no weight depends on the answers of others. Tables by
+            weights from a column that is not public are refused.
         stratum_sizes
             Instead of public weights, for simple random samples within strata: numbers of units in
             the population by level of strata. The weight is N_h/n_h, and n_h/N_h is the sampling
@@ -245,6 +248,8 @@ class Survey:
           model     ~ region
         """
         declared = declared_outcomes(outcome, outcomes, transforms)
+        if missing == "model":
+            declared = tuple(replace(each, missing=True) for each in declared)
         columns = (by,) if isinstance(by, str) else tuple(by)
         roles = make_roles(
             tuple(each.name for each in declared), weight, columns, strata, psu, fpc, predictors,
@@ -263,18 +268,20 @@ class Survey:
             margins=margin_labels or {},
             statistics=statistics,
             binary_for=binary_for,
-            refuse_degenerate=refuse_degenerate,
             weights=weights,
             stratum_sizes=size_by_stratum(stratum_sizes),
+            weights_from=given_weights_from(weights_from),
         )
         raise_problems(source, declaration.problems(_column_names(frame, source)))
         return survey_of(frame, declaration)
 
     def in_order(self, order: IntArray) -> "Survey":
         """Return the survey with its records in another order (n,)."""
-        weight = self.confidential.sampling_weight
-        outcome = self.confidential.outcome[order]
-        taken = Confidential(outcome, None if weight is None else weight[order])
+        own = self.confidential
+        weights = (own.sampling_weight, own.replicate_weights)
+        taken = Confidential(
+            own.outcome[order], *(None if each is None else each[order] for each in weights)
+        )
         return replace(self, design=self.design.in_order(order), confidential=taken)
 
 
@@ -288,9 +295,21 @@ def survey_of(frame: pd.DataFrame, declaration: Declaration) -> Survey:
     design = build_public_design(records, declaration, found)
     confidential = _confidential(records, declaration.roles)
     if declaration.refuse_degenerate:
-        values = confidential.outcome, confidential.sampling_weight
-        raise_problems(declaration.source, determined_problems(design, *values))
-    return Survey(design, confidential, declaration.refuse_degenerate)
+        require_variation(design, confidential, declaration.source)
+    return Survey(design, confidential)
+
+
+def require_variation(
+    design: PublicDesign, confidential: Confidential, source: str = "the survey"
+) -> None:
+    """Raise ``InputError`` for outcomes and weights that do not vary or that X determines.
+
+    Mechanisms that model records need this; one that answers every survey may not ask (strict 1).
+    """
+    pairs = zip(design.outcomes, confidential.outcome.T, strict=True)
+    constant = [problem for each, values in pairs if (problem := constant_problem(values, each))]
+    values = confidential.outcome, confidential.sampling_weight
+    raise_problems(source, constant or determined_problems(design, *values))
 
 
 def require_survey(given: object, function: str) -> None:
@@ -316,4 +335,4 @@ def _confidential(records: Records, roles: Roles) -> Confidential:
     outcome = np.stack([records.numbers[name] for name in roles.outcomes], axis=1)
     # A copy: the column may be a view of the caller's frame.
     weight = None if roles.weight is None else records.numbers[roles.weight].copy()
-    return Confidential(outcome, weight)
+    return Confidential(outcome, weight, records.replicates)

@@ -169,10 +169,8 @@ def parts_of(case: Case) -> list[Part]:
 
 
 def regressors(case: Case, data: Databases, part: Part) -> FloatArray:
-    """u (B, n, C) of a regression."""
-    _, _, discrete, earlier = part
-    added = data.indicators(discrete, sizes_of(case))
-    return data.columns([*added, *map(data.amount, earlier)])
+    """x~ (B, n, C) of a regression."""
+    return data.columns(data.indicators(part[2], sizes_of(case)))
 
 
 def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
@@ -189,15 +187,20 @@ def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
             sd[np.flatnonzero(case.design.matrix.ridged)] = 2.0 * priors["interaction_scale"]
             theta[f"logit_{j + 1}"] = sd * rng.standard_normal(shape)
             width += size - 1
-    for name, _, discrete, earlier in parts_of(case):
-        width = k + sum(sizes[j] - 1 for j in discrete) + len(earlier)
+    ridged = np.flatnonzero(case.design.matrix.ridged)
+    # Interactions over their scale, in the regression of each amount: a record of variances s_0^2.
+    shrunken: dict[Amount | None, FloatArray] = {}
+    for name, own, discrete, earlier in parts_of(case):
+        before = k + sum(sizes[j] - 1 for j in discrete)
+        width = before + len(earlier)
         tau = priors["coefficient_scale"] * np.abs(rng.standard_t(3, count))
         scale = priors["residual_scale"] * np.abs(rng.standard_t(3, count))
-        scales = np.repeat(tau[:, None], width, axis=1)
-        scales[:, np.flatnonzero(case.design.matrix.ridged)] = (
-            priors["interaction_scale"] * scale[:, None]
-        )
-        theta[f"coefficients_{name}"] = scales * rng.standard_normal((count, width))
+        core = tau[:, None] * rng.standard_normal((count, width))
+        shrunken[own] = scale[:, None] * rng.standard_normal((count, ridged.size))
+        for i, amount in enumerate(earlier):
+            shrunken[own] += core[:, before + i, None] * shrunken[amount]
+        core[:, ridged] = priors["interaction_scale"] * shrunken[own]
+        theta[f"coefficients_{name}"] = core
         theta[f"coefficient_scale_{name}"] = tau
         if not case.by:
             theta[f"variance_{name}"] = scale[:, None] ** 2
@@ -230,22 +233,25 @@ def log_shares(rows: FloatArray, coefficients: FloatArray) -> FloatArray:
 def means(
     case: Case, theta: Theta, data: Databases, part: Part
 ) -> tuple[FloatArray, FloatArray]:
-    """Means and variances (B, S, n) of a regression: slopes of groups act on the residuals of
-    earlier amounts about their own core coefficients, where these are there."""
+    """Means and variances (B, S, n) of a regression: slopes act on the residuals of earlier amounts
+    about their own means, where these are there."""
     name, _, _, earlier = part
 
-    def fitted(part: Part) -> FloatArray:
-        core = theta[f"coefficients_{part[0]}"]
-        return np.asarray(core @ regressors(case, data, part).swapaxes(-1, -2))
+    def fitted(part: Part) -> tuple[FloatArray, FloatArray]:
+        x, core = regressors(case, data, part), theta[f"coefficients_{part[0]}"]
+        size = x.shape[-1]
+        return core[..., :size] @ x.swapaxes(-1, -2), core[..., size:]
 
-    mean = fitted(part)
+    mean, slopes = fitted(part)
+    # The slopes of each record (B, S, n, k).
+    slopes = slopes[:, :, None]
     if f"slopes_{name}" in theta:
-        slopes = theta[f"slopes_{name}"][:, :, data.group]
-        own = {each[1]: each for each in parts_of(case)}
-        for k, amount in enumerate(earlier):
-            residual = data.amount(amount)[:, None] - fitted(own[amount])
-            there = data.category[:, None, :, amount[0]] == amount[1]
-            mean = mean + slopes[..., k] * np.where(there, residual, 0.0)
+        slopes = slopes + theta[f"slopes_{name}"][:, :, data.group]
+    parts = {each[1]: each for each in parts_of(case)}
+    for k, amount in enumerate(earlier):
+        residual = data.amount(amount)[:, None] - fitted(parts[amount])[0]
+        there = data.category[:, None, :, amount[0]] == amount[1]
+        mean = mean + slopes[..., k] * np.where(there, residual, 0.0)
     return mean, theta[f"variance_{name}"][..., data.group]
 
 

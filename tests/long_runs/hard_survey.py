@@ -85,7 +85,7 @@ def survey_of(seed: int) -> ss.Survey:
     )  # fmt: skip
     return ss.Survey.from_frame(
         data, outcomes=[salary], weight="weight", by=["field", "gender"],
-        population_size=500_000, refuse_degenerate=False,
+        population_size=500_000,
     )  # fmt: skip
 
 

@@ -113,7 +113,6 @@ def survey_of(by: str, outcomes: Sequence[str]) -> Survey:
     return ss.Survey.from_frame(
         frame(), outcomes=[OUTCOMES[name][0] for name in outcomes], weight="weight",
         by=list(BY[by]), population_size=round(HOUSEHOLDS * len(frame()) / 6481),
-        refuse_degenerate=False,
     )  # fmt: skip
 
 

@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
-    FARTHEST,
-    sample_noisy,
-)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import sample_noisy
+from surveysynth.mechanisms.noisy_statistics.posterior.location.point import FARTHEST
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     LocationDesign,
@@ -122,6 +120,9 @@ CASES = {
         "categorical", records=(60, 60, 20), ridged=(1, 2), rejects=(WIDE,), replications=320,
         thin=24, warmup=600,
     ),
+    "Shrunken": Case(
+        "continuous", groups=(0, 1, 2), records=(3, 20, 40), rejects=WRONG[1:], ridged=(1, 2)
+    ),
 }
 
 
@@ -158,9 +159,7 @@ def _prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
         tau = half_t(priors["coefficient_scale"], count, rng)
         theta[f"coefficient_scale_{name}"] = tau
         s_0 = half_t(priors["residual_scale"], count, rng)
-        scales = np.repeat(tau[:, None], width, axis=1)
-        scales[:, list(case.ridged)] = priors["interaction_scale"] * s_0[:, None]
-        theta[f"coefficients_{name}"] = scales * rng.standard_normal((count, width))
+        theta[f"coefficients_{name}"] = tau[:, None] * rng.standard_normal((count, width))
         if not layout.grouped:
             theta[f"variance_{name}"] = s_0[:, None] ** 2
             continue
@@ -173,6 +172,25 @@ def _prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
             noise = rng.standard_normal((count, groups, part.earlier.size))
             theta[f"slope_scale_{name}"] = t
             theta[f"slopes_{name}"] = t[:, None, None] * noise
+    return _shrunken(case, theta, rng)
+
+
+def _shrunken(case: Case, theta: Theta, rng: np.random.Generator) -> Theta:
+    """Interactions whose covariance is that of the columns, times a constant, column by column."""
+    kappa, left = case.all_priors["interaction_scale"], {}
+    for part in case.layout.regressions:
+        core = theta[f"coefficients_{part.name}"]
+        slopes = core[:, part.columns.size :]
+        grouped = max(case.groups) > 0
+        size = (
+            theta[f"pooled_scale_{part.name}"] if grouped
+            else np.sqrt(theta[f"variance_{part.name}"][:, 0])
+        )  # fmt: skip
+        for k in case.ridged:
+            value = kappa * size * rng.standard_normal(len(core))
+            for place, position in enumerate(part.earlier):
+                value = value + slopes[:, place] * left[position, k]
+            left[part.position, k] = core[:, k] = value
     return theta
 
 
@@ -189,16 +207,18 @@ def records(
         gumbel = -np.log(-np.log(rng.random(eta.shape)))
         category[:, part.outcome] = (eta + gumbel).argmax(1)
     tilde, there = layout.tilde(X[cell], category), layout.present(category)
-    z = np.zeros((cell.size, layout.q))
+    z, residual = np.zeros((2, cell.size, layout.q))
     for part in layout.regressions:
+        own, here = part.position, there[:, part.position]
         core = theta[f"coefficients_{part.name}"]
-        mean = tilde[:, part.columns] @ core[: part.columns.size]
+        about = tilde[:, part.columns] @ core[: part.columns.size]
         slopes = np.broadcast_to(core[part.columns.size :], (cell.size, part.earlier.size))
         if f"slopes_{part.name}" in theta:
             slopes = slopes + theta[f"slopes_{part.name}"][group]
-        mean = mean + (slopes * z[:, part.earlier]).sum(1)
+        mean = about + (slopes * residual[:, part.earlier]).sum(1)
         sd = np.sqrt(theta[f"variance_{part.name}"][group])
-        z[:, part.position] = (mean + sd * rng.standard_normal(cell.size)) * there[:, part.position]
+        z[:, own] = (mean + sd * rng.standard_normal(cell.size)) * here
+        residual[:, own] = (z[:, own] - about) * here
     return shape.combination_of(category), z
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import gammaln, psi
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.general_location.layout import Layout, RegressionPart, of_parts
+from surveysynth.models.general_location.layout import Layout, of_parts
 from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.models.parts.coefficients import HALF_T_DF
 from tests.oracles import unconstrained
@@ -96,7 +96,7 @@ def log_density(
         value += _regressions(p, slope, layout, stats.rows)
     with_slopes = 0
     for j in range(len(layout.regressions)):
-        value += _core(p, slope, j, layout, priors["interaction_scale"])
+        value += _core(p, slope, j, layout)
         if layout.grouped:
             value += _pooled(p, slope, j)
         if p.slopes[j].shape[-1]:
@@ -105,6 +105,7 @@ def log_density(
             t, by_t = p.t[:, with_slopes], slope.t[:, with_slopes]
             value += _normal(p.slopes[j].reshape(size), t, by_slopes, by_t)
             with_slopes += 1
+    value += _ridge(p, slope, layout, priors["interaction_scale"])
     scale = priors["residual_scale"]
     hyper = [(p.tau, slope.tau, HALF_T_DF, priors["coefficient_scale"])]
     hyper += [(p.t, slope.t, HALF_T_DF, priors["slope_scale"])]
@@ -128,52 +129,63 @@ def _logit_sd(
     return np.repeat(by_row, size // columns)
 
 
-def _core(p: _Parts, slope: _Parts, j: int, layout: Layout, ridge: float) -> FloatArray:
-    """Log prior of the core coefficients (S,): those of shrunken interactions by the residual
-    scale."""
-    ridged = np.isin(np.arange(p.core[j].shape[-1]), layout.ridged)
-    by_core = slope.core[j]
-    value = np.zeros(p.tau.shape[0])
-    common, by_common = (
-        (part.s_0[:, j] if layout.grouped else part.sd[:, j, 0]) for part in (p, slope)
-    )
-    for chosen, log_scale, by_scale in (
-        (~ridged, p.tau[:, j], slope.tau[:, j]),
-        (ridged, common + np.log(ridge), by_common),
-    ):
-        by_values = np.zeros((value.size, int(chosen.sum())))
-        value += _normal(p.core[j][:, chosen], log_scale, by_values, by_scale)
-        by_core[:, chosen] += by_values
+def _core(p: _Parts, slope: _Parts, j: int, layout: Layout) -> FloatArray:
+    """Log prior of the core coefficients (S,) but those of shrunken interactions."""
+    free = ~np.isin(np.arange(p.core[j].shape[-1]), layout.ridged)
+    by_values = np.zeros((len(p.tau), int(free.sum())))
+    value = _normal(p.core[j][:, free], p.tau[:, j], by_values, slope.tau[:, j])
+    slope.core[j][:, free] += by_values
     return value
+
+
+def _ridge(p: _Parts, slope: _Parts, layout: Layout, scale: float) -> FloatArray:
+    """Log prior of the shrunken interactions (S,): by s_0 what core slopes leave of each.
+
+    Over ``scale``, and one regression after another."""
+    ridged = list(layout.ridged)
+    rho = [core[:, ridged] / scale for core in p.core]
+    common, by_common = (
+        part.s_0 if layout.grouped else part.sd[..., 0] for part in (p, slope)
+    )  # fmt: skip
+    value = np.zeros(len(p.tau))
+    by_rho = [np.zeros_like(each) for each in rho]
+    for j, part in enumerate(layout.regressions):
+        size = part.columns.size
+        left = rho[j].copy()
+        for k, column in enumerate(part.earlier):
+            left -= p.core[j][:, size + k, None] * rho[column]
+        by_left = np.zeros_like(left)
+        value += _normal(left, common[:, j], by_left, by_common[:, j])
+        by_rho[j] += by_left
+        for k, column in enumerate(part.earlier):
+            slope.core[j][:, size + k] -= (by_left * rho[column]).sum(-1)
+            by_rho[column] -= p.core[j][:, size + k, None] * by_left
+    for by_core, each in zip(slope.core, by_rho, strict=True):
+        by_core[:, ridged] += each / scale
+    return value - len(ridged) * len(rho) * np.log(scale)
 
 
 def _regressions(p: _Parts, slope: _Parts, layout: Layout, rows: GroupRows) -> FloatArray:
     """Weighted log-likelihood of the regressions (S,); its gradient is added to ``slope``.
 
-    One row after another: residuals about the core, what slopes leave of them, and back.
+    One row after another: residuals about the means, what slopes leave of them, and back.
     """
     x, z, present = (each[0] for each in (rows.x, rows.z, rows.present))
     total = np.moveaxis(rows.total[0], -1, 0)
-
-    def columns(part: RegressionPart) -> FloatArray:
-        own = present[..., part.position, None]
-        return np.concatenate([x[..., part.columns], z[..., part.earlier]], axis=-1) * own
-
-    residual = np.stack(
-        [
-            z[..., part.position] - np.einsum("gmc,sc->sgm", columns(part), p.core[j])
-            for j, part in enumerate(layout.regressions)
-        ],
-        axis=-1,
-    )
+    fitted = [
+        np.einsum("gmc,sc->sgm", x[..., part.columns], p.core[j][:, : part.columns.size])
+        for j, part in enumerate(layout.regressions)
+    ]
+    residual = present * (z - np.stack(fitted, axis=-1))
     value = np.zeros(p.tau.shape[0])
     by_residual = np.zeros_like(residual)
     for j, part in enumerate(layout.regressions):
-        own, d = present[..., part.position], p.slopes[j]
-        rest = residual[..., j]
+        size, own = part.columns.size, present[..., part.position]
+        slopes = p.core[j][:, None, size:]
+        if layout.grouped:
+            slopes = slopes + p.slopes[j]
         before = residual[..., part.earlier] * own[..., None]
-        if d.shape[-1]:
-            rest = rest - (before * d[:, :, None]).sum(-1)
+        rest = residual[..., j] - (before * slopes[:, :, None]).sum(-1)
         precision = np.exp(-2.0 * p.sd[:, j])
         squares = (rest * rest).sum(-1)
         constant = total[j] * (0.5 * unconstrained.LOG_2PI + p.sd[:, j])
@@ -181,11 +193,15 @@ def _regressions(p: _Parts, slope: _Parts, layout: Layout, rows: GroupRows) -> F
         slope.sd[:, j] += squares * precision - total[j]
         by_rest = -rest * precision[..., None]
         by_residual[..., j] += by_rest
-        if d.shape[-1]:
-            slope.slopes[j][...] -= (by_rest[..., None] * before).sum(2)
-            by_residual[..., part.earlier] -= (by_rest * own)[..., None] * d[:, :, None]
+        by_slopes = -(by_rest[..., None] * before).sum(2)
+        slope.core[j][:, size:] += by_slopes.sum(1)
+        if layout.grouped:
+            slope.slopes[j][...] += by_slopes
+        by_residual[..., part.earlier] -= (by_rest * own)[..., None] * slopes[:, :, None]
+    by_residual *= present
     for j, part in enumerate(layout.regressions):
-        slope.core[j][...] -= np.einsum("gmc,sgm->sc", columns(part), by_residual[..., j])
+        by_c = slope.core[j][:, : part.columns.size]
+        by_c -= np.einsum("gmc,sgm->sc", x[..., part.columns], by_residual[..., j])
     return value
 
 

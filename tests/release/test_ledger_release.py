@@ -257,7 +257,7 @@ def test_noise_of_tables_in_python_is_recorded_before_anything_follows_from_it(
     )
     survey = ss.Survey.from_frame(
         small_survey(), outcome="salary", weight="weight", by=["gender"], predictors="gender",
-        population_size=30_000, refuse_degenerate=False,
+        population_size=30_000,
     )  # fmt: skip
     sections = {"outcomes": {"salary": {"centre": 22000, "spread": 0.45}}}
     with pytest.raises(RefusedError, match="Planted"):

@@ -30,7 +30,7 @@ def of_spikes(n: int, at: float = 0.0) -> ss.Survey:
     frame = small_survey(n)
     frame["salary"] = np.where(np.arange(n) % 9 == 0, at, frame["salary"])
     spikes = ss.Outcome("salary", "semicontinuous", spikes=(0.0, 150.0))
-    return make_survey(frame, outcome=None, outcomes=spikes, refuse_degenerate=False)
+    return make_survey(frame, outcome=None, outcomes=spikes)
 
 
 def test_a_pooled_level_is_named_with_its_records() -> None:

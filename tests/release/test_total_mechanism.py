@@ -75,7 +75,7 @@ def run_in_memory(frame: pd.DataFrame, kind: str) -> dict[str, Any]:
         warnings.simplefilter("error")
         survey = ss.Survey.from_frame(
             frame, outcome="salary", weight="weight", by=["field", "gender"], strata="field",
-            population_size=30_000, transforms=TRANSFORMS[kind][0], refuse_degenerate=False,
+            population_size=30_000, transforms=TRANSFORMS[kind][0],
             predictors="field + gender",
         )  # fmt: skip
         found["survey"] = repr(survey)
@@ -204,17 +204,22 @@ def test_an_invalid_value_is_bad_input_among_any_others(
     assert told == message_of_one_wrong_value(column, value, kind)
 
 
-def test_a_survey_that_tells_of_its_values_by_being_there_is_refused() -> None:
-    """Made with the checks that other mechanisms need, which a constant outcome does not pass."""
+def test_a_survey_tells_nothing_of_its_values_by_being_there() -> None:
+    """A constant outcome makes a survey, which the mechanism that models records refuses itself."""
     roles: dict[str, Any] = {
         "outcome": "salary", "weight": "weight", "by": ["field"], "population_size": 30_000,
     }  # fmt: skip
     make: Callable[..., ss.Survey] = ss.Survey.from_frame
-    with pytest.raises(InputError, match="constant"):
-        make(FRAME.assign(salary=1.0), **roles)
-    sections = {"privacy": PRIVACY, "outcomes": OUTCOMES}
-    with pytest.raises(InputError, match="refuse_degenerate=False"):
-        ss.tables(make(FRAME, **roles), sections=sections)
+    flat, usual = make(FRAME.assign(salary=1.0), **roles), make(FRAME, **roles)
+    assert repr(flat) == repr(usual)
+    sections = {
+        "privacy": {"mechanism": "pseudo_posterior", "epsilon": 10.8, "small_strata": "allow"}
+    }
+    with pytest.raises(InputError, match="the survey: outcome 'salary' is constant"):
+        ss.tables(flat, sections=sections)
+    determined = make(FRAME.assign(weight=2.0), **roles)
+    with pytest.raises(InputError, match="the survey: weight 'weight' is"):
+        ss.tables(determined, sections=sections)
 
 
 def test_a_mechanism_that_stops_or_warns_is_seen() -> None:

@@ -26,6 +26,7 @@ from surveysynth.spec.draft.choices import (
     Choices,
     OutcomeChoice,
     read_outcomes,
+    read_sources,
     settled_amount,
     split_columns,
 )
@@ -69,7 +70,8 @@ COMPLETE = {
     "amount": [*PSEUDO, *BY, "--outcome", "salary:continuous", "--constant", "salary.centre=25000"],
     "logarithm": [*PSEUDO, "--outcome", "salary:continuous", "--constant", "salary.transform=log"],
     "noisy": [*STRICT, *BY, "--outcome", "salary:continuous", "--constant", "salary.centre=25000",
-              "--constant", "salary.range=15000,40000", "--population-size", "9000"],
+              "--constant", "salary.range=15000,40000", "--population-size", "9000",
+              "--weights-from", "gender"],
     "kinds": [*PSEUDO, *BY, "--outcome", "benefit:semicontinuous", "--constant",
               "benefit.centre=1800", "--outcome", "insured:binary", "--constant",
               "insured.levels=no,yes", "--outcome", "heating:categorical", "--constant",
@@ -359,8 +361,8 @@ def asked(path: Path, answers: list[str], **said: Any) -> tuple[Path, str]:
 
 ANSWERS = [
     "", "salary, wage", "salary", "amount", "continuous", "strict", "", "none", "0", "3.6",
-    "a lot", "25000", "9,1", "15000,40000", "pay", "weight", "maybe", "n", "field",
-    "", "-3", "9000", "field, salary", "field,gender",
+    "a lot", "25000", "9,1", "15000,40000", "pay", "weight", "maybe", "n", "wages", "salary",
+    "gender", "field", "", "-3", "9000", "field, salary", "field,gender",
 ]  # fmt: skip
 
 
@@ -369,7 +371,8 @@ def test_questions_end_where_flags_do(data: Path) -> None:
     assert cli.main(["init", str(data), *COMPLETE["noisy"], "--out", str(data) + ".toml"]) == 0
     by_flags = Path(f"{data}.toml").read_text().replace("survey.csv.toml", "asked.toml")
     assert path.read_text() == by_flags
-    for wrong in ("'strict'", "'wage'", "'amount'", "'a lot'", "'pay'", "'maybe'", "got -3"):
+    for wrong in ("'strict'", "'wage'", "'amount'", "'a lot'", "'pay'", "'maybe'", "'wages'",
+                  "got -3", "'salary' is confidential, and a release by such weights is refused"):
         assert wrong in told
     limit = " ".join(told.partition("Epsilon: ")[2].split("\n\n")[0].split())
     assert "With pseudo_posterior this holds asymptotically." in limit
@@ -424,7 +427,8 @@ def test_a_mechanism_that_can_serve_is_proposed_with_its_reason(
 
 def test_the_proposal_leaves_what_it_requires_open_where_nothing_is_answered(data: Path) -> None:
     """Centre and spread of an amount are placeholders, which no command accepts."""
-    answers = ["salary", "continuous", "", "3.6", "", "", "weight", "n", "", "", "9000", "field"]
+    answers = ["salary", "continuous", "", "3.6", "", "", "weight", "n", "", "", "", "9000",
+               "field"]  # fmt: skip
     path, _ = asked(data, answers)
     content = tomllib.loads(path.read_text())
     assert content["privacy"]["mechanism"] == "noisy_statistics"
@@ -447,10 +451,10 @@ def test_a_count_by_noisy_statistics_is_refused_with_both_remedies(data: Path) -
 def test_nothing_is_asked_that_was_said(data: Path) -> None:
     outcome = OutcomeChoice("salary", "continuous", {"transform": "log"})
     path, told = asked(
-        data, ["", "", ""], outcomes=(outcome,), weight="weight", by=("field",), epsilon=1.0,
+        data, ["", "", "", ""], outcomes=(outcome,), weight="weight", by=("field",), epsilon=1.0,
         mechanism="pseudo_posterior",
     )  # fmt: skip
-    assert told.count("Enter") == 3
+    assert " ".join(told.split()).count("Press Enter") == 4
     assert ss.read_survey(load_spec(path)).design.n == 240
 
 
@@ -458,7 +462,7 @@ def test_kinds_levels_and_units_are_asked_for(data: Path) -> None:
     path, _ = asked(
         data,
         ["semicontinuous", "binary", "categorical", "1800", "no,yes", "", "weight", "n", "",
-         "unit", "1.4", "", ""],
+         "", "unit", "1.4", "", ""],
         outcomes=tuple(map(OutcomeChoice, ("benefit", "insured", "heating"))), epsilon=1.0,
         mechanism="pseudo_posterior",
     )  # fmt: skip
@@ -473,7 +477,7 @@ def test_it_asks_on_a_terminal(tmp_path: Path) -> None:
     pty = pytest.importorskip("pty")
     path = tmp_path / "survey.csv"
     clustered_survey().to_csv(path, index=False)
-    answers = ["continuous", "25000", "field", "", "", "gender"]
+    answers = ["continuous", "25000", "design", "field", "", "", "gender"]
     child, terminal = pty.fork()
     if child == 0:
         flags = ["--outcome", "salary", *PSEUDO]
@@ -497,6 +501,34 @@ def test_it_asks_on_a_terminal(tmp_path: Path) -> None:
     spec = load_spec(tmp_path / "spec.toml")
     assert (spec.survey.strata, spec.table.by) == ("field", ("gender",))
     assert spec.outcomes["salary"].scale == 2000
+    assert spec.survey.weights_from == ()
+
+
+@pytest.mark.parametrize(
+    ("answer", "columns", "read"),
+    [
+        ("", ("a", "b"), None),
+        ("design", ("a", "b"), ()),
+        ("unknown", ("a", "b"), "unknown"),
+        ("a, b", ("a", "b"), ("a", "b")),
+        ("unknown", ("unknown", "design"), ("unknown",)),
+        ("design", ("unknown", "design"), ("design",)),
+    ],
+)
+def test_what_weights_were_computed_from(answer: str, columns: tuple[str, ...], read: Any) -> None:
+    """Columns come before words."""
+    assert read_sources(answer, columns) == read
+
+
+@pytest.mark.parametrize("given", [(), "unknown", ("gender",), ("school", "gender")])
+def test_the_answer_about_weights_reaches_the_file(data: Path, given: Any) -> None:
+    made = ss.init(
+        data, weight="weight", by=["gender"], mechanism="pseudo_posterior", epsilon=1,
+        outcomes={"salary": {"kind": "continuous", "centre": 25_000}}, weights_from=given,
+    )  # fmt: skip
+    assert load_spec(made.path).survey.weights_from == given
+    hint = '"school": public for every record? Then name it in public_columns.'
+    assert (hint in made.path.read_text()) == ("school" in given)
 
 
 def test_the_function_says_what_the_command_says(data: Path) -> None:

@@ -35,6 +35,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     "tables.flag_action": {"flags": "nchs"},
     "survey": {"data": "survey.csv"},
     "synthesizer": {"outcome": "y"},
+    "calibration": {"by": ["a"], "totals": {"x": 1}},
     "privacy": {"mechanism": "pseudo_posterior", "epsilon": 1.0},
 }
 

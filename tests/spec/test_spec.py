@@ -59,6 +59,7 @@ psu = "school"
 fpc = "fraction"
 lonely_psu = "fail"
 population_size = 100000
+weights_from = []
 missing = "fail"
 public_columns = []
 [synthesizer]
@@ -305,7 +306,10 @@ def test_linear_weights_take_their_keys() -> None:
         ("survey", "population_size = 0", ["survey.population_size", "greater than 0"]),
         ("survey", "population_size = inf", ["survey.population_size", "finite number"]),
         ("survey", "population_size = '9'", ["survey.population_size", "a number", "'9'"]),
-        ("survey", "missing = 'impute'", ["survey.missing", "'fail' or 'drop'"]),
+        ("survey", "weights_from = 3", ["survey.weights_from", "[] for design weights", "got 3"]),
+        ("survey", "weights_from = 'field'", ["survey.weights_from", "or 'unknown', got 'field'"]),
+        ("survey", "weights_from = ['a', 'a']", ["survey.weights_from", "'a' is repeated"]),
+        ("survey", "missing = 'impute'", ["survey.missing", "'fail', 'drop' or 'model'"]),
         ("survey", "public_columns = 'a'", ["survey.public_columns", "a list"]),
         ("survey", "public_columns = ['a', 3]", ["survey.public_columns[2]", "text"]),
         ("synthesizer", "model = 'fbx'", ["synthesizer.model", "Did you mean 'fb"]),

@@ -9,14 +9,19 @@ import pytest
 from surveysynth.errors import InputError
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import Spec, parse_spec
-from surveysynth.survey.survey import Survey
+from surveysynth.survey.survey import Survey, require_variation
 from tests.surveys import CANARIES, good, make_survey, spec_text
 
 
 def message(frame: pd.DataFrame, **changes: Any) -> str:
     with pytest.raises(InputError) as caught:
-        make_survey(frame, **changes)
+        varied(make_survey(frame, **changes))
     return checked(caught.value)
+
+
+def varied(survey: Survey) -> None:
+    """Refuse a survey as the mechanisms do that model records."""
+    require_variation(survey.design, survey.confidential)
 
 
 def checked(error: InputError, folder: Path | None = None) -> str:

@@ -16,6 +16,7 @@ from surveysynth.models import get_model
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform
+from tests.survey.messages import varied
 from tests.surveys import CANARIES, CANARY_OUTCOME, good
 
 DEGREE = Outcome("degree", "categorical", levels=("none", "school", "university", "abroad"))
@@ -45,7 +46,7 @@ def survey_of(frame: pd.DataFrame, *outcomes: Outcome, **more: Any) -> Survey:
 
 def refusal(frame: pd.DataFrame, *outcomes: Outcome, **more: Any) -> str:
     with pytest.raises(InputError) as caught:
-        survey_of(frame, *outcomes, **more)
+        varied(survey_of(frame, *outcomes, **more))
     text = str(caught.value)
     assert not any(canary in text for canary in (*CANARIES, "s3cret"))
     return text
@@ -166,7 +167,7 @@ def test_any_cells_of_levels_are_positions_or_a_count(cells: list[Any]) -> None:
     wrong = sum(cell not in (*levels, "", "NA") for cell in cells)
     blank = sum(cell in ("", "NA") for cell in cells)
     known = [float(levels.index(cell)) for cell in cells if cell in levels]
-    by_hand: dict[str, Any] = {"by": [], "missing": "drop", "refuse_degenerate": False}
+    by_hand: dict[str, Any] = {"by": [], "missing": "drop"}
     if wrong:
         assert f"{wrong:,} record" in refusal(frame, DEGREE, **by_hand)
     elif len(known) < 2:
@@ -198,7 +199,7 @@ def test_what_has_nothing_to_model_is_refused() -> None:
     constant = frame.assign(benefit=frame["benefit"].where(frame["benefit"] == 0.0, 5.0))
     assert "constant after its transform except at its spikes" in refusal(constant, BENEFIT)
     for other, outcome in (({"works": "yes"}, WORKS), ({"benefit": 0.0}, BENEFIT)):
-        survey_of(frame.assign(**other), outcome, refuse_degenerate=False)
+        survey_of(frame.assign(**other), outcome)
     # A spike without records is fine, and so is a level that X determines.
     survey_of(frame.assign(benefit=frame["benefit"] + 1.0), BENEFIT)
     survey_of(frame.assign(works=np.where(frame["gender"] == "F", "no", "yes")), WORKS)

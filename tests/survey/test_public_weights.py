@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
-from surveysynth.survey.survey import Survey
+from surveysynth.survey.survey import Survey, require_variation
 from surveysynth.survey.transforms import Transform
 from tests.surveys import good
 
@@ -32,8 +32,12 @@ def by_sizes(frame: pd.DataFrame | None = None, **changes: Any) -> Survey:
 
 
 def said(**changes: Any) -> str:
+    def required() -> None:
+        survey = made(**changes)
+        require_variation(survey.design, survey.confidential)
+
     with pytest.raises(InputError) as caught:
-        made(**changes)
+        required()
     return str(caught.value)
 
 

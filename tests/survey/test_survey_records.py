@@ -174,7 +174,7 @@ def test_saturated_predictors() -> None:
         ({"design_effect": 2.0}, ["design_effect", "name their column as psu"]),
         ({"design_effect": 0.5, "psu": "school"}, ["design_effect", "between 1 and 1000", "0.5"]),
         ({"design_effect": float("nan"), "psu": "school"}, ["design_effect", "nan"]),
-        ({"missing": "impute"}, ["'fail' or 'drop'", "'impute'"]),
+        ({"missing": "impute"}, ["'fail', 'drop' or 'model'", "'impute'"]),
         ({"transforms": [Transform(), Transform()]}, ["transforms", "got 2"]),
         ({"margin_labels": {"gender": "F"}}, ["'gender'", "'F'", "margin"]),
         ({"binary_for": ["proportion"]}, ["0 and 1", "240 records"]),

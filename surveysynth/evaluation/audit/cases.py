@@ -94,7 +94,8 @@ def frame_of(n: int, seed: int) -> "pd.DataFrame":
 class Example:
     """One way to use the package: a model, outcomes, design, and the mechanism's settings.
 
-    survey, settings: what differs from the usual ones; ``noisy``: by noisy statistics.
+    survey, settings: what differs from the usual ones; ``noisy``: by noisy statistics;
+    ``calibrated``: weights are calibrated again after a replacement.
     """
 
     name: str
@@ -103,6 +104,7 @@ class Example:
     survey: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     noisy: bool = False
+    calibrated: bool = False
 
     def case(self, n: int, seed: int) -> Case:
         """Return the case with n simulated records."""
@@ -111,10 +113,12 @@ class Example:
             "predictors": "field + gender", "population_size": published_cells().size,
         }  # fmt: skip
         survey = Survey.from_frame(
-            frame_of(n, seed), outcomes=self.outcomes, refuse_degenerate=not self.noisy,
+            frame_of(n, seed), outcomes=self.outcomes,
             **{**given, **self.survey},
         )  # fmt: skip
-        return Case(self.name, get_model(self.model), survey, self.mechanism)
+        return Case(
+            self.name, get_model(self.model), survey, self.mechanism, calibrated=self.calibrated
+        )
 
     @property
     def mechanism(self) -> Mechanism:
@@ -171,6 +175,14 @@ EXAMPLES = (
             settings={"declared": {"local_salary": Declared(80_000.0, 0.5)}}),
     Example("fbp, amounts with zeros, noisy statistics", "fbp", (BENEFIT,), noisy=True),
     Example("normal, noisy statistics", "normal", noisy=True),
+)  # fmt: skip
+
+
+#: One answer is replaced and the weights are calibrated again, before the noise and after it.
+CALIBRATED = (
+    Example("fbs, calibrated again, noisy statistics", "fbs", noisy=True, calibrated=True),
+    Example("fbs, kinds, calibrated again, noisy statistics", "fbs", KINDS, noisy=True,
+            calibrated=True),
 )  # fmt: skip
 
 

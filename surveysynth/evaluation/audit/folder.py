@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from surveysynth._support.fragment import fragment
 from surveysynth._support.progress import shows_parts
 from surveysynth.errors import InputError
-from surveysynth.evaluation.audit.cases import EXAMPLES, specified_case
+from surveysynth.evaluation.audit.calibrated import calibration_lines
+from surveysynth.evaluation.audit.cases import CALIBRATED, EXAMPLES, specified_case
 from surveysynth.evaluation.audit.lines import Case, Line, frame_of, head_of, worst
 from surveysynth.evaluation.audit.neighbours import changes_for
 from surveysynth.evaluation.audit.noise import noise_lines
@@ -36,6 +37,9 @@ def lines_of(case: Case, seed: int, *, full: bool = False) -> Iterator[Line]:
     need no fit, are always tested so.
     """
     settings, design = case.mechanism.settings, case.survey.design
+    if case.calibrated:
+        yield from calibration_lines(case, changes_for(design), seed)
+        return
     if isinstance(settings, NoisySettings):
         yield from noise_lines(case, changes_for(design), seed)
         return
@@ -50,11 +54,12 @@ def examples(
     n: int, seed: int, names: Sequence[str] = ()
 ) -> Iterator[tuple[str, Case | InputError]]:
     """Yield the package's own cases with n records by name, or the error for that size."""
-    unknown = sorted(set(names) - {each.name for each in EXAMPLES})
+    every = (*EXAMPLES, *CALIBRATED)
+    unknown = sorted(set(names) - {each.name for each in every})
     if unknown:
-        known = "; ".join(each.name for each in EXAMPLES)
+        known = "; ".join(each.name for each in every)
         raise InputError(f"There is no audit case {unknown[0]!r}; the cases are: {known}.")
-    for example in EXAMPLES:
+    for example in every:
         if names and example.name not in names:
             continue
         try:
@@ -116,6 +121,11 @@ class AuditResult:
     def passed(self) -> int:
         """Replacements that moved more than stated, in settings that were not refused."""
         return int((self.table["verdict"] == "passed").sum())
+
+    @property
+    def missed(self) -> int:
+        """Planted violations that the test did not find: it then says nothing."""
+        return int((self.table["verdict"] == "missed").sum())
 
 
 @shows_parts
@@ -216,14 +226,19 @@ Given = list[tuple[str, Case | InputError]]
 def _specified(
     spec: str | Path, seed: int, cases: tuple[str, ...], n: int | None
 ) -> Given:
-    """Return the one case of a specification."""
+    """Return the case of a specification, and the same with weights that are calibrated again."""
     if cases or n is not None:
         raise InputError(
             "--case and --n select among the package's own examples; a specification has its own "
             "records and model. Leave them out, or the specification."
         )
     case = specified_case(load_spec(spec), seed)
-    return [(case.name, case)]
+    found: Given = [(case.name, case)]
+    noisy = isinstance(case.mechanism.settings, NoisySettings)
+    if noisy and case.survey.design.weight_name is not None:
+        again = replace(case, name=f"{case.name}, calibrated again", calibrated=True)
+        found.append((again.name, again))
+    return found
 
 
 def _own(cases: tuple[str, ...], n: int | None, seed: int) -> Given:

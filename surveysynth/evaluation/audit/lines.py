@@ -15,21 +15,24 @@ if TYPE_CHECKING:
     from surveysynth.mechanisms.base import Mechanism
 
 #: holds: at most the stated bound; passed: more; refused: the mechanism would not release;
-#: skipped: there is nothing to test, or no means to.
-Verdict = Literal["holds", "passed", "refused", "skipped"]
+#: skipped: there is nothing to test, or no means to; fires, missed: a planted violation that the
+#: test must find, found or not.
+Verdict = Literal["holds", "passed", "refused", "skipped", "fires", "missed"]
 
 
 @dataclass(frozen=True, repr=False)
 class Case:
     """A simulated survey, and the model and mechanism that would release it.
 
-    ``name``: what distinguishes the case.
+    ``name``: what distinguishes the case; ``calibrated``: weights are calibrated again after a
+    replacement.
     """
 
     name: str
     model: Model
     survey: Survey
     mechanism: "Mechanism"
+    calibrated: bool = False
 
 
 @dataclass(frozen=True)

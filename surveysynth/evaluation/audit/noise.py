@@ -169,7 +169,7 @@ def noise_lines(case: Case, changes: Sequence[Change], seed: int) -> Iterator[Li
     except InputError as error:
         yield replace(head, reason=str(error))
         return
-    centres = _declared(design, clipping.centre, clipping.spread)
+    centres = declared_centres(design, clipping.centre, clipping.spread)
     rng = np.random.default_rng(seed)
     noise = noise_of(model, design, case.survey.confidential, settings, rng)
     for name, records in _places(case, settings, centres).items():
@@ -191,7 +191,7 @@ def noise_lines(case: Case, changes: Sequence[Change], seed: int) -> Iterator[Li
     yield replace(head, record=TOTAL, **_total(model, case, settings))
 
 
-def _declared(design: PublicDesign, centre: FloatArray, spread: FloatArray) -> Centres:
+def declared_centres(design: PublicDesign, centre: FloatArray, spread: FloatArray) -> Centres:
     """Return declared centres and spreads, which amounts are moved by and clipped at."""
     fit, sd = np.zeros((design.n, len(design.outcomes))), np.ones(len(design.outcomes))
     amounts = [j for j, outcome in enumerate(design.outcomes) if outcome.is_amount]

@@ -1,12 +1,12 @@
 """One page for a review board: how far replacing one record moves a release."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from surveysynth._support.page import Picture
-from surveysynth.evaluation.audit.lines import Line, worst
+from surveysynth.evaluation.audit.lines import Line, Verdict, worst
 from surveysynth.evaluation.style import PageTable, Row, cells, columns, page
 from surveysynth.release.figure_style import FAINT, INK, WARNING, draw, png_bytes
 
@@ -38,7 +38,8 @@ def sentence(line: Line) -> str:
     numbers = f" ({line.random_numbers} random numbers)" if line.random_numbers else ""
     what = f"{line.record}: {line.change}" if line.record else line.change
     ratio = ratio_words(line.ratio)
-    return f"{place}: {ratio} of the stated bound, {line.verdict}; {what}{numbers}"
+    reason = f"; {line.reason}" if line.verdict == "fires" else ""
+    return f"{place}: {ratio} of the stated bound, {line.verdict}; {what}{numbers}{reason}"
 
 
 def render_page(lines: Sequence[Line], facts: Mapping[str, Any]) -> str:
@@ -60,7 +61,7 @@ def render_page(lines: Sequence[Line], facts: Mapping[str, Any]) -> str:
         "What one record can move",
         MARK,
         "audit.html.j2",
-        counts={each: counts.get(each, 0) for each in ("holds", "passed", "refused", "skipped")},
+        counts={each: counts.get(each, 0) for each in get_args(Verdict)},
         source=facts["specification"] or "the package's own examples",
         seed=facts["seed"],
         date=facts["date"],
@@ -82,7 +83,7 @@ def _table(lines: Iterable[Line]) -> PageTable:
                 line.record, line.change, line.random_numbers,
                 "" if line.beyond is None else f"{line.beyond:.3f}", ratio_words(line.jointly),
             ),
-            strong=line.verdict == "passed",
+            strong=line.verdict in ("passed", "missed"),
         )
         for line in lines
     ]
@@ -97,7 +98,7 @@ def _figure(lines: Sequence[Line]) -> "Figure":
     axes = figure.add_subplot()
     for line in lines:
         assert line.ratio is not None
-        color = WARNING if line.verdict == "passed" else INK
+        color = {"passed": WARNING, "fires": FAINT}.get(line.verdict, INK)
         fill = "white" if line.random_numbers == "fresh" else color
         axes.plot(max(line.ratio, 0.01), names.index(line.case), "o", ms=4.5, color=color,
                   markerfacecolor=fill)  # fmt: skip

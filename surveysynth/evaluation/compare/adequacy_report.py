@@ -18,6 +18,7 @@ from surveysynth.evaluation.compare.adequacy import (
     compare_with_sample,
     with_fewer_records,
 )
+from surveysynth.evaluation.compare.answered import answered
 from surveysynth.evaluation.compare.distributions import Curve, outcome_row, weight_panel
 from surveysynth.evaluation.compare.leaning import LEAST_BIAS
 from surveysynth.evaluation.compare.table_lean import LeanCollector, TableLean, leaning_frame
@@ -82,7 +83,7 @@ class AdequacyReport:
     def begin(self, facts: "ReleaseFacts", survey: "Survey") -> None:
         """Prepare for the datasets of a release."""
         with self._never_raising():
-            self._collected = LeanCollector(facts, survey)
+            self._collected = LeanCollector(facts, answered(survey))
 
     def see(self, dataset: "SyntheticDataset") -> None:
         """Keep the first dataset, and sums over all."""
@@ -113,7 +114,7 @@ class AdequacyReport:
             raise self._problem
         assert self._first is not None  # a release has a dataset
         found = compare_with_sample(
-            facts, survey, tables, self._first, released, self._collected
+            facts, answered(survey), tables, self._first, released, self._collected
         )
         files = {
             ADEQUACY_ROWS: _csv(found.rows_frame()),

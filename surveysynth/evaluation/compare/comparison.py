@@ -17,6 +17,7 @@ from surveysynth._support.messages import raise_problems
 from surveysynth._support.progress import NOISY_TABLES, synthesizer_stage
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluation.baselines.laplace import Rule
+from surveysynth.evaluation.compare.answered import answered
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG, Noise
 from surveysynth.evaluation.compare.power_fit import power_fits
 from surveysynth.evaluation.compare.tables import (
@@ -52,6 +53,13 @@ Progress = Callable[[str], None]
 PUBLIC_WEIGHTS = (
     "The noise in this comparison hides a record's weight together with its outcome, also in "
     "counts; with weights = 'public' that noise would be unnecessary."
+)
+
+
+#: Why a comparison with calibration has no noise.
+CALIBRATED = (
+    "The tables of the sample are calibrated, and one record's answers move the calibrated weights "
+    "of others: the noise of this comparison would not hide them."
 )
 
 
@@ -167,6 +175,9 @@ def compare(
     say = progress or (lambda stage: None)
     # Every row is compared, even if a release would withhold its estimate.
     spec = without_flags(spec)
+    if spec.survey.missing == "model":  # methods are compared on complete answers
+        complete = spec.survey.model_copy(update={"missing": "fail"})
+        spec, survey = spec.model_copy(update={"survey": complete}), answered(survey)
     chosen, order = synthesizers(spec, models, methods)
     if seed is not None and seed < 0:
         raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
@@ -228,7 +239,9 @@ class _Made:
     def add_noise(self, methods: Sequence[str], sensitivity: Rule) -> None:
         """Add the methods without a model, of those named."""
         why = ""
-        if not self._noise.possible:
+        if self.spec.calibration:
+            why = CALIBRATED
+        elif not self._noise.possible:
             why = "noise is made in rows of all records by public columns."
         elif self.survey.design.public_weight is not None:
             why = PUBLIC_WEIGHTS

@@ -6,95 +6,80 @@ sample and u*_i its mean over synthetic datasets, both over SE_d,
 
     D = sum_i r_i + (move of the draws),    r_i = u*_i - u_i.
 
-Draws follow the sample: what the model fits of u moves them by -B' a_i psi_i, with psi_i the scores
-of record i (rows of X times residuals, products of residuals), a_i its weight in the fit, and
-B = (psi' a psi)^-1 psi' r. If the model is adequate, the covariance of D is (methods 7.7)
+Draws follow the sample, and the noise of noisy statistics. Scores t = sum_i a_i psi_i + eta are
+those of the sample (rows of X times residuals, products of residuals), with a_i the weight of a
+record in the fit and eta noise of covariance Omega. Parameters whose scores have the information
+I = psi' a psi and the prior precision Lambda have the posterior
 
-    C = sum_i (r_i - B' a_i psi_i)(...)' + (kappa / m + extra) F,
-    F = r' psi (psi' a psi)^-1 psi' r.
+    precision  P = I (I + Omega)^-1 I + Lambda,    mean  M t,    M = P^-1 I (I + Omega)^-1,
 
-F is the posterior covariance of the rows for these weights, kappa the variance between draws over F
-by row, and extra = kappa - 1 if draws also follow noise, else 0. The mean over K rows has the
-standard error sqrt(1'C1) / K. The sum of D^2 is compared with a scaled chi-square of mean tr C and
-variance 2 tr C^2 (Satterthwaite 1946); C has degrees of freedom of its own, so that both
-references are those of t and F.
+and move the rows by -(psi' r)' theta. If the model is adequate, the covariance of D with m draws is
+(methods 7.7)
+
+    C = sum_i (r_i - B' a_i psi_i)(...)' + B' Omega B + (psi' r)' P^-1 (psi' r) / m,  B = M' psi' r.
+
+The mean over K rows has the standard error sqrt(1'C1) / K. All rows together are compared by the
+most powerful test against biases that vary independently with SD ``BIAS`` (Neyman and Pearson):
+with c_j the eigenvalues of C, d_j the coordinates of D, and e_j = c_j + ``INEXACT``^2, the sum of
+w_j d_j^2, w_j = 1 / e_j - 1 / (e_j + BIAS^2), as a scaled chi-square of its mean sum w_j c_j and
+its variance 2 sum (w_j c_j)^2 (Satterthwaite 1946).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import stats
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.mechanisms.score_sums import ScoredColumn, ScoreSums
 
 #: A smaller mean, or root mean square, is not reported: an interval of 95% then covers 92% or more.
 LEAST_BIAS = 0.5
 #: Expected share of false reports among all reports (Benjamini and Hochberg 1995). If everything
 #: is adequate, it is the nominal chance of any report; ``leaning_study`` measures it.
 FALSE_REPORTS = 0.05
-#: How many draws the variance that F gives to draws without noise is worth.
-PRIOR_DRAWS = 4
+#: SD of the biases that the test of all rows is made for, and of what formulas of first order leave
+#: out, in standard errors of the sample.
+BIAS, INEXACT = 1.0, 0.2
+#: Eigenvalues of the information below this share of the largest are zeros.
+_TOLERANCE = 1e-10
 
 
 @dataclass(frozen=True)
-class RowCovariance:
-    """Parts of the covariance (K, K) of signed distances: see the module.
+class Scored:
+    """A column of records (n,), NaN where a regression leaves them out.
 
-    residual: of what the model does not fit; fitted: F.
+    position: in z of an amount; category: outcome and category of an indicator.
     """
 
-    residual: FloatArray
-    fitted: FloatArray
-
-    def total(self, kappa: FloatArray, m: int, *, noisy: bool) -> FloatArray:
-        """Return C for m draws and kappa (K,).
-
-        noisy: whether draws follow noise as well as the sample.
-        """
-        scale = np.sqrt(kappa / m + (np.maximum(kappa - 1.0, 0.0) if noisy else 0.0))
-        return np.asarray(self.residual + scale[:, None] * self.fitted * scale)
+    values: FloatArray
+    position: int | None = None
+    category: tuple[int, int] | None = None
 
 
-def row_covariance(
-    r: FloatArray, psi: FloatArray, fit_weight: FloatArray, psu: IntArray | None,
-    ridge: FloatArray | None = None,
-) -> RowCovariance:
-    """Return the covariance of sums of r (n, K) about what scores psi (n, P) explain.
+@dataclass(frozen=True)
+class Scores:
+    """Scores psi (n, P) of records, the precision (P,) of their prior, and what they sum over."""
 
-    fit_weight: (n,) weights of records in the fit; psu: (n,) codes of units within which records
-    are correlated, or None; ridge: (P,) precision that the prior adds to scores, or None for 0.
-    """
-    weighted = fit_weight[:, None] * psi
-    cross = psi.T @ r
-    precision = psi.T @ weighted + (0.0 if ridge is None else np.diag(ridge))
-    solved = np.linalg.lstsq(precision, cross, rcond=1e-10)[0]
-    rest = r - weighted @ solved
-    n = rest.shape[0]
-    if psu is not None:
-        n = int(psu.max()) + 1
-        sums = np.zeros((n, rest.shape[1]))
-        np.add.at(sums, psu, rest)
-        rest = sums
-    # The scores take degrees of freedom off, as in any regression.
-    scale = n / max(n - psi.shape[1], n / 2.0)
-    return RowCovariance(scale * rest.T @ rest, cross.T @ solved)
+    psi: FloatArray
+    ridge: FloatArray
+    sums: ScoreSums
 
 
 def scores(
-    x_cells: FloatArray, cell: IntArray, values: Sequence[FloatArray], amount: Sequence[bool],
-    ridge: FloatArray, *, spread_by_cell: bool,
-) -> tuple[FloatArray, FloatArray]:
-    """Return scores (n, P) of a regression of each variable on X and of spreads, and their ridge.
+    x_cells: FloatArray, cell: IntArray, columns: Sequence[Scored], ridge: FloatArray,
+    group: IntArray,
+) -> Scores:
+    """Return scores of a regression of each column on X, and of residual variances by group.
 
-    values: (n,) each, NaN for records that a regression leaves out; amount: whether a variable has
-    a residual variance, which indicators have not; ridge: (K,) on columns of X, in residual
-    variances; spread_by_cell: whether the model has one for every row of X, instead of one for all
-    records.
+    ridge: (K,) on columns of X, in residual variances; group: (C,) of each row of X. Indicators
+    have no variance of their own.
     """
     x = x_cells[cell]
-    found, residuals = [], []
-    for value, has_spread in zip(values, amount, strict=True):
+    found, fits, residuals = [], [], []
+    for column in columns:
+        value = column.values
         known = np.isfinite(value)
         residual = np.zeros(value.size)
         solved = np.linalg.lstsq(x[known], value[known], rcond=None)[0]
@@ -102,72 +87,78 @@ def scores(
         spread = float(np.sqrt(np.mean(residual[known] ** 2))) if known.any() else 0.0
         if spread <= 1e-9 * float(np.abs(value[known]).max(initial=0.0)):
             continue
-        residual /= spread
-        found.append(x * residual[:, None])
-        if has_spread:
-            residuals.append((residual, known))
-    regressions = len(found)
-    for j, (one, known) in enumerate(residuals):
-        for other, known_too in residuals[: j + 1]:
-            both = known & known_too
-            groups = cell if spread_by_cell else np.zeros_like(cell)
-            found.append(_centred(one * other, both, groups))
-    if not found:
-        return np.zeros((cell.size, 0)), np.zeros(0)
-    psi = np.hstack(found)
+        found.append(x * (residual / spread)[:, None])
+        fits.append(ScoredColumn(column.position, column.category, x_cells @ solved, spread))
+        residuals.append((residual / spread, known))
+    amounts = [j for j, fit in enumerate(fits) if fit.position is not None]
+    pairs = [(j, k) for j in amounts for k in amounts if k <= j]
+    flags, means = [], []
+    for j, k in pairs:
+        (one, known), (other, known_too) = residuals[j], residuals[k]
+        made, mean, several = _centred(one * other, known & known_too, group[cell])
+        found.append(made)
+        means.append(mean)
+        flags.append((group[:, None] == several).astype(np.float64))
+    psi = np.hstack(found) if found else np.zeros((cell.size, 0))
     penalty = np.zeros(psi.shape[1])
-    penalty[: regressions * ridge.size] = np.tile(ridge, regressions)
-    return psi, penalty
+    penalty[: len(fits) * ridge.size] = np.tile(ridge, len(fits))
+    return Scores(psi, penalty, ScoreSums(x_cells, fits, pairs, flags, means))
 
 
-def _centred(product: FloatArray, known: BoolArray, group: IntArray) -> FloatArray:
-    """Return products (n,) of residuals less their mean in each group, a column per group."""
-    count = np.bincount(group, known, minlength=int(group.max()) + 1)
-    with np.errstate(invalid="ignore"):
-        mean = np.bincount(group, product * known, minlength=count.size) / count
-    made = np.zeros((product.size, count.size))
-    made[np.arange(product.size), group] = np.where(known, product - mean[group], 0.0)
-    return made[:, count > 1]
+def _centred(
+    product: FloatArray, known: BoolArray, group: IntArray
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Return products (n, G) of residuals less their mean in each group, the means, the groups.
 
-
-def kappa_of(estimates: FloatArray, fitted: FloatArray) -> FloatArray:
-    """Return the variance (K,) between draws over that of a fit without protection.
-
-    NaN where it is unknown. estimates: (m, r, K) of rows on the scale of ``fitted``, F (K, K). With
-    one dataset a draw it includes what datasets vary.
+    Only groups with several records.
     """
-    m, replicates, _ = estimates.shape
-    explained = np.diag(fitted)
-    result = np.full(explained.size, np.nan)
-    if m == 1:
-        return result
-    between = estimates.mean(axis=1).var(axis=0, ddof=1)
-    if replicates > 1:
-        between = between - estimates.var(axis=1, ddof=1).mean(axis=0) / replicates
-    known = explained > 0.0
-    result[known] = np.maximum(between[known], 0.0) / explained[known]
-    return result
+    count = np.bincount(group, known)
+    several = np.flatnonzero(count > 1)
+    mean = np.bincount(group, product * known)[several] / count[several]
+    own = (group[:, None] == several) & known[:, None]
+    return np.where(own, product[:, None] - mean, 0.0), mean, several
 
 
-def smooth_kappa(kappa: FloatArray, n: FloatArray, m: int, *, noisy: bool) -> FloatArray:
-    """Return kappa (D,) of all rows of a table, of n (D,) records, as m draws determine it.
+class Fit:
+    """How draws follow records and noise: psi (n, P), weights (n,), ridge (P,), Omega (P, P).
 
-    Noise on sums of a row's records adds c / n to 1, and noise on a spread that all rows share adds
-    c' n: both moves, over variances of rows that fall with n. Without noise kappa is 1 but for the
-    approximation, and the draws say little more.
+    psu: (n,) codes of units within which records are correlated, or None. Everything is in
+    coordinates in which the information is the identity, those without any left out.
     """
-    known = np.isfinite(kappa)
-    if not known.any():
-        return np.ones_like(kappa)
-    if noisy:
-        result, sized = np.ones_like(kappa), np.isfinite(n)
-        share = n[sized] / n[sized].max()
-        basis = np.stack([share.min() / share, share], axis=1)
-        parts = optimize.nnls(basis[known[sized]], kappa[known] - 1.0)[0]
-        result[sized] += basis @ parts
-        return result
-    mean = float(kappa[known].mean())
-    return np.full_like(kappa, (PRIOR_DRAWS + (m - 1) * mean) / (PRIOR_DRAWS + m - 1))
+
+    def __init__(
+        self, psi: FloatArray, weight: FloatArray, psu: IntArray | None, ridge: FloatArray,
+        noise: FloatArray | None = None,
+    ) -> None:
+        information = psi.T @ (weight[:, None] * psi)
+        size = np.sqrt(np.diag(information))
+        size = np.where(size > 0.0, size, 1.0)
+        values, vectors = np.linalg.eigh(information / np.outer(size, size))
+        used = values > _TOLERANCE * values.max(initial=0.0)
+        to_white = vectors[:, used] / np.sqrt(values[used]) / size[:, None]
+        self.psu, self.psi, self.weight = psu, psi @ to_white, weight
+        one = np.eye(self.psi.shape[1])
+        prior = (to_white.T * ridge) @ to_white
+        self.noise = 0.0 * one if noise is None else to_white.T @ noise @ to_white
+        seen = np.linalg.inv(one + self.noise)
+        self.variance = np.linalg.inv(seen + prior)
+        self.follows = self.variance @ seen
+
+    def covariance(self, r: FloatArray, m: int) -> FloatArray:
+        """Return C (K, K) of sums of r (n, K), for m draws."""
+        cross = self.psi.T @ r
+        moved = self.follows.T @ cross
+        rest = r - self.weight[:, None] * (self.psi @ moved)
+        n = rest.shape[0]
+        if self.psu is not None:
+            n = int(self.psu.max()) + 1
+            sums = np.zeros((n, rest.shape[1]))
+            np.add.at(sums, self.psu, rest)
+            rest = sums
+        # The scores take degrees of freedom off, as in any regression.
+        scale = n / max(n - self.psi.shape[1], n / 2.0)
+        of_draws = cross.T @ self.variance @ cross / m
+        return np.asarray(scale * rest.T @ rest + moved.T @ self.noise @ moved + of_draws)
 
 
 @dataclass(frozen=True)
@@ -175,9 +166,8 @@ class Lean:
     """Signed distances of K rows together.
 
     mean and its standard error, in standard errors of the sample; p: of a mean that far from 0 if
-    the model is adequate. chi_square: the sum of squares, scaled to df degrees of freedom;
-    p_rows: of one that large; bias: the root mean square of what the sum of squares has beyond its
-    expectation.
+    the model is adequate. chi_square: of all rows, scaled to df degrees of freedom; p_rows: of one
+    that large; bias: the root mean square of what the sum of squares has beyond its expectation.
     """
 
     rows: int
@@ -194,14 +184,19 @@ def lean_of(difference: FloatArray, covariance: FloatArray, df_error: float) -> 
     """Return the lean of signed distances (K,) with covariance (K, K) of ``df_error`` degrees."""
     rows, summed = difference.size, float(covariance.sum())
     mean, se = float(difference.mean()), float(np.sqrt(max(summed, 0.0))) / rows
-    trace, squared = float(np.trace(covariance)), float((covariance**2).sum())
-    total = float(difference @ difference)
+    trace = float(np.trace(covariance))
     p = 2.0 * float(stats.t.sf(abs(mean) / se, df_error)) if se > 0.0 else np.nan
-    if squared <= 0.0:
+    if trace <= 0.0:
         return Lean(rows, mean, se, p, np.nan, np.nan, np.nan, np.nan)
-    df, scale = trace**2 / squared, squared / trace
+    values, vectors = np.linalg.eigh(covariance)
+    values = np.maximum(values, 0.0)
+    weight = 1.0 / (values + INEXACT**2) - 1.0 / (values + INEXACT**2 + BIAS**2)
+    total = float((weight * (vectors.T @ difference) ** 2).sum())
+    expected = weight * values
+    scale = float((expected**2).sum() / expected.sum())
+    df = float(expected.sum()) / scale
     p_rows = float(stats.f.sf(total / scale / df, df, df_error))
-    bias = max(total - trace, 0.0) / rows
+    bias = max(float(difference @ difference) - trace, 0.0) / rows
     return Lean(rows, mean, se, p, total / scale, df, p_rows, float(np.sqrt(bias)))
 
 

@@ -13,39 +13,32 @@ class RecordSums:
     """One statistic: its table of the sample, and sums over the datasets added so far.
 
     inside: (margin sets, n) u of records in their rows, less what they have outside; weight (n,);
-    outside (D,); estimates: (D,) by draw and replicate.
+    outside (D,); count: number of datasets.
     """
 
     sample: LinearisedTable
     inside: FloatArray
     outside: FloatArray
     weight: FloatArray
-    estimates: dict[tuple[int, int], FloatArray]
+    count: int = 0
 
     @classmethod
     def of(cls, sample: LinearisedTable) -> "RecordSums":
         """Begin without a dataset."""
         sets, n = sample.domains.codes.shape
-        return cls(sample, np.zeros((sets, n)), np.zeros(sample.domains.n_rows), np.zeros(n), {})
+        return cls(sample, np.zeros((sets, n)), np.zeros(sample.domains.n_rows), np.zeros(n))
 
-    def add(self, draw: int, replicate: int, table: LinearisedTable) -> None:
+    def add(self, table: LinearisedTable) -> None:
         """Add a dataset."""
-        self.estimates[draw, replicate] = table.estimate
+        self.count += 1
         self.inside += _inside(table)
         if table.linearised.outside is not None:
             self.outside += table.linearised.outside
         self.weight += table.weight
 
-    @property
-    def by_draw(self) -> FloatArray:
-        """Estimates (m, r, D)."""
-        draws = sorted({draw for draw, _ in self.estimates})
-        replicates = sorted({replicate for _, replicate in self.estimates})
-        return np.array([[self.estimates[d, r] for r in replicates] for d in draws])
-
     def difference(self, rows: IntArray, se: FloatArray) -> FloatArray:
         """Return r (n, K): the mean u of the datasets less that of the sample, over se (K,)."""
-        count, domains = len(self.estimates), self.sample.domains
+        count, domains = self.count, self.sample.domains
         position = np.full(domains.n_rows, -1)
         position[rows] = np.arange(rows.size)
         result = np.zeros((domains.n_records, rows.size))

@@ -20,14 +20,12 @@ from surveysynth.estimation.statistics import LEVEL, TABLE, statistic_of
 from surveysynth.estimation.subpopulation import WHERE, shown_rows
 from surveysynth.evaluation.compare.leaning import (
     LEAST_BIAS,
+    Fit,
     Lean,
-    RowCovariance,
-    kappa_of,
+    Scored,
     lean_of,
     reported,
-    row_covariance,
     scores,
-    smooth_kappa,
 )
 from surveysynth.evaluation.compare.record_sums import RecordSums
 from surveysynth.evaluation.compare.tables import Key, sample_weight
@@ -41,10 +39,10 @@ if TYPE_CHECKING:
     from surveysynth.release.facts import ReleaseFacts
     from surveysynth.survey.survey import Survey
 
-#: Datasets whose records are averaged, and numbers of records times rows of a margin: more say
-#: hardly more, or take too much memory.
-ENOUGH_DATASETS, MOST_NUMBERS = 40, 20_000_000
-#: Rows of X with a residual spread of their own, if the model has spreads by cell.
+#: Datasets whose records are averaged, numbers of records times rows of a margin, and rows of a
+#: margin: more say hardly more, or take too much memory or time.
+ENOUGH_DATASETS, MOST_NUMBERS, MOST_ROWS = 40, 20_000_000, 2_000
+#: Groups with residual spreads of their own; of more, one spread is scored.
 MOST_GROUPS = 100
 #: The margin that all rows of a table are together.
 ALL_ROWS = "all rows"
@@ -110,29 +108,23 @@ class LeanCollector:
         for (name, key), lines in self._lines.items():
             made = self._tables[name].linearised(key, dataset.outcome, dataset.weight)
             for line, table in zip(lines, made, strict=True):
-                line.add(dataset.draw, dataset.replicate, table)
+                line.add(table)
 
     def leans(
         self, compared: Mapping[str, Mapping[Key, pd.DataFrame]], released: "Released"
     ) -> list[TableLean]:
         """Return the leans of all tables and margins; compared: their rows by name and key."""
-        found = []
+        found, privacy = [], self._facts.spec.privacy
         for (name, key), lines in self._lines.items():
             named = key[0], self._outcome_name(key[1])
             frame, estimates = compared[name][named], self._tables[name]
-            psi, ridge = self._scores(key)
-            weight = released.fit_weight
-            fit = _Fit(
-                psi, np.ones(len(psi)) if weight is None else weight, self._survey.design.psu,
-                self._facts.df_design,
-                ridge, noisy=self._facts.mechanism.combining == "total_variance",
-            )  # fmt: skip
+            fit = self._fit(key, released)
             levels = estimates.levels(key) or ("",)
             for number, (line, level) in enumerate(zip(lines, levels, strict=True)):
                 rows = _Rows.of(estimates, frame.iloc[number :: len(levels)])
                 # Counts that add up to a known total cannot lean together.
                 fixed = line.sample.calibrated and line.sample.statistic.is_count
-                for margin, lean in _leans_of(line, rows, fit):
+                for margin, lean in _leans_of(line, rows, fit, privacy.m, self._facts.df_design):
                     tested = replace(lean, p=np.nan) if fixed else lean
                     found.append(TableLean(name, named, level, margin, tested))
         return _with_reports(found)
@@ -140,68 +132,53 @@ class LeanCollector:
     def _outcome_name(self, column: int | None) -> str | None:
         return None if column is None else self._survey.design.outcome_names[column]
 
-    def _scores(self, key: EstimateKey) -> tuple[FloatArray, FloatArray]:
-        """Return scores (n, P) of the outcomes of a statistic and of the weight; their ridge (P,).
-        """
+    def _fit(self, key: EstimateKey, released: "Released") -> Fit:
+        """Return how draws follow the scores of the outcomes of a statistic and of the weight."""
+        matrix, noise = self._facts.design.matrix, released.noise
+        group = self._groups() if noise is None else noise.group
+        if group.max() >= MOST_GROUPS:
+            group = np.zeros_like(group)
+        made = scores(
+            matrix.x_cells, matrix.cell, self._columns(key),
+            ridge_of(matrix.ridged, matrix.interaction_scale), group,
+        )  # fmt: skip
+        weight = released.fit_weight
+        return Fit(
+            made.psi, np.ones(len(made.psi)) if weight is None else weight,
+            self._survey.design.psu, made.ridge,
+            None if noise is None else noise.covariance(made.sums),
+        )  # fmt: skip
+
+    def _groups(self) -> IntArray:
+        """Return the group (C,) of each row of X, if the model has spreads by cell."""
+        design, grouping = self._facts.design, self._facts.spec.synthesizer.grouping
+        grouped = needs_general_form(design.outcomes) if grouping is None else bool(grouping)
+        cells = len(design.matrix.x_cells)
+        return np.arange(cells) if grouped else np.zeros(cells, dtype=np.int64)
+
+    def _columns(self, key: EstimateKey) -> list[Scored]:
+        """Return categories and amounts of the outcomes of a statistic, and the log weight."""
         design, confidential = self._facts.design, self._survey.confidential
         statistic, column = key
         names = statistic_of(statistic).of or tuple(filter(None, [self._outcome_name(column)]))
-        values: list[FloatArray] = []
-        amount: list[bool] = []
-        for outcome, value in zip(design.outcomes, confidential.outcome.T, strict=True):
-            if outcome.name not in names:
-                continue
+        found: list[Scored] = []
+        position = 0
+        for number, outcome in enumerate(design.outcomes):
+            value = confidential.outcome[:, number]
             category = outcome.category(value)
-            for each in range(1, outcome.categories):
-                values.append((category == each).astype(np.float64))
-                amount.append(False)
-            for side in outcome.sides:
-                there = category == side
-                transformed = np.full(value.size, np.nan)
-                transformed[there] = outcome.at(there).forward(value[there], side)
-                values.append(transformed)
-                amount.append(True)
+            if outcome.name in names:
+                for each in range(1, outcome.categories):
+                    is_level = (category == each).astype(np.float64)
+                    found.append(Scored(is_level, category=(number, each)))
+                for offset, side in enumerate(outcome.sides):
+                    there = category == side
+                    transformed = np.full(value.size, np.nan)
+                    transformed[there] = outcome.at(there).forward(value[there], side)
+                    found.append(Scored(transformed, position=position + offset))
+            position += len(outcome.sides)
         if design.public_weight is None:
-            values.append(np.log(sample_weight(self._survey)))
-            amount.append(True)
-        grouping, cells = self._facts.spec.synthesizer.grouping, len(design.matrix.x_cells)
-        grouped = needs_general_form(design.outcomes) if grouping is None else bool(grouping)
-        matrix = design.matrix
-        return scores(
-            matrix.x_cells, matrix.cell, values, amount,
-            ridge_of(matrix.ridged, matrix.interaction_scale),
-            spread_by_cell=grouped and cells <= MOST_GROUPS,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class _Fit:
-    """Scores (n, P) and weights (n,) of records in the fit, their units, and df of the design.
-
-    ridge: (P,) of the scores; noisy: whether draws follow noise as well as the sample.
-    """
-
-    psi: FloatArray
-    weight: FloatArray
-    psu: IntArray | None
-    df_design: float
-    ridge: FloatArray
-    noisy: bool
-
-    def covariance(self, r: FloatArray) -> RowCovariance:
-        """Return the parts of the covariance of rows with r (n, K)."""
-        return row_covariance(r, self.psi, self.weight, self.psu, self.ridge)
-
-    def df_error(self, covariance: FloatArray, part: RowCovariance, m: int) -> float:
-        """Return degrees of freedom of a covariance whose share from noise is known from m draws.
-
-        The rest is known as well as the design allows (Satterthwaite).
-        """
-        whole = float(np.trace(covariance))
-        noise = whole - float(np.trace(part.residual))
-        if not self.noisy or noise <= 0.0:
-            return self.df_design
-        return min(self.df_design, (m - 1) * (whole / noise) ** 2)
+            found.append(Scored(np.log(sample_weight(self._survey)), position=position))
+        return found
 
 
 @dataclass(frozen=True)
@@ -239,35 +216,23 @@ class _Rows:
 
 
 def _leans_of(
-    line: RecordSums, rows: _Rows, fit: _Fit
+    line: RecordSums, rows: _Rows, fit: Fit, m: int, df: float
 ) -> Iterator[tuple[tuple[str, ...] | None, Lean]]:
     """Yield the leans of all rows together, and of each margin that is not too large."""
-    estimates, records = line.by_draw, line.weight.size
-    chosen = [each for each in rows.margins if each[1].size * records <= MOST_NUMBERS]
-    kappa = np.full(rows.se.size, np.nan)
-    parts, total = [], np.zeros((records, 1))
-    for _, which in chosen:
-        se = rows.se[which]
-        r = line.difference(which, se)
+    records = line.weight.size
+    found, every, total = [], [], np.zeros((records, 1))
+    for margin, which in rows.margins:
+        if which.size * records > MOST_NUMBERS or which.size > MOST_ROWS:
+            continue
+        r = line.difference(which, rows.se[which])
         total += r.sum(axis=1, keepdims=True)
-        parts.append(fit.covariance(r))
-        kappa[which] = kappa_of(estimates[:, :, which] / se, parts[-1].fitted)
-    m = len(estimates)
-    kappa = smooth_kappa(kappa, rows.n, m, noisy=fit.noisy)
-    found = []
-    for (margin, which), part in zip(chosen, parts, strict=True):
-        covariance = part.total(kappa[which], m, noisy=fit.noisy)
-        df = fit.df_error(covariance, part, m)
-        found.append((margin, lean_of(rows.difference[which], covariance, df)))
+        every.append(which)
+        found.append((margin, lean_of(rows.difference[which], fit.covariance(r, m), df)))
     if len(found) > 1:
-        every = np.concatenate([which for _, which in chosen])
-        weight = np.concatenate([np.diag(part.fitted) for part in parts])
-        mean = float(kappa[every] @ weight / weight.sum()) if weight.any() else 1.0
-        part = fit.covariance(total / every.size)
-        covariance = part.total(np.array([mean]), m, noisy=fit.noisy)
-        df = fit.df_error(covariance, part, m)
-        whole = lean_of(rows.difference[every].mean(keepdims=True), covariance, df)
-        yield None, replace(whole, rows=every.size, chi_square=np.nan, df=np.nan, p_rows=np.nan)
+        which = np.concatenate(every)
+        covariance = fit.covariance(total / which.size, m)
+        whole = lean_of(rows.difference[which].mean(keepdims=True), covariance, df)
+        yield None, replace(whole, rows=which.size, chi_square=np.nan, df=np.nan, p_rows=np.nan)
     yield from found
 
 

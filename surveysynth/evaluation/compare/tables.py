@@ -15,6 +15,7 @@ from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.estimates import Estimates
+from surveysynth.estimation.replicated_sample import ReplicatedSample
 from surveysynth.estimation.statistics import TABLE
 from surveysynth.inference.synthesis import SyntheticDataset, published_draws, synthesise
 from surveysynth.models.base import require
@@ -22,6 +23,7 @@ from surveysynth.release.folder.microdata import public_order
 from surveysynth.release.pipeline import facts_of, synthetic_estimates
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
 from surveysynth.spec import build
+from surveysynth.spec.replicates import replicates_of
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -170,13 +172,28 @@ def sample_tables(spec: "Spec", survey: "Survey") -> dict[Key, pd.DataFrame]:
     """Estimate the tables of a specification from the sample itself.
 
     Design, statistics and weights are those of a release. Values are real, so variances are by PSU
-    even if a design effect is declared.
+    even if a design effect is declared, or by the agency's replicate weights.
     """
     by_psu = replace(survey.design, design_effect=None)
-    estimates = estimates_of_each(spec, by_psu)
+    estimates = estimates_of_each(spec, by_psu, rule=_replication(spec, survey))
     for of_table in estimates.values():
         of_table.add_alone(survey.confidential.outcome, sample_weight(survey))
     return frames(spec, by_psu, estimates)
+
+
+def _replication(spec: "Spec", survey: "Survey") -> ReplicatedSample | None:
+    """Return the rule of the sample's replicate weights, calibrated like its weight; or None."""
+    replicates = replicates_of(spec.survey, survey)
+    if replicates is None:
+        return None
+    calibration = build.calibration_of(spec, survey.design)
+    return ReplicatedSample.of(
+        replicates,
+        sample_weight(survey),
+        None
+        if calibration is None
+        else lambda weight: calibration.calibrate(weight, survey.confidential.outcome),
+    )
 
 
 def distances(

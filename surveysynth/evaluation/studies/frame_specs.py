@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from surveysynth.errors import InputError
 from surveysynth.spec.spec import Spec
 
@@ -11,22 +13,44 @@ if TYPE_CHECKING:
 
 
 def drawn_spec(spec: Spec, population: "Population") -> Spec:
-    """Return a specification for samples of the frame, whose public sizes are those of the frame.
+    """Return a specification for samples of the frame, with its public sizes and totals.
 
     Rows that a release would withhold are kept, so that all are judged.
     """
     survey = spec.survey
-    changes: dict[str, Any] = {}
+    # The samples of a study have design weights.
+    changes: dict[str, Any] = {"weights_from": None}
     if survey.population_size is not None:
         changes["population_size"] = float(population.n_units)
     if survey.stratum_sizes is not None:
         counts = population.frame[survey.strata].value_counts()
         changes["stratum_sizes"] = {str(name): float(size) for name, size in counts.items()}
     unwithheld = {
+        "calibration": tuple(
+            each.model_copy(update={"totals": _totals(each.by, each.amount, population)})
+            for each in spec.calibration
+        ),
         "tables": tuple(_unwithheld(each) for each in spec.tables),
         "shared": None if spec.shared is None else _unwithheld(spec.shared),
     }
     return spec.model_copy(update={"survey": survey.model_copy(update=changes), **unwithheld})
+
+
+def _totals(by: tuple[str, ...], amount: str | None, population: "Population") -> Any:
+    """Return the totals of a margin in the frame, nested by level."""
+    frame = population.frame
+    values = pd.Series(1.0, index=frame.index) if amount is None else frame[amount].astype(float)
+    if not by:
+        return float(values.sum())
+    totals: dict[str, Any] = {}
+    classes = [frame[name].astype(str).to_numpy() for name in by]
+    for levels, total in values.groupby(classes).sum().items():
+        *outer, last = levels if isinstance(levels, tuple) else (levels,)
+        inner = totals
+        for level in outer:
+            inner = inner.setdefault(str(level), {})
+        inner[str(last)] = float(total)
+    return totals
 
 
 def _unwithheld(tables: Any) -> Any:
@@ -36,12 +60,13 @@ def _unwithheld(tables: Any) -> Any:
 
 
 def plain_estimates(spec: Spec) -> Spec:
-    """Return a specification whose tables are estimated without scaling, and carry no flags."""
+    """Return a specification of tables without scaling, calibration, or flags."""
     def plain(tables: Any) -> Any:
         return tables.model_copy(update={"linearisation": "plain", "flags": "none"})
 
     shared = None if spec.shared is None else plain(spec.shared)
-    return spec.model_copy(update={"tables": tuple(map(plain, spec.tables)), "shared": shared})
+    tables = tuple(map(plain, spec.tables))
+    return spec.model_copy(update={"tables": tables, "shared": shared, "calibration": ()})
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:

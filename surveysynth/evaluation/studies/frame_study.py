@@ -192,7 +192,7 @@ class FrameStudy:
         for of_table in estimates.values():
             of_table.add_alone(survey.confidential.outcome, sample_weight(survey))
         yield SAMPLE, self.numbered(spec, tables_of_each(spec, by_psu, estimates), estimates)
-        noise = Noise(spec, survey) if self.laplace else None
+        noise = Noise(spec, survey) if self.laplace and not spec.calibration else None
         if noise is None or not noise.possible or not any(map(has_sensitivity, spec.statistics)):
             return
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_NOISE, sample)))

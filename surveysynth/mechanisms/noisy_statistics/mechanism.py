@@ -17,6 +17,7 @@ from surveysynth.mechanisms.base import (
     confidential_part,
     not_units,
     public_assumptions,
+    uncovered_weights,
 )
 from surveysynth.mechanisms.learned.histogram import learned_outcomes, range_facts
 from surveysynth.mechanisms.learned.stage import (
@@ -33,6 +34,7 @@ from surveysynth.mechanisms.noisy_statistics.release.noise import (
     SeededNoise,
     SystemNoise,
 )
+from surveysynth.mechanisms.noisy_statistics.score_noise import ScoreNoise
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.base import Model, psu_codes
 from surveysynth.models.general_location.model import GeneralLocation
@@ -65,12 +67,14 @@ def strict_statement(
         unit=repr(settings.protect) if by_unit else None,
         unit_size=f"{settings.unit_size(design):,}",
         public_weight=public,
+        modelled=design.missing == "model",
         general=isinstance(model, GeneralLocation),
         logs="" if public else " and log weights",
         psu=None if psu_codes(model, design) is None else design.psu_name,
         title=model.title,
         m=settings.m,
-        public=public_assumptions(design),
+        public=public_assumptions(design, by_unit=by_unit),
+        uncovered_weights=uncovered_weights(design, proved=True),
         scales="; ".join(f"{name}: {mid:.6g} and {spread:.6g}" for name, mid, spread in scales),
         weight_defaults=_weight_defaults(design, settings),
         radius=f"{clipping.radius:.6g}",
@@ -173,7 +177,10 @@ class NoisyStatisticsMechanism:
             ),
             **range_facts(design, confidential),
         }
-        return Released(draws, {STATISTICS_NAME: published}, realised, design=design)
+        noise = ScoreNoise(statistics, survey_statistics.table_of(model, design))
+        return Released(
+            draws, {STATISTICS_NAME: published}, realised, noise=noise, design=design
+        )
 
     def _statistics(
         self,

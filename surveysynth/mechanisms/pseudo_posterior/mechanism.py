@@ -17,6 +17,7 @@ from surveysynth.mechanisms.base import (
     Statement,
     not_units,
     public_assumptions,
+    uncovered_weights,
 )
 from surveysynth.mechanisms.learned.histogram import (
     learned_cost,
@@ -41,7 +42,7 @@ from surveysynth.models.base import Model, psu_codes
 from surveysynth.sampling.convergence import MAX_R_HAT
 from surveysynth.sampling.randomness import STAN_SEED_BITS
 from surveysynth.survey.design_matrix import records_per_coefficient
-from surveysynth.survey.survey import Confidential, PublicDesign
+from surveysynth.survey.survey import Confidential, PublicDesign, require_variation
 
 _PACKAGE = "surveysynth.mechanisms.pseudo_posterior"
 _BEYOND = (
@@ -96,6 +97,7 @@ def privacy_statement(
         title=model.title,
         public_weight=public,
         public=public_assumptions(design),
+        uncovered_weights=uncovered_weights(design, proved=False),
         kept_draws=f"{settings.kept_draws:,}",
         draws=f"{plan.kept:,}",
         plan=plan,
@@ -200,7 +202,10 @@ class PseudoPosterior:
     ) -> Released:
         """See ``weighted_fits.run``, whose record of the fit stays confidential.
 
-        Only transforms that are learned have noise, which ``keeper`` has before any fit."""
+        Only transforms that are learned have noise, which ``keeper`` has before any fit. Raises
+        ``InputError`` for outcomes and weights that do not vary.
+        """
+        require_variation(design, confidential)
         settings = self.settings
         published: dict[str, Any] = {}
         if learned_outcomes(design.outcomes):

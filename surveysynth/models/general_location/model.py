@@ -1,13 +1,14 @@
 """The general location model (Olkin and Tate 1961; Schafer 1997, ch. 9), as a chain (methods 3).
 
     d_j | x, earlier d        multinomial logit
-    z_j | x, d, earlier z     N(u b_j + z_earlier f_jg, s_jg^2), of the records at no spike;
+    z_j | x, d, earlier z     N(x~ c_j + r (b_j + d_jg), s_jg^2), of the records at no spike;
                               with a split one above it and one below
     log w | x, d, z           the same form, all records
 
-d_j is the discrete part of an outcome, z_j its amount, g a group of public rows. FBS and FBP take
-this form where an outcome has a discrete part or bounds, or residual spread is by groups. FBP's
-form samples the same distribution and releases the population that it implies.
+d_j is the discrete part of an outcome, z_j its amount, g a group of public rows; x~ are x and
+indicators of the other outcomes' categories, r the residuals of earlier z about their own x~ c. FBS
+and FBP take this form where an outcome has a discrete part or bounds, or residual spread is by
+groups. FBP's form samples the same distribution and releases the population that it implies.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from surveysynth.errors import InputError
 from surveysynth.models.base import Coordinates, Model, Simulated, SimulationKind, require
 from surveysynth.models.general_location import coordinates
 from surveysynth.models.general_location import records as general_records
+from surveysynth.models.general_location.completion import Completion, steadied
 from surveysynth.models.general_location.groups import (
     LEAST_RECORDS,
     CovarianceGroups,
@@ -207,6 +209,28 @@ class GeneralLocation(Model):
         """
         return self._simulation(theta, design).sample(rng)
 
+    def steadied(self, theta: Theta, design: PublicDesign) -> Theta:
+        """Give effects of missing answers on other parts the prior of interactions."""
+        layout = Layout.of(design, self.grouped)
+        return steadied(theta, layout, design.outcomes, self.priors["interaction_scale"])
+
+    def completed(
+        self,
+        theta: Theta,
+        design: PublicDesign,
+        simulated: Simulated,
+        rng: np.random.Generator,
+        kind: SimulationKind = "release",
+    ) -> Simulated:
+        """Fill missing answers by what the model says of them, as if they had been given."""
+        if not any(each.missing for each in design.outcomes):
+            return simulated
+        layout = Layout.of(design, self.grouped)
+        completion = Completion(theta, design, layout, self.groups(design).cell)
+        if self.tilted and kind == "release":
+            return completion.filled_population(simulated, rng)
+        return completion.filled(simulated, rng)
+
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:
@@ -218,7 +242,7 @@ class GeneralLocation(Model):
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """Guess residual SD ``spread`` of each amount, 0.5 of the log weight, correlation -0.5.
 
-        All categories are equally frequent, for lack of a better guess.
+        Means are zero. All categories are equally frequent, for lack of a better guess.
         """
         layout, groups = Layout.of(design, self.grouped), self.groups(design).count
         theta: Theta = {

@@ -152,8 +152,8 @@ class Chain:
     ) -> "Chain":
         """Select the columns ``present`` (q,) of z in some groups; their axis comes after S.
 
-        Slopes of groups act on residuals about the core coefficients: e = (I - D) (z - x~ b - L z),
-        so the slopes on z itself are L + D - D L, and its coefficients (I - D) b.
+        All slopes act on residuals about the means: e = (I - L) (z - x~ C), so that L are the
+        slopes on z itself, and (I - L) C its coefficients.
         """
         first = layout.regressions[int(present[0])] if present.size else None
         draws = next(iter(theta.values())).shape[0]
@@ -171,9 +171,8 @@ class Chain:
             if f"slopes_{part.name}" in theta:
                 slopes[..., i, :i] = theta[f"slopes_{part.name}"][:, groups][..., earlier]
             variance[..., i] = theta[f"variance_{part.name}"][:, groups]
-        return cls(
-            coefficients - slopes @ coefficients, lower + slopes - slopes @ lower, variance
-        )
+        lower = lower + slopes
+        return cls(coefficients - lower @ coefficients, lower, variance)
 
     def form(self, rows: FloatArray, centre: FloatArray) -> QuadraticForm:
         """Return log p(z | x~) about ``centre`` (r, q) for rows (r, W) of x~."""

@@ -2,177 +2,53 @@
 
 Its logits are independent of each other and of the regressions given the data. A regression is
 
-    z ~ N(u c + r d_g, s_g^2)   over the records that have z, u = (x, e(d), earlier z)
+    z ~ N(x~ c + r (b + d_g), s_g^2)   over the records that have z
 
-with r the residuals of the earlier columns of z about their own u c, zero where a column is absent.
+with r the residuals of the earlier columns of z about their own x~ c, zero where one is absent.
 
-    c ~ N(0, tau^2), columns of shrunken interactions N(0, (kappa s_0)^2)
+    c, b ~ N(0, tau^2), but for c of shrunken interactions
     d_g ~ N(0, t^2 I),  s_g^2 ~ scaled inverse chi^2(nu, s_0^2)
 
-Without groups there are no d, and s itself has the prior of s_0. A sweep takes exact steps:
+Without groups there are no d, and s itself has the prior of s_0. The c of one shrunken interaction
+in all regressions are normal, with kappa^2 times the covariance that b and s_0 make. That is the
+likelihood of a record with x~ = 1 / kappa there and zero elsewhere, z = 0, slopes b and variances
+s_0^2; the rows have one for each. A sweep takes exact steps:
 
-    tau | c                           all regressions side by side, as in the last four lines
-    tau | c / tau, s, t, rest         regression by regression in order, its d summed out; those of
-    c | tau, t, s, rest               later ones stay, which see c in its residuals
-    t | c, s                          d summed out, in even sweeps
-    d | c, t, s                       normal
-    s_0, nu | c, d                    s summed out, in odd sweeps
-    s | s_0, nu, c, d                 inverse gamma
+    c | b, d, tau, s                  all regressions at once, in odd sweeps: those of an amount and
+                                      of a weight that follows it hold each other fast
+    tau | c, b                        all regressions side by side, as in the last four lines
+    tau | (c, b) / tau, s, t, rest    regression by regression in order, its d summed out; those of
+    c, b | tau, t, s, rest            later ones stay, which see c in its residuals
+    t | c, b, s                       d summed out, in even sweeps
+    d | c, b, t, s                    normal
+    s_0, nu | c, b, d                 s summed out, in odd sweeps
+    s | s_0, nu, c, b, d              inverse gamma
 
 Where s_0, nu and t move in every second sweep alone, coefficients and variances lose hardly any
 precision.
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.general_location.layout import Layout, RegressionPart
+from surveysynth.models.general_location.coefficients import ROUNDING, Coefficients
+from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.scales import Scales
-from surveysynth.models.general_location.stats import GeneralStats, GroupRows, solution
-from surveysynth.models.parts.coefficients import overdispersion
+from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.models.parts.logit import LogitBlocks
 from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
-
-#: Share of a precision that is below what rounding leaves of it.
-ROUNDING = 1e-12
-
-
-class Coefficients:
-    """Coefficients of one regression in B chains.
-
-    core (B, C), and slopes (B, g, k) that a group adds on residuals of earlier z, k = 0 without
-    groups. rows u (B, g, m, C), there (B, g, m, 1) and gram (B, C, C) are those of the records that
-    have the column.
-    """
-
-    def __init__(self, part: RegressionPart, rows: GroupRows, grouped: bool, rng: Streams) -> None:
-        self.part, self.rng = part, rng
-        self.batch, self.groups = rows.total.shape[:2]
-        self.k = part.earlier.size if grouped else 0
-        self.slopes = np.zeros((self.batch, self.groups, self.k))
-        self.observe(rows)
-        # Overdispersed starts about the least-squares fit.
-        flat = self.u.reshape(self.batch, -1, part.width)
-        gram = flat.swapaxes(-1, -2) @ flat
-        z = rows.z[..., part.position]
-        fit = solution(gram, (flat.swapaxes(-1, -2) @ z.reshape(self.batch, -1, 1))[..., 0])
-        self.spread = _spread(z, self.fitted(fit), rows.total[..., part.position].sum(1))
-        noise = overdispersion(gram, rng, 1)[:, :, 0]
-        self.core = fit + noise * np.sqrt(self.spread)[:, None]
-
-    def observe(self, rows: GroupRows) -> None:
-        """Take rows, which may change between sweeps."""
-        part = self.part
-        self.there = rows.present[..., part.position, None]
-        u = np.concatenate([rows.x[..., part.columns], rows.z[..., part.earlier]], axis=-1)
-        self.u = u * self.there
-
-    def fitted(self, core: FloatArray) -> FloatArray:
-        """Return u core (B, g, m)."""
-        flat = self.u.reshape(self.batch, -1, self.part.width)
-        return np.asarray((flat @ core[..., None]).reshape(self.u.shape[:-1]), dtype=np.float64)
-
-    def draw_random_numbers(self, c: int) -> None:
-        """Draw the random numbers of the next c sweeps."""
-        b, rng = self.batch, self.rng
-        self.n_core = rng.standard_normal((c, b, self.core.shape[1]), 1)
-        self.n_slopes = rng.standard_normal((c, b, self.groups, self.k), 1)
-
-    def expand(
-        self,
-        residual: FloatArray,
-        earlier: FloatArray,
-        own: FloatArray,
-        t: FloatArray,
-        later: tuple[FloatArray, FloatArray] | None,
-    ) -> None:
-        """Expand the log-likelihood about the core: ``precision`` (B, C, C), ``linear`` (B, C).
-
-        The part's own slopes are summed out. residual (B, g, m); earlier (B, g, m, k): residuals of
-        earlier columns; own (B, g): the regression's 1 / s^2. later (B, g, m), of the regressions
-        that see the residual: minus the second derivative in the fitted value of each row, and the
-        first.
-        """
-        root = np.sqrt(own)[..., None, None]
-        both = np.concatenate([self.u, residual[..., None]], axis=-1) * root
-        if self.k:
-            # The inverse root of I + t^2 r r' / s^2 by group, in the axes of r'r.
-            scaled = earlier * self.there * root
-            turned = scaled.swapaxes(-1, -2)
-            values, vectors = np.linalg.eigh(turned @ scaled)
-            values = np.maximum(values, 1e-300)
-            square = (t * t)[:, None, None] * values
-            less = -np.expm1(-0.5 * np.log1p(square)) / values
-            inner = (vectors * less[..., None, :]) @ (vectors.swapaxes(-1, -2) @ (turned @ both))
-            both = both - scaled @ inner
-        flat = both.reshape(self.batch, -1, both.shape[-1])
-        turned = flat[..., :-1].swapaxes(-1, -2)
-        self.precision = turned @ flat[..., :-1]
-        self.linear = (turned @ flat[..., -1:])[..., 0]
-        if later is not None:
-            weight, score = (each.reshape(self.batch, -1, 1) for each in later)
-            rows = self.u.reshape(self.batch, -1, self.part.width)
-            turned = rows.swapaxes(-1, -2)
-            self.precision = self.precision + turned @ (rows * weight)
-            self.linear = self.linear + (turned @ score)[..., 0]
-
-    def along(self, direction: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return minus the second and the first derivative (B,) along a direction (B, C)."""
-        turned = (self.precision @ direction[..., None])[..., 0]
-        return (direction * turned).sum(-1), (direction * self.linear).sum(-1)
-
-    def draw(self, i: int, prior: FloatArray) -> FloatArray:
-        """Draw the core under prior precisions (B, C); return the change of u core (B, g, m)."""
-        # A trifle on the diagonal, which rounding may have left without a root.
-        more = prior + ROUNDING * np.einsum("bii->bi", self.precision)
-        precision = self.precision + more[..., None] * np.eye(self.core.shape[1])
-        linear = self.linear - prior * self.core
-        shift = primitives.normal_from_precision(precision, linear, self.n_core[i])
-        self.core = self.core + shift
-        return self.fitted(shift)
-
-    def turn_slopes(
-        self, residual: FloatArray, earlier: FloatArray, own: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return the likelihood of each group's slopes, in coordinates where it separates.
-
-        That is curvatures and squares of the slopes at zero, (B, g k) both.
-        """
-        turned = ((earlier * self.there) * own[..., None, None]).swapaxes(-1, -2)
-        values, self.vectors = np.linalg.eigh(turned @ earlier)
-        self.values = np.maximum(values, 0.0)
-        score = (turned @ residual[..., None])[..., 0]
-        self.turned = (score[..., None, :] @ self.vectors)[..., 0, :]
-        flat = (self.batch, self.groups * self.k)
-        return self.values.reshape(flat), (self.turned * self.turned).reshape(flat)
-
-    def draw_slopes(self, i: int, t: FloatArray) -> None:
-        """Draw the slopes of every group."""
-        precision = self.values + (1.0 / (t * t))[:, None, None]
-        drawn = self.turned / precision + self.n_slopes[i] / np.sqrt(precision)
-        self.slopes = (self.vectors @ drawn[..., None])[..., 0]
-
-
-def _spread(z: FloatArray, fitted: FloatArray, total: FloatArray) -> FloatArray:
-    """Approximate the residual variance (B,) of rows z (B, g, m), which have weight ``total``.
-
-    After a perfect fit it would be zero and precisions overflow, so a millionth of the mean square
-    is added, or one where there are no records.
-    """
-    mass = np.maximum(total, 1.0)
-    squares = ((z - fitted) ** 2).sum((1, 2))
-    size = (squares + (fitted * fitted).sum((1, 2))) / mass
-    return np.asarray(squares / mass + np.where(size > 1e-290, 1e-6 * size, 1.0))
 
 
 class Regressions:
     """All regressions of a layout in B chains.
 
-    residual (B, g, m, q): of each column of z about its own core coefficients; rest (B, g, m, q):
-    what the slopes leave of it, zero both where a column is absent.
+    Rows (B, g', m) are those of the g groups, and of some more with the records of the shrunken
+    interactions. residual (B, g', m, q): of each column of z about its own x~ c; rest: what the
+    ``slopes`` (B, g', q, q) leave of it, both zero where a column is absent.
     """
 
     def __init__(
@@ -180,9 +56,13 @@ class Regressions:
     ) -> None:
         self.grouped, self.ridged = layout.grouped, list(layout.ridged)
         self.interaction_scale = priors["interaction_scale"]
-        self.parts = [
-            Coefficients(part, rows, layout.grouped, rng) for part in layout.regressions
-        ]
+        rows = rows.with_ridge(self.ridged, self.interaction_scale)
+        self.parts: list[Coefficients] = []
+        self.residual: FloatArray = np.zeros(rows.z.shape)
+        for part in layout.regressions:
+            own = Coefficients(part, rows, self.residual, layout.grouped, rng)
+            self.parts.append(own)
+            self.residual[..., part.position] = own.about_mean
         self.free = [
             np.setdiff1d(np.arange(part.core.shape[1]), self.ridged) for part in self.parts
         ]
@@ -195,32 +75,33 @@ class Regressions:
 
     def observe(self, rows: GroupRows) -> None:
         """Take other rows, where they change between sweeps."""
+        rows = rows.with_ridge(self.ridged, self.interaction_scale)
         for part in self.parts:
             part.observe(rows)
         self._take(rows)
 
     def _take(self, rows: GroupRows) -> None:
-        self.z, self.total = rows.z, np.moveaxis(rows.total, -1, 0)
+        self.total = np.moveaxis(rows.total, -1, 0)
         self.present = rows.present.astype(np.float64)
-        fitted = [part.fitted(part.core) for part in self.parts]
-        self.residual = self.z * self.present - np.stack(fitted, axis=-1)
+        self.residual = np.stack([part.about_mean for part in self.parts], axis=-1)
         self._set_rest()
 
     def _set_rest(self) -> None:
-        """Compute what the slopes leave of the residuals."""
-        self.rest = self.residual
-        if any(part.k for part in self.parts):
-            self.rest = self.residual - self.present * (
-                self.residual @ self.slope_matrix().swapaxes(-1, -2)
-            )
-
-    def slope_matrix(self) -> FloatArray:
-        """Return the slopes of all regressions (B, g, q, q), zero where there is none."""
-        q = len(self.parts)
-        result = np.zeros((self.parts[0].batch, self.parts[0].groups, q, q))
+        """Compute the slopes, and what they leave of the residuals."""
+        core = self.core_slopes()[:, None]
+        self.slopes = np.repeat(core, self.residual.shape[1], axis=1)
         for j, part in enumerate(self.parts):
             if part.k:
-                result[:, :, j, part.part.earlier] = part.slopes
+                self.slopes[:, : part.groups, j, part.part.earlier] += part.slopes
+        told = self.residual @ self.slopes.swapaxes(-1, -2)
+        self.rest = self.residual - self.present * told
+
+    def core_slopes(self) -> FloatArray:
+        """Return the slopes b of all regressions (B, q, q), zero where there is none."""
+        q = len(self.parts)
+        result = np.zeros((self.parts[0].batch, q, q))
+        for j, part in enumerate(self.parts):
+            result[:, j, part.part.earlier] = part.core[:, part.size :]
         return result
 
     def draw_random_numbers(self, c: int) -> None:
@@ -228,62 +109,116 @@ class Regressions:
         self.scales.draw_random_numbers(c)
         for part in self.parts:
             part.draw_random_numbers(c)
+        self.n_means = [
+            self.scales.rng.standard_normal((c, part.batch, part.size), 1) for part in self.parts
+        ]
 
     def prior_precision(self, j: int) -> FloatArray:
-        """Return the prior precisions (B, C) of the core coefficients of a regression."""
-        part, scales = self.parts[j], self.scales
-        result = np.repeat(scales.tau[j][:, None] ** -2, part.core.shape[1], axis=1)
-        result[:, self.ridged] = (self.interaction_scale * scales.common[j][:, None]) ** -2
+        """Return the prior precisions (B, C) of the core coefficients of a regression.
+
+        Zero for those of shrunken interactions, which have a prior across regressions.
+        """
+        part = self.parts[j]
+        result = np.repeat(self.scales.tau[j][:, None] ** -2, part.core.shape[1], axis=1)
+        result[:, self.ridged] = 0.0
         return result
 
     def ridge(self) -> tuple[int, FloatArray]:
-        """Return the number of shrunken coefficients and their sums of squares (J, B).
+        """Return the number of shrunken interactions, and sums of squares (J, B) of each column.
 
-        These are in units of the residual scale.
+        They are those of the records of the ridge: of what slopes leave, whose variance is s_0^2.
         """
-        squares = [(part.core[:, self.ridged] ** 2).sum(-1) for part in self.parts]
-        return len(self.ridged), np.stack(squares) / self.interaction_scale**2
+        core = [part.core[:, self.ridged] for part in self.parts]
+        scaled = np.stack(core, axis=1) / self.interaction_scale
+        left = scaled - self.core_slopes() @ scaled
+        return len(self.ridged), np.moveaxis((left * left).sum(-1), 0, 1)
+
+    def log_ridge(self) -> FloatArray:
+        """Return the log prior (B,) of the shrunken interactions given b and s_0 (s).
+
+        Up to a constant.
+        """
+        count, squares = self.ridge()
+        common = self.scales.common
+        return np.asarray(-(count * np.log(common) + 0.5 * squares / common**2).sum(0))
 
     def sweep(self, i: int) -> None:
         """Run one sweep; i counts the sweeps since the random numbers were drawn."""
         scales = self.scales
+        if i % 2 and len(self.parts) > 1:
+            self._means(i)
         squares = [
             (part.core[:, free] ** 2).sum(-1)
             for part, free in zip(self.parts, self.free, strict=True)
         ]
         scales.update_tau(i, self.columns, np.stack(squares))
-        slopes, precision = self.slope_matrix(), 1.0 / scales.variance
+        precision = self._precision()
         for j in range(len(self.parts)):
-            self._core(i, j, slopes, precision)
+            self._core(i, j, precision)
         if any(part.k for part in self.parts):
             self._slopes(i, precision)
         self._set_rest()
-        left = np.moveaxis((self.rest * self.rest).sum(2), -1, 0)
+        groups = self.total.shape[-1]
+        left = np.moveaxis((self.rest[:, :groups] ** 2).sum(2), -1, 0)
         scales.update_variances(i, self.total, left, self.ridge())
 
-    def _earlier(self, part: Coefficients) -> FloatArray:
-        return np.asarray(self.residual[..., part.part.earlier], dtype=np.float64)
+    def _precision(self) -> FloatArray:
+        """Return 1 / s^2 (B, g', q) of all rows; those of the ridge have s_0."""
+        scales, more = self.scales, self.residual.shape[1] - self.total.shape[-1]
+        variance = np.moveaxis(scales.variance, 0, -1)
+        if more:
+            common = np.repeat(scales.common.T[:, None] ** 2, more, axis=1)
+            variance = np.concatenate([variance, common], axis=1)
+        return 1.0 / variance
 
-    def _core(self, i: int, j: int, slopes: FloatArray, precision: FloatArray) -> None:
+    def _means(self, i: int) -> None:
+        """Draw the coefficients on x~ of all regressions, all slopes given."""
+        eye = np.eye(len(self.parts))
+        # Of a row: what one more in the mean of column j takes from the rest of column l, over s_l.
+        root = np.sqrt(self._precision())[:, :, None, :, None]
+        taken = (eye - self.slopes)[:, :, None] * self.present[..., None] * root
+        taken = taken * self.present[..., None, :]
+        score = (taken * (self.rest[..., None] * root)).sum(-2)
+        cuts = np.cumsum([0, *(part.size for part in self.parts)])
+        places = [slice(*each) for each in pairwise(cuts)]
+        precision = np.zeros((len(taken), cuts[-1], cuts[-1]))
+        linear, normals = np.zeros((2, len(taken), cuts[-1]))
+        for j, part in enumerate(self.parts):
+            own, prior = places[j], self.prior_precision(j)[:, : part.size]
+            precision[:, own, own] = prior[..., None] * np.eye(part.size)
+            linear[:, own] = part.times_x(score[..., j, None])[..., 0]
+            linear[:, own] -= prior * part.core[:, : part.size]
+            normals[:, own] = self.n_means[j][i]
+            for k, other in enumerate(self.parts[: j + 1]):
+                weight = (taken[..., j] * taken[..., k]).sum(-1)
+                block = part.times_x(other.x * weight[..., None])
+                precision[:, own, places[k]] += block
+                if k < j:
+                    precision[:, places[k], own] += block.swapaxes(-1, -2)
+        diagonal = np.einsum("bii->bi", precision)
+        diagonal += ROUNDING * diagonal
+        shift = primitives.normal_from_precision(precision, linear, normals)
+        moved = [part.shifted(shift[:, own]) for part, own in zip(self.parts, places, strict=True)]
+        self.residual = self.residual - np.stack(moved, axis=-1)
+        self._set_rest()
+
+    def _core(self, i: int, j: int, precision: FloatArray) -> None:
         """Draw tau and the core coefficients of a regression, its own slopes summed out."""
-        part, scales, own = self.parts[j], self.scales, precision[j]
-        later = [k for k in range(j + 1, len(self.parts)) if self.parts[k].k]
-        pulls = [slopes[:, :, k, j] * precision[k] for k in later]
+        part, scales = self.parts[j], self.scales
+        part.look(self.residual)
+        later = slice(j + 1, None)
+        slopes, present = self.slopes[:, :, None, later, j], self.present[..., later]
         seen = None
-        if later:
-            weight, score = np.zeros((2, *self.residual.shape[:-1]))
-            for k, pull in zip(later, pulls, strict=True):
-                weight += (slopes[:, :, k, j] * pull)[..., None] * self.present[..., k]
-                score -= pull[..., None] * self.rest[..., k]
-            seen = weight, score
-        part.expand(self.residual[..., j], self._earlier(part), own, scales.t[j], seen)
+        if j + 1 < len(self.parts):
+            pull = slopes * precision[:, :, None, later]
+            seen = (slopes * pull * present).sum(-1), -(pull * self.rest[..., later]).sum(-1)
+        part.expand(precision[..., j], scales.t[j], seen)
         direction = part.core / scales.tau[j][:, None]
         direction[:, self.ridged] = 0.0
         scales.rescale(i, j, *part.along(direction))
         moved = part.draw(i, self.prior_precision(j))
         self.residual[..., j] -= moved
-        for k in later:
-            self.rest[..., k] += slopes[:, :, k, j, None] * self.present[..., k] * moved
+        self.rest[..., later] += slopes * present * moved[..., None]
 
     def _slopes(self, i: int, precision: FloatArray) -> None:
         scales = self.scales
@@ -292,9 +227,8 @@ class Regressions:
         for j, part in enumerate(self.parts):
             if part.k:
                 size = part.groups * part.k
-                values[j, :, :size], squares[j, :, :size] = part.turn_slopes(
-                    self.residual[..., j], self._earlier(part), precision[j]
-                )
+                told = part.slope_likelihood(precision[..., j])
+                values[j, :, :size], squares[j, :, :size] = told
         if i % 2 == 0:
             scales.update_t(i, values, squares)
         for j, part in enumerate(self.parts):

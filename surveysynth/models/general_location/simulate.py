@@ -5,9 +5,9 @@ outcome the population is the sample tilted by E(w | d, z, x) (methods 3):
 
     p(d | x) ∝ p_s(d | x) M_d,   z | d ~ N(m + f s^2, s^2),   log w | d, z ~ N(m_w + s_w^2, s_w^2)
 
-with M_d the mean of exp(x b_w + e(d) c + f z + s_w^2/2) over z given d. Its sum over d is E_s(w |
-x), the weight of a cell. Amounts of an outcome with bounds or a split are drawn from the normal
-distribution that, cut there, has mean m and variance s^2; M_d is the mean over it.
+with M_d the mean of exp(m_w + s_w^2/2) over z given d, and f the slope of m_w on z. Its sum over d
+is E_s(w | x), the weight of a cell. Amounts of an outcome with bounds or a split are drawn from the
+normal distribution that, cut there, has mean m and variance s^2; M_d is the mean over it.
 
 Normal distributions that, cut at the bounds of an outcome, have given moments.
 
@@ -209,25 +209,22 @@ class Simulation:
         cell = self.design.matrix.cell if cell is None else cell
         group = self.group_of_cell[cell]
         tilde = self._tilde(cell, category)
-        mean = self._core_mean(part, tilde, z)
-        name = f"slopes_{part.name}"
-        if name in self.theta:
-            # Slopes of groups act on residuals about the core coefficients.
+        mean = self._mean(part, tilde)
+        if part.earlier.size:
             before = [self.layout.regressions[int(k)] for k in part.earlier]
-            fitted = np.stack([self._core_mean(each, tilde, z) for each in before], axis=1)
+            fitted = np.stack([self._mean(each, tilde) for each in before], axis=1)
             there = self.layout.present(category)[:, part.earlier]
             residual = np.where(there, z[:, part.earlier] - fitted, 0.0)
-            mean = mean + (residual * self.theta[name][group]).sum(-1)
+            mean = mean + (residual * self._slopes(part)[group]).sum(-1)
         return mean, self.theta[f"variance_{part.name}"][group]
 
-    def _core_mean(self, part: RegressionPart, tilde: FloatArray, z: FloatArray) -> FloatArray:
-        """Return the mean (r,) of a column of z by the core coefficients, x~ (r, W)."""
-        core = self.theta[f"coefficients_{part.name}"]
-        size = part.columns.size
-        return np.asarray(tilde[:, part.columns] @ core[:size] + z[:, part.earlier] @ core[size:])
+    def _mean(self, part: RegressionPart, tilde: FloatArray) -> FloatArray:
+        """Return the means (r,) of a column of z given x~ (r, W) alone."""
+        core = self.theta[f"coefficients_{part.name}"][: part.columns.size]
+        return np.asarray(tilde[:, part.columns] @ core, dtype=np.float64)
 
     def _slopes(self, part: RegressionPart) -> FloatArray:
-        """Return slopes (groups, k) on earlier columns of z, of which no two explain each other."""
+        """Return slopes (groups, k) on the residuals of earlier columns of z."""
         slopes = self.theta[f"coefficients_{part.name}"][part.columns.size :]
         groups = self.theta[f"variance_{part.name}"].shape[0]
         added = self.theta.get(f"slopes_{part.name}", np.zeros((groups, 1)))
@@ -283,6 +280,7 @@ class Simulation:
             log_w, variance = self._moments(weight, category, zero, cells)
             log_w = log_w + 0.5 * variance
             if c < layout.sides[0]:
+                # log w at z = 0, and its slope on z.
                 amount = layout.regressions[c]
                 mean, variance = self._moments(amount, category, zero, cells)
                 slope = self._slopes(weight)[self.group_of_cell, c]

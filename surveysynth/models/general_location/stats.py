@@ -43,6 +43,31 @@ class GroupRows(Unpickled):
         x, z, total = (np.repeat(part, chains, axis=0) for part in (self.x, self.z, self.total))
         return GroupRows(x, z, np.repeat(self.present, chains, axis=0), total)
 
+    def with_ridge(self, ridged: Sequence[int], scale: float) -> "GroupRows":
+        """Append a record for each of some columns of x~, in groups after the others.
+
+        Its x~ is 1 / scale there and zero elsewhere, and it has all columns of z, which are zero.
+        It has no weight in ``total``, which stays that of the other groups.
+        """
+        size = len(ridged)
+        if not size:
+            return self
+        batch, _, most, width = self.x.shape
+        groups = -(-size // most)
+        x, there = np.zeros((groups * most, width)), np.zeros((groups * most, 1), dtype=bool)
+        x[np.arange(size), ridged], there[:size] = 1.0 / scale, True
+
+        lead = (batch, groups, most)
+        x = np.broadcast_to(x.reshape(groups, most, -1), (*lead, width))
+        z = np.zeros((*lead, self.z.shape[-1]))
+        present = np.broadcast_to(there.reshape(groups, most, 1), z.shape)
+        return GroupRows(
+            np.concatenate([self.x, x], axis=1),
+            np.concatenate([self.z, z], axis=1),
+            np.concatenate([self.present, present], axis=1),
+            self.total,
+        )
+
     @classmethod
     def stacked(cls, parts: Sequence["GroupRows"]) -> "GroupRows":
         """Join several databases; groups that some of them lack have no records there."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import (
     VARIANCE_SUFFIX,
+    base_weight_column,
     file_name,
     fraction_name,
     labelled_columns,
@@ -68,7 +69,9 @@ def public_roles(design: "PublicDesign", name: str) -> dict[str, str]:
         "table": name in design.by,
         "stratum": name == design.strata_name,
         "psu": name == design.psu_name,
-        "weight": name == design.public_weight_name,
+        "weight": name == design.public_weight_name and design.calibrated_by is None,
+        "base weight": name == design.public_weight_name and design.calibrated_by is not None,
+        "calibration": name in (design.calibrated_by or ()),
         "fpc": name == fraction_name(design),
         "predictor": name in design.predictors,
         "public": name in design.public_columns,
@@ -78,6 +81,8 @@ def public_roles(design: "PublicDesign", name: str) -> dict[str, str]:
         "stratum": "stratum of the sample design",
         "psu": "primary sampling unit",
         "weight": "sampling weight, unchanged: population units that the record represents",
+        "base weight": "sampling weight, unchanged, before calibration",
+        "calibration": "weights are calibrated to published totals by it",
         "fpc": "sampling fraction of the stratum (finite population correction)",
         "predictor": "predictor of the synthesizer",
         "public": "public column",
@@ -115,9 +120,15 @@ def _type_of(design: "PublicDesign", name: str) -> str:
 def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
     design, labels = facts.design, facts.labels
     base = name.removesuffix(VARIANCE_SUFFIX)
-    is_weight = base == weight_column(design)
+    is_weight = base in (weight_column(design), base_weight_column(design))
+    calibrated = design.calibrated_by is not None and base == weight_column(design)
     if name != base:
         meaning = f"replaces {base} when variances are estimated"
+    elif calibrated:
+        meaning = (
+            f"{base_weight_column(design)}, calibrated to the published totals in privacy.json: "
+            "the weight for estimates"
+        )
     elif is_weight:
         meaning = "smoothed synthetic weight: population units that the record represents"
         if design.population_size is not None:
@@ -129,14 +140,20 @@ def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
         "title": labels.title(base),
         "meaning": meaning,
         "source": "synthetic",
-        "roles": ["weight" if is_weight else "outcome"],
+        "roles": [_weight_role(design, base) if is_weight else "outcome"],
         "type": "number",
         "unit": labels.of(base).unit,
     }
     if is_weight:
-        return {**column, "rounded_to": facts.digits.weight_words}
+        words = "12 significant digits" if calibrated else facts.digits.weight_words
+        return {**column, "rounded_to": words}
     column = {**column, **_of_kind(facts, base)}
     return _classifying(facts, column) if name in facts.spec.by else column
+
+
+def _weight_role(design: "PublicDesign", name: str) -> str:
+    """Return the role of a weight: that for estimates, or the one that was calibrated."""
+    return "weight" if name == weight_column(design) else "base weight"
 
 
 def _classifying(facts: ReleaseFacts, column: dict[str, Any]) -> dict[str, Any]:

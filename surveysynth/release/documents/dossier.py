@@ -16,7 +16,7 @@ from surveysynth.mechanisms import adversary_odds as odds
 from surveysynth.release.documents.codebook import public_roles
 from surveysynth.release.documents.render import outside_sentence, render_markdown, shared_context
 from surveysynth.release.facts import ReleaseFacts
-from surveysynth.release.folder.microdata import public_column_names, weight_column
+from surveysynth.release.folder.microdata import base_weight_column, public_column_names
 from surveysynth.release.tables.labels import listed
 from surveysynth.survey.records import LEAST_RECORDS
 
@@ -262,8 +262,11 @@ def _confidential_columns(facts: ReleaseFacts) -> Iterator[dict[str, Any]]:
     if design.weight_name is not None:
         size = design.population_size
         total = [] if size is None else [f"that synthetic weights are scaled to {size:,.10g}"]
+        if facts.calibration is not None:
+            total.append(f"that synthetic weights are calibrated by {facts.calibration.words}")
         declared = ["its name", *total, *_scales(facts, ["log weight"])]
-        yield {"name": weight_column(design), "part": "sampling weight", "declared": declared}
+        name = base_weight_column(design)
+        yield {"name": name, "part": "sampling weight", "declared": declared}
 
 
 def _declared(facts: ReleaseFacts, outcome: "Outcome") -> Iterator[str]:

@@ -10,6 +10,7 @@ from surveysynth.estimation.contrasts import Contrast
 from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.estimation.total_variance import public_row_columns
 from surveysynth.release.documents.programs import (
+    CalibratedBy,
     ExampleSetting,
     LonelyRule,
     pair_columns,
@@ -19,6 +20,7 @@ from surveysynth.release.documents.programs import (
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import (
     VARIANCE_SUFFIX,
+    base_weight_column,
     fraction_name,
     labelled_columns,
     weight_column,
@@ -222,7 +224,7 @@ def _setting(
     pair = (written(outcome + VARIANCE_SUFFIX), written(weight + VARIANCE_SUFFIX))
     return ExampleSetting(
         statistic=table.statistic,
-        rule=facts.spec.linearisation,
+        rule=facts.spec.linearisation if facts.calibration is None else "plain",
         cell=cell,
         outcome=written(outcome),
         weight=written(weight),
@@ -245,7 +247,28 @@ def _setting(
         other_cell=other,
         variance_other_cell=of_pair(other) if own_cells and other is not None else None,
         subset=subset_of(facts, where, synthetic if separate_pair else {}, (outcome, *kind.of)),
+        calibrated=_calibrated(facts, written, synthetic if separate_pair else {}),
     )
+
+
+def _calibrated(
+    facts: ReleaseFacts, written: Callable[[str], str], of_pair: Mapping[str, str]
+) -> CalibratedBy | None:
+    """Return the calibration variables as the files have them; ``of_pair``: for variances."""
+    if facts.calibration is None:
+        return None
+
+    def column(name: str) -> str:
+        return of_pair.get(written(name), written(name))
+
+    base = base_weight_column(facts.design)
+    if of_pair and facts.design.public_weight is None:
+        base += VARIANCE_SUFFIX
+    margins = tuple(
+        (tuple(map(column, each.by)), None if each.amount is None else column(each.amount))
+        for each in facts.calibration.margins
+    )
+    return CalibratedBy(written(base), margins, facts.design.population_size is not None)
 
 
 def _level_of(

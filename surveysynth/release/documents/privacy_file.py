@@ -14,6 +14,7 @@ from surveysynth._support.doctor import version_of
 from surveysynth.release.documents.render import outside_sentence, render_json, shared_context
 from surveysynth.release.facts import ReleaseFacts, debias_facts
 from surveysynth.release.tables.labels import listed
+from surveysynth.survey.weights_from import RHO_FACTORS, UNKNOWN
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -77,7 +78,9 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "lonely_psu": spec.survey.lonely_psu,
         "clusters": None if facts.clusters is None else facts.clusters.as_dict(),
         "population_size": spec.survey.population_size,
+        "calibration": None if facts.calibration is None else facts.calibration.as_dict(),
         "sampling_weights": spec.survey.weights,
+        "weights_from": spec.survey.weights_from,
         "stratum_sizes": spec.survey.stratum_sizes,
         "records": facts.design.n,
         "records_dropped": facts.design.dropped,
@@ -132,12 +135,26 @@ def registry_entry(facts: ReleaseFacts) -> dict[str, Any]:
         "outcomes": listed([titles(name) for name in facts.design.outcome_names]),
         "classifiers": listed([titles(name) for name in facts.spec.by]),
         "outside_sentence": outside_sentence(facts),
+        "weights_gap_size": _gap_size(facts),
         "source": facts.spec.all_tables.source,
         "version": version_of("surveysynth"),
         "mechanism": facts.mechanism.name,
     }
     entry: dict[str, Any] = render_json("registry.json.j2", context)
     return entry
+
+
+def _gap_size(facts: ReleaseFacts) -> str:
+    """Return what weights of unknown origin may mean, in a sentence after a blank; or nothing."""
+    if facts.design.weights_from != UNKNOWN:
+        return ""
+    if facts.design.public_weight is not None:
+        return " If confidential answers went into them, nothing protects what they reveal."
+    few, many = RHO_FACTORS
+    return (
+        " If confidential answers of others went into them, this unit is not covered: on three "
+        f"public files rho was {few:g} to {many:g} times what is stated."
+    )
 
 
 def _interaction_scale(matrix: "DesignMatrix") -> float | None:

@@ -51,6 +51,29 @@ class Subset:
 
 
 @dataclass(frozen=True)
+class CalibratedBy:
+    """The calibration variables in the programs: of the pair for variances, where it has its own.
+
+    base: the column of the weights before calibration; margins: columns of classes and the column
+    of an amount, or None; size: whether the weights add up to the population size as well.
+    """
+
+    base: str
+    margins: tuple[tuple[tuple[str, ...], str | None], ...]
+    size: bool
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """Columns of classes."""
+        return tuple(name for by, _ in self.margins for name in by)
+
+    @property
+    def amounts(self) -> list[str]:
+        """Columns of amounts."""
+        return [amount for _, amount in self.margins if amount is not None]
+
+
+@dataclass(frozen=True)
 class ExampleSetting:
     """The values that fill in a program, in any language; names and codes as the files have them.
 
@@ -63,7 +86,8 @@ class ExampleSetting:
     level: replaces the outcome by an indicator: a text or, for an outcome without names of levels,
     a number; compared: the operator between values and ``level``; df_design: degrees of freedom of
     the design; subset: the subpopulation of the table; whole: columns whose codes are numbers in
-    the files; places: for columns that hold numbers from 1 on instead of codes, the codes.
+    the files; places: for columns that hold numbers from 1 on instead of codes, the codes;
+    calibrated: by what the weights are calibrated.
     """
 
     statistic: str
@@ -90,6 +114,7 @@ class ExampleSetting:
     subset: Subset | None = None
     whole: tuple[str, ...] = ()
     places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    calibrated: CalibratedBy | None = None
 
     @property
     def own_pair(self) -> bool:
@@ -112,7 +137,8 @@ class ExampleSetting:
         subset = () if self.subset is None else self.subset.codes
         others = (self.variance_cell, self.other_cell, self.variance_other_cell)
         cells = [*self.cell, *(name for each in others for name in each or ())]
-        return list(dict.fromkeys([*cells, *design, *public, *of_levels, *subset]))
+        classes = () if self.calibrated is None else self.calibrated.codes
+        return list(dict.fromkeys([*cells, *design, *public, *of_levels, *subset, *classes]))
 
     @property
     def numbers(self) -> list[str]:
@@ -126,6 +152,8 @@ class ExampleSetting:
             "DENOMINATOR": self.denominator is not None,
             "VARIANCE_DENOMINATOR": self.denominator is not None and pair,
             "FRACTION": self.fraction is not None,
+            "BASE_WEIGHT": self.calibrated is not None,
+            "*AMOUNTS": self.calibrated is not None and bool(self.calibrated.amounts),
         }
         return [name for name, read in names.items() if read]
 

@@ -21,6 +21,7 @@ from surveysynth.release.documents.render import render_markdown, shared_context
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.folder.microdata import (
     VARIANCE_SUFFIX,
+    base_weight_column,
     file_name,
     fraction_name,
     public_column_names,
@@ -112,9 +113,11 @@ def _design(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any]:
             for name in names
         ],
         "weight": weight_column(design),
+        "calibration": None if facts.calibration is None else facts.calibration.words,
+        "base_weight": base_weight_column(design),
         "public_weight": design.public_weight is not None,
         "population_size": design.population_size,
-        "linearisation": facts.spec.linearisation,
+        "linearisation": facts.spec.linearisation if facts.calibration is None else "plain",
         "fpc": design.fpc is not None,
         "by_unit": design.psu_name is not None and design.design_effect is None,
         "stratified": bool(design.strata_name),
@@ -224,7 +227,8 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> dict[str
         "row": example.row + 1,
         "published": example.published,
         "every_dataset": replicates <= facts.published_replicates,
-        "close": additive and facts.mechanism.combining == "total_variance",
+        "close": (additive or facts.calibration is not None)
+        and facts.mechanism.combining == "total_variance",
         "libraries": ["pandas", "NumPy", *["SciPy"] * setting.of_share, *reader],
         "package": {"parquet": "arrow", "dta": "haven", "sav": "haven"}.get(
             setting.file_format, ""

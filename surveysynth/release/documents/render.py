@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.messages import capitalised
 from surveysynth._support.templates import environment
+from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.tables.labels import listed
@@ -152,12 +153,22 @@ def shared_context(facts: ReleaseFacts) -> dict[str, Any]:
         "values": _confidential(facts),
         "n": design.n,
         "dropped": design.dropped,
+        "modelled": design.missing == "model",
         "psu": design.psu_name,
         "weight_name": design.weight_name,
+        "weighted": design.weight_name is not None or design.public_weight is not None,
+        "weight_sources": _sources(facts),
+        "weights_gap": gap_of_weights(design),
         "frame_columns": list(map(str, design.frame.columns)),
         "by": list(design.by),
         "debiased": facts.debias is not None and facts.debias.debiased,
     }
+
+
+def _sources(facts: ReleaseFacts) -> list[str]:
+    """Return the columns that the weights were computed from, where they are declared."""
+    given = facts.design.weights_from
+    return list(given) if isinstance(given, tuple) else []
 
 
 def outside_sentence(facts: ReleaseFacts) -> str:

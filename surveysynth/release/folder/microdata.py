@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 DEFAULT_WEIGHT_NAME = "weight"
 VARIANCE_SUFFIX = "_for_variance"
+CALIBRATED_SUFFIX = "_calibrated"
 
 
 def format_of(spec: "Spec") -> MicrodataFormat:
@@ -73,17 +74,25 @@ def public_frame(design: "PublicDesign") -> "pd.DataFrame":
 def synthetic_column_names(design: "PublicDesign", *, separate_pair: bool) -> tuple[str, ...]:
     """Return the outcomes, the weight unless it is public, and the pair for variances.
 
-    The pair is there only where it differs from outcomes and weight.
+    The pair is there only where it differs from outcomes and weight. A calibrated weight comes
+    after its base weight.
     """
-    weight = () if design.public_weight is not None else (weight_column(design),)
-    names = (*design.outcome_names, *weight)
+    weight = () if design.public_weight is not None else (base_weight_column(design),)
+    calibrated = () if design.calibrated_by is None else (weight_column(design),)
+    names = (*design.outcome_names, *weight, *calibrated)
     if separate_pair:
         return (*names, *(f"{name}{VARIANCE_SUFFIX}" for name in names))
     return names
 
 
 def weight_column(design: "PublicDesign") -> str:
-    """Return the column of the weight, synthetic or public."""
+    """Return the column of the weight for estimates: synthetic, public, or calibrated."""
+    base = base_weight_column(design)
+    return base if design.calibrated_by is None else f"{base}{CALIBRATED_SUFFIX}"
+
+
+def base_weight_column(design: "PublicDesign") -> str:
+    """Return the column of the weight before calibration, synthetic or public."""
     return design.public_weight_name or design.weight_name or DEFAULT_WEIGHT_NAME
 
 
@@ -169,9 +178,11 @@ class MicrodataWriter:
     def write(self, dataset: "SyntheticDataset") -> Path:
         """Write a dataset and return its path."""
         separate = dataset.separate_pair
-        columns = self._columns(dataset.outcome, dataset.weight)
+        columns = self._columns(dataset.outcome, dataset.weight, dataset.base_weight)
         if separate:
-            columns += self._columns(dataset.variance_outcome, dataset.variance_weight)
+            columns += self._columns(
+                dataset.variance_outcome, dataset.variance_weight, dataset.variance_base_weight
+            )
         frame = self._public.copy()
         names = synthetic_column_names(self._design, separate_pair=separate)
         for name, column in zip(names, columns, strict=True):
@@ -185,14 +196,17 @@ class MicrodataWriter:
         return path
 
     def _columns(
-        self, outcome: FloatArray, weight: FloatArray
+        self, outcome: FloatArray, weight: FloatArray, base: FloatArray | None
     ) -> "list[np.ndarray[Any, np.dtype[Any]]]":
         """Return outcomes (n, p) and weight (n,) as they are written, column by column.
 
-        A public weight is among the public columns and left out here.
+        A public weight is among the public columns and left out here. A base weight (n,) comes
+        before the weight that was calibrated.
         """
         pairs = zip(self._design.outcomes, outcome[self._order].T, strict=True)
-        weights = [] if self._design.public_weight is not None else [weight[self._order]]
+        public = self._design.public_weight is not None
+        given = [weight] if base is None else [base, weight]
+        weights = [each[self._order] for each in given[public:]]
         return [*(as_known(declared, values) for declared, values in pairs), *weights]
 
 

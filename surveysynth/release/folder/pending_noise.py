@@ -28,6 +28,7 @@ from surveysynth.release.folder.ledger import (
     text_of,
 )
 from surveysynth.release.folder.ledger_file import Ledger
+from surveysynth.spec.replicates import REPLICATE_KEYS
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -119,16 +120,16 @@ class PendingNoise:
     def stopped(self) -> str:
         """The message after an interrupted run."""
         return (
-            f"interrupted; nothing was released. {self._spent} Any change but longer chains, or "
-            "another folder, draws new noise, whose rho is added."
+            f"interrupted; nothing was released. {self._spent} Any change but longer chains or "
+            "[[calibration]], or another folder, draws new noise, whose rho is added."
         )
 
     @property
     def advice(self) -> str:
         """Advice after a run that was not released."""
         return (
-            f"{self._spent} Longer chains may help (draws and warmup in [synthesizer]); any other "
-            "change draws new noise, whose rho is added."
+            f"{self._spent} Longer chains may help (draws and warmup in [synthesizer]), and "
+            "[[calibration]] may change; any other change draws new noise, whose rho is added."
         )
 
     @property
@@ -144,12 +145,14 @@ class PendingNoise:
 def purpose_of(spec: "Spec", entry: LedgerEntry) -> str:
     """Return what noise is for: a hash of the data, the version and the specification.
 
-    The length of chains and the keys for the ledger are left out of it.
+    The length of chains, calibration, and the keys for the ledger are left out of it.
     """
     content = spec.model_dump(
         mode="json",
         exclude={
-            "path": True, "synthesizer": _OF_CHAINS, "survey": {"id"}, "privacy": {"budget"}
+            "path": True, "synthesizer": _OF_CHAINS, "privacy": {"budget"},
+            "survey": {"id", *REPLICATE_KEYS},
+            "calibration": True,  # follows the noise, like everything that is published
         },
     )  # fmt: skip
     whole = [entry.data_sha256, entry.version, content]

@@ -40,6 +40,7 @@ from surveysynth.mechanisms.base import COMBINING_RULES
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
+from surveysynth.spec.build import calibration_of
 from surveysynth.survey.where import columns_of, parse_where
 
 if TYPE_CHECKING:
@@ -129,11 +130,15 @@ def keys_of(spec: "Spec") -> tuple[Key, ...]:
 
 
 def estimates_of_each(
-    spec: "Spec", design: "PublicDesign", mechanism: "Mechanism | None" = None
+    spec: "Spec",
+    design: "PublicDesign",
+    mechanism: "Mechanism | None" = None,
+    rule: CombiningRule | None = None,
 ) -> dict[str, Estimates]:
     """Return ``estimates_for`` every table of a release, by name, "" for a table without one."""
     return {
-        each.table.name or "": estimates_for(each, design, mechanism) for each in spec.each_table
+        each.table.name or "": estimates_for(each, design, mechanism, rule)
+        for each in spec.each_table
     }
 
 
@@ -148,11 +153,15 @@ def tables_of_each(
 
 
 def estimates_for(
-    spec: "Spec", design: "PublicDesign", mechanism: "Mechanism | None" = None
+    spec: "Spec",
+    design: "PublicDesign",
+    mechanism: "Mechanism | None" = None,
+    rule: CombiningRule | None = None,
 ) -> Estimates:
     """Return the collector of datasets for one table.
 
-    It takes the datasets of a release by ``mechanism``, or without it one dataset alone.
+    It takes the datasets of a release by ``mechanism``, or without it one dataset alone, with the
+    standard errors of ``rule``.
     """
     alone = mechanism is None
     return Estimates(
@@ -163,8 +172,9 @@ def estimates_for(
         population_size=design.population_size,
         draws=1 if alone else spec.privacy.m,
         replicates=1 if alone else spec.privacy.replicates_per_draw,
-        rule=None if mechanism is None else rule_of(mechanism, design),
+        rule=rule if mechanism is None else rule_of(mechanism, design),
         outcomes=design.outcomes,
+        calibration=calibration_of(spec, design),
     )
 
 
@@ -271,11 +281,7 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
         f"combined by the {rule}."
     ]
     kind = statistic_of(statistic)
-    if kind.is_count and spec.linearisation == "ratio":
-        part = "" if spec.table.where is None else " of all records, of which these are a part,"
-        notes.append(
-            f"{kind.title}{part} add up to the public population size, which has no sampling error."
-        )
+    notes += _known_totals(spec, kind)
     if kind.share_below is not None and spec.table.interval == "auto":
         notes.append("Intervals are those of the distribution function, inverted.")
     if kind.contrast is not None:
@@ -313,6 +319,22 @@ def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
     if design.dropped:
         notes.append(f"{design.dropped:,} survey records with missing values were left out.")
     return notes
+
+
+def _known_totals(spec: "Spec", kind: Statistic) -> list[str]:
+    """Name the totals that weights add up to, where estimates show them."""
+    if spec.calibration:
+        margins = "; ".join(each.words for each in spec.calibration)
+        return [
+            f"Weights are calibrated to published totals of {margins}; standard errors allow for "
+            "that, and estimates that are such totals have none."
+        ]
+    if kind.is_count and spec.linearisation == "ratio":
+        part = "" if spec.table.where is None else " of all records, of which these are a part,"
+        return [
+            f"{kind.title}{part} add up to the public population size, which has no sampling error."
+        ]
+    return []
 
 
 def _contrasted(spec: "Spec", contrast: Contrast) -> str:

@@ -12,6 +12,7 @@ from surveysynth.errors import InputError
 from surveysynth.spec.outcomes import WEIGHT
 from surveysynth.spec.privacy import NOISY_STATISTICS, PROMISES, PSEUDO_POSTERIOR
 from surveysynth.survey.transforms import Transform
+from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom
 
 Kind = Literal["continuous", "semicontinuous", "binary", "categorical", "count"]
 KINDS: tuple[str, ...] = get_args(Kind)
@@ -80,6 +81,7 @@ class Choices:
     population_size: float | None = None
     mechanism: str | None = None
     epsilon: float | None = None
+    weights_from: WeightsFrom = None
 
     @property
     def strict(self) -> bool:
@@ -133,6 +135,8 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
             )
         if each.kind is not None:
             check_word(f"kind of {each.name!r}", each.kind, possible_kinds(choices))
+    if isinstance(choices.weights_from, tuple):
+        _check_sources(choices, choices.weights_from, columns)
     if choices.weight in names:
         raise InputError(f"weight: {choices.weight!r} is also an outcome; name another column.")
     if choices.mechanism is not None:
@@ -140,6 +144,18 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
     check_positive("epsilon", choices.epsilon)
     check_positive("population-size", choices.population_size)
     check_positive("design-effect", choices.design_effect)
+
+
+def _check_sources(choices: Choices, sources: Sequence[str], columns: Sequence[str]) -> None:
+    for name in sources:
+        check_column("weights-from", name, columns)
+        if name in choices.confidential:
+            raise InputError(
+                f"weights-from: {name!r} is confidential, and a release by such weights is "
+                "refused: one changed answer would change the weights of others. Name the base "
+                "weights as weight and calibrate after the noise by a section [[calibration]] in "
+                f"the specification, or answer {UNKNOWN}: the statement then names this gap."
+            )
 
 
 _NO_COUNTS = "noisy_statistics has no model of counts; pseudo_posterior has."
@@ -317,6 +333,25 @@ def _read_constant(text: str, names: Sequence[str]) -> tuple[str, str, object]:
         f"--constant {text!r}: expected NAME.KEY=VALUE, such as salary.centre=45000, where NAME is "
         "an outcome."
     )
+
+
+#: Answers that are no columns: design weights, and weights of unknown origin.
+DESIGN_WEIGHTS = "design"
+
+
+def read_sources(text: str, columns: Sequence[str]) -> WeightsFrom:
+    """Return what the weights were computed from, from an answer; empty: not stated.
+
+    Columns of these names come first. Raises ``InputError`` for names that are no columns.
+    """
+    if not text.strip():
+        return None
+    if text.strip() not in columns:
+        if text.strip() == DESIGN_WEIGHTS:
+            return ()
+        if text.strip() == UNKNOWN:
+            return UNKNOWN
+    return split_columns("weights-from", [text], columns)
 
 
 def split_columns(part: str, given: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, TypeVar
 
 from surveysynth.errors import InputError
@@ -16,6 +17,7 @@ from surveysynth.spec.draft.choices import (
     proposed_mechanism,
     read_constant,
     read_number,
+    read_sources,
     settled_amount,
     split_columns,
 )
@@ -55,6 +57,11 @@ The sampling weight of each record."""
 _PUBLIC = """
 Are the weights constants of the sample design that anyone can compute? If yes, they are published
 unchanged. If no, they are confidential and are synthesised."""
+_SOURCES = """
+What were the weights computed from, besides the sample design? Name the columns of a calibration or
+of an adjustment for nonresponse, separated by commas. Answer design for design weights, or unknown.
+If an answer of one person moved the weights of others, the guarantee would not cover that. Press
+Enter to leave it open: the privacy statement then spells out the assumption."""
 _STRATA = """
 Strata of the sample: a public column. Press Enter for none."""
 _PSU = """
@@ -235,6 +242,9 @@ def _ask_design(asker: _Asker, choices: Choices) -> Choices:
         choices = _settle(asker, choices, _WEIGHT, "weight", column("weight"))
         if choices.public_weights is None:
             choices = _settle(asker, choices, _PUBLIC, "public_weights", _yes, "public (y/n)")
+    if choices.weights_from is None:
+        sources = partial(read_sources, columns=asker.data.names)
+        choices = _settle(asker, choices, _SOURCES, "weights_from", sources)
     if choices.strata is None:
         choices = _settle(asker, choices, _STRATA, "strata", _or_none(column("strata")))
     if choices.psu is None:

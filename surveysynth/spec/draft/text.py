@@ -154,7 +154,7 @@ def _survey(choices: Choices, data: str, columns: Sequence[str]) -> list[str]:
             '# constants of the sample design that anyone can compute, set weights = "public".',
             line("weight", choices.weight),
         ]
-    lines += _design(choices)
+    lines += _sources(choices) + _design(choices)
     used = {*choices.public, *choices.confidential}
     rest = [name for name in columns if name not in used and name.strip()]
     lines += [
@@ -168,6 +168,27 @@ def _survey(choices: Choices, data: str, columns: Sequence[str]) -> list[str]:
             "# can be published next to the synthetic outcomes: public_columns = [..].",
         ]
     return lines
+
+
+def _sources(choices: Choices) -> list[str]:
+    """Return the lines on what the weights were computed from."""
+    lines = [
+        "# What the weights were computed from besides the design: [] for design weights, or the",
+        "# columns of a calibration or an adjustment for nonresponse. If one is confidential, a",
+        "# release is refused: name the base weights as weight and calibrate after the noise, in a",
+        '# section [[calibration]]; or set "unknown", and the statement names the gap.',
+    ]
+    given = choices.weights_from
+    if given is None:
+        return [*lines, "# weights_from = []"]
+    unlisted = [name for name in given if name not in choices.public]
+    if isinstance(given, str) or not unlisted:
+        return [*lines, line("weights_from", given)]
+    return [
+        *lines,
+        line("weights_from", given),
+        f"# {named(unlisted)}: public for every record? Then name it in public_columns.",
+    ]
 
 
 def _design(choices: Choices) -> list[str]:

@@ -150,9 +150,11 @@ def z_scores(rho: float, n: int, sweeps: int, change: str = "") -> FloatArray:
 
     def law_of(pattern: int) -> tuple[FloatArray, FloatArray]:
         beta, covariance = law.of_pattern(shape, pattern)
+        # All spreads are one; groups have the same coefficients, and are the last axis.
+        own = scale * np.moveaxis(covariance[0], 0, -1)[:, :, None]
         return (
-            np.broadcast_to(beta, (DATABASES, *beta.shape[1:])),
-            np.broadcast_to(scale * covariance, (DATABASES, *covariance.shape[1:])),
+            np.broadcast_to(beta[0, 0], (DATABASES, *beta.shape[2:])),
+            np.broadcast_to(own, (*own.shape[:2], DATABASES, shape.groups)),
         )
 
     before = summaries(chains)

@@ -10,18 +10,16 @@ import numpy as np
 import pytest
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.mechanisms.noisy_statistics.posterior.location import moves as moves_module
 from surveysynth.mechanisms.noisy_statistics.posterior.location import point as point_module
+from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
     LocationSweeps,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.moves import Moves
-from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Point, log_prior
-from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import (
-    MeanReference,
-    Normal,
-)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
+from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import MeanReference
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
-from surveysynth.models.general_location.sampler import Regressions
 from surveysynth.sampling.sweeps import Streams
 from tests.long_runs import location_sbc
 from tests.long_runs.location_sbc import CASES, Case, X
@@ -82,36 +80,60 @@ def forward(case: Case, seed: int) -> tuple[LocationSweeps, FloatArray]:
 
 
 def _put(sweeps: LocationSweeps, truth: Theta) -> None:
-    regressions = sweeps.model.regressions
-    assert regressions is not None
-    scales = regressions.scales
-    for j, part in enumerate(regressions.parts):
-        name = part.part.name
-        part.core = truth[f"coefficients_{name}"]
-        scales.variance[j] = truth[f"variance_{name}"]
-        scales.tau[j] = truth[f"coefficient_scale_{name}"]
-        if scales.grouped:
-            scales.s_0[j], scales.nu[j] = truth[f"pooled_scale_{name}"], truth[f"pooled_df_{name}"]
-        if part.k:
-            part.slopes, scales.t[j] = truth[f"slopes_{name}"], truth[f"slope_scale_{name}"]
+    moves = sweeps.moves
+    assert moves is not None
+    point, parts = moves.point, moves.parameters.layout.regressions
+    means, core, slopes = [], np.zeros_like(point.core), np.zeros_like(point.slopes)
+    log_scales = {
+        name: getattr(point, name).copy() for name in ("log_s", "log_nu", "log_t", "log_tau")
+    }
+    log_variance = np.empty_like(point.log_variance)
+    for j, part in enumerate(parts):
+        own = truth[f"coefficients_{part.name}"].T
+        means.append(own[: part.columns.size])
+        core[j, part.earlier] = own[part.columns.size :]
+        log_variance[j] = np.log(truth[f"variance_{part.name}"])
+        log_scales["log_tau"][j] = np.log(truth[f"coefficient_scale_{part.name}"])
+        log_scales["log_s"][j] = 0.5 * log_variance[j, :, 0]
+        if moves.parameters.grouped:
+            log_scales["log_s"][j] = np.log(truth[f"pooled_scale_{part.name}"])
+            log_scales["log_nu"][j] = np.log(truth[f"pooled_df_{part.name}"])
+        if f"slopes_{part.name}" in truth:
+            slopes[j, part.earlier] = np.moveaxis(truth[f"slopes_{part.name}"], -1, 0)
+            log_scales["log_t"][j] = np.log(truth[f"slope_scale_{part.name}"])
+    moves.point = replace(
+        point, means=np.concatenate(means), core=core, slopes=slopes,
+        log_variance=log_variance, **log_scales,
+    )  # fmt: skip
 
 
 def summaries(sweeps: LocationSweeps) -> FloatArray:
     """Numbers (databases, s) that tell parameters, T and W, and what they have to do with each
     other; bounded, since priors have heavy tails."""
-    regressions = sweeps.model.regressions
-    assert regressions is not None
-    scales, parts = regressions.scales, []
-    for j, part in enumerate(regressions.parts):
-        core = part.core / scales.tau[j][:, None]
-        ratio = np.log(scales.variance[j] / scales.s_0[j][:, None] ** 2)
-        level = np.log(scales.variance[j])
+    moves = sweeps.moves
+    assert moves is not None
+    theta, parts = moves.parameters.theta(moves.point), []
+    for part in moves.parameters.layout.regressions:
+        tau = np.tanh(np.log(theta[f"coefficient_scale_{part.name}"]))[:, None]
+        c = theta[f"coefficients_{part.name}"]
+        core = c / theta[f"coefficient_scale_{part.name}"][:, None]
+        level = np.log(theta[f"variance_{part.name}"])
         parts += [
-            np.tanh(core), np.tanh(core) ** 2, np.tanh(part.core), np.tanh(level),
-            np.tanh(level) ** 2, np.tanh(level) * np.tanh(part.core[:, :1]),
+            np.tanh(core), np.tanh(core) ** 2, np.tanh(c), np.tanh(level), np.tanh(level) ** 2,
+            np.tanh(level) * np.tanh(c[:, :1]), tau, tau**2,
         ]  # fmt: skip
-        if scales.grouped:
-            parts += [np.tanh(ratio), np.tanh(ratio) ** 2, np.tanh(np.log(scales.s_0[j]))[:, None]]
+        if moves.parameters.grouped:
+            log_s = np.log(theta[f"pooled_scale_{part.name}"])[:, None]
+            ratio, log_nu = level - 2.0 * log_s, np.log(theta[f"pooled_df_{part.name}"])
+            nu = np.tanh(0.5 * (log_nu - 3.0))[:, None]
+            parts += [
+                np.tanh(ratio), np.tanh(ratio) ** 2, np.tanh(log_s), np.tanh(log_s) ** 2,
+                nu, nu**2, nu * np.tanh(ratio) ** 2,
+            ]  # fmt: skip
+        if f"slopes_{part.name}" in theta:
+            slopes = theta[f"slopes_{part.name}"].reshape(DATABASES, -1)
+            t = np.tanh(np.log(theta[f"slope_scale_{part.name}"]))[:, None]
+            parts += [np.tanh(slopes), np.tanh(slopes) ** 2, t, t**2, t * np.tanh(slopes) ** 2]
     for p, target in enumerate(sweeps.target.targets):
         used = target.used[..., None, None]
         cross = np.where(used, np.tanh((sweeps.data.cross[p] - target.cross) / target.sigma), 0.0)
@@ -120,34 +142,30 @@ def summaries(sweeps: LocationSweeps) -> FloatArray:
     return np.concatenate([part.reshape(DATABASES, -1) for part in parts], axis=1)
 
 
-def learned(sweeps: LocationSweeps) -> Moves:
+def taught(sweeps: LocationSweeps) -> Moves:
     """Moves whose widths follow from all databases together, and from no single one of them."""
     moves = sweeps.moves
     assert moves is not None
-    moves.point = Point.of(moves.regressions)
-    moves._learn()
-    moves.adapting = False
-    common = moves._common()
-    low, middle, high = np.quantile(common, [0.25, 0.5, 0.75], axis=0)
-    spread = np.diag(((high - low) / 1.35) ** 2)
-    for name in ("information", "common_told"):
-        values = getattr(moves, name)
-        setattr(moves, name, np.broadcast_to(np.median(values, axis=0), values.shape))
-    moves.common_told = moves.common_told + np.linalg.inv(spread)
-    moves.common_mean = np.broadcast_to(middle, common.shape)
-    moves.common_variance = np.broadcast_to(spread, (DATABASES, *spread.shape))
+    moves.learned.take(moves.point, 0)
+    moves.adapting, learned = False, moves.learned
+    low, high = np.quantile(learned.common(moves.point), [0.25, 0.75], axis=1)
+    told = np.median(learned.told, axis=0) + np.diag(((high - low) / 1.35) ** -2)
+    learned.told = np.broadcast_to(told, learned.told.shape)
+    for name in ("information", "pull", "wide", "wide_pull", "middle"):
+        values = getattr(learned, name)
+        setattr(learned, name, np.broadcast_to(np.median(values, axis=0), values.shape))
     return moves
 
 
 def z_scores(case: Case, seed: int = 17) -> FloatArray:
     """Of the change of every summary over some applications."""
     sweeps, log_p = forward(case, seed)
-    moves = learned(sweeps)
+    moves = taught(sweeps)
     before = summaries(sweeps)
     sweeps.data.draw_random_numbers(6)
     moves.draw_random_numbers(6)
     for i in range(6):
-        sweeps.data.begin(i, sweeps.law(), log_p)
+        sweeps.data.begin(i, moves.law(), log_p)
         moves.round(i)
         sweeps.data.finish(i)
     difference = summaries(sweeps) - before
@@ -160,48 +178,83 @@ Install = Callable[[pytest.MonkeyPatch], None]
 
 def _no_prior(monkeypatch: pytest.MonkeyPatch) -> None:
     """Coefficients without their prior."""
-    own = MeanReference.normal
-    monkeypatch.setattr(
-        MeanReference, "normal",
-        lambda self, laws, maps, prior: own(self, laws, maps, 1e-4 * prior),
-    )  # fmt: skip
+    own = MeanReference._add_prior
+
+    def less(self: MeanReference, precision: FloatArray, point: Point) -> None:
+        alone = np.zeros_like(precision)
+        own(self, alone, point)
+        precision += 0.05 * alone
+
+    monkeypatch.setattr(MeanReference, "_add_prior", less)
 
 
 def _no_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coefficients move with the rest, and the size of their normal is forgotten."""
-    monkeypatch.setattr(Normal, "log_root", property(lambda self: np.zeros(len(self.mean))))
+    """Slices about a normal whose density is forgotten."""
+    monkeypatch.setattr(moves_module, "normal", lambda white: np.zeros(white.shape[1:]))
+
+
+def _no_tangent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices of s_0 with the density of its logarithm."""
+    monkeypatch.setattr(moves_module, "tangent", lambda point: np.zeros(point.log_s.shape[1]))
 
 
 def _no_jacobian(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps of a logarithm as if they were of the scale."""
-    own = point_module._log_scale
+    own = point_module.log_scale
     monkeypatch.setattr(
-        point_module, "_log_scale", lambda scale, *given: own(scale, *given) - np.log(scale)
+        point_module, "log_scale", lambda value, *given: own(value, *given) - value
     )
 
 
-def _no_stretching(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Log variances are stretched, and that this takes room is forgotten."""
-    own = Moves._stretch
+def _no_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Groups move along with their scales, and that their normal takes more room is forgotten."""
+    own = Moves._along
     monkeypatch.setattr(
-        Moves, "_stretch", lambda self, step: (own(self, step)[0], np.zeros(self.batch))
+        Moves, "_along", lambda self, point: (own(self, point)[0], np.zeros(self.batch))
     )
 
 
-def _no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The normal that the warm-up has found is taken for the truth."""
-    own = Moves._turn
+def _spread_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """nu and s_0 given variances of groups that lie half as far again from s_0."""
+    own = Conditionals._draw_pooled
+
+    def farther(self: Conditionals, i: int, point: Point) -> Point:
+        middle = 2.0 * point.log_s[..., None]
+        spread = middle + 1.5 * (point.log_variance - middle)
+        return replace(own(self, i, replace(point, log_variance=spread)),
+                       log_variance=point.log_variance)  # fmt: skip
+
+    monkeypatch.setattr(Conditionals, "_draw_pooled", farther)
+
+
+def _no_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Core slopes given those of groups, and their own prior forgotten."""
+    own = Conditionals._draw_core
     monkeypatch.setattr(
-        Moves, "_turn", lambda self, step: (own(self, step)[0], np.zeros(self.batch))
-    )
+        Conditionals, "_draw_core",
+        lambda self, i, point: replace(
+            own(self, i, replace(point, log_tau=point.log_tau + 9.0)), log_tau=point.log_tau
+        ),
+    )  # fmt: skip
+
+
+def _wide_ridge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shrunken interactions that are drawn as if they were shrunken less."""
+    own = MeanReference._add_prior
+    monkeypatch.setattr(
+        MeanReference, "_add_prior",
+        lambda self, precision, point: own(
+            self, precision, replace(point, log_s=point.log_s + np.log(1.5))
+        ),
+    )  # fmt: skip
 
 
 def _slopes_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Laws of the groups without their own slopes."""
-    own = Regressions.state
+    own = Parameters.covariances
     monkeypatch.setattr(
-        Regressions, "state",
-        lambda self: {k: v for k, v in own(self).items() if not k.startswith("slopes")},
+        Parameters, "covariances",
+        lambda self, point: own(self, replace(point, slopes=np.zeros_like(point.slopes))),
     )  # fmt: skip
 
 
@@ -211,12 +264,17 @@ SINGLE = CASES["Semicontinuous"]
 NOISY = replace(SINGLE, sigma=40.0, squares_sd=200.0, count_sd=1.0)
 #: Where the data tell coefficients, and how well hangs on the variances.
 PRECISE = replace(GROUPED, sigma=0.5, squares_sd=60.0)
+#: Interactions that are shrunken by the covariance of both columns.
+RIDGED = replace(
+    CASES["Continuous, three groups"], ridged=(1, 2), sigma=60.0,
+    priors={"coefficient_scale": 1.5, "residual_scale": 0.5, "interaction_scale": 1.0},
+)  # fmt: skip
 #: Groups of a few records, of which one has too few for a density of its squares.
-FEW = replace(CASES["Continuous, three groups"], records=(2, 6, 20))
+FEW = replace(CASES["Continuous, three groups"], records=(2, 3, 20))
 
 
-@pytest.mark.parametrize("case", [GROUPED, CASES["Two sides"], CASES["Continuous, three groups"]],
-                         ids=["groups", "two sides", "continuous"])  # fmt: skip
+@pytest.mark.parametrize("case", [GROUPED, CASES["Two sides"], RIDGED],
+                         ids=["groups", "two sides", "ridged"])  # fmt: skip
 def test_the_normal_is_the_law_of_coefficients_given_sums(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -224,15 +282,17 @@ def test_the_normal_is_the_law_of_coefficients_given_sums(
     coefficients are."""
     monkeypatch.setattr(sys.modules[__name__], "DATABASES", 30)
     sweeps, _ = forward(case, 5)
-    moves = learned(sweeps)
-    sweeps.data.laws = sweeps.data.laws_at(sweeps.law())
-    near, rng = moves._near(sweeps.data.laws), np.random.default_rng(2)
+    moves = taught(sweeps)
+    data, parameters = sweeps.data, moves.parameters
+    laws = data.laws_at(moves.law())
+    near, rng = moves.means.normal(laws, moves.point), np.random.default_rng(2)
 
     def less_the_normal(white: FloatArray, slack: float = 1.0) -> FloatArray:
-        point = moves._with_coefficients(moves.point, near.at(slack * white))
-        laws = moves._means(point, sweeps.data.laws)
-        cross = sum(np.where(law.target.used, law.log_cross, 0.0).sum(1) for law in laws)
-        return np.asarray(cross + log_prior(moves.regressions)[1] + 0.5 * (white**2).sum(1))
+        means = (near.mean + slack * near.drawn(white)).T
+        there = data.with_means(laws, parameters.coefficients(means))
+        cross = sum(np.where(law.target.used, law.log_cross, 0.0).sum(1) for law in there)
+        prior = parameters.log_prior(replace(moves.point, means=means))
+        return np.asarray(cross + prior + 0.5 * (white**2).sum(1))
 
     draws = [rng.standard_normal(near.mean.shape) for _ in range(3)]
     values = [less_the_normal(each) for each in draws]
@@ -246,13 +306,14 @@ def test_nothing_is_learned_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -
     sweeps, _ = forward(GROUPED, 5)
     moves = sweeps.moves
     assert moves is not None
-    names = ("information", "common_told", "common_mean", "common_variance", "log_width",
-             "log_group_width")  # fmt: skip
+    of_learned = ("information", "pull", "wide", "told", "middle")
+    of_moves = ("lies", "log_width", "log_group_width")
 
     def after(rounds: int) -> list[FloatArray]:
         for i in range(rounds):
             sweeps.sweep(i)
-        return [getattr(moves, name).copy() for name in names]
+        own = [getattr(moves.learned, name).copy() for name in of_learned]
+        return own + [getattr(moves, name).copy() for name in of_moves]
 
     first, second = after(2), after(2)
     assert not any(np.array_equal(*pair) for pair in zip(first, second, strict=True))
@@ -261,8 +322,10 @@ def test_nothing_is_learned_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -
     assert all(np.array_equal(*pair) for pair in zip(third, fourth, strict=True))
 
 
-@pytest.mark.parametrize("case", [GROUPED, NOISY, CASES["Two sides"], FEW],
-                         ids=["groups", "one group", "two sides", "few records"])  # fmt: skip
+@pytest.mark.parametrize(
+    "case", [GROUPED, NOISY, CASES["Two sides"], FEW, RIDGED],
+    ids=["groups", "one group", "two sides", "few records", "ridged"],
+)  # fmt: skip
 @pytest.mark.slow
 def test_moves_leave_the_law(case: Case) -> None:
     """The largest of one to two hundred z."""
@@ -271,8 +334,9 @@ def test_moves_leave_the_law(case: Case) -> None:
 
 @pytest.mark.parametrize(
     ("case", "mistake"),
-    [(NOISY, _no_prior), (PRECISE, _no_reference), (NOISY, _no_jacobian),
-     (GROUPED, _no_stretching), (GROUPED, _slopes_left_out), (NOISY, _no_ratio)],
+    [(NOISY, _no_prior), (GROUPED, _no_reference), (NOISY, _no_tangent), (NOISY, _no_jacobian),
+     (GROUPED, _no_sizes), (FEW, _spread_out), (FEW, _no_core), (RIDGED, _wide_ridge),
+     (GROUPED, _slopes_left_out)],
 )  # fmt: skip
 @pytest.mark.slow
 def test_mistakes_are_told(case: Case, mistake: Install, monkeypatch: pytest.MonkeyPatch) -> None:

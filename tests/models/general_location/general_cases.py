@@ -125,8 +125,8 @@ def direct_log_lik(
                 row = np.array([*x[i], *indicators(range(j))])
                 eta = np.append(0.0, row @ theta[f"logit_{j + 1}"])
                 result[i] += eta[category[j]] - np.log(np.exp(eta).sum())
-        #: Of each column before: its outcome, its value and its residual about the core.
-        earlier: list[tuple[int | None, float, float]] = []
+        #: Of each column before: its outcome, and its residual about the mean.
+        earlier: list[tuple[int | None, float]] = []
         columns: list[tuple[str, int | None, bool]] = []
         for j, outcome in enumerate(design.outcomes):
             columns += [(str(j + 1), j, False)] * outcome.is_amount
@@ -143,14 +143,15 @@ def direct_log_lik(
                 distance = float(survey.outcome[i, j]) - (design.outcomes[j].split or 0.0)
                 value = (-distance if below else distance) if here else 0.0
             others = [k for k in range(len(design.outcomes)) if k != j]
-            before = [z for k, z, _ in earlier if k != j]
-            fitted = np.array([*x[i], *indicators(others), *before]) @ theta[f"coefficients_{name}"]
-            mean = fitted
-            if f"slopes_{name}" in theta and before:
-                residuals = np.array([r for k, _, r in earlier if k != j])
-                mean = fitted + residuals @ theta[f"slopes_{name}"][groups[i]]
+            row, core = np.array([*x[i], *indicators(others)]), theta[f"coefficients_{name}"]
+            fitted = row @ core[: row.size]
+            residuals = np.array([r for k, r in earlier if k != j])
+            slopes = core[row.size :]
+            if f"slopes_{name}" in theta:
+                slopes = slopes + theta[f"slopes_{name}"][groups[i]]
+            mean = fitted + residuals @ slopes
             variance = theta[f"variance_{name}"][groups[i]]
             if here:
                 result[i] -= 0.5 * (np.log(2 * np.pi * variance) + (value - mean) ** 2 / variance)
-            earlier.append((j, value, value - fitted if here else 0.0))
+            earlier.append((j, value - fitted if here else 0.0))
     return result

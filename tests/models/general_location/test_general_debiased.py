@@ -86,11 +86,11 @@ def test_groups_of_unequal_spread_come_back_each_to_its_own():
     theta["variance_1"] = np.array([0.2, 1.2]) ** 2
     databases = [
         Database.simulated(model, design, model.simulate(theta, design, rng, "sample"))
-        for _ in range(3)
+        for _ in range(9)
     ]
     results = [each for each in run_batch(model, databases, settings, rng) if type(each) is tuple]
     private = [draws for draws, _ in results]
-    made = debias_many(model, [(design, draws) for draws in private], rng, databases=4, rounds=2)
+    made = debias_many(model, [(design, draws) for draws in private], rng, databases=6, rounds=3)
     before = np.array([fit.means - fit.unweighted_means for _, fit in results])[:, :2]
     shift = np.array([each.record.shift for each in made])[:, :2]
     assert all(each.record.debiased for each in made)

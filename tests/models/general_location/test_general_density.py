@@ -26,6 +26,7 @@ from tests.models.general_location.general_cases import (
     direct_log_lik,
     draw,
     general_design,
+    layout_of,
     model_for,
     random_theta,
 )
@@ -71,10 +72,26 @@ def points(model: GeneralLocation, statistics: GeneralStats, count: int) -> Floa
 def log_prior(model: GeneralLocation, theta: Theta, design: PublicDesign) -> float:
     """With the Jacobians of logarithms; residual SDs are those of the variances.
 
-    Coefficients of interactions shrink with the common residual scale of their regression, and in
-    a logit with twice the constant."""
+    Coefficients of an interaction in all regressions are normal, with interaction_scale^2 times
+    the covariance that z has at the common residual scales and core slopes; in a logit with twice
+    the constant."""
     priors, total = model.priors, 0.0
     ridged = np.flatnonzero(design.matrix.ridged)
+    layout = layout_of(model, design)
+    if ridged.size and layout.regressions:
+        names = [part.name for part in layout.regressions]
+        slopes = np.zeros((len(names), len(names)))
+        for j, regression in enumerate(layout.regressions):
+            core = theta[f"coefficients_{regression.name}"]
+            slopes[j, regression.earlier] = core[regression.columns.size :]
+        scales = [
+            theta.get(f"pooled_scale_{name}", np.sqrt(theta[f"variance_{name}"][0]))
+            for name in names
+        ]
+        root = np.linalg.inv(np.eye(len(names)) - slopes) * np.array(scales)
+        covariance = priors["interaction_scale"] ** 2 * root @ root.T
+        interactions = np.stack([theta[f"coefficients_{name}"][ridged] for name in names], axis=1)
+        total += stats.multivariate_normal(cov=covariance).logpdf(interactions).sum()
 
     def half_t(value: float, df: float, scale: float) -> float:
         return float(stats.t.logpdf(value, df, scale=scale) + np.log(2.0) + np.log(value))
@@ -86,10 +103,8 @@ def log_prior(model: GeneralLocation, theta: Theta, design: PublicDesign) -> flo
             sd[ridged] = 2.0 * priors["interaction_scale"]
             total += stats.norm.logpdf(value, 0.0, sd).sum()
         elif kind == "coefficients":
-            common = theta.get(f"pooled_scale_{part}", np.sqrt(theta[f"variance_{part}"][0]))
-            scale = np.full(value.size, theta[f"coefficient_scale_{part}"])
-            scale[ridged] = priors["interaction_scale"] * common
-            total += stats.norm.logpdf(value, 0.0, scale).sum()
+            free = np.delete(value, ridged)
+            total += stats.norm.logpdf(free, 0.0, theta[f"coefficient_scale_{part}"]).sum()
         elif kind == "slopes":
             total += stats.norm.logpdf(value, 0.0, theta[f"slope_scale_{part}"]).sum()
         elif kind == "coefficient_scale":

@@ -12,10 +12,11 @@ from scipy.special import expit, gammainccinv
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.general_location import layout
+from surveysynth.models.general_location.coefficients import Coefficients
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.general_location.sampler import Regressions
 from surveysynth.models.general_location.scales import Scales
-from surveysynth.models.general_location.stats import GeneralStats
+from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.models.parts.logit import LogitBlocks, LogitSums
 from surveysynth.sampling.convergence import effective_sample_size, r_hat
 from surveysynth.sampling.plan import SamplingPlan
@@ -133,13 +134,23 @@ def no_pooling(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> Gen
 
 
 def uncentred(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> GeneralStats:
-    """Slopes of groups on earlier columns themselves."""
+    """Slopes on earlier columns themselves."""
+
+    def earlier(self: Coefficients, residual: FloatArray) -> FloatArray:
+        return np.asarray(self.all_z[..., self.part.earlier] * self.there)
+
+    def observe(self: Coefficients, rows: GroupRows) -> None:
+        sound(self, rows)
+        self.all_z = rows.z
 
     def rest(self: Regressions) -> None:
-        slopes = self.slope_matrix().swapaxes(-1, -2)
-        self.rest = self.residual - self.present * (self.z @ slopes)
+        sound_rest(self)
+        told = self.parts[0].all_z @ self.slopes.swapaxes(-1, -2)
+        self.rest = self.residual - self.present * told
 
-    monkeypatch.setattr(Regressions, "_earlier", lambda self, part: self.z[..., part.part.earlier])
+    sound, sound_rest = Coefficients.observe, Regressions._set_rest
+    monkeypatch.setattr(Coefficients, "observe", observe)
+    monkeypatch.setattr(Coefficients, "_earlier", earlier)
     monkeypatch.setattr(Regressions, "_set_rest", rest)
     return statistics
 
@@ -277,6 +288,24 @@ def test_many_groups_with_few_records_mix() -> None:
     everything = np.concatenate([watched(model, one), *scales], axis=-1)
     assert effective_sample_size(everything).min() > 100.0
     assert r_hat(everything).max() < 1.05
+
+
+def test_means_mix_where_the_weight_follows_the_amount(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in samples by size: a correlation of -.995. Regression by regression, means creep."""
+    model, design = model_for(), general_design(400, (INCOME,))
+    theta = draw(random_theta(model, design, 1), 0)
+    theta["coefficients_weight"][-1] = -1.0
+    theta["variance_1"][:], theta["variance_weight"][:] = 1.0, 0.01
+    survey = confidential_of(design, model.simulate(theta, design, np.random.default_rng(1)))
+    statistics = model.compress(model.records(design, survey), np.full(400, 0.5))
+    least = []
+    for means in (Regressions._means, lambda self, i: None):
+        monkeypatch.setattr(Regressions, "_means", means)
+        drawn = model.sample(statistics, SamplingPlan(4, 100, 300), np.random.default_rng(1))
+        one = {name: values[0] for name, values in drawn.items()}
+        least.append(effective_sample_size(watched(model, one)).min())
+    assert least[0] > 300.0
+    assert least[1] < 100.0
 
 
 def test_without_records_draws_are_those_of_the_prior() -> None:

@@ -117,11 +117,14 @@ def noise_design(model: Model, design: PublicDesign, settings: NoisySettings) ->
     return NoiseDesign.optimal(design.matrix.x_cells, settings.clipping(design), n_psu=n_psu)
 
 
-def table_of(model: GeneralLocation, design: PublicDesign) -> LocationShape:
-    """Return the public table of a design."""
+def table_of(model: Model, design: PublicDesign) -> LocationShape:
+    """Return the public table of a design; one group of cells unless the model has groups."""
+    cells = design.matrix.x_cells
     return LocationShape(
-        design.matrix.x_cells,
-        model.groups(design).cell,
+        cells,
+        model.groups(design).cell
+        if isinstance(model, GeneralLocation)
+        else np.zeros(len(cells), dtype=np.int64),
         design.outcomes,
         design.weight_name is not None,
     )

@@ -30,9 +30,10 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law impor
     Law,
     PatternTarget,
     across,
-    along,
+    back,
+    first,
+    last,
     symmetric_axes,
-    turned,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.posterior.slices import shrinking_angles
@@ -51,7 +52,8 @@ LEAST_START = 0.05
 
 #: Of each pattern.
 Laws = list[Law]
-#: theta to M (B, G or 1, width, q) and Sigma (B, G, q, q) of a pattern, in units of z.
+#: The number of a pattern to its coefficients (B, width, q) in units of z, and Sigma (q, q, B, G)
+#: in those of u.
 PatternLaw = Callable[[int], tuple[FloatArray, FloatArray]]
 
 
@@ -70,15 +72,15 @@ class LocationAugmentation:
         self.cross = [cross for cross, _ in starts]
         self.scatter = [scatter for _, scatter in starts]
 
-    def _of(self, target: PatternTarget, counts: IntArray) -> FloatArray:
+    def of(self, target: PatternTarget, counts: IntArray) -> FloatArray:
         """Return counts (B, R) of a pattern's rows."""
-        return counts.reshape(self.batch, -1)[:, target.row].astype(np.float64)
+        return counts.reshape(len(counts), -1)[:, target.row].astype(np.float64)
 
     def observe(self, counts: IntArray) -> None:
         """Set the counts (B, C, D), and what follows from them for every pattern."""
         self.counts = counts
         self.geometry = [
-            Geometry.of(each, self._of(each, counts)) for each in self.target.targets
+            Geometry.of(each, self.of(each, counts)) for each in self.target.targets
         ]
 
     def draw_random_numbers(self, c: int) -> None:
@@ -87,8 +89,8 @@ class LocationAugmentation:
         self.normals, self.uniforms = [], []
         for each in self.target.targets:
             g, (r, q) = each.groups, each.cross.shape[2:]
-            fresh = rng.standard_normal((c, 3, b, g, q, q), 2)
-            self.normals.append((rng.standard_normal((c, 2, b, g, r, q), 2), fresh))
+            fresh = rng.standard_normal((c, 3, q, q, b, g), 4)
+            self.normals.append((rng.standard_normal((c, 2, r, q, b, g), 4), fresh))
             self.uniforms.append(
                 (rng.random((c, 3, b, g), 2), rng.random((c, 2, TRIES, b, g), 3))
             )
@@ -97,39 +99,57 @@ class LocationAugmentation:
         self.u_pairs = rng.random((c, 2 * self.at_once, b, cells, pairs), 2)
         self.log_u = np.log(rng.random((c, b, self.target.shape.groups), 1))
 
+    def start_at(self, law_of: PatternLaw) -> None:
+        """Draw T and W afresh from standard normals xi and eta.
+
+        An eta far out would stay there: it is drawn back by steps that become ever shorter."""
+        for p, law in enumerate(self.laws_at(law_of)):
+            xi = self.rng.standard_normal(law.middle.shape, 2)
+            eta = self.rng.standard_normal(law.sigma.shape, 2)
+            eta = (eta + eta.swapaxes(0, 1)) / np.sqrt(2.0)
+            self.cross[p], scatter = (first(each) for each in law.moments(xi, eta))
+            # Of few records such a W may be none: its mean is one.
+            mean = first(law.geometry.df * law.sigma)
+            self.scatter[p] = np.where(_regular(scatter)[..., None, None], scatter, mean)
+
     def begin(self, i: int, law_of: PatternLaw, log_p: FloatArray) -> None:
         """Draw xi, eta and counts at theta, from laws and log probabilities (B, C, D)."""
         self.laws = self.laws_at(law_of)
         self.held = [self._slices(i, p, law) for p, law in enumerate(self.laws)]
         if self.rounds:
             self._exchange(i, log_p)
+        self.inner = self._inner(self.laws)
 
     def laws_at(self, law_of: PatternLaw) -> Laws:
         """Return the law of every pattern at the current counts."""
-        given = [law_of(number) for number in self.target.patterns]
-        middles = [self._middle(p, means) for p, (means, _) in enumerate(given)]
-        return self._laws(middles, [sigma for _, sigma in given])
+        parts = zip(self.target.patterns, self.target.targets, self.geometry, strict=True)
+        laws = []
+        for p, (number, target, geometry) in enumerate(parts):
+            coefficients, sigma = law_of(number)
+            laws.append(Law.of(target, geometry, self.middle(p, coefficients), in_digits(sigma)))
+        return laws
 
-    def with_covariances(self, sigmas: Sequence[FloatArray]) -> Laws:
-        """Return the laws at other covariances (B, G, q, q) of each pattern."""
-        return self._laws([law.middle for law in self.laws], sigmas)
+    def with_covariances(self, laws: Laws, sigmas: Sequence[FloatArray]) -> Laws:
+        """Return laws at other covariances (q, q, B, G) of each pattern."""
+        pairs = zip(laws, sigmas, strict=True)
+        return [law.with_covariance(in_digits(sigma)) for law, sigma in pairs]
 
-    def with_means(self, laws: Laws, means: Sequence[FloatArray]) -> Laws:
-        """Return laws at other coefficients (B, G or 1, width, q) of each pattern."""
-        return [law.with_means(self._middle(p, each)) for p, (law, each) in
-                enumerate(zip(laws, means, strict=True))]  # fmt: skip
-
-    def _laws(self, middles: Sequence[FloatArray], sigmas: Sequence[FloatArray]) -> Laws:
-        parts = zip(self.target.targets, self.geometry, middles, sigmas, strict=True)
+    def with_means(self, laws: Laws, coefficients: FloatArray) -> Laws:
+        """Return laws at other coefficients (B, width, q) of all columns."""
         return [
-            Law.of(target, geometry, middle, self._in_units(p, sigma))
-            for p, (target, geometry, middle, sigma) in enumerate(parts)
+            law.with_means(self.middle(p, coefficients[..., self.there(p)]))
+            for p, law in enumerate(laws)
         ]
 
-    def log_factor(self, laws: Laws) -> FloatArray:
-        """Return the log density (B, G) of the noisy moments with xi and eta fixed."""
+    def _inner(self, laws: Laws) -> list[tuple[FloatArray, FloatArray]]:
+        """Return xi in the axes of G, and eta."""
         pairs = zip(laws, self.held, strict=True)
-        return np.asarray(sum(law.log_factor(*law.into(*held)) for law, held in pairs))
+        return [(across(law.geometry.vectors, xi), eta) for law, (xi, eta) in pairs]
+
+    def log_factor(self, laws: Laws) -> FloatArray:
+        """Return the log density (B, G) of the noisy moments with xi, eta and counts fixed."""
+        pairs = zip(laws, self.inner, strict=True)
+        return np.asarray(sum(law.log_factor(*held) for law, held in pairs))
 
     def take(self, accept: BoolArray, laws: Laws) -> None:
         """Replace the laws of the blocks (B, G) that accept: T and W move along."""
@@ -139,12 +159,9 @@ class LocationAugmentation:
 
     def finish(self, i: int) -> None:
         """Set T and W from xi and eta, and draw W once more."""
-        for p, (law, held) in enumerate(zip(self.laws, self.held, strict=True)):
+        for p, (law, held) in enumerate(zip(self.laws, self.inner, strict=True)):
             used = law.target.used[..., None, None]
-            xi, eta = law.into(*held)
-            inner = law.cross_at(xi)
-            gap = law.gap(inner)
-            cross, scatter = law.out_of(inner, law.scatter_at(gap, eta))
+            cross, scatter = (first(each) for each in law.moments(*held))
             scatter = self._by_bartlett(i, p, law, scatter, cross)
             scatter = np.where(law.target.told[..., None, None], scatter, self._untold(i, p, law))
             # What is not looked at must not stray to where numbers end.
@@ -153,51 +170,37 @@ class LocationAugmentation:
 
     def _untold(self, i: int, p: int, law: Law) -> FloatArray:
         """Draw W (B, G, q, q) of the law alone, of as many records as there are columns at most."""
-        root = np.linalg.cholesky(law.sigma)
+        root = np.linalg.cholesky(first(law.sigma))
         there = np.arange(law.target.q) < law.geometry.free[..., None]
-        drawn = (root @ self.normals[p][1][i, 2]) * there[..., None, :]
+        drawn = (root @ first(self.normals[p][1][i, 2])) * there[..., None, :]
         return np.asarray(drawn @ drawn.swapaxes(-1, -2))
 
-    def _there(self, p: int) -> BoolArray:
-        """Return which columns a pattern has."""
+    def there(self, p: int) -> BoolArray:
+        """Return which columns (q,) a pattern has."""
         return np.asarray(self.target.shape.patterns[self.target.patterns[p]], dtype=bool)
 
-    def _middle(self, p: int, coefficients: FloatArray) -> FloatArray:
-        """Return M (B, G, r, q) in the axes of A, in units of u."""
-        there, target = self._there(p), self.target.targets[p]
+    def middle(self, p: int, coefficients: FloatArray) -> FloatArray:
+        """Return M (r, q, B, G) in the axes of A, in units of u, of coefficients (B, width, q)."""
+        there, target = self.there(p), self.target.targets[p]
         centre, spread = self.target.centre[there], self.target.spread[there]
         about = (coefficients - self.target.ones[:, None] * centre) / spread
-        if about.shape[1] > 1:
-            return np.asarray(target.link @ about)
-        flat = target.link.reshape(-1, about.shape[2]) @ about[:, 0]  # all groups at once
-        return np.asarray(flat.reshape(self.batch, *target.link.shape[:2], target.q))
-
-    def _in_units(self, p: int, sigma: FloatArray) -> FloatArray:
-        """Return Sigma in units of u."""
-        spread = self.target.spread[self._there(p)]
-        scaled = sigma / (spread[:, None] * spread)
-        # What has overflowed is refused by its prior.
-        sound = np.isfinite(scaled).all((-1, -2), keepdims=True)
-        scaled = np.where(sound, scaled, np.eye(spread.size))
-        largest = np.einsum("...qq->...q", scaled).max(-1)[..., None, None]
-        # Far below all noise: no chain strays to where a covariance has lost its digits.
-        return np.asarray(scaled + (1e-10 + 1e-11 * largest) * np.eye(spread.size))
+        flat = target.link.reshape(-1, about.shape[1]) @ about  # all groups at once
+        return last(flat.reshape(len(about), *target.link.shape[:2], target.q))
 
     def _slices(self, i: int, p: int, law: Law) -> tuple[FloatArray, FloatArray]:
         """Draw xi and eta of a pattern by elliptical slices, from its T and W."""
         (fresh_xi, fresh), (level, angle) = self.normals[p], self.uniforms[p]
-        fresh_eta = (fresh[i, :2] + fresh[i, :2].swapaxes(-1, -2)) / np.sqrt(2.0)
-        back = law.turn
-        xi = law.xi_of(along(across(law.geometry.vectors, self.cross[p]), back), fresh_xi[i, 1])
-        eta = law.eta_of(law.gap(law.cross_at(xi)), turned(self.scatter[p], back), fresh_eta[1])
-        xi, value = _elliptical(
+        fresh_eta = (fresh[i, :2] + fresh[i, :2].swapaxes(1, 2)) / np.sqrt(2.0)
+        xi = law.xi_of(last(self.cross[p]), fresh_xi[i, 1])
+        eta = law.eta_of(law.gap(law.cross_at(xi)), last(self.scatter[p]), fresh_eta[1])
+        xi, value = elliptical(
             xi, fresh_xi[i, 0], lambda x: law.log_factor(x, eta), law.log_factor(xi, eta),
             level[i, 0], angle[i, 0],
         )  # fmt: skip
-        eta, _ = _elliptical(
+        eta, _ = elliptical(
             eta, fresh_eta[0], lambda x: law.log_factor(xi, x), value, level[i, 1], angle[i, 1]
         )
-        return law.out_of(xi, eta)
+        return across(back(law.geometry.vectors), xi), eta
 
     def _exchange(self, i: int, log_p: FloatArray) -> None:
         """Draw counts given xi and eta: some rounds of pairs in every cell.
@@ -212,9 +215,12 @@ class LocationAugmentation:
                 proposal, log_p, target.counts, target.count_sd, pairs,
                 self.u_pairs[i, k, :, :, : len(pairs[0])],
             )  # fmt: skip
-        proposed = [law.with_counts(self._of(law.target, proposal)) for law in self.laws]
-        ratio = difference(self.log_factor(proposed), self.log_factor(self.laws))
-        accept = self.log_u[i] < ratio
+        proposed = [law.with_counts(self.of(law.target, proposal)) for law in self.laws]
+        values = []
+        for laws in (proposed, self.laws):
+            self.inner = self._inner(laws)
+            values.append(self.log_factor(laws))
+        accept = self.log_u[i] < difference(*values)
         by_cell = accept[:, target.shape.group]
         self.counts = np.where(by_cell[:, :, None], proposal, self.counts)
         self.take(accept, proposed)
@@ -232,15 +238,15 @@ class LocationAugmentation:
             observed = target.squares[used] - law.geometry.explained(cross)[used]
             noise = target.squares_sd * (1.0 + (np.sqrt(2.0) - 1.0) * np.eye(q))
             df = np.broadcast_to(df, used.shape)[used]
-            noisy = NoisyScatter(df, law.sigma[used], observed, noise)
+            noisy = NoisyScatter(df, first(law.sigma)[used], observed, noise)
             moved[used] = noisy.draw_by_bartlett(
-                scatter[used], fresh[i, 2][used][:, row, column], level[i, 2][used],
+                scatter[used], fresh[i, 2][row, column][:, used].T, level[i, 2][used],
                 shrinking_angles(self.u_bartlett[i][:, used].T),
             )  # fmt: skip
         return moved
 
     def rows(self) -> GroupRows:
-        """Return what the model's regressions read, in units of z, for all blocks in use."""
+        """Return rows with T and W of all blocks in use, in units of z: what fits start from."""
         shape, targets = self.target.shape, self.target.targets
         parts = [self._rows_of(p) for p in range(len(targets))]
         x, z, present = (np.concatenate([part[k] for part in parts], axis=2) for k in range(3))
@@ -254,9 +260,9 @@ class LocationAugmentation:
     def _rows_of(self, p: int) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Return rows with the moments of a pattern: one for each axis of G, and a root of W."""
         target, shape, geometry = self.target.targets[p], self.target.shape, self.geometry[p]
-        there = np.flatnonzero(shape.patterns[self.target.patterns[p]])
-        used, length = target.used[..., None, None], np.sqrt(geometry.lam)[..., None]
-        axes = geometry.vectors.swapaxes(-1, -2)
+        there = np.flatnonzero(self.there(p))
+        used, length = target.used[..., None, None], first(np.sqrt(geometry.lam))[..., None]
+        axes = first(back(geometry.vectors))
         inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
         values, vectors = np.linalg.eigh(self.scatter[p])
         root = np.sqrt(np.maximum(values, 0.0))[..., None] * vectors.swapaxes(-1, -2)
@@ -268,19 +274,30 @@ class LocationAugmentation:
         about = (inverse * (axes @ self.cross[p])) * spread
         z[:, :, :r, there] = about + (x[:, :, :r] @ self.target.ones)[..., None] * centre
         z[:, :, r:, there] = root * spread
-        present = np.broadcast_to(used & shape.patterns[self.target.patterns[p]], z.shape)
+        present = np.broadcast_to(used & self.there(p), z.shape)
         return x * used, z * used, present
 
 
+def in_digits(sigma: FloatArray) -> FloatArray:
+    """Return covariances (q, q, B, G) in units of u that have not lost their digits."""
+    # What has overflowed is refused by its prior.
+    diagonal = np.einsum("jj...->j...", sigma)
+    sound = np.isfinite(sigma).all((0, 1))
+    largest = np.where(sound, diagonal.max(0), 1.0)
+    eye = np.eye(len(sigma))[..., None, None]
+    # Far below all noise: no chain strays to where a covariance has no digits.
+    return np.where(sound, sigma, eye) + (1e-10 + 1e-11 * largest) * eye
+
+
 def _regular(scatter: FloatArray) -> BoolArray:
-    """Return which W (..., q, q) have a root in digits; others are left to the next sweep."""
+    """Return which W (B, G, q, q) have a root in digits; others are left to the next sweep."""
     diagonal = np.einsum("...qq->...q", scatter)
     with np.errstate(invalid="ignore"):
         sound = np.isfinite(scatter).all((-1, -2)) & (diagonal > 1e-100).all(-1)
     scatter = np.where(sound[..., None, None], scatter, np.eye(scatter.shape[-1]))
     size = np.sqrt(np.einsum("...qq->...q", scatter))
-    values, _ = symmetric_axes(scatter / (size[..., :, None] * size[..., None, :]))
-    return np.asarray(sound & (values.min(-1) > 1e-12))
+    values, _ = symmetric_axes(last(scatter / (size[..., :, None] * size[..., None, :])))
+    return np.asarray(sound & (values.min(0) > 1e-12))
 
 
 def difference(new: FloatArray, old: FloatArray) -> FloatArray:
@@ -290,7 +307,7 @@ def difference(new: FloatArray, old: FloatArray) -> FloatArray:
     return np.where(np.isneginf(new), -np.inf, np.where(np.isneginf(old), np.inf, result))
 
 
-def _elliptical(
+def elliptical(
     now: FloatArray,
     fresh: FloatArray,
     log_factor: Callable[[FloatArray], FloatArray],
@@ -298,18 +315,17 @@ def _elliptical(
     level: FloatArray,
     uniforms: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return elliptical slices of standard normals (B, G, ...), each block its own, and values.
+    """Return elliptical slices of standard normals (..., B, G), each block its own, and values.
 
     value (B, G): the log factor now; level (B, G) and uniforms (tries, B, G). A block whose tries
     run out stays."""
-    lead = (...,) + (None,) * (now.ndim - level.ndim)
     threshold = value + np.log(level)
     result, pending = now, np.ones(level.shape, dtype=bool)
     for angle in angles_of(uniforms):
-        there = np.cos(angle)[lead] * now + np.sin(angle)[lead] * fresh
+        there = np.cos(angle) * now + np.sin(angle) * fresh
         then = log_factor(there)
         inside = pending & (then >= threshold)
-        result, value = np.where(inside[lead], there, result), np.where(inside, then, value)
+        result, value = np.where(inside, there, result), np.where(inside, then, value)
         pending &= ~inside
         if not pending.any():
             break
@@ -328,12 +344,10 @@ def _start(
 
     T~ is shrunk as for coefficients of the size of the spread; W is multiplied by ``inflation``
     (B,)."""
-    lam, vectors = geometry.lam, geometry.vectors
-    signal = (lam * lam + lam)[..., None]
-    inner = vectors.swapaxes(-1, -2) @ target.cross
-    cross = vectors @ (inner * (signal / (signal + target.sigma**2)))
-    df = geometry.df
-    scatter = target.squares - geometry.explained(cross)
-    values, axes = np.linalg.eigh(scatter)
-    values = np.maximum(values, LEAST_START * df[..., None]) * inflation[:, None, None]
+    lam = geometry.lam[:, None]
+    signal = lam * lam + lam
+    inner = geometry.cross * (signal / (signal + target.sigma**2))
+    cross = first(across(back(geometry.vectors), inner))
+    values, axes = np.linalg.eigh(target.squares - geometry.explained(cross))
+    values = np.maximum(values, LEAST_START * geometry.df[..., None]) * inflation[:, None, None]
     return cross, (axes * values[..., None, :]) @ axes.swapaxes(-1, -2)

@@ -16,22 +16,17 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
     LocationAugmentation,
-    PatternLaw,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.moves import Moves
+from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.models.general_location.layout import Layout, LogitPart
-from surveysynth.models.general_location.records import Chain
-from surveysynth.models.general_location.sampler import Gibbs
+from surveysynth.models.general_location.sampler import Gibbs, Regressions
 from surveysynth.models.general_location.stats import GeneralStats
 from surveysynth.models.parts.logit import LogitSums, log_shares
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams, run_sweeps
-
-#: Variances of a group without records can be anything: they are kept within this factor of the
-#: declared ones, far beyond what any noise leaves distinguishable from zero.
-FARTHEST = 1e6
 
 
 def sample_noisy(
@@ -99,20 +94,14 @@ class LocationSweeps:
         self.tables = [
             LogitTable(target.shape, part, order) for order, part in enumerate(layout.logits)
         ]
-        self.model = Gibbs(self._statistics(), priors, rng)
-        self._present = [np.flatnonzero(target.shape.patterns[p]) for p in target.patterns]
-        self.moves = None
-        if self.model.regressions is not None:
-            self.moves = Moves(self, self.model.regressions)
-            spread = target.spread**2
-            self.model.regressions.scales.limits = (
-                FARTHEST**-1 * float(spread.min()), FARTHEST * float(spread.max())
-            )  # fmt: skip
-
-    def _statistics(self) -> GeneralStats:
-        """Return what the model reads, at the current counts and moments."""
         logits = tuple(table.sums(self.data.counts) for table in self.tables)
-        return GeneralStats(self.layout, logits, self.data.rows() if self.layout.q else None)
+        self.logits = Gibbs(GeneralStats(layout, logits, None), priors, rng)
+        self.moves = None
+        if layout.q:
+            starts = Regressions(layout, self.data.rows(), priors, rng)
+            parameters = Parameters(layout, target, priors)
+            self.moves = Moves(self.data, parameters, parameters.start(starts), rng)
+            self.data.start_at(self.moves.law())
 
     def warm_up(self, sweeps: int) -> None:
         """Run sweeps of which nothing is kept; after them no move learns any more."""
@@ -123,7 +112,8 @@ class LocationSweeps:
 
     def state(self) -> Theta:
         """Return the parameters of the model, as its own sampler names them."""
-        return self.model.state()
+        moves = self.moves
+        return self.logits.state() | ({} if moves is None else moves.parameters.theta(moves.point))
 
     def draw_random_numbers(self, c: int) -> None:
         """Do nothing: rounds draw their own numbers, and there are ``thin`` of them in a sweep."""
@@ -134,7 +124,7 @@ class LocationSweeps:
             i = self.rounds % SWEEPS_AT_ONCE
             if i == 0:
                 self.data.draw_random_numbers(SWEEPS_AT_ONCE)
-                self.model.draw_random_numbers(SWEEPS_AT_ONCE)
+                self.logits.draw_random_numbers(SWEEPS_AT_ONCE)
                 if self.moves is not None:
                     self.moves.draw_random_numbers(SWEEPS_AT_ONCE)
             with np.errstate(over="ignore", under="ignore"):
@@ -144,29 +134,14 @@ class LocationSweeps:
     def _round(self, i: int) -> None:
         cells = len(self.target.shape.x_cells)
         log_p = np.zeros(self.data.counts.shape)
-        for table, logit in zip(self.tables, self.model.logits, strict=True):
+        for table, logit in zip(self.tables, self.logits.logits, strict=True):
             log_p = log_p + table.log_p(logit.b, cells)
-        self.data.begin(i, self.law(), log_p)
         if self.moves is not None:
+            self.data.begin(i, self.moves.law(), log_p)
             self.moves.round(i)
-        self.data.finish(i)
-        self.model.observe(self._statistics())
-        self.model.sweep(i)
-
-    def law(self) -> PatternLaw:
-        """Return laws of the patterns at the current parameters."""
-        means, sigmas = self.means(), self.covariances()
-        place = {number: p for p, number in enumerate(self.target.patterns)}
-        return lambda number: (means[place[number]], sigmas[place[number]])
-
-    def means(self) -> list[FloatArray]:
-        """Return coefficients (B, G, width, q) of each pattern's columns."""
-        return [chain.normal()[0] for chain in self._chains()]
-
-    def covariances(self) -> list[FloatArray]:
-        """Return covariances (B, G, q, q) of each pattern's columns."""
-        return [chain.covariance() for chain in self._chains()]
-
-    def _chains(self) -> list[Chain]:
-        state, layout = self.state(), self.layout
-        return [Chain.of_groups(state, layout, present) for present in self._present]
+            self.data.finish(i)
+        if self.tables:
+            counts = self.data.counts
+            logits = tuple(table.sums(counts) for table in self.tables)
+            self.logits.observe(GeneralStats(self.layout, logits, None))
+            self.logits.sweep(i)

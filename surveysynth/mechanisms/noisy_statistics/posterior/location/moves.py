@@ -1,374 +1,338 @@
-"""Moves of coefficients, slopes and variances with xi and eta held; T and W move along.
+"""Moves of the parameters of regressions with xi and eta held; T and W move along.
 
 Given T and W parameters creep wherever the noise exceeds what the records tell. With xi and eta
 held they depend almost on the noisy moments alone. A round makes, each an exact step of Metropolis
 or a slice:
 
-- coefficients on x~ of all regressions, by a slice about their normal law given T~ (``reference``);
 - log variances and slopes of every group, all groups at once, each accepted by itself;
-- what groups have in common: log s_0 with all log variances, and core slopes;
-- log nu with log variances stretched about log s_0^2; log t with the slopes of groups.
+- what groups have in common, with groups moving along: s_0 and core slopes together by a slice;
+  log nu, and log t, with groups at the same standard normals about another normal;
+- the same given the parameters of groups (``conditionals``), and tau;
+- coefficients on x~ of all regressions, by a slice about their normal law given T~ (``reference``).
 
-Widths of steps are learned during the warm-up, from all chains of a database, and fixed then.
+Shapes and widths of steps are learned during the warm-up, from all chains of a database, and fixed
+then.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
-from surveysynth._support.types import BoolArray, FloatArray, Theta
+from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
     Laws,
     LocationAugmentation,
-    angles_of,
+    PatternLaw,
     difference,
+    elliptical,
 )
-from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Point, log_prior
-from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import (
-    MeanReference,
-    Normal,
-    information,
-    mean_maps,
+from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
+from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import (
+    FORGETTING,
+    Learned,
 )
-from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
-from surveysynth.models.general_location.layout import Layout
-from surveysynth.models.general_location.sampler import Regressions
+from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law import (
+    Law,
+    first,
+    last,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
+from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import MeanReference
 from surveysynth.sampling.sweeps import Streams
 
-#: Tries of a slice of coefficients.
+#: Tries of a slice.
 TRIES = 3
-#: Steps of each group in a round.
-STEPS = 2
-#: Share of steps to accept: of groups, and of one number.
-ACCEPTED = 0.35
+#: Slices in a round of what groups have in common.
+SHIFTS = 2
 #: Least precision of the proposal of a log variance: priors of a scale alone leave about that.
 LEAST_PRECISION = 0.05
-#: Moves of what groups have in common, the last ones of whole chains.
-COMMON = 3
-#: Weight of the latest round in what the warm-up learns.
-FORGETTING = 0.05
+#: Share of steps to accept.
+ACCEPTED = 0.35
 
-
-class Chains(Protocol):
-    """The members that moves need of the chains that they are part of."""
-
-    layout: Layout
-    target: LocationTarget
-    data: LocationAugmentation
-    rng: Streams
-    batch: int
-
-    def state(self) -> Theta:
-        """Return the parameters."""
-
-    def means(self) -> list[FloatArray]:
-        """Return coefficients (B, G, width, q) of each pattern's columns."""
-
-    def covariances(self) -> list[FloatArray]:
-        """Return covariances (B, G, q, q) of each pattern's columns."""
-
-
-def _told(factor: FloatArray, laws: Laws) -> FloatArray:
-    """Return the log density (B,) of the noisy moments less that of T~."""
-    cross = sum(np.where(law.target.used, law.log_cross, 0.0) for law in laws)
-    return np.asarray((factor - cross).sum(1))
+Move = Callable[[FloatArray], tuple[Point, FloatArray]]
 
 
 class Moves:
-    """Moves of the regressions of a sampler's chains; ``adapting``: widths are being learned."""
+    """Moves of the regressions of B chains; ``adapting``: widths are being learned."""
 
-    def __init__(self, sweeps: Chains, regressions: Regressions) -> None:
-        self.sweeps, self.data, self.rng = sweeps, sweeps.data, sweeps.rng
-        self.regressions, self.batch = regressions, sweeps.batch
-        self.reference = MeanReference(sweeps.data, sweeps.layout)
-        self.grouped = regressions.scales.grouped
-        self.q, self.groups = len(regressions.parts), sweeps.target.shape.groups
-        self.row, self.column = np.tril_indices(self.q, -1)
-        # There are no slopes on the other side of a split.
-        pairs = zip(self.row, self.column, strict=True)
-        slope = [bool(np.isin(k, regressions.parts[j].part.earlier)) for j, k in pairs]
-        self.slope = np.array(slope, dtype=bool)
-        self.active = np.concatenate([np.ones(self.q, dtype=bool), self.slope])
-        self.sizes = [part.part.columns.size for part in regressions.parts]
-        self.cuts = np.cumsum([part.part.earlier.size for part in regressions.parts])[:-1]
-        self.jointly = self._joint_moves()
-        self.databases = self.batch // sweeps.target.chains
+    def __init__(
+        self, data: LocationAugmentation, parameters: Parameters, point: Point, rng: Streams
+    ) -> None:
+        self.data, self.parameters, self.point, self.rng = data, parameters, point, rng
+        self.batch, self.q, self.groups = data.batch, parameters.q, parameters.groups
+        self.chains = data.target.chains
+        self.means = MeanReference(data, parameters)
+        self.learned = Learned(data, parameters)
+        self.conditionals = Conditionals(parameters, rng, self.batch)
+        self.size = self.q + parameters.row.size
+        self.steps: list[Move] = [self._scale]
+        if parameters.grouped:
+            self.steps.append(self._of_variances)
+            if parameters.row.size:
+                self.steps.append(self._of_slopes)
+        self.databases = self.batch // self.chains
         self.adapting, self.rounds = True, 0
         self.log_group_width = np.zeros((self.databases, self.groups))
-        self.log_width = np.zeros((self.databases, len(self.jointly)))
-
-    def _joint_moves(self) -> list[Callable[[FloatArray], tuple[Point, FloatArray]]]:
-        """Return the moves of whole chains.
-
-        Each takes standard normals (B, p + 1) times widths, and returns a point and the log of
-        the ratio (B,) of proposals there and back, on the scales of ``log_prior``."""
-        moves: list[Callable[[FloatArray], tuple[Point, FloatArray]]] = []
-        if self.grouped:
-            moves.append(self._stretch)
-            if any(part.k for part in self.regressions.parts):
-                moves.append(self._grow)
-        return [*moves, self._walk, self._turn, self._scale]
+        self.lies = np.zeros((self.databases, self.size))
+        self.log_width = np.zeros((self.databases, len(self.steps)))
 
     def draw_random_numbers(self, c: int) -> None:
         """Draw the random numbers of the next c rounds."""
-        b, rng, size = self.batch, self.rng, self.q + self.row.size
-        self.n_turn = rng.standard_normal((c, b, self.reference.index.size), 1)
-        self.u_level = rng.random((c, b), 1)
-        self.u_angle = rng.random((c, TRIES, b), 2)
-        self.n_group = rng.standard_normal((c, STEPS, b, self.groups, size), 2)
-        self.log_u_group = np.log(rng.random((c, STEPS, b, self.groups), 2))
-        common = int(np.count_nonzero(self.active))
-        self.n_joint = rng.standard_normal((c, b, len(self.jointly), common + 1), 1)
-        self.log_u_joint = np.log(rng.random((c, b, len(self.jointly)), 1))
+        b, g, p, rng = self.batch, self.groups, self.size, self.rng
+        self.conditionals.draw_random_numbers(c)
+        self.n_means = rng.standard_normal((c, b, self.parameters.index.size), 1)
+        self.n_group = rng.standard_normal((c, 2, p, b, g), 3)
+        self.u_group = rng.random((c, 2, b, g), 2)
+        self.u_group_angle = rng.random((c, TRIES, b, g), 2)
+        self.n_shift = rng.standard_normal((c, SHIFTS, p, b), 3)
+        self.u_level = rng.random((c, SHIFTS + 1, b), 2)
+        self.u_angle = rng.random((c, SHIFTS + 1, TRIES, b), 3)
+        steps = len(self.steps)
+        self.n_step = rng.standard_normal((c, steps, self.q, b), 3)
+        self.log_u_step = np.log(rng.random((c, steps, b), 2))
 
     def round(self, i: int) -> None:
         """Make all moves once."""
         # Far proposals may overflow: they are refused.
         with np.errstate(all="ignore"):
-            self._round(i)
+            if self.adapting:
+                self.learned.take(self.point, self.rounds)
+            factor = self.data.log_factor(self.data.laws)
+            self.value = self._of_chain(factor, self.point)
+            if self.parameters.grouped:
+                self._groups(i, factor)
+            for k in range(SHIFTS):
+                self._shift(i, k)
+            for number in range(len(self.steps)):
+                self._step(i, number)
+            self.point = self.conditionals.draw(i, self.point)
+            laws = self._laws(self.point)
+            self.data.laws = self._turn(i, laws)
         self.rounds += 1
 
-    def _round(self, i: int) -> None:
-        self.point = Point.of(self.regressions)
-        if self.adapting:
-            self._learn()
-        self.prior = log_prior(self.regressions)
-        self.factor = self.data.log_factor(self.data.laws)
-        if self.grouped:
-            self.step(i)
-        for number in range(len(self.jointly)):
-            if number == len(self.jointly) - COMMON:
-                self.near = self._near(self.data.laws)
-            self._jointly(i, number)
-        self.turn(i)
+    def law(self) -> PatternLaw:
+        """Return coefficients and covariance of each pattern at the current point."""
+        coefficients = self.parameters.coefficients(self.point.means)
+        sigmas = self.parameters.covariances(self.point)
+        place = {number: p for p, number in enumerate(self.data.target.patterns)}
 
-    # --- coefficients on x~ ----------------------------------------------------------------------
+        def of(number: int) -> tuple[FloatArray, FloatArray]:
+            p = place[number]
+            return coefficients[..., self.parameters.present[p]], sigmas[p]
 
-    def turn(self, i: int) -> None:
-        """Draw the coefficients on x~ by an elliptical slice about their law given T~ alone.
+        return of
 
-        Prior and T~ are that law: the slice is of what Q~ says."""
-        near, start = self.near, self.point
-        now, fresh = near.white(self._coefficients(start)), self.n_turn[i]
-        threshold = _told(self.factor, self.data.laws) + np.log(self.u_level[i])
-        pending = np.ones((self.batch, 1), dtype=bool)
-        for angle in angles_of(self.u_angle[i])[..., None]:
-            drawn = near.at(np.cos(angle) * now + np.sin(angle) * fresh)
-            point = self._with_coefficients(start, drawn)
-            laws = self._means(point, self.data.laws)
-            inside = pending & (_told(self.data.log_factor(laws), laws) >= threshold)[:, None]
-            self._take(inside, point, laws)
-            pending = pending & ~inside
-            if not pending.any():
-                break
-        self.point.assign(self.regressions)
-
-    def _coefficients(self, point: Point) -> FloatArray:
-        """Return the coefficients (B, C) on x~ of all regressions."""
-        parts = zip(point.core, self.sizes, strict=True)
-        return np.concatenate([core[:, :size] for core, size in parts], axis=1)
-
-    def _with_coefficients(self, point: Point, values: FloatArray) -> Point:
-        """Return the point with other coefficients (B, C) on x~."""
-        split = np.split(values, np.cumsum(self.sizes)[:-1], axis=1)
-        parts = zip(split, point.core, self.sizes, strict=True)
-        return replace(
-            point, core=tuple(np.hstack([own, core[:, size:]]) for own, core, size in parts)
-        )
-
-    def _near(self, laws: Laws) -> Normal:
-        """Return the law of these coefficients given T~ alone, at the current parameters."""
-        prior = [self.regressions.prior_precision(j)[:, :size] for j, size in enumerate(self.sizes)]
-        maps = mean_maps(self.sweeps.state(), self.sweeps.layout, self.sweeps.target)
-        return self.reference.normal(laws, maps, np.concatenate(prior, axis=1))
-
-    def _covariances(self, point: Point) -> Laws:
-        """Return the laws at a point with other covariances: slopes of groups move means too."""
-        point.assign(self.regressions)
-        laws = self.data.with_covariances(self.sweeps.covariances())
-        return self.data.with_means(laws, self.sweeps.means()) if self.grouped else laws
-
-    def _means(self, point: Point, laws: Laws) -> Laws:
-        """Return laws with the means of a point."""
-        point.assign(self.regressions)
-        return self.data.with_means(laws, self.sweeps.means())
-
-    def _take(self, accept: BoolArray, point: Point, laws: Laws) -> None:
-        """Move the chains (B, 1) or groups (B, G) that accept."""
-        self.point = self.point.chosen(accept, point)
-        self.data.take(np.broadcast_to(accept, (self.batch, self.groups)), laws)
+    def _laws(self, point: Point) -> Laws:
+        """Return the laws at a point whose c are those of the round's start."""
+        sigmas = self.parameters.covariances(point)
+        return self.data.with_covariances(self.data.laws, sigmas)
 
     # --- groups ----------------------------------------------------------------------------------
 
-    def step(self, i: int) -> None:
-        """Move log variances and slopes of every group."""
-        root = self._group_root()
-        for k in range(STEPS):
-            normals = self.n_group[i, k][..., self.active]
-            step = np.zeros((self.batch, self.groups, self.q + self.row.size))
-            step[..., self.active] = np.linalg.solve(
-                root.swapaxes(-1, -2), normals[..., None]
-            )[..., 0]
-            point = self._moved(step)
-            laws = self._covariances(point)
-            prior = log_prior(self.regressions)
-            factor = self.data.log_factor(laws)
-            ratio = difference(factor, self.factor) + difference(prior[0], self.prior[0])
-            accept = self.log_u_group[i, k] < ratio
-            self._take(accept, point, laws)
-            self._keep(accept, prior, factor)
-            if self.adapting:
-                mean = np.minimum(np.exp(np.minimum(ratio, 0.0)), 1.0)
-                self.log_group_width += self._rate * (self._by_database(mean) - ACCEPTED)
-        self.point.assign(self.regressions)
+    def _groups(self, i: int, factor: FloatArray) -> None:
+        """Move log variances and slopes of every group: a slice, and a step of a learned width."""
+        middle, root, inverse = self._group_normal(self.point)
+        now = self.learned.values(self.point)
+        white = np.einsum("ab...,a...->b...", inverse, now - middle)
 
-    def _group_root(self) -> FloatArray:
-        """Return a root of the precision of proposals (B, G, p, p).
+        def point_of(white: FloatArray) -> Point:
+            there = middle + np.einsum("ab...,b...->a...", root, white)
+            return self._with_groups(there, self.point)
 
-        Of the information of the noise, and the prior at scales that are held."""
-        scales, chains = self.regressions.scales, self.sweeps.target.chains
-        prior = np.empty((self.batch, self.q + self.row.size))
-        prior[:, : self.q] = 0.5 * scales.nu.T + LEAST_PRECISION
-        prior[:, self.q :] = (1.0 / np.maximum(scales.t, 1e-100) ** 2).T[:, self.row]
-        active = self.active
-        size = int(np.count_nonzero(active))
-        told = np.repeat(self.information, chains, axis=0)[..., active, :][..., active]
-        total = told + prior[:, None, active, None] * np.eye(size)
-        width = np.repeat(np.exp(self.log_group_width), chains, axis=0) * 2.38 / np.sqrt(size)
-        return np.asarray(np.linalg.cholesky(total) / width[..., None, None])
+        def log_density(white: FloatArray) -> FloatArray:
+            point = point_of(white)
+            factor = self.data.log_factor(self._laws(point))
+            return factor + self.parameters.log_group_prior(point) - normal(white)
 
-    def _moved(self, step: FloatArray) -> Point:
-        """Return the point with log variances and slopes moved by ``step`` (B, G, p)."""
-        point = self.point
-        variance = self._scaled(np.moveaxis(step[..., : self.q], -1, 0))
-        slopes = list(point.slopes)
-        for j, part in enumerate(self.regressions.parts):
-            if part.k:
-                own = self.q + np.flatnonzero((self.row == j) & self.slope)
-                slopes[j] = slopes[j] + step[..., own]
-        return replace(point, variance=variance, slopes=tuple(slopes))
+        value = factor + self.parameters.log_group_prior(self.point) - normal(white)
+        white, value = elliptical(
+            white, self.n_group[i, 0], log_density, value, self.u_group[i, 0],
+            self.u_group_angle[i],
+        )  # fmt: skip
+        width = np.repeat(np.exp(self.log_group_width), self.chains, axis=0)
+        step = width * 2.38 / np.sqrt(self.size) * self.n_group[i, 1]
+        proposal, value = white + step, value + normal(white)
+        proposed = log_density(proposal) + normal(proposal)
+        ratio = possible(difference(proposed, value))
+        accept = np.log(self.u_group[i, 1]) < ratio
+        white, value = np.where(accept, proposal, white), np.where(accept, proposed, value)
+        if self.adapting:
+            mean = np.minimum(np.exp(np.minimum(ratio, 0.0)), 1.0)
+            self.log_group_width += self._rate * (self._by_database(mean) - ACCEPTED)
+        self.point = point_of(white)
+        self.value = value.sum(-1) + self.parameters.log_prior(self.point)
+
+    def _group_normal(self, point: Point) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return mean (p, B, G) of proposals, a root (p, p, B, G) of their covariance, its inverse.
+
+        Of the information of the noisy sums, and the prior at scales that are held."""
+        parameters, q = self.parameters, self.q
+        prior, middle = np.empty((2, self.size, self.batch))
+        half = 0.5 * np.exp(point.log_nu)
+        prior[:q] = half / (1.0 + 1.0 / half) + LEAST_PRECISION
+        middle[:q] = 2.0 * point.log_s + 1.0 / (half + 0.5)
+        prior[q:] = np.exp(-2.0 * np.maximum(point.log_t, -100.0))[parameters.row]
+        middle[q:] = point.core[parameters.row, parameters.column]
+        told = np.repeat(self.learned.wide, self.chains, axis=0)
+        total = told + prior.T[:, None, :, None] * np.eye(self.size)
+        pull = np.repeat(self.learned.wide_pull, self.chains, axis=0) + (prior * middle).T[:, None]
+        root = np.linalg.cholesky(total)
+        inverse = np.asarray(np.linalg.inv(root), dtype=np.float64)
+        mean = inverse.swapaxes(-1, -2) @ (inverse @ pull[..., None])
+        own = last(np.asarray(root, dtype=np.float64))
+        return last(mean[..., 0]), last(inverse.swapaxes(-1, -2)), own
+
+    def _with_groups(self, values: FloatArray, point: Point) -> Point:
+        """Return a point with other log variances and slopes b + d (p, B, G) of groups."""
+        parameters = self.parameters
+        slopes = point.slopes.copy()
+        row, column = parameters.row, parameters.column
+        slopes[row, column] = values[self.q :] - point.core[row, column][..., None]
+        return replace(point, log_variance=self._inside(values[: self.q]), slopes=slopes)
+
+    def _inside(self, log_variance: FloatArray) -> FloatArray:
+        """Return log variances, or what lies just beyond their limits."""
+        low, high = self.parameters.limits
+        return np.clip(log_variance, low - 1.0, high + 1.0)
 
     # --- whole chains ----------------------------------------------------------------------------
 
-    def _jointly(self, i: int, number: int) -> None:
-        """Make one step of scales, or core slopes, with what depends on them."""
-        chains = self.sweeps.target.chains
-        width = np.repeat(np.exp(self.log_width[:, number]), chains)
-        step, move = self.n_joint[i, :, number].copy(), self.jointly[number]
-        # A turn has a width for its angle alone: it is about a normal of the right size.
-        turns = move == self._turn
-        step[:, -1 if turns else slice(None)] *= width if turns else width[:, None]
-        proposal, log_jacobian = move(step)
-        point, near = proposal, None
-        laws = self._covariances(point)
-        if number >= len(self.jointly) - COMMON:
-            # Coefficients on x~ move along, as the same standard normals about another normal.
-            near = self._near(laws)
-            white = self.near.white(self._coefficients(self.point))
-            point = self._with_coefficients(point, near.at(white))
-            laws = self._means(point, laws)
-            log_jacobian = log_jacobian + self.near.log_root - near.log_root
-        prior = log_prior(self.regressions)
-        factor = self.data.log_factor(laws)
-        ratio = difference(factor, self.factor) + difference(prior[0], self.prior[0])
-        total = ratio.sum(1) + prior[1] - self.prior[1] + log_jacobian
-        accept = (self.log_u_joint[i, :, number] < total)[:, None]
-        if near is not None:
-            self.near = self.near.chosen(accept[:, 0], near)
-        self._take(accept, point, laws)
-        self._keep(accept, prior, factor)
-        self.point.assign(self.regressions)
+    def _with_common(self, moved: FloatArray) -> Point:
+        """Return the point with what groups have in common moved (p, B), groups along."""
+        point, core = self.point, self.point.core.copy()
+        core[self.parameters.row, self.parameters.column] += moved[self.q :]
+        own = moved[: self.q]
+        return replace(
+            point, core=core, log_s=point.log_s + 0.5 * own,
+            log_variance=self._inside(point.log_variance + own[..., None]),
+        )  # fmt: skip
+
+    def _shift(self, i: int, k: int) -> None:
+        """Move s_0 and core slopes by a slice about a normal, deviations of groups held.
+
+        In s_0 and not in its logarithm: under noise that may have a long tail to the left, in which
+        a slice about a normal would stay."""
+        learned, q = self.learned, self.q
+        start = learned.common(self.point)
+        off = self.learned.values(self.point) - start[..., None]
+        told, pull = (
+            np.repeat(each, self.chains, axis=0) for each in (learned.information, learned.pull)
+        )
+        pull = pull - (told @ first(off)[..., None])[..., 0]
+        root, inverse = self._common_normal()
+        middle = np.repeat(learned.middle, self.chains, axis=0)
+        # The normal of log s_0^2 and b, on the scale of s_0 by a tangent.
+        mean = (inverse.swapaxes(-1, -2) @ (inverse @ pull.sum(1)[..., None]))[..., 0]
+        size = np.ones(mean.shape)
+        size[:, :q] = 0.5 * np.exp(0.5 * middle[:, :q])
+        place = np.where(np.arange(self.size) < q, 2.0, middle)
+        mean, root, inverse = (
+            (size * (place + mean - middle)).T, root / size[..., None], inverse * size[:, None]
+        )
+        now = np.concatenate([np.exp(0.5 * start[:q]), start[q:]])
+        white = np.einsum("bji,jb->ib", root, now - mean)
+        # The chains may lie about another mean.
+        lies = np.repeat(self.lies, self.chains, axis=0).T
         if self.adapting:
-            mean = self._by_database(np.exp(np.minimum(total, 0.0)))
+            share = max(1.0 / (self.rounds + 1.0), FORGETTING)
+            self.lies = self.lies + share * (self._by_database(white.T) - self.lies)
+        mean = mean + np.einsum("bji,jb->ib", inverse, lies)
+        white = white - lies
+
+        def point_of(white: FloatArray) -> Point:
+            there = mean + np.einsum("bji,jb->ib", inverse, white)
+            log_size = 2.0 * np.log(np.maximum(there[:q], 1e-300))
+            return self._with_common(np.concatenate([log_size, there[q:]]) - start)
+
+        def log_density(white: FloatArray) -> FloatArray:
+            point = point_of(white)
+            return self._density(point) + tangent(point) - normal(white)
+
+        value = self.value + tangent(self.point) - normal(white)
+        white, value = elliptical(
+            white, self.n_shift[i, k], log_density, value, self.u_level[i, k], self.u_angle[i, k]
+        )
+        self.point = point_of(white)
+        self.value = value - tangent(self.point) + normal(white)
+
+    def _common_normal(self) -> tuple[FloatArray, FloatArray]:
+        """Return a root (B, p, p) of the precision of log s_0^2 and b, and its inverse.
+
+        Where no noisy sum tells a slope, its prior does."""
+        parameters = self.parameters
+        told = np.repeat(self.learned.told, self.chains, axis=0)
+        prior = np.full((self.batch, self.size), LEAST_PRECISION)
+        prior[:, self.q :] = np.exp(-2.0 * self.point.log_tau)[parameters.row].T
+        root = np.linalg.cholesky(told + prior[..., None] * np.eye(self.size))
+        return np.asarray(root, dtype=np.float64), np.asarray(np.linalg.inv(root))
+
+    def _density(self, point: Point) -> FloatArray:
+        return self._of_chain(self.data.log_factor(self._laws(point)), point)
+
+    def _of_chain(self, factor: FloatArray, point: Point) -> FloatArray:
+        """Return the log density (B,) at a point with this factor (B, G)."""
+        of_group = factor + self.parameters.log_group_prior(point)
+        return np.asarray(of_group.sum(-1) + self.parameters.log_prior(point))
+
+    def _step(self, i: int, number: int) -> None:
+        """Make one step of scales, with the parameters of groups that depend on them."""
+        width = np.repeat(np.exp(self.log_width[:, number]), self.chains)
+        point, log_jacobian = self.steps[number](width * self.n_step[i, number])
+        value = self._density(point)
+        ratio = possible(difference(value, self.value) + log_jacobian)
+        accept = self.log_u_step[i, number] < ratio
+        self.point = self.point.chosen(accept, point)
+        self.value = np.where(accept, value, self.value)
+        if self.adapting:
+            mean = self._by_database(np.exp(np.minimum(ratio, 0.0)))
             self.log_width[:, number] += self._rate * (mean - ACCEPTED)
 
-    def _common(self) -> FloatArray:
-        """Return what groups have in common (B, p): log s_0^2 by column, and core slopes."""
-        point = self.point
-        size = 2.0 * np.log(point.s_0) if self.grouped else np.log(point.variance[..., 0])
-        parts = zip(self.regressions.parts, point.core, strict=True)
-        slopes = [core[:, part.part.columns.size :] for part, core in parts]
-        return np.concatenate([size.T, *slopes], axis=1)
-
-    def _walk(self, step: FloatArray) -> tuple[Point, FloatArray]:
-        """Move what groups have in common by a step of the size that Q~ leaves open."""
-        root = np.linalg.cholesky(self.common_told).swapaxes(-1, -2)
-        root = np.repeat(root, self.sweeps.target.chains, axis=0)
-        moved = np.linalg.solve(root, step[:, :-1, None])[..., 0]
-        return self._moved_together(moved), np.zeros(self.batch)
-
     def _scale(self, step: FloatArray) -> tuple[Point, FloatArray]:
-        """Move the log variances of one column, which noise may leave without a lower end."""
-        chains = self.sweeps.target.chains
-        sd = np.sqrt(np.einsum("dpp->dp", self.common_variance))
-        own = np.arange(sd.shape[1]) == (np.abs(step[:, -1]) * 1e6 % self.q).astype(int)[:, None]
-        moved = 2.0 * own * np.repeat(sd, chains, axis=0) * step[:, :1]
-        return self._moved_together(moved), np.zeros(self.batch)
+        """Move the log variances of one column, or one slope, of all groups.
 
-    def _turn(self, step: FloatArray) -> tuple[Point, FloatArray]:
-        """Turn what groups have in common about the normal that the warm-up has found."""
-        chains = self.sweeps.target.chains
-        mean = np.repeat(self.common_mean, chains, axis=0)
-        root = np.repeat(np.linalg.cholesky(self.common_variance), chains, axis=0)
-        now = self._common() - mean
-        fresh = (root @ step[:, :-1, None])[..., 0]
-        angle = np.arctan(np.abs(step[:, -1:]))
-        then = np.cos(angle) * now + np.sin(angle) * fresh
-        white = [np.linalg.solve(root, each[..., None])[..., 0] for each in (now, then)]
-        ratio = 0.5 * ((white[1] ** 2).sum(1) - (white[0] ** 2).sum(1))
-        return self._moved_together(then - now), ratio
+        Noise may leave them without a lower end, or tell next to nothing of them."""
+        sd = np.sqrt((self._common_normal()[1] ** 2).sum(1))
+        own = np.arange(self.size)[:, None] == self.rounds % self.size
+        return self._with_common(own * sd.T * step[0]), np.zeros(self.batch)
 
-    def _scaled(self, log_step: FloatArray) -> FloatArray:
-        """Return variances (J, B, G) times exp(log_step), or just beyond their limits."""
-        low, high = self.regressions.scales.limits
-        log_variance = np.log(self.point.variance) + log_step
-        return np.exp(np.clip(log_variance, np.log(low) - 1.0, np.log(high) + 1.0))
+    def _of_variances(self, step: FloatArray) -> tuple[Point, FloatArray]:
+        """Move log nu, and groups along."""
+        return self._along(replace(self.point, log_nu=self.point.log_nu + step))
 
-    def _moved_together(self, moved: FloatArray) -> Point:
-        """Return the point with what groups have in common moved (B, p)."""
-        point, log_step = self.point, moved[:, : self.q].T
-        slopes = np.split(moved[:, self.q :], self.cuts, axis=1)
-        parts = zip(point.core, slopes, self.sizes, strict=True)
-        return replace(
-            point,
-            core=tuple(
-                np.hstack([core[:, :size], core[:, size:] + own]) for core, own, size in parts
-            ),
-            s_0=point.s_0 * np.exp(0.5 * log_step) if self.grouped else point.s_0,
-            variance=self._scaled(log_step[..., None]),
+    def _of_slopes(self, step: FloatArray) -> tuple[Point, FloatArray]:
+        """Move log t, and groups along."""
+        log_step = np.where(self.parameters.earlier > 0, step, 0.0)
+        return self._along(replace(self.point, log_t=self.point.log_t + log_step))
+
+    def _along(self, point: Point) -> tuple[Point, FloatArray]:
+        """Return the point with groups at the same standard normals about another normal."""
+        (middle, _, inverse), there = self._group_normal(self.point), self._group_normal(point)
+        white = np.einsum("ab...,a...->b...", inverse, self.learned.values(self.point) - middle)
+        values = there[0] + np.einsum("ab...,b...->a...", there[1], white)
+        sizes = [np.log(np.einsum("aa...->a...", each)).sum((0, 2)) for each in (inverse, there[2])]
+        return self._with_groups(values, point), sizes[0] - sizes[1]
+
+    # --- coefficients on x~ ----------------------------------------------------------------------
+
+    def _turn(self, i: int, laws: Laws) -> Laws:
+        """Draw the coefficients on x~ by an elliptical slice about their law given T~ alone.
+
+        Prior and T~ are that law: the slice is of what Q~ says. Return the laws there."""
+        near = self.means.normal(laws, self.point)
+        middle = near.mean.T
+        start, fresh = self.point.means - middle, near.drawn(self.n_means[i]).T
+
+        def log_density(off: FloatArray) -> FloatArray:
+            moved = self.data.with_means(laws, self.parameters.coefficients(middle + off))
+            return _told(self.data.log_factor(moved), moved)
+
+        value = _told(self.data.log_factor(laws), laws)
+        off, _ = elliptical(
+            start, fresh, log_density, value, self.u_level[i, SHIFTS], self.u_angle[i, SHIFTS]
         )
-
-    def _stretch(self, step: FloatArray) -> tuple[Point, FloatArray]:
-        """Stretch log variances about log s_0^2, and nu with them."""
-        point, log_step = self.point, step[:, : self.q].T
-        log_ratio = np.log(point.variance / (point.s_0**2)[..., None])
-        change = (np.exp(log_step)[..., None] - 1.0) * log_ratio
-        return replace(
-            point, nu=point.nu * np.exp(-2.0 * log_step), variance=self._scaled(change)
-        ), self.groups * log_step.sum(0)
-
-    def _grow(self, step: FloatArray) -> tuple[Point, FloatArray]:
-        """Multiply t and the slopes of all groups by one factor."""
-        point, factor = self.point, np.exp(step[:, : self.q].T)
-        sizes = np.array([[part.k] for part in self.regressions.parts])
-        slopes = tuple(
-            own * factor[j][:, None, None] for j, own in enumerate(point.slopes)
-        )
-        grown = replace(point, t=np.where(sizes > 0, point.t * factor, point.t), slopes=slopes)
-        return grown, self.groups * (sizes * step[:, : self.q].T).sum(0)
-
-    def _keep(
-        self, accept: BoolArray, prior: tuple[FloatArray, FloatArray], factor: FloatArray
-    ) -> None:
-        """Keep prior and density of what was accepted."""
-        self.factor = np.where(accept, factor, self.factor)
-        # A step of groups leaves the rest.
-        chain = accept[:, 0]
-        self.prior = (
-            np.where(accept, prior[0], self.prior[0]), np.where(chain, prior[1], self.prior[1])
-        )  # fmt: skip
+        self.point = replace(self.point, means=middle + off)
+        return self.data.with_means(laws, self.parameters.coefficients(self.point.means))
 
     # --- widths ----------------------------------------------------------------------------------
 
@@ -378,22 +342,26 @@ class Moves:
 
     def _by_database(self, values: FloatArray) -> FloatArray:
         """Return means (D, ...) over the chains of each database."""
-        shape = self.databases, self.sweeps.target.chains, *values.shape[1:]
+        shape = self.databases, self.chains, *values.shape[1:]
         return np.asarray(values.reshape(shape).mean(1))
 
-    def _learn(self) -> None:
-        """Take the information of the noise at the mean of the chains, and how these spread."""
-        common = self._common()
-        mean = self._by_database(common)
-        lower = np.zeros((self.databases, self.q, self.q))
-        lower[:, self.row[self.slope], self.column[self.slope]] = mean[:, self.q :]
-        self.information = information(self.data, np.exp(mean[:, : self.q]), lower)
-        told = self.information.sum(1)[:, self.active][:, :, self.active]
-        self.common_told = told + LEAST_PRECISION * np.eye(told.shape[-1])
-        if not self.rounds:
-            self.common_mean, self.common_variance = mean, np.linalg.inv(self.common_told)
-        share = max(1.0 / (self.rounds + 2.0), FORGETTING)
-        self.common_mean = self.common_mean + share * (mean - self.common_mean)
-        off = common - np.repeat(self.common_mean, self.sweeps.target.chains, axis=0)
-        spread = self._by_database(off[:, :, None] * off[:, None, :])
-        self.common_variance = self.common_variance + share * (spread - self.common_variance)
+
+def normal(white: FloatArray) -> FloatArray:
+    """Return the log density (...) of standard normals (p, ...), up to a constant."""
+    return np.asarray(-0.5 * (white * white).sum(0))
+
+
+def tangent(point: Point) -> FloatArray:
+    """Return what turns a density (B,) of log s_0 into one of s_0."""
+    return np.asarray(-point.log_s.sum(0))
+
+
+def possible(ratio: FloatArray) -> FloatArray:
+    """Return log ratios of which those without a number, after an overflow, are refused."""
+    return np.where(np.isnan(ratio), -np.inf, ratio)
+
+
+def _told(factor: FloatArray, laws: Sequence[Law]) -> FloatArray:
+    """Return the log density (B,) of the noisy moments less that of T~."""
+    cross = sum(np.where(law.target.used, law.log_cross, 0.0) for law in laws)
+    return np.asarray((factor - cross).sum(1))

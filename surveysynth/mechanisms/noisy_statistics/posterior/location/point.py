@@ -1,96 +1,216 @@
-"""What moves with xi and eta held: the parameters of all regressions, and their prior."""
+"""What moves with xi and eta held: the parameters of all regressions, and their prior.
 
-from dataclasses import dataclass
+Arrays have chains B as their last axis, and groups G after it where they have groups.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 
 import numpy as np
 from scipy.special import gammaln
 
-from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray, Theta
+from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
+from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.sampler import Regressions
 from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.sampling import primitives
+
+#: Variances of a group without records can be anything: they are kept within this factor of the
+#: declared ones, far beyond what any noise leaves distinguishable from zero.
+FARTHEST = 1e6
 
 
 @dataclass(frozen=True, repr=False)
 class Point:
     """The parameters that move.
 
-    core (B, C) and slopes (B, G, k) by regression, variance (J, B, G), s_0, nu and t (J, B)."""
+    means (C, B): c of all regressions; core (q, q, B): b, and slopes (q, q, B, G): d; log_variance
+    (q, B, G); log_s (s_0, or s without groups), log_nu, log_t, log_tau (q, B).
+    """
 
-    core: tuple[FloatArray, ...]
-    slopes: tuple[FloatArray, ...]
-    variance: FloatArray
-    s_0: FloatArray
-    nu: FloatArray
-    t: FloatArray
-
-    @classmethod
-    def of(cls, regressions: Regressions) -> "Point":
-        """Read the state of the regressions."""
-        scales, parts = regressions.scales, regressions.parts
-        return cls(
-            tuple(part.core for part in parts), tuple(part.slopes for part in parts),
-            scales.variance, scales.s_0, scales.nu, scales.t,
-        )  # fmt: skip
-
-    def assign(self, regressions: Regressions) -> None:
-        """Write the state of the regressions, whose arrays are replaced and never written into."""
-        for part, core, slopes in zip(regressions.parts, self.core, self.slopes, strict=True):
-            part.core, part.slopes = core, slopes
-        scales = regressions.scales
-        scales.variance, scales.s_0, scales.nu, scales.t = self.variance, self.s_0, self.nu, self.t
+    means: FloatArray
+    core: FloatArray
+    slopes: FloatArray
+    log_variance: FloatArray
+    log_s: FloatArray
+    log_nu: FloatArray
+    log_t: FloatArray
+    log_tau: FloatArray
 
     def chosen(self, accept: BoolArray, other: "Point") -> "Point":
-        """Return the other point for the chains (B, 1) or groups (B, G) that accept it."""
+        """Return the other point for the chains (B,) or groups (B, G) that accept it."""
 
-        def of(mask: BoolArray, new: FloatArray, old: FloatArray) -> FloatArray:
-            return old if new is old else np.where(mask, new, old)
+        def of(name: str) -> FloatArray:
+            new: FloatArray = getattr(other, name)
+            old: FloatArray = getattr(self, name)
+            if new is old:
+                return old
+            grouped = name in ("slopes", "log_variance") and accept.ndim == 1
+            return np.where(accept[:, None] if grouped else accept, new, old)
 
-        chain = accept[:, 0]
+        return Point(**{field.name: of(field.name) for field in fields(self)})
+
+
+class Parameters:
+    """Places and priors of the parameters of a layout's regressions."""
+
+    def __init__(
+        self, layout: Layout, target: LocationTarget, priors: Mapping[str, float]
+    ) -> None:
+        self.layout, self.priors, self.grouped = layout, priors, layout.grouped
+        self.target, self.q, self.groups = target, layout.q, target.shape.groups
+        parts = layout.regressions
+        self.sizes = [part.columns.size for part in parts]
+        #: Place of every c in coefficients (q, W), and its regression.
+        self.index = np.concatenate([layout.width * p.position + p.columns for p in parts])
+        self.owner = np.repeat(np.arange(self.q), self.sizes) == np.arange(self.q)[:, None]
+        ridged = np.isin(self.index % layout.width, layout.ridged)
+        #: Which c of each regression (q, C) are not shrunken, and places (q, K) of those that are.
+        self.free = (self.owner & ~ridged).astype(np.float64)
+        self.ridged = np.flatnonzero(ridged).reshape(self.q, -1)
+        self.slope = np.zeros((self.q, self.q), dtype=bool)
+        for part in parts:
+            self.slope[part.position, part.earlier] = True
+        self.row, self.column = np.nonzero(self.slope)
+        #: Number of slopes of each regression (q, 1).
+        self.earlier = self.slope.sum(1, keepdims=True)
+        spread = target.spread**2
+        self.limits = np.log(spread.min() / FARTHEST), np.log(spread.max() * FARTHEST)
+        self.present = [np.flatnonzero(target.shape.patterns[p]) for p in target.patterns]
+
+    def start(self, regressions: Regressions) -> Point:
+        """Return the starts of a fit."""
+        scales, batch = regressions.scales, regressions.scales.batch
+        core = np.zeros((self.q, self.q, batch))
+        slopes = np.zeros((self.q, self.q, batch, self.groups))
+        means = []
+        for j, (part, size) in enumerate(zip(regressions.parts, self.sizes, strict=True)):
+            means.append(part.core[:, :size])
+            core[j, part.part.earlier] = part.core[:, size:].T
+            if part.k:
+                slopes[j, part.part.earlier] = np.moveaxis(part.slopes, -1, 0)
+        log_variance = np.clip(np.log(scales.variance), *self.limits)
+        log_s = np.log(scales.s_0) if self.grouped else 0.5 * log_variance[..., 0]
         return Point(
-            tuple(of(accept[:, :1], *pair) for pair in zip(other.core, self.core, strict=True)),
-            tuple(
-                of(accept[..., None], *pair)
-                for pair in zip(other.slopes, self.slopes, strict=True)
-            ),
-            of(accept, other.variance, self.variance),
-            of(chain, other.s_0, self.s_0),
-            of(chain, other.nu, self.nu),
-            of(chain, other.t, self.t),
-        )
+            np.concatenate(means, axis=1).T.copy(), core, slopes, log_variance, log_s,
+            np.log(scales.nu), np.log(scales.t), np.log(scales.tau),
+        )  # fmt: skip
+
+    def theta(self, point: Point) -> Theta:
+        """Return the parameters as the model's own sampler names them."""
+        theta: Theta = {}
+        means = np.split(point.means, np.cumsum(self.sizes)[:-1])
+        for part, own in zip(self.layout.regressions, means, strict=True):
+            j, name, earlier = part.position, part.name, part.earlier
+            theta[f"coefficients_{name}"] = np.concatenate([own, point.core[j, earlier]]).T
+            theta[f"variance_{name}"] = np.exp(point.log_variance[j])
+            theta[f"coefficient_scale_{name}"] = np.exp(point.log_tau[j])
+            if self.grouped:
+                theta[f"pooled_scale_{name}"] = np.exp(point.log_s[j])
+                theta[f"pooled_df_{name}"] = np.exp(point.log_nu[j])
+                if earlier.size:
+                    theta[f"slopes_{name}"] = np.moveaxis(point.slopes[j, earlier], 0, -1)
+                    theta[f"slope_scale_{name}"] = np.exp(point.log_t[j])
+        return theta
+
+    def coefficients(self, means: FloatArray) -> FloatArray:
+        """Return coefficients (B, W, q) of c (C, B)."""
+        result = np.zeros((means.shape[1], self.q * self.layout.width))
+        result[:, self.index] = means.T
+        return result.reshape(-1, self.q, self.layout.width).swapaxes(1, 2)
+
+    def covariances(self, point: Point) -> list[FloatArray]:
+        """Return the covariance (q, q, B, G) of each pattern's columns, in units of u."""
+        lower = point.core[..., None] + point.slopes
+        variance = np.exp(point.log_variance)
+        return [
+            covariance(lower, variance, there, self.target.spread) for there in self.present
+        ]
+
+    def ridge(self, point: Point) -> FloatArray:
+        """Return sums of squares (q, B) of what slopes leave of shrunken interactions."""
+        scaled = point.means[self.ridged] / self.priors["interaction_scale"]
+        left = scaled - np.einsum("jlb,lkb->jkb", point.core, scaled)
+        return np.asarray((left * left).sum(1))
+
+    def squares(self, point: Point) -> FloatArray:
+        """Return sums of squares (q, B) of the coefficients whose scale is tau."""
+        return np.asarray(self.free @ point.means**2 + (point.core**2).sum(1))
+
+    def log_prior(self, point: Point) -> FloatArray:
+        """Return the log prior (B,) on the scales of the moves but for groups.
+
+        Of c, b, log s_0, log nu, log t, log tau."""
+        priors = self.priors
+        count = self.free.sum(1, keepdims=True) + self.earlier
+        rest = -count * point.log_tau - 0.5 * self.squares(point) * np.exp(-2.0 * point.log_tau)
+        rest = rest + log_scale(point.log_tau, priors["coefficient_scale"])
+        size, inverse = self.ridged.shape[1], np.exp(-2.0 * point.log_s)
+        rest = rest - size * point.log_s - 0.5 * self.ridge(point) * inverse
+        rest = rest + log_scale(point.log_s, priors["residual_scale"])
+        if self.grouped:
+            rest = rest + log_scale(point.log_nu, priors["pooling_df"], 1.0)
+            of_slopes = log_scale(point.log_t, priors["slope_scale"])
+            rest = rest + np.where(self.earlier > 0, of_slopes, 0.0)
+        return np.asarray(rest.sum(0))
+
+    def log_group_prior(self, point: Point) -> FloatArray:
+        """Return the log prior (B, G) of log variances and slopes given s_0, nu, t."""
+        low, high = self.limits
+        inside = ((point.log_variance > low) & (point.log_variance < high)).all(0)
+        of_group = np.where(inside, 0.0, -np.inf)
+        if not self.grouped:
+            return np.asarray(of_group)
+        half = 0.5 * np.exp(point.log_nu)[..., None]
+        log_ratio = 2.0 * point.log_s[..., None] - point.log_variance
+        norm = half * np.log(half) - half - gammaln(half)
+        of_group = of_group + (norm + half * (log_ratio - np.expm1(log_ratio))).sum(0)
+        for j in np.flatnonzero(self.earlier):
+            squares = np.einsum("k...,k...->...", point.slopes[j], point.slopes[j])
+            each = 0.5 * squares * np.exp(-2.0 * point.log_t[j])[:, None]
+            of_group = of_group - each - (self.earlier[j] * point.log_t[j])[:, None]
+        return np.asarray(of_group)
 
 
-def log_prior(regressions: Regressions) -> tuple[FloatArray, FloatArray]:
-    """Return log priors on the scales of the moves, of groups (B, G) and of the rest (B,).
+def covariance(
+    lower: FloatArray, variance: FloatArray, there: IntArray, spread: FloatArray
+) -> FloatArray:
+    """Return the covariance (k, k, ...) of the columns ``there`` (k,) in units of their spread.
 
-    Log variances and slopes given s_0, nu, t; then core coefficients, log s_0, log nu, log t."""
-    scales, priors = regressions.scales, regressions.scales.priors
-    low, high = scales.limits
-    inside = ((scales.variance > low) & (scales.variance < high)).all(0)
-    variance = np.clip(scales.variance, low, high)  # what lies outside is refused
-    of_group = np.where(inside, 0.0, -np.inf)
-    rest = np.zeros(scales.batch)
-    for j, part in enumerate(regressions.parts):
-        precision = regressions.prior_precision(j)
-        rest += 0.5 * (np.log(precision) - precision * part.core**2).sum(1)
-    if not scales.grouped:
-        rest += _log_scale(np.sqrt(scales.variance[..., 0]), priors["residual_scale"]).sum(0)
-        return of_group, rest
-    half = 0.5 * scales.nu
-    log_ratio = np.log(scales.s_0**2)[..., None] - np.log(variance)
-    norm = half * np.log(half) - half - gammaln(half)
-    of_group += (norm[..., None] + half[..., None] * (log_ratio - np.expm1(log_ratio))).sum(0)
-    rest += _log_scale(scales.s_0, priors["residual_scale"]).sum(0)
-    rest += _log_scale(scales.nu, priors["pooling_df"], 1.0).sum(0)
-    for j, part in enumerate(regressions.parts):
-        if part.k:
-            t = scales.t[j]
-            of_group -= 0.5 * ((part.slopes / t[:, None, None]) ** 2).sum(-1)
-            of_group -= part.k * np.log(t)[:, None]
-            rest += _log_scale(t, priors["slope_scale"])
-    return of_group, rest
+    Of slopes (q, q, ...) on residuals of earlier columns, and variances (q, ...)."""
+    inverse = inverse_of(lower, there)
+    size = len(there)
+    result = np.empty((size, size, *variance.shape[1:]))
+    root = [
+        [inverse[i][m] * np.sqrt(variance[there[m]]) / spread[there[i]] for m in range(i + 1)]
+        for i in range(size)
+    ]
+    for i in range(size):
+        for j in range(i + 1):
+            own = root[i][0] * root[j][0]
+            for m in range(1, j + 1):
+                own = own + root[i][m] * root[j][m]
+            result[i, j] = result[j, i] = own
+    return result
 
 
-def _log_scale(scale: FloatArray, prior_scale: float, df: float = HALF_T_DF) -> FloatArray:
+def inverse_of(lower: FloatArray, there: IntArray) -> list[list[FloatArray | float]]:
+    """Return the lower entries (...) of (I - L)^-1 for some columns, row by row.
+
+    They are by how much residuals move the columns."""
+    result: list[list[FloatArray | float]] = []
+    for i, row in enumerate(there):
+        own: list[FloatArray | float] = []
+        for j in range(i):
+            value = lower[row, there[j]]
+            for m in range(j + 1, i):
+                value = value + lower[row, there[m]] * result[m][j]
+            own.append(value)
+        result.append([*own, 1.0])
+    return result
+
+
+def log_scale(log_value: FloatArray, prior_scale: float, df: float = HALF_T_DF) -> FloatArray:
     """Return the log density of the logarithm of a scale with a half-t prior."""
-    return primitives.half_t_log_density(scale, df, prior_scale) + np.log(scale)
+    return primitives.half_t_log_density(np.exp(log_value), df, prior_scale) + log_value

@@ -1,0 +1,168 @@
+"""What the noisy sums Q~ say of log variances and slopes: the shape of proposals.
+
+A normal about one step of scoring from where the warm-up has found them. Proposals need not be
+right: where they are not, steps are shorter or refused more often.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
+    LocationAugmentation,
+    in_digits,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law import (
+    Geometry,
+    Law,
+    first,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.point import (
+    Parameters,
+    Point,
+    inverse_of,
+)
+
+#: Weight of the latest round in what the warm-up learns.
+FORGETTING = 0.05
+#: Of the parameters of a point: the axis of chains.
+AXES = {
+    "means": 1, "core": 2, "slopes": 2, "log_variance": 1, "log_s": 1, "log_nu": 1, "log_t": 1,
+    "log_tau": 1,
+}  # fmt: skip
+
+
+class Learned:
+    """What the warm-up knows of log variances and slopes: of groups, and what they have in common.
+
+    information (D, G, p, p) of Q~, pull (D, G, p): its product with the best guess; wide and
+    wide_pull: the same with less of log variances; told (D, p, p): information of all groups, and
+    middle (D, p): where that is.
+    """
+
+    def __init__(self, data: LocationAugmentation, parameters: Parameters) -> None:
+        self.data, self.parameters = data, parameters
+        self.q, self.size = parameters.q, parameters.q + parameters.row.size
+        chains = data.target.chains
+        self.mean: dict[str, FloatArray] = {}
+        self.targets = [
+            replace(
+                each, cross=each.cross[::chains], squares=each.squares[::chains],
+                used=each.used[::chains], told=each.told[::chains],
+            )
+            for each in data.target.targets
+        ]  # fmt: skip
+
+    def take(self, point: Point, rounds: int) -> None:
+        """Take the information of the noise at the mean of the chains, of all rounds so far."""
+        share = max(1.0 / (rounds + 1.0), FORGETTING)
+        current = self._mean(_sizes(point))
+        for name, value in current.items():
+            before = self.mean.get(name, value)
+            self.mean[name] = before + share * (value - before)
+        here = Point(**self.mean)
+        here = replace(
+            here, log_variance=2.0 * np.log(here.log_variance), log_s=np.log(here.log_s)
+        )
+        now = first(self.values(here))[..., None]
+        self.information, score = self._told(here)
+        self.pull = score + (self.information @ now)[..., 0]
+        self.wide = self._widened(self.information)
+        self.wide_pull = (self.wide @ now)[..., 0] + score * self._shares(self.information) ** 2
+        self.told, self.middle = self.information.sum(1), self.common(here).T
+
+    def _mean(self, point: Point) -> dict[str, FloatArray]:
+        """Return means of a point's arrays over the chains of each database, in place of chains."""
+        result = {}
+        for name, axis in AXES.items():
+            values = np.moveaxis(getattr(point, name), axis, 0)
+            split = values.reshape(-1, self.data.target.chains, *values.shape[1:])
+            result[name] = np.moveaxis(split.mean(1), 0, axis)
+        return result
+
+    def _shares(self, information: FloatArray) -> FloatArray:
+        """Return what to multiply roots of precisions (..., p) of log variances with.
+
+        Under noise a variance may be next to zero: its logarithm has a long tail to the left, in
+        which a slice about a narrower normal would stay."""
+        sd = np.maximum(np.einsum("...pp->...p", information), 1e-12) ** -0.5
+        return np.where(np.arange(self.size) < self.q, 1.0 / (1.0 + 2.0 * sd), 1.0)
+
+    def _widened(self, information: FloatArray) -> FloatArray:
+        shares = self._shares(information)
+        return shares[..., :, None] * information * shares[..., None, :]
+
+    def values(self, point: Point) -> FloatArray:
+        """Return log variances and slopes b + d (p, B, G) of groups."""
+        total = point.core[..., None] + point.slopes
+        return np.concatenate(
+            [point.log_variance, total[self.parameters.row, self.parameters.column]]
+        )
+
+    def common(self, point: Point) -> FloatArray:
+        """Return what groups have in common (p, B): log s_0^2 by column, and core slopes."""
+        row, column = self.parameters.row, self.parameters.column
+        return np.concatenate([2.0 * point.log_s, point.core[row, column]])
+
+    def _told(self, point: Point) -> tuple[FloatArray, FloatArray]:
+        """Return information (D, G, p, p) and score (D, G, p) at a point of D databases.
+
+        p: log variances of all columns, then slopes b + d, row after row."""
+        parameters, data = self.parameters, self.data
+        q, row = parameters.q, parameters.row
+        databases, chains = point.log_s.shape[1], data.target.chains
+        size = q + row.size
+        result = np.zeros((databases, parameters.groups, size, size))
+        scores = np.zeros((databases, parameters.groups, size))
+        coefficients = parameters.coefficients(point.means)
+        sigmas = parameters.covariances(point)
+        lower, variance = point.core[..., None] + point.slopes, np.exp(point.log_variance)
+        for p, target in enumerate(self.targets):
+            there = parameters.present[p]
+            geometry = Geometry.of(target, data.of(target, data.counts[::chains]))
+            middle = data.middle(p, coefficients[..., there])
+            law = Law.of(target, geometry, middle, in_digits(sigmas[p]))
+            moved, index = self._moved(law, there, lower, variance)
+            df = np.where(target.told, geometry.free, 0.0)
+            left = law.spread
+            gap = law.gap(law.cross_mean)
+            unknown = (geometry.inverse[:, None] * law.cross_sd**2).sum(0)
+            for j in range(target.q):
+                gap[j, j] -= unknown[j]
+            own = np.einsum("aij...,bij...,ij...->...ab", moved, moved, 0.5 * df * df / left)
+            score = np.einsum("aij...,ij...->...a", moved, 0.5 * df * gap / left)
+            result[..., index[:, None], index] += own
+            scores[..., index] += score
+        return result, scores
+
+    def _moved(
+        self, law: Law, there: IntArray, lower: FloatArray, variance: FloatArray
+    ) -> tuple[FloatArray, IntArray]:
+        """Return by how much Sigma moves (a, k, k, D, G) in its axes, and places (a,) in p."""
+        parameters, spread = self.parameters, self.data.target.spread
+        inverse = np.zeros((len(there), len(there), *variance.shape[1:]))
+        for i, own in enumerate(inverse_of(lower, there)):
+            for j, value in enumerate(own):
+                inverse[i, j] = value / spread[there[i]]
+        axes = np.einsum("ia...,ij...->aj...", law.turn, inverse)
+        rows = np.einsum("ij...,ia...->ja...", law.sigma, law.turn)
+        moved = [
+            axes[:, j][:, None] * axes[:, j] * variance[column] for j, column in enumerate(there)
+        ]
+        index = list(there)
+        pairs = zip(parameters.row.tolist(), parameters.column.tolist(), strict=True)
+        for number, (j, k) in enumerate(pairs):
+            if j in there and k in there:
+                own = axes[:, np.searchsorted(there, j)]
+                other = rows[np.searchsorted(there, k)] * spread[k]
+                one = own[:, None] * other
+                moved.append(one + one.swapaxes(0, 1))
+                index.append(parameters.q + number)
+        return np.stack(moved), np.array(index)
+
+
+def _sizes(point: Point) -> Point:
+    """Return the point with scales instead of their logarithms."""
+    sd = np.exp(0.5 * point.log_variance)
+    return replace(point, log_variance=sd, log_s=np.exp(point.log_s))

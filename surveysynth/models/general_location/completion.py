@@ -1,0 +1,231 @@
+"""Missing answers of a simulated sample, filled by what the model says of them (methods 4).
+
+A missing answer is a category of its own, so a simulated sample has missing answers as the survey
+had. Each is drawn given all else that is known of the record, as if it had been given:
+
+    p(d_M | x, d_K, z_K, log w) ∝ p(d_M, d_K | x) N(z_K, log w | x, d),   d_M not missing
+    z_M | x, d, z_K, log w      normal, cut at the bounds of the outcome
+
+M are the outcomes that are missing, K those that are known. This is right where answers are missing
+at random given X, the other outcomes, and the weight. It is post-processing of the draw.
+
+By how much records with a missing answer differ in their other answers is hardly known where few
+are missing. These coefficients have, like interactions, a normal prior with an SD of
+``interaction_scale`` residual SDs, twice that for log odds. It enters after the fit: a posterior
+N(m, v) under a wide prior becomes N(l m, l v), l = k^2 / (k^2 + v), in each coefficient.
+"""
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from surveysynth._support.types import BoolArray, FloatArray, IntArray, Theta
+from surveysynth.models.base import Simulated
+from surveysynth.models.general_location.layout import Layout, RegressionPart
+from surveysynth.models.general_location.simulate import (
+    Simulation,
+    columns_of,
+    cut_normal,
+    drawn,
+    logsumexp,
+    parent_normal,
+)
+from surveysynth.models.parts import logit
+from surveysynth.survey.outcome import Outcome
+
+#: Fewer draws say too little of the variance of a coefficient.
+LEAST_DRAWS = 5
+
+
+def steadied(
+    theta: Theta, layout: Layout, outcomes: tuple[Outcome, ...], scale: float
+) -> Theta:
+    """Return draws (m, ...) in which effects of missing answers have their prior."""
+    missing = [int(layout.indicators(j)[-1]) for j, each in enumerate(outcomes) if each.missing]
+    draws = next(iter(theta.values())).shape[0]
+    if not missing or draws < LEAST_DRAWS:
+        return theta
+    result = dict(theta)
+    for part in layout.logits:
+        name, rows = f"logit_{part.name}", np.flatnonzero(np.isin(part.columns, missing))
+        result[name] = theta[name].copy()
+        result[name][:, rows] = _shrunken(theta[name][:, rows], 2.0 * scale)
+    for regression in layout.regressions:
+        name = f"coefficients_{regression.name}"
+        rows = np.flatnonzero(np.isin(regression.columns, missing))
+        sd = float(np.sqrt(np.mean(theta[f"variance_{regression.name}"])))
+        result[name] = theta[name].copy()
+        result[name][:, rows] = _shrunken(theta[name][:, rows], scale * sd)
+    return result
+
+
+def _shrunken(values: FloatArray, sd: float) -> FloatArray:
+    """Return draws (m, ...) of a normal posterior under a further prior N(0, sd^2)."""
+    mean, variance = values.mean(0), values.var(0, ddof=1)
+    share = sd * sd / (sd * sd + variance)
+    return np.asarray(share * mean + np.sqrt(share) * (values - mean), dtype=np.float64)
+
+
+@dataclass(frozen=True, repr=False)
+class _Law:
+    """The normal law of z of some records: mean (r, q), covariance (r, q, q), zero where absent."""
+
+    mean: FloatArray
+    covariance: FloatArray
+
+    def log_density(self, z: FloatArray, known: BoolArray) -> FloatArray:
+        """Return the log density (r,) of the known columns of z, without the constant."""
+        residual = np.where(known, z - self.mean, 0.0)
+        matrix = self._of(known)
+        solved = np.linalg.solve(matrix, residual[..., None])[..., 0]
+        return np.asarray(
+            -0.5 * (np.linalg.slogdet(matrix)[1] + (residual * solved).sum(-1)), dtype=np.float64
+        )
+
+    def given(
+        self, position: int, z: FloatArray, known: BoolArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return means and variances (r,) of a column given the known ones."""
+        with_it = np.where(known, self.covariance[:, position], 0.0)
+        solved = np.linalg.solve(self._of(known), with_it[..., None])[..., 0]
+        residual = np.where(known, z - self.mean, 0.0)
+        variance = self.covariance[:, position, position] - (solved * with_it).sum(-1)
+        return self.mean[:, position] + (solved * residual).sum(-1), np.maximum(variance, 0.0)
+
+    def _of(self, known: BoolArray) -> FloatArray:
+        """Return the covariance of the known columns; the others are independent, of variance 1."""
+        both = known[:, :, None] & known[:, None, :]
+        return np.where(both, self.covariance, np.eye(known.shape[1]))
+
+
+@dataclass(frozen=True, repr=False)
+class Completion(Simulation):
+    """Fills the missing answers of datasets that one draw simulates."""
+
+    def filled(self, simulated: Simulated, rng: np.random.Generator) -> Simulated:
+        """Return a sample with no missing answers; other answers and the weight stay."""
+        category, values = simulated.category, simulated.z
+        assert category is not None  # a simulation of this model has them
+        lost = self._lost(category)
+        rows = np.flatnonzero(lost.any(axis=1))
+        if not rows.size:
+            return simulated
+        category, values = category.copy(), values.copy()
+        z = columns_of(self.layout, category, values)[rows]
+        cell = self.design.matrix.cell[rows]
+        category[rows] = self._categories(category[rows], lost[rows], z, cell, rng)
+        self._add_amounts(values, rows, category[rows], lost[rows], z, rng)
+        return Simulated(values, category)
+
+    def filled_population(self, simulated: Simulated, rng: np.random.Generator) -> Simulated:
+        """Return records of the population with no missing answers, one outcome."""
+        category, values = simulated.category, simulated.z
+        assert category is not None  # a simulation of this model has them
+        lost = self._lost(category)[:, 0]
+        log_mass = self._tilted_log_mass()[self.design.matrix.cell]
+        log_mass[:, -1] = -np.inf
+        own = drawn(log_mass - logsumexp(log_mass)[:, None], rng)[:, None]
+        made = self._with_amounts(own, rng, tilt=True)
+        return Simulated(
+            np.where(lost[:, None], made.z, values), np.where(lost[:, None], own, category)
+        )
+
+    def _lost(self, category: IntArray) -> BoolArray:
+        """Return which answers (n, p) are missing."""
+        outcomes = self.design.outcomes
+        codes = [each.missing_category if each.missing else -1 for each in outcomes]
+        return np.asarray(category == np.array(codes), dtype=bool)
+
+    def _categories(
+        self,
+        category: IntArray,
+        lost: BoolArray,
+        z: FloatArray,
+        cell: IntArray,
+        rng: np.random.Generator,
+    ) -> IntArray:
+        """Return categories (r, p) with those of missing answers drawn given all that is known."""
+        result = category.copy()
+        patterns, pattern = np.unique(lost, axis=0, return_inverse=True)
+        known = self.layout.present(category)
+        for number, missing in enumerate(patterns):
+            own = np.flatnonzero(pattern.reshape(-1) == number)
+            which = np.flatnonzero(missing)
+            ways = list(product(*(range(self.layout.categories[j] - 1) for j in which)))
+            log_mass = np.zeros((own.size, len(ways)))
+            candidate = result[own]
+            for k, way in enumerate(ways if len(ways) > 1 else ()):
+                candidate[:, which] = way
+                law = self._law(candidate, cell[own])
+                log_mass[:, k] = self._log_mass(candidate, cell[own])
+                log_mass[:, k] += law.log_density(z[own], known[own])
+            chosen = drawn(log_mass - logsumexp(log_mass)[:, None], rng)
+            result[np.ix_(own, which)] = np.array(ways, dtype=np.int64)[chosen]
+        return result
+
+    def _log_mass(self, category: IntArray, cell: IntArray) -> FloatArray:
+        """Return log p(d | x) (r,)."""
+        tilde = self._tilde(cell, category)
+        result = np.zeros(cell.size)
+        for part in self.layout.logits:
+            shares = logit.log_shares(tilde[:, part.columns] @ self.theta[f"logit_{part.name}"])
+            result += np.take_along_axis(shares, category[:, [part.outcome]], axis=1)[:, 0]
+        return result
+
+    def _law(self, category: IntArray, cell: IntArray) -> _Law:
+        """Return the law of z given x and the categories (r, p), from regressions in turn.
+
+        z = a + B z + e: a and B are the means of ``_moments`` at zero and at unit vectors.
+        """
+        r, q = cell.size, self.layout.q
+        present = self.layout.present(category)
+        constant, turned = np.zeros((r, q)), np.tile(np.eye(q), (r, 1, 1))
+        variance = np.zeros((r, q))
+        for part in self.layout.regressions:
+            own = part.position
+            zero = np.zeros((r, q))
+            constant[:, own], variance[:, own] = self._moments(part, category, zero, cell)
+            for k in map(int, part.earlier):
+                unit = zero.copy()
+                unit[:, k] = 1.0
+                slope = self._moments(part, category, unit, cell)[0] - constant[:, own]
+                turned[:, own, k] = -np.where(present[:, own] & present[:, k], slope, 0.0)
+        inverse = np.linalg.inv(turned)
+        mean = (inverse @ np.where(present, constant, 0.0)[..., None])[..., 0]
+        root = np.asarray(inverse * np.sqrt(np.where(present, variance, 0.0))[:, None, :])
+        return _Law(np.asarray(mean, dtype=np.float64), root @ root.swapaxes(-1, -2))
+
+    def _add_amounts(
+        self,
+        values: FloatArray,
+        rows: IntArray,
+        category: IntArray,
+        lost: BoolArray,
+        z: FloatArray,
+        rng: np.random.Generator,
+    ) -> None:
+        """Draw the amounts of missing answers, in ``values`` (n, p or p + 1) and z (r, q)."""
+        law = self._law(category, self.design.matrix.cell[rows])
+        present = self.layout.present(category)
+        columns = [part for part in self.layout.regressions if part.outcome is not None]
+        missing = np.zeros_like(present)
+        for part in columns:
+            missing[:, part.position] = present[:, part.position] & lost[:, self._outcome(part)]
+        known = present & ~missing
+        for part in columns:
+            at, need = part.position, np.flatnonzero(missing[:, part.position])
+            if not need.size:
+                continue
+            own = _Law(law.mean[need], law.covariance[need])
+            mean, variance = own.given(at, z[need], known[need])
+            ends = self._ends(part)
+            mean, sd = parent_normal(mean, np.sqrt(variance), ends)
+            z[need, at] = cut_normal(mean, sd, ends, rng)
+            known[need, at] = True
+            values[rows[need], self._outcome(part)] = z[need, at]
+
+    @staticmethod
+    def _outcome(part: RegressionPart) -> int:
+        assert part.outcome is not None  # the weight's part is left out
+        return part.outcome

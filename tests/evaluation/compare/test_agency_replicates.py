@@ -1,0 +1,195 @@
+"""Standard errors of the sample by replicate weights that an agency supplies.
+
+Truth: R's ``svrepdesign`` with svytotal, svymean and svyby, and ``calibrate`` of it, to 1e-8
+(``golden/agency_replicates.R``); the bytes of releases with and without replicate weights.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surveysynth.api.commands import release as release_and_look
+from surveysynth.errors import InputError
+from surveysynth.evaluation.compare.tables import sample_tables
+from surveysynth.release.pipeline import release
+from surveysynth.release.preview import preview_lines
+from surveysynth.spec.build import model_of, read_design, read_survey
+from surveysynth.spec.spec import load_spec, parse_spec
+from tests.surveys import small_survey, spec_text, write_survey
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+GIVEN = json.loads((GOLDEN / "agency_replicates.json").read_text())
+CASES = {case["name"]: case for case in GIVEN["cases"]}
+KEYS = {"count": ("count", None), "total": ("total", "y"), "mean": ("mean", "y"),
+        "proportion": ("proportion", "z")}  # fmt: skip
+
+
+def keys_of(case: dict[str, Any], centre: str) -> str:
+    """The keys of [survey] for a case."""
+    lines = ['replicate_weights = "rep*"', f'replicate_method = "{case["method"]}"']
+    if case["fay"] is not None:
+        lines.append(f"replicate_fay = {case['fay']}")
+    if case["rscales"] is not None:
+        lines.append(f"replicate_rscales = {case['rscales']}")
+    if centre == "mean":
+        lines.append('replicate_centre = "mean"')
+    return "\n".join(lines)
+
+
+def tables_of(tmp_path: Path, case: dict[str, Any], centre: str, more: str = "") -> Any:
+    """The sample's tables under the replicate weights of a case."""
+    frame = pd.read_csv(GOLDEN / "taylor_survey.csv", dtype=str)
+    columns = np.array(case["columns"])
+    for r in range(columns.shape[1]):
+        frame[f"rep{r + 1}"] = columns[:, r]
+    text = spec_text(
+        survey=f'strata = "stratum"\npsu = "psu"\n{keys_of(case, centre)}',
+        synthesizer='outcome = ["y", "z"]\ntransform = ["log", "identity"]',
+        tables='by = ["b"]\nstatistics = ["count", "total", "mean", "proportion"]',
+    )
+    spec = load_spec(write_survey(tmp_path / "in", frame, text + more))
+    return sample_tables(spec, read_survey(spec))
+
+
+@pytest.mark.parametrize("centre", ["estimate", "mean"])
+@pytest.mark.parametrize("name", list(CASES))
+def test_errors_are_those_of_svrepdesign(tmp_path: Path, name: str, centre: str) -> None:
+    made = tables_of(tmp_path, CASES[name], centre)
+    for statistic, truth in CASES[name][centre]["plain"].items():
+        table = made[KEYS[statistic]]
+        np.testing.assert_allclose(table["estimate"], truth["estimate"], rtol=1e-8)
+        np.testing.assert_allclose(table["se"], truth["se"], rtol=1e-8)
+    df = CASES[name][centre]["df"]
+    mean, t = made["mean", "y"], (made["mean", "y"]["ci_upper"] - made["mean", "y"]["estimate"])
+    from scipy.stats import t as student
+
+    np.testing.assert_allclose(t, student.ppf(0.975, df) * mean["se"], rtol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["fay", "jkn", "bootstrap"])
+def test_replicates_are_calibrated_like_the_weight(tmp_path: Path, name: str) -> None:
+    size = GIVEN["population"]["(Intercept)"]
+    b2, z = GIVEN["population"]["bb2"], GIVEN["population"]["z"]
+    margins = (
+        f'[[calibration]]\nby = ["b"]\ntotals = {{ b1 = {size - b2!r}, b2 = {b2!r} }}\n'
+        f'[[calibration]]\namount = "z"\ntotals = {z!r}\n'
+    )
+    made = tables_of(tmp_path, CASES[name], "estimate", margins)
+    for statistic, truth in CASES[name]["estimate"]["calibrated"].items():
+        table = made[KEYS[statistic]]
+        np.testing.assert_allclose(table["estimate"], truth["estimate"], rtol=1e-8)
+        error = np.abs(table["se"] - truth["se"])
+        assert (error <= 1e-8 * np.abs(table["estimate"])).all(), statistic
+    with_r = made["mean", "y"]["se"].to_numpy()
+    plain = np.array(CASES[name]["estimate"]["plain"]["mean"]["se"])
+    assert np.abs(with_r / plain - 1.0).max() > 1e-3  # rejects replicates that are not calibrated
+
+
+def test_errors_are_not_those_of_strata_and_units(tmp_path: Path) -> None:
+    """Rejects replicate weights that are read and not used."""
+    case = CASES["successive differences"]
+    with_them = tables_of(tmp_path, case, "estimate")["mean", "y"]["se"]
+    without = tables_of(tmp_path, {**case, "columns": case["columns"]}, "estimate")
+    assert with_them.equals(without["mean", "y"]["se"])
+    frame = pd.read_csv(GOLDEN / "taylor_survey.csv", dtype=str)
+    text = spec_text(
+        survey='strata = "stratum"\npsu = "psu"',
+        synthesizer='outcome = ["y", "z"]\ntransform = ["log", "identity"]',
+        tables='by = ["b"]\nstatistics = ["count", "total", "mean", "proportion"]',
+    )
+    spec = load_spec(write_survey(tmp_path / "other", frame, text))
+    by_units = sample_tables(spec, read_survey(spec))["mean", "y"]["se"]
+    assert np.abs(by_units / with_them - 1.0).max() > 0.01
+
+
+def with_replicates(n: int = 4) -> pd.DataFrame:
+    """A survey with n sets of replicate weights, of which a cell is blank and one is text."""
+    rng = np.random.default_rng(5)
+    frame = small_survey()
+    for r in range(n):
+        frame[f"repwt{r + 1}"] = (frame["weight"] * rng.uniform(0.5, 1.5, len(frame))).round(3)
+    return frame
+
+
+KEPT = 'replicate_weights = "repwt*"\nreplicate_method = "brr"'
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {p.name: p.read_bytes() for p in sorted((folder / "tables").glob("*.csv"))}
+
+
+@pytest.mark.parametrize("cell", [None, "", "no number", -5.0])
+def test_no_release_depends_on_replicate_weights(tmp_path: Path, cell: Any) -> None:
+    """Not on their values, nor on whether they are any: the same bytes as without them."""
+    frame = with_replicates()
+    if cell is not None:
+        frame = frame.astype({"repwt2": object})
+        frame.loc[3, "repwt2"] = cell
+    synthesizer = 'inference = "paper"\npredictors = "field + gender"'
+    privacy = 'risk = "none"\nm = 1\nreplicates_per_draw = 1'
+    made = {}
+    for name, survey in (("with", KEPT), ("without", "")):
+        text = spec_text(survey=survey, synthesizer=synthesizer, privacy=privacy)
+        spec = write_survey(tmp_path / name, frame, text)
+        made[name] = release(spec, tmp_path / name / "out", seed=1).out / "release"
+    assert files_of(made["with"]) == files_of(made["without"])
+    micro = "microdata/draw_01_rep_01.csv"
+    assert (made["with"] / micro).read_bytes() == (made["without"] / micro).read_bytes()
+    for path in made["with"].rglob("*"):
+        if path.is_file():
+            assert b"repwt" not in path.read_bytes(), path.name
+    loaded = load_spec(tmp_path / "with" / "spec.toml")
+    if cell is None:
+        assert (sample_tables(loaded, read_survey(loaded))["mean", "salary"]["se"] > 0).all()
+        return
+    with pytest.raises(InputError, match="got 1 other or blank cells of 960"):
+        sample_tables(loaded, read_survey(loaded))
+    # The report that compares is left out, and the release is there.
+    found = release_and_look(tmp_path / "with" / "spec.toml", tmp_path / "again", seed=1)
+    assert (found.out / "release" / "tables").is_dir()
+
+
+def test_check_names_them_and_reads_none(tmp_path: Path) -> None:
+    text = spec_text(survey=KEPT)
+    spec = load_spec(write_survey(tmp_path / "in", with_replicates(), text))
+    lines = preview_lines(spec, read_design(spec), model_of(spec))
+    assert any(line.startswith("Replicate weights: repwt*, brr.") for line in lines)
+    assert read_survey(spec).confidential.replicate_weights is not None
+    assert "repwt1" not in read_design(spec).frame
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        ('replicate_weights = "repwt*"', "survey: replicate_method: missing"),
+        ('replicate_method = "brr"', "replicate_method: this key needs replicate_weights"),
+        (f'{KEPT}\nreplicate_fay = 0.5', "replicate_fay: Fay's factor goes with"),
+        ('replicate_weights = "r*"\nreplicate_method = "fay"', "replicate_fay: Fay's factor goes"),
+        ('replicate_weights = "r*"\nreplicate_method = "jkn"', "replicate_rscales: missing"),
+        ('replicate_weights = "r*"\nreplicate_method = "jk2"', "'jkn'"),
+    ],
+)  # fmt: skip
+def test_settings_that_contradict_each_other(lines: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_spec(spec_text(survey=lines))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (KEPT.replace("repwt*", "rep_*"), "'rep_*' names 0 columns of the data"),
+        (KEPT.replace('"repwt*"', '["repwt1", "repwt9"]'), "the data have no column 'repwt9'"),
+        (KEPT.replace('"repwt*"', '["repwt1", "salary"]'), "'salary' has another role"),
+        (f"{KEPT}\nreplicate_rscales = [1.0, 2.0]", "expected 4 numbers, one for each column"),
+    ],
+)
+def test_columns_that_are_not_there(tmp_path: Path, lines: str, words: str) -> None:
+    spec = load_spec(write_survey(tmp_path / "in", with_replicates(), spec_text(survey=lines)))
+    with pytest.raises(InputError) as caught:
+        read_survey(spec)
+    assert words in str(caught.value)

@@ -1,0 +1,98 @@
+"""Missing answers of a release. Truth: complete answers of samples whose answers were left out at
+random; files of two surveys that differ in one missing answer, from the same noisy numbers."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
+from surveysynth.release.pipeline import release
+from surveysynth.spec.build import read_survey
+from surveysynth.spec.spec import load_spec
+from tests.long_runs.missing_study import GOLDEN, covered
+from tests.surveys import small_survey
+
+MakeSpec = Callable[..., Path]
+STRICT = 'mechanism = "noisy_statistics"\nepsilon = 20.0\nm = 10\nreplicates_per_draw = 1'
+PLAN = "chains = 8\ndraws = 60\nwarmup = 60\npredictors = 'gender'\ninference = 'debiased'"
+SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45"
+SURVEY = 'population_size = 30000\nstrata = "gender"\nmissing = "model"'
+
+
+def spec_of(make_spec: MakeSpec, frame: pd.DataFrame, survey: str = SURVEY) -> Path:
+    return make_spec(
+        frame, survey=survey, privacy=STRICT, synthesizer=PLAN, labels=SALARY,
+        tables="by = ['gender']",
+    )  # fmt: skip
+
+
+def holes(*records: int) -> pd.DataFrame:
+    frame = small_survey()
+    frame.loc[list(records), "salary"] = np.nan
+    return frame
+
+
+def test_one_missing_answer_moves_nothing_but_noisy_numbers(
+    make_spec: MakeSpec, tmp_path: Path, stand_in_posterior: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second release gets the noisy numbers of the first: every file is the same then."""
+    right, kept, exact = survey_statistics.release_statistics, [], []
+
+    def same(*given, **named):
+        exact.append(right(*given, **named))
+        kept[:] = kept or [exact[0]]
+        return kept[0]
+
+    monkeypatch.setattr(survey_statistics, "release_statistics", same)
+    trees = []
+    for name, frame in (("one", holes(3, 9)), ("two", holes(3, 9, 30))):
+        out = release(spec_of(make_spec, frame), tmp_path / name, seed=4).out / "release"
+        files = sorted(path for path in out.rglob("*") if path.is_file())
+        trees.append({str(path.relative_to(out)): path.read_bytes() for path in files})
+        data = pd.read_csv(next((out / "microdata").glob("*.csv")))
+        assert len(data) == len(frame)
+        assert data.notna().all(axis=None)
+    assert trees[0] == trees[1]
+    assert not np.array_equal(exact[0].counts, exact[1].counts)
+
+
+def test_statement_says_what_is_protected(
+    make_spec: MakeSpec, tmp_path: Path, stand_in_posterior: None
+) -> None:
+    texts = {}
+    for rule in ("model", "drop"):
+        path = spec_of(make_spec, holes(3, 9), SURVEY.replace('"model"', f'"{rule}"'))
+        out = release(path, tmp_path / rule, seed=4).out / "release"
+        texts[rule] = json.dumps(json.loads((out / "privacy.json").read_text()))
+    assert "A missing answer is an answer like any other" in texts["model"]
+    assert "which values are missing stay the same" not in texts["model"]
+    assert '"records": 240' in texts["model"]
+    assert "Whether a record was complete is not protected" in texts["drop"]
+    assert '"records": 238' in texts["drop"]
+
+
+def test_only_noisy_statistics_count_missing_answers(make_spec: MakeSpec) -> None:
+    with pytest.raises(InputError, match=r"survey.missing: 'model' requires mechanism = 'noisy"):
+        load_spec(make_spec(holes(3), survey=SURVEY))
+    weightless = holes(3)
+    weightless.loc[5, "weight"] = np.nan
+    with pytest.raises(InputError, match="blank or missing cells in 'weight': 1 record"):
+        read_survey(load_spec(spec_of(make_spec, weightless)))
+
+
+def test_intervals_cover_as_with_complete_answers() -> None:
+    """The kept study of 200 samples; a few samples again, which complete cases fail."""
+    study = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    coverage = {rule: np.array(found["coverage"]) for rule, found in study["rules"].items()}
+    assert study["samples"] >= 200
+    assert np.abs(coverage["model"] - coverage["complete"]).max() <= 0.03
+    assert coverage["complete cases"].max() < 0.8
+    runs = [covered(1000 + seed) for seed in range(5)]
+    hits = {rule: np.mean([run[rule][0] for run in runs]) for rule in coverage}
+    assert hits["model"] > 0.8
+    assert hits["complete cases"] < 0.75
