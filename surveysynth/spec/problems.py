@@ -9,6 +9,7 @@ from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.sections import StudySection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_section import TablesSection
+from surveysynth.survey.outcome import Outcome, needs_general_form
 
 
 def study_problems(
@@ -16,48 +17,23 @@ def study_problems(
     synthesizer: SynthesizerSection,
     privacy: PrivacySection,
     study: StudySection,
+    outcomes: Sequence[Outcome],
     *,
     kept: int,
-    general: bool,
     several: bool,
-    learned: bool,
 ) -> list[str]:
     """Return settings that a study, whose data are a population, does not support or would ignore.
 
-    ``kept``: draws of a fit; ``general``: True for a model of outcomes of several kinds;
-    ``several``: True for more than one table of all records; ``learned``: True where a transform
-    is learned.
+    ``outcomes``: as declared; ``kept``: draws of a fit; ``several``: True for more than one table
+    of all records.
     """
-    problems = []
-    for key in ("weight", "stratum_sizes", "fpc", "public_columns"):
-        if getattr(survey, key):
-            problems.append(
-                f"survey.{key}: with [study] the data are a population, which has no such column; "
-                "leave it out."
-            )
-    if survey.weights_from is not None:
-        problems.append(
-            "survey.weights_from: the samples of a study have design weights; leave it out."
-        )
-    if survey.missing == "model":
-        problems.append(
-            "survey.missing: the samples of a study have no missing answers; leave it out."
-        )
-    if survey.public_weights:
-        problems.append(
-            "survey.weights: studies draw samples with confidential weights and do not support "
-            "public ones; leave it out."
-        )
-    if survey.lonely_psu != "fail":
-        problems.append(
-            "survey.lonely_psu: the samples of a study have no lonely PSU; leave it out."
-        )
-    if general:
+    problems = _survey_of_study_problems(survey)
+    if needs_general_form(outcomes) or synthesizer.grouping:
         problems.append(
             "outcomes: studies support only continuous outcomes without bounds, and one residual "
             "covariance; remove other kinds, bounds and covariance_by."
         )
-    if learned:
+    if any(each.learned is not None for each in outcomes):
         problems.append(
             "outcomes: a study with [study] has declared transforms; remove range and transform = "
             "'learned', or run 'surveysynth study SPEC --population FILE' with a specification "
@@ -82,6 +58,35 @@ def study_problems(
         problems.append(
             f"study.draws: {max(study.draws)} draws cannot be released out of chains x draws "
             f"= {kept}; lower them or raise synthesizer.draws."
+        )
+    return problems
+
+
+def _survey_of_study_problems(survey: SurveySection) -> list[str]:
+    """Return the settings of ``[survey]`` that a study does not support."""
+    problems = []
+    for key in ("weight", "stratum_sizes", "fpc", "public_columns"):
+        if getattr(survey, key):
+            problems.append(
+                f"survey.{key}: with [study] the data are a population, which has no such column; "
+                "leave it out."
+            )
+    if survey.weights_from is not None:
+        problems.append(
+            "survey.weights_from: the samples of a study have design weights; leave it out."
+        )
+    if survey.missing == "model":
+        problems.append(
+            "survey.missing: the samples of a study have no missing answers; leave it out."
+        )
+    if survey.public_weights:
+        problems.append(
+            "survey.weights: studies draw samples with confidential weights and do not support "
+            "public ones; leave it out."
+        )
+    if survey.lonely_psu != "fail":
+        problems.append(
+            "survey.lonely_psu: the samples of a study have no lonely PSU; leave it out."
         )
     return problems
 

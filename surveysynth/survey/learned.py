@@ -51,6 +51,10 @@ class LearnedTransform(Transform):
         "strata" for a curve of each stratum, "all" for one of all records.
     curves
         z at the ends of the parts of bins, (sides, strata, parts + 1); empty before it is learned.
+    kind
+        "learned".
+    scale, shift, power
+        Not used.
     codes
         Row of ``curves`` of each record (n,), if there are several.
 
@@ -65,7 +69,7 @@ class LearnedTransform(Transform):
     >>> import surveysynth as ss
     >>> guess = ss.LearnedTransform(low=0.0, high=500_000.0)
     >>> guess.forward(np.array([0.0, 20_000.0, 900_000.0])).round(2)
-    array([-3.  ,  0.48,  3.  ])
+    array([-3.  ,  0.46,  3.  ])
     """
 
     kind: TransformKind = "learned"
