@@ -72,7 +72,7 @@ def tables(
         "count", "total", "mean", "proportion".
     mechanism
         "noisy_statistics" or "pseudo_posterior": required, unless ``sections`` give it. They
-        promise different things; noisy statistics need a public centre and spread of each amount.
+        promise different things; noisy statistics need a public range or centre of each amount.
     m, replicates_per_draw
         Numbers of released draws, and of synthetic datasets of each; None for the mechanism's
         default (20 and 10 for noisy statistics, 3 and 4 for the pseudo-posterior).
@@ -94,8 +94,8 @@ def tables(
     options
         Options of the model, and chains, warmup and draws: keys of [synthesizer].
     outcomes
-        A public centre and spread of each amount, as noisy statistics require:
-        ``{"salary": {"centre": 80_000, "spread": 0.5}}``.
+        A public centre and spread of each amount, as noisy statistics require unless its transform
+        is a ``LearnedTransform``: ``{"salary": {"centre": 80_000, "spread": 0.5}}``.
     labels
         Labels by column, as in [labels.COLUMN]: title, unit, levels, ...
     calibration

@@ -48,6 +48,10 @@ SKEWED = (
 )
 
 
+#: Keys of an outcome that say how it is modelled.
+_NOT_DEFAULT = {"transform", "centre", "spread"}
+
+
 def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     """Return validation results, cell sizes n_d and the files of a release, one line each."""
     check_formats(spec, design)
@@ -112,7 +116,27 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
         f"Outcome: {each.model_words} ({each.public_words or each.kind})."
         for each in design.outcomes
     ]
-    return lines + spec.privacy.risk_lines
+    return lines + _range_lines(spec, design) + spec.privacy.risk_lines
+
+
+def _range_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
+    """Propose a range for amounts whose transform nobody chose."""
+    if "transform" in spec.synthesizer.model_fields_set:
+        return []
+    sections = spec.outcomes
+    left = [
+        each.name
+        for each in design.outcomes
+        if each.is_amount
+        and each.learned is None
+        and each.transform.kind != "identity"  # a count
+        and not (each.name in sections and sections[each.name].model_fields_set & _NOT_DEFAULT)
+    ]
+    return [
+        f"  {name}: the transform is the default, which may not fit. With a public range alone, "
+        f"[outcomes.{name}] range = [low, high], it is learned within the budget."
+        for name in left
+    ]
 
 
 def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:

@@ -356,12 +356,13 @@ def strict_problems(
         missing = [key for key in ("centre", "spread") if getattr(section, key) is None]
         if missing:
             problems.append(
-                f"outcomes.{name}: {' and '.join(missing)} missing; mechanism = "
-                "'noisy_statistics' needs both from public sources: last year's publication, a "
-                "frame, an administrative register. centre is a typical value in the outcome's own "
-                "units (with a split one above it and one below), spread a typical standard "
-                "deviation on the scale of its transform. Never take them from these data; values "
-                "far off cost accuracy, never privacy."
+                f"outcomes.{name}: {' and '.join(missing)} missing. Declare the public range of "
+                "the outcome, range = [low, high], and no transform: its transform is then learned "
+                "within the budget. Or declare both with a transform: centre, a typical value in "
+                "the outcome's own units (with a split one above it and one below), and spread, a "
+                "typical standard deviation on the scale of the transform. Take them from public "
+                "sources (a codebook, last year's publication, a register), never from these "
+                "data; values far off cost accuracy, never privacy."
             )
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
     modelled = not (whole or survey.public_weights)

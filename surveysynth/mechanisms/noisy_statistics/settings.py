@@ -157,7 +157,7 @@ class NoisySettings:
                 f"The outcome {outcome.name!r} needs a declared centre and spread"
                 f"{f' {where}' if where else ''}, from public sources and never from these data: a "
                 "typical value in its own units and a typical standard deviation on the scale of "
-                "its transform."
+                "its transform. Or declare a public range and learn the transform."
             )
         centre = float(outcome.forward(np.array([given.centre]), side)[0])
         return centre, given.spread

@@ -18,8 +18,9 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.learned.stage import first_stage
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
+from surveysynth.release.preview import preview_lines
 from surveysynth.release.rebuild import rebuild
-from surveysynth.spec.build import mechanism_of, settings_of
+from surveysynth.spec.build import mechanism_of, model_of, settings_of
 from surveysynth.spec.in_memory import spec_of_survey
 from tests.mechanisms.learned.learned_cases import frame_of, survey_of
 
@@ -229,3 +230,22 @@ def test_shares_of_outcomes_that_declare_none_are_equal_parts_of_a_tenth(tmp_pat
     assert [each.learned.share for each in ss.load_spec(path).declared if each.learned] == [
         0.05, 0.05,
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("income", "proposed"),
+    [("", True), (RANGE, False), ('transform = "log"', False)],
+)
+def test_check_proposes_a_range_for_a_transform_that_nobody_chose(
+    tmp_path: Path, income: str, proposed: bool
+) -> None:
+    spec = ss.load_spec(written(tmp_path, "pseudo_posterior", income=income))
+    design = ss.read_survey(spec).design
+    told = "\n".join(preview_lines(spec, design, model_of(spec)))
+    assert ("[outcomes.income] range = [low, high], it is learned" in told) == proposed
+
+
+def test_noisy_statistics_without_any_constant_propose_a_range(tmp_path: Path) -> None:
+    path = written(tmp_path, "noisy_statistics", income="")
+    with pytest.raises(InputError, match=r"Declare the public range of the outcome, range = \[low"):
+        ss.load_spec(path)
