@@ -12,7 +12,7 @@ from surveysynth.mechanisms.learned.stage import TRANSFORMS_NAME
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.documents.ddi import DDI_NAME
-from surveysynth.release.facts import files_of, labels_of
+from surveysynth.release.facts import curve_files, files_of, labels_of
 from surveysynth.release.folder.bundle import DOSSIER_NAMES, PRIVACY_NAME
 from surveysynth.release.public_checks import (
     check_formats,
@@ -241,6 +241,8 @@ def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
         names = [f"{folder}/{name}" for folder, name, _ in files_of(each)]
         rows = span(row_counts(each, design))
         lines.append(f"  {', '.join(names)} ({rows} rows each)")
+    if figures := curve_files(spec):
+        lines.append(f"  {', '.join(figures)}: the curves of learned transforms")
     return lines
 
 

@@ -237,15 +237,26 @@ def learned_design(
     return replace(design, outcomes=tuple(outcomes))
 
 
-def range_facts(design: PublicDesign, confidential: Confidential) -> dict[str, dict[str, int]]:
-    """Count the amounts outside the range of each learned outcome. Confidential."""
-    columns = zip(design.outcomes, confidential.outcome.T, strict=True)
-    found = {
-        outcome.name: outcome.learned.outside(values[outcome.regular(values)])
-        for outcome, values in columns
-        if outcome.learned is not None
-    }
-    return {"amounts_outside_range": found} if found else {}
+def range_facts(design: PublicDesign, confidential: Confidential) -> dict[str, dict[str, Any]]:
+    """Count the amounts outside the range of each learned outcome, and those at round numbers.
+
+    Round numbers are multiples of a thousandth of the range's farther end, rounded down to a power
+    of ten: curves are smooth and do not show such heaps. Confidential.
+    """
+    outside: dict[str, int] = {}
+    round_numbers: dict[str, dict[str, float]] = {}
+    for outcome, values in zip(design.outcomes, confidential.outcome.T, strict=True):
+        if outcome.learned is not None:
+            amounts = values[outcome.regular(values)]
+            step = 10.0 ** math.floor(math.log10(outcome.learned.divisor))
+            heaped = np.mod(amounts, step) == 0.0
+            outside[outcome.name] = outcome.learned.outside(amounts)
+            round_numbers[outcome.name] = {
+                "multiples_of": step, "share": float(heaped.mean()) if heaped.size else 0.0
+            }  # fmt: skip
+    if not outside:
+        return {}
+    return {"amounts_outside_range": outside, "amounts_at_round_numbers": round_numbers}
 
 
 def _rows_of(outcome: Outcome, design: PublicDesign) -> IntArray:

@@ -18,7 +18,7 @@ from surveysynth.release.documents.programs import (
     subset_of,
 )
 from surveysynth.release.documents.render import render_markdown, shared_context
-from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.facts import ReleaseFacts, curve_files
 from surveysynth.release.folder.microdata import (
     VARIANCE_SUFFIX,
     base_weight_column,
@@ -63,6 +63,7 @@ def readme_context(
         "statistics_file": STATISTICS_NAME,
         "transforms_file": TRANSFORMS_NAME,
         "learns": any(each.learned is not None for each in facts.design.outcomes),
+        "curve_files": curve_files(spec),
         "source": spec.all_tables.source,
         **_design(facts, separate_pair=separate_pair),
         **_files(facts),

@@ -190,10 +190,23 @@ def test_amounts_outside_the_range_are_counted_but_not_spikes() -> None:
     values = survey.confidential.outcome.copy()
     values[:3, 1] = [-5001.0, 100_001.0, 0.0]
     confidential = Confidential(values, survey.confidential.sampling_weight)
-    before = range_facts(survey.design, survey.confidential)
-    after = range_facts(survey.design, confidential)
-    assert before == {"amounts_outside_range": {"income": 0, "tax": 0}}
-    assert after == {"amounts_outside_range": {"income": 0, "tax": 2}}
+    before = range_facts(survey.design, survey.confidential)["amounts_outside_range"]
+    after = range_facts(survey.design, confidential)["amounts_outside_range"]
+    assert before == {"income": 0, "tax": 0}
+    assert after == {"income": 0, "tax": 2}
+
+
+def test_heaps_at_round_numbers_are_counted() -> None:
+    """A range to 5 million has steps of 1,000, one to 100,000 steps of 100."""
+    survey = survey_of(60)
+    values = survey.confidential.outcome.copy()
+    values[:, 0] = np.where(np.arange(60) < 45, 31_000.0, 31_001.0)
+    values[:, 1] = np.where(np.arange(60) < 20, 0.0, np.where(np.arange(60) < 30, -700.0, 750.0))
+    confidential = Confidential(values, survey.confidential.sampling_weight)
+    assert range_facts(survey.design, confidential)["amounts_at_round_numbers"] == {
+        "income": {"multiples_of": 1000.0, "share": 0.75},
+        "tax": {"multiples_of": 100.0, "share": 0.25},  # the spike is not an amount
+    }
 
 
 def test_one_curve_for_all_where_that_is_asked_for() -> None:

@@ -75,6 +75,7 @@ class Kept:
 
 def test_a_release_by_noisy_statistics_is_rebuilt_from_its_histograms(tmp_path: Path) -> None:
     spec = written(tmp_path, "noisy_statistics", privacy="m = 10\nreplicates_per_draw = 2")
+    spec.write_text(f"{spec.read_text()}figures = ['svg']\n")
     ss.release(spec, tmp_path / "out", ledger=tmp_path / "ledger.jsonl")
     release = tmp_path / "out" / "release"
     statistics, privacy = content(release / "statistics.json"), content(release / "privacy.json")
@@ -90,15 +91,24 @@ def test_a_release_by_noisy_statistics_is_rebuilt_from_its_histograms(tmp_path: 
     assert privacy["settings"]["learned"]["income"]["rho"] == pytest.approx(0.1 * rho)
     words = (release / "README.md").read_text()
     assert "a noisy histogram by public bins" in words.replace("\n", " ")
+    assert "- `figures/transforms.svg`: the noisy counts" in words
+    assert "do not heap at round numbers" in words
     # The clipped are counted where nobody else reads it.
     realised = content(tmp_path / "out" / "confidential" / "realised.json")
     assert realised["amounts_outside_range"] == {"income": 0}
-    assert "outside_range" not in (release / "privacy.json").read_text()
-    assert rebuild(release, tmp_path / "again").different == ()
+    assert set(realised["amounts_at_round_numbers"]) == {"income"}
+    for name in ("privacy.json", "statistics.json", "README.md", "codebook.json"):
+        text = (release / name).read_text()
+        assert "outside_range" not in text
+        assert "round_numbers" not in text
+    again = rebuild(release, tmp_path / "again")
+    assert again.different == ()
+    assert "figures/transforms.svg" in again.same
     # A histogram that was tampered with gives other tables.
     histogram["counts"][0][0][30] += 400
     (release / "statistics.json").write_text(json.dumps(statistics))
-    assert "tables/means.csv" in rebuild(release, tmp_path / "planted").different
+    planted = rebuild(release, tmp_path / "planted").different
+    assert {"tables/means.csv", "figures/transforms.svg"} <= set(planted)
 
 
 def test_a_release_by_the_pseudo_posterior_publishes_its_histograms(tmp_path: Path) -> None:
@@ -106,6 +116,7 @@ def test_a_release_by_the_pseudo_posterior_publishes_its_histograms(tmp_path: Pa
         tmp_path, "pseudo_posterior", privacy="m = 1\nreplicates_per_draw = 2",
         synthesizer='inference = "paper"',
     )  # fmt: skip
+    spec.write_text(f"{spec.read_text()}figures = ['svg', 'png']\n")
     ss.release(spec, tmp_path / "out", ledger=tmp_path / "ledger.jsonl")
     release = tmp_path / "out" / "release"
     published, privacy = content(release / "transforms.json"), content(release / "privacy.json")
@@ -113,6 +124,8 @@ def test_a_release_by_the_pseudo_posterior_publishes_its_histograms(tmp_path: Pa
     assert float(sum(spent)) == pytest.approx(1.08, rel=1e-5)
     assert {each["kind"] for each in published["learned"]} == {"system"}
     assert "seed" not in published
+    figures = sorted(path.name for path in (release / "figures").glob("transforms.*"))
+    assert figures == ["transforms.png", "transforms.svg"]
     assert privacy["epsilon"] == 10.8
     # What is left of epsilon is that of the one draw: 2 m x bound.
     assert 2 * privacy["lipschitz_bound"] == pytest.approx(10.8 - 1.08)
