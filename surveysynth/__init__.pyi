@@ -126,6 +126,7 @@ from .release.private_tables import PrivateTables as PrivateTables
 from .sampling.plan import SamplingPlan as SamplingPlan
 from .spec.build import read_survey as read_survey
 from .spec.spec import load_spec as load_spec
+from .survey.learned import LearnedTransform as LearnedTransform
 from .survey.outcome import Outcome as Outcome
 from .survey.survey import (
     Confidential as Confidential,

@@ -72,7 +72,7 @@ def tables(
         "count", "total", "mean", "proportion".
     mechanism
         "noisy_statistics" or "pseudo_posterior": required, unless ``sections`` give it. They
-        promise different things; noisy statistics need a public centre and spread of each amount.
+        promise different things; noisy statistics need a public range or centre of each amount.
     m, replicates_per_draw
         Numbers of released draws, and of synthetic datasets of each; None for the mechanism's
         default (20 and 10 for noisy statistics, 3 and 4 for the pseudo-posterior).
@@ -94,8 +94,8 @@ def tables(
     options
         Options of the model, and chains, warmup and draws: keys of [synthesizer].
     outcomes
-        A public centre and spread of each amount, as noisy statistics require:
-        ``{"salary": {"centre": 80_000, "spread": 0.5}}``.
+        A public centre and spread of each amount, as noisy statistics require unless its transform
+        is a ``LearnedTransform``: ``{"salary": {"centre": 80_000, "spread": 0.5}}``.
     labels
         Labels by column, as in [labels.COLUMN]: title, unit, levels, ...
     calibration
@@ -181,15 +181,15 @@ def tables(
     design, test = chosen.prepared(built.with_ridge(survey.design)), seed is not None
     of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.rebuildable)
     refuse_clusters(design, built := built.of(design))
-    say = progress or (lambda stage: None)
-    facts = facts_of(spec, design, chosen, built, test=test)
+    facts, say = facts_of(spec, design, chosen, built, test=test), progress or (lambda stage: None)
     run = _recorder(spec, design, survey_id, ledger, test=test)
     released = chosen.run(
         built, design, survey.confidential, of_mechanism, say, seeded=test,
         keeper=None if test else run,
     )  # fmt: skip
+    facts = facts.with_design(released.design_of(design))
     facts, estimates = private_estimates(facts, built, released.draws, of_synthesis, say)
-    made = tables_of_each(facts.spec, design, estimates)
+    made = tables_of_each(facts.spec, facts.design, estimates)
     if run is not None:
         run.ledger.record([run.entry])  # before anybody sees the tables
     return PrivateTables.of(facts, made, recorded=run is not None)

@@ -142,15 +142,15 @@ def init(
         The file to write, spec.toml beside the data unless given.
     outcomes
         Confidential columns, each with its kind ("continuous", "semicontinuous", "binary",
-        "categorical", "count") and constants from public sources: centre (a typical value), range
-        (two values between which about two thirds of the population lie), spread, transform,
-        scale, power, shift, spikes, lower, upper, levels. Missing constants stay open in the
-        file; None leaves the kind open too.
+        "categorical", "count") and constants from public sources: range (the lowest and the
+        highest possible value, all that an amount needs), spikes, levels. Instead of a range:
+        transform, centre (a typical value), middle (two values between which about two thirds of
+        the population lie), spread, scale, power, shift, lower, upper. Missing constants stay open
+        in the file; None leaves the kind open too.
     weight
         Column of sampling weights.
     mechanism
-        "noisy_statistics", which needs centre and spread (or range) of each amount, or
-        "pseudo_posterior".
+        "noisy_statistics" or "pseudo_posterior".
     epsilon
         The privacy cost of the whole release.
     public_weights
@@ -188,11 +188,11 @@ def init(
     ...     survey, spec = ss.example(folder, n=100)
     ...     made = ss.init(
     ...         survey, spec.with_name("mine.toml"), weight="weight", by=["field", "gender"],
-    ...         outcomes={"salary": {"kind": "continuous", "centre": 90_000}},
-    ...         mechanism="pseudo_posterior", epsilon=10.8, population_size=100_000,
+    ...         outcomes={"salary": {"kind": "continuous", "range": [0, 1_000_000]}},
+    ...         mechanism="noisy_statistics", epsilon=3.6, population_size=100_000,
     ...     )
-    ...     made.open, ss.load_spec(made.path).outcomes["salary"].scale
-    ((), 9000.0)
+    ...     made.open, ss.load_spec(made.path).outcomes["salary"].range
+    ((), (0.0, 1000000.0))
     """
     from surveysynth.spec.draft.choices import Choices
     from surveysynth.spec.draft.columns import open_data

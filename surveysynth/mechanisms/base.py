@@ -232,7 +232,8 @@ class Released(Unpickled):
 
     published: contents of further published files, JSON-ready, by name; realised: scalars for the
     confidential folder, JSON-ready; by_record: columns (n,) for it, or none; fit_weight: weights
-    (n,) of records in the fit, None where all have the same; noise: that the draws follow, if any.
+    (n,) of records in the fit, None where all have the same; noise: that the draws follow, if any;
+    design: the one that draws are of, where transforms were learned.
     """
 
     draws: PrivateDraws
@@ -241,6 +242,11 @@ class Released(Unpickled):
     by_record: Mapping[str, Any] = field(default_factory=dict)
     fit_weight: FloatArray | None = None
     noise: NoiseOnScores | None = None
+    design: PublicDesign | None = None
+
+    def design_of(self, given: PublicDesign) -> PublicDesign:
+        """Return the design that the draws are of: the given one, or with learned transforms."""
+        return given if self.design is None else self.design
 
 
 class NoiseKeeper(Protocol):

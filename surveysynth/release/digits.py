@@ -95,7 +95,7 @@ class Digits:
         regular = outcome.regular(values)
         given = values[regular]
         made = to_significant(given, self.significant)
-        low, high = outcome.lower, outcome.upper
+        low, high = outcome.limits
         made = np.clip(made, -np.inf if low is None else low, np.inf if high is None else high)
         if outcome.transform.violations(made):
             # Next to the end of the domain, which is no valid value.

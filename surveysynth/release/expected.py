@@ -14,6 +14,7 @@ from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.estimates import Key
 from surveysynth.estimation.statistics import MEAN, PROPORTION, TABLE, TOTAL, statistic_of
 from surveysynth.estimation.subpopulation import shown_rows, shown_table
+from surveysynth.mechanisms.learned.histogram import what_is_left
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.expected_se import (
     clipping_bias,
@@ -151,7 +152,7 @@ class Expectation:
             getattr(
                 expected_errors(
                     wider, self.cells.counts, self.cells.stratum, rows,
-                    [budget.rho for budget in budgets],
+                    [what_is_left(each.rho, self.design.outcomes) for each in budgets],
                     inverse=self.design.transforms[column].inverse,
                     outcome=column,
                     m=self.settings.m,

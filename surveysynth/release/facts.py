@@ -20,7 +20,7 @@ from surveysynth.release.tables.rounding import (
     to_percent,
 )
 from surveysynth.release.writers.csv import MicrodataFormat
-from surveysynth.spec.formats import Format, table_files
+from surveysynth.spec.formats import FIGURES_FOLDER, FORMATS, Format, table_files
 
 if TYPE_CHECKING:
     from surveysynth.estimation.clusters import Clusters
@@ -128,6 +128,10 @@ class ReleaseFacts:
         )  # fmt: skip
         return replace(self, statement=statement)
 
+    def with_design(self, design: "PublicDesign") -> "ReleaseFacts":
+        """Return the facts with the design of the draws, whose transforms may be learned."""
+        return self if design is self.design else replace(self, design=design)
+
     def with_inference(self, record: "DebiasRecord") -> "ReleaseFacts":
         """Add how the synthetic data come from the draws."""
         words = inference_words(record)
@@ -192,6 +196,21 @@ def files_of(spec: "Spec") -> list[tuple[str, str, Format]]:
             (*each.table.formats, *each.table.figures),
             each.table.name or "",
         )
+    ]
+
+
+def figure_formats(spec: "Spec") -> list[str]:
+    """Return the formats of figures of all tables, each once."""
+    return list(dict.fromkeys(name for each in spec.tables for name in each.figures))
+
+
+def curve_files(spec: "Spec") -> list[str]:
+    """Return the paths of the figures of learned transforms in a release."""
+    learns = any(each.learned is not None for each in spec.declared)
+    return [
+        f"{FIGURES_FOLDER}/transforms.{FORMATS[name].ending}"
+        for name in figure_formats(spec)
+        if learns
     ]
 
 

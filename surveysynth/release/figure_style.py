@@ -90,8 +90,8 @@ class Mirrored:
 def axis_of(outcome: Outcome) -> Transform | Mirrored:
     """Return the scale of an axis that shows amounts."""
     if outcome.split is None:
-        return outcome.transform
-    return Mirrored(outcome.transform, outcome.split)
+        return outcome.transform.axis
+    return Mirrored(outcome.transform.axis, outcome.split)
 
 
 def outcome_axis(axis: Any, transform: Transform | Mirrored, low: float, high: float) -> None:

@@ -2,10 +2,11 @@
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surveysynth.mechanisms.learned.histogram import NoisyHistogram
 from surveysynth.release.documents.codebook import make_codebook
 from surveysynth.release.documents.contents import CONTENTS_NAME, contents_page
 from surveysynth.release.documents.ddi import DDI_NAME, make_ddi
@@ -13,7 +14,7 @@ from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.example import make_example
 from surveysynth.release.documents.privacy_file import make_privacy_record, registry_entry
 from surveysynth.release.documents.readme import make_readme
-from surveysynth.release.facts import ReleaseFacts, rounding_of
+from surveysynth.release.facts import ReleaseFacts, figure_formats, rounding_of
 from surveysynth.release.folder.bundle import (
     DOSSIER_NAMES,
     PRIVACY_NAME,
@@ -25,7 +26,7 @@ from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers import csv
 from surveysynth.spec.calibration_section import inlined
-from surveysynth.spec.formats import FORMATS, folder_of
+from surveysynth.spec.formats import FIGURES_FOLDER, FORMATS, folder_of
 from surveysynth.spec.replicates import REPLICATE_KEYS
 from surveysynth.spec.tables_in_file import unfolded
 
@@ -46,6 +47,20 @@ def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Pat
             made.load_writer()(shown, folder, made)
     if facts.spec.named_tables:
         (release / CONTENTS_NAME).write_text(contents_page(facts, tables), encoding="utf-8")
+
+
+def write_curves(
+    facts: ReleaseFacts, histograms: Sequence[NoisyHistogram], release: Path
+) -> None:
+    """Draw the curves of learned transforms, where figures are asked for."""
+    formats = [FORMATS[each] for each in figure_formats(facts.spec)]
+    if not (histograms and formats):
+        return
+    from surveysynth.release.writers import curves
+
+    made = curves.curves_of(facts.design.outcomes, histograms, facts.labels)
+    note = " ".join([*facts.warnings, facts.privacy_note])
+    curves.write(made, note, release / FIGURES_FOLDER, formats)
 
 
 def presentation_of(facts: ReleaseFacts) -> Presentation:
@@ -107,7 +122,7 @@ def write_published(
         whole = {
             **content,
             "records_dropped": facts.design.dropped,
-            "seed": str(entropy),
+            **({} if entropy is None else {"seed": str(entropy)}),
             "specification": public_specification(facts),
         }
         write_json(whole, folder / name)

@@ -13,6 +13,7 @@ from surveysynth._support.exits import place_of
 from surveysynth.errors import InputError, StoppedError, SurveySynthError
 from surveysynth.estimation.clusters import clusters_of, refuse_clusters
 from surveysynth.estimation.estimates import Estimates
+from surveysynth.mechanisms.learned.stage import histograms_of
 from surveysynth.release.folder.bundle import (
     ADEQUACY_PAGE,
     BundlePlan,
@@ -129,6 +130,7 @@ def release(
             model, survey.design, survey.confidential, streams.mechanism, say,
             seeded=test, keeper=None if test else pending,
         )  # fmt: skip
+        facts = facts.with_design(released.design_of(facts.design))
         with staged(plan) as staging:
             facts, tables = _write(facts, model, released, staging, streams, say, observer)
             adequacy = _adequacy(observer, facts, survey, tables, released, staging, plan)
@@ -202,6 +204,7 @@ def _write(
     separate_pair = any(each.separate_pair for each in estimates.values())
     files.write_documents(facts, tables, model.title, staging.release, separate_pair=separate_pair)
     files.write_published(facts, released.published, streams.entropy, staging.release)
+    files.write_curves(facts, histograms_of(released.published), staging.release)
     files.write_confidential(released, staging.confidential, facts.microdata_format)
     return facts, tables
 

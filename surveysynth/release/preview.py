@@ -8,10 +8,11 @@ from surveysynth.estimation.clusters import cluster_lines
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.subpopulation import WHERE, shown_rows
 from surveysynth.mechanisms.base import gap_of_weights
+from surveysynth.mechanisms.learned.stage import TRANSFORMS_NAME
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.documents.ddi import DDI_NAME
-from surveysynth.release.facts import files_of, labels_of
+from surveysynth.release.facts import curve_files, files_of, labels_of
 from surveysynth.release.folder.bundle import DOSSIER_NAMES, PRIVACY_NAME
 from surveysynth.release.public_checks import (
     check_formats,
@@ -45,6 +46,10 @@ SKEWED = (
     "see it. In a study with a skewness of 1 they moved by 0.07 residual SDs at epsilon 10.8 and "
     "by 0.19 at epsilon 5. Choose a transform that makes residuals symmetric."
 )
+
+
+#: Keys of an outcome that say how it is modelled.
+_NOT_DEFAULT = {"transform", "centre", "spread"}
 
 
 def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
@@ -111,7 +116,27 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
         f"Outcome: {each.model_words} ({each.public_words or each.kind})."
         for each in design.outcomes
     ]
-    return lines + spec.privacy.risk_lines
+    return lines + _range_lines(spec, design) + spec.privacy.risk_lines
+
+
+def _range_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
+    """Propose a range for amounts whose transform nobody chose."""
+    if "transform" in spec.synthesizer.model_fields_set:
+        return []
+    sections = spec.outcomes
+    left = [
+        each.name
+        for each in design.outcomes
+        if each.is_amount
+        and each.learned is None
+        and each.transform.kind != "identity"  # a count
+        and not (each.name in sections and sections[each.name].model_fields_set & _NOT_DEFAULT)
+    ]
+    return [
+        f"  {name}: the transform is the default, which may not fit. With a public range alone, "
+        f"[outcomes.{name}] range = [low, high], it is learned within the budget."
+        for name in left
+    ]
 
 
 def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
@@ -216,6 +241,8 @@ def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
         names = [f"{folder}/{name}" for folder, name, _ in files_of(each)]
         rows = span(row_counts(each, design))
         lines.append(f"  {', '.join(names)} ({rows} rows each)")
+    if figures := curve_files(spec):
+        lines.append(f"  {', '.join(figures)}: the curves of learned transforms")
     return lines
 
 
@@ -229,6 +256,10 @@ def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
     return f"an asymptotic epsilon of at most {spec.privacy.epsilon:g}" + (
         f", {outside}" if outside else ""
     )
+
+
+def _learns(design: "PublicDesign") -> bool:
+    return any(each.learned is not None for each in design.outcomes)
 
 
 def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
@@ -247,5 +278,5 @@ def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> li
         *_files_lines(spec, design),
         f"  microdata/: {datasets} synthetic files of {design.n:,} records "
         f"(m = {privacy.m} draws, {privacy.replicates_per_draw} replicates each)",
-        f"  {_DOCUMENTS}",
+        f"  {TRANSFORMS_NAME}, {_DOCUMENTS}" if _learns(design) else f"  {_DOCUMENTS}",
     ]

@@ -16,12 +16,14 @@ from pydantic import ValidationError
 from surveysynth._support import progress as stages
 from surveysynth._support.fragment import fragment
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.learned.histogram import learned_design
+from surveysynth.mechanisms.learned.stage import histograms_in
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
 from surveysynth.release import files
 from surveysynth.release.documents.contents import CONTENTS_NAME
-from surveysynth.release.facts import files_of
+from surveysynth.release.facts import curve_files, files_of
 from surveysynth.release.folder.bundle import DOSSIER_NAMES, plan_folder, staged_folder, swap_in
 from surveysynth.release.folder.microdata import file_name, format_of, fraction_name
 from surveysynth.release.folder.reader import read_release
@@ -90,6 +92,8 @@ def rebuild(
     spec = _spec_of(content, source)
     say(stages.READING)
     design = _design_of(spec, source, int(content["records_dropped"]))
+    histograms = histograms_in(content)
+    design = learned_design(design, histograms)
     statistics = statistics_of(content["statistics"])
     model, mechanism = model_of(spec).of(design), mechanism_of(spec)
     streams = Streams(int(content["seed"]), published=True)
@@ -105,7 +109,8 @@ def rebuild(
     with staged_folder(target, "rebuilt tables") as folder:
         files.write_tables(facts, tables, folder)
         files.write_dossier(facts, folder)
-        made = [f"{place}/{name}" for place, name, _ in files_of(spec)]
+        files.write_curves(facts, histograms, folder)
+        made = [f"{place}/{name}" for place, name, _ in files_of(spec)] + curve_files(spec)
         made += [*[CONTENTS_NAME] * bool(spec.named_tables), *DOSSIER_NAMES]
         same = tuple(each for each in made if _equal(folder / each, source / each))
         swap_in(folder, target)

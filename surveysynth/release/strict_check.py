@@ -111,7 +111,7 @@ def _general_promise(
     settings = noisy_settings_of(spec)
     public = location_design(model, design, settings)
     variances = public.variances(
-        settings.budget.rho, settings.count_share, settings.unit_size(design)
+        settings.of_sums(design.outcomes).rho, settings.count_share, settings.unit_size(design)
     )
     shape, clipping = public.shape, public.clipping
     cells, combinations = len(shape.x_cells), len(shape.combinations)

@@ -259,11 +259,13 @@ def spreads_of(spec: "Spec") -> dict[str, float]:
     """
     sections = [(name, spec.outcomes.get(name)) for name in spec.synthesizer.outcome]
     given = {name: each.of_side(0)[1] for name, each in sections if each is not None}
-    return {name: spread for name, spread in given.items() if spread is not None}
+    learned = {each.name: 1.0 for each in spec.declared if each.learned is not None}
+    return {name: spread for name, spread in given.items() if spread is not None} | learned
 
 
 def settings_of(spec: "Spec") -> "MechanismSettings":
     """Return the settings of the pseudo-posterior, all public."""
+    from surveysynth.mechanisms.learned.histogram import learned_cost
     from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS, MechanismSettings
     from surveysynth.sampling.plan import SamplingPlan
     from surveysynth.spec.privacy import as_pseudo_posterior
@@ -285,6 +287,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
         shared_weights=privacy.shared_weights,
         origin=privacy.origin or ("density" if of_papers else None),
         plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
+        learned_epsilon=learned_cost(privacy.epsilon, spec.declared) if privacy.private else 0.0,
     )
 
 

@@ -53,7 +53,8 @@ def spec_of_survey(
         },
         "privacy": {},
     }
-    if needs_general_form(design.outcomes):
+    learned = any(each.learned is not None for each in design.outcomes)
+    if learned or needs_general_form(design.outcomes):
         moments = given.get("outcomes", {})
         own["outcomes"] = {
             each.name: {**moments.get(each.name, {}), **_section(each)} for each in design.outcomes
@@ -93,7 +94,17 @@ def _transforms(transforms: Sequence[Transform]) -> dict[str, Any]:
 def _section(outcome: Outcome) -> dict[str, Any]:
     """Return [outcomes.NAME] without centre and spread."""
     keys: dict[str, Any] = {"kind": outcome.kind, "levels": list(outcome.levels)}
-    if outcome.is_amount:
+    if outcome.learned is not None:
+        given = outcome.learned
+        keys = {
+            "kind": outcome.kind,
+            "transform": given.kind,
+            "range": [float(given.low), float(given.high)],
+            "learned_share": float(given.share),
+            "learned_by": given.by,
+            "spikes": list(outcome.spikes),
+        }
+    elif outcome.is_amount:
         transform = outcome.transform
         keys = {
             "kind": outcome.kind,

@@ -4,10 +4,11 @@ import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, PlainValidator
+from pydantic import BeforeValidator, Field, PlainValidator
 
 from surveysynth.spec.sections import Name, Section, as_tuple
 from surveysynth.spec.wording import shown
+from surveysynth.survey.learned import LearnedBy
 from surveysynth.survey.outcome import OutcomeKind
 from surveysynth.survey.transforms import TransformKind
 
@@ -70,8 +71,9 @@ class OutcomeSection(Section):
     "categorical" has several levels, and "count" is a whole number for the models of counts.
     Public: The kind."""
     transform: TransformKind | None = None
-    """The scale on which amounts are modelled. Default: that of [synthesizer]. Public: The
-    transform."""
+    """The scale on which amounts are modelled. "learned" takes a public `range` alone: a part of
+    the budget goes to a noisy histogram, and amounts become normal scores of it. Default: "learned"
+    with a `range`, otherwise that of [synthesizer]. Public: The transform."""
     scale: float | None = None
     """The divisor of the transform, in the outcome's units: about a tenth of a typical value.
     Default: that of [synthesizer]. Public: The number."""
@@ -80,6 +82,18 @@ class OutcomeSection(Section):
     [synthesizer]. Public: The number."""
     shift: float | None = None
     """The number that `log` adds first. Default: that of [synthesizer]. Public: The number."""
+    range: Annotated[tuple[float, float], BeforeValidator(as_tuple)] | None = None
+    """For `learned`: the public range of the outcome, from a codebook or a questionnaire. Amounts
+    outside it count as its nearer end, and synthetic amounts lie within it. A generous range costs
+    little. Type: a list of two numbers. Default: none; required for `learned`. Public: The two
+    numbers, so never take them from the data."""
+    learned_share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """For `learned`: the share of the whole budget for the noisy histogram of this outcome.
+    Default: 0.1, divided by the number of outcomes that are learned. Public: The number, and the
+    noisy histogram."""
+    learned_by: LearnedBy = "strata"
+    """For `learned`: a curve for each stratum ("strata"), which is shrunk to the curve of all, or
+    one curve ("all"). Public: The rule, and the curves."""
     spikes: Annotated[tuple[float, ...], BeforeValidator(as_tuple)] = ()
     """Values where many records lie exactly, such as 0 or a top code. Whether a record is at a
     spike is modelled as a category. Public: The values; synthetic records lie there too."""

@@ -17,6 +17,7 @@ from surveysynth.estimation.statistics import (
 )
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
+from surveysynth.spec.learned import OF_LEARNED, is_learned, learned_transform
 from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
 from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.sections import LabelSection, SurveySection
@@ -48,7 +49,8 @@ def declared_outcome(
     """
     section = sections.get(name, OutcomeSection())
     if section.kind in ("binary", "categorical"):
-        given = [key for key in (*_OF_TRANSFORM, *_OF_MOMENTS) if key in section.model_fields_set]
+        of_amounts = (*_OF_TRANSFORM, *_OF_MOMENTS, *OF_LEARNED)
+        given = [key for key in of_amounts if key in section.model_fields_set]
         if given:
             raise InputError(
                 f"outcomes.{name}.{given[0]}: this key is for amounts, got kind {section.kind!r}; "
@@ -56,7 +58,8 @@ def declared_outcome(
             )
         transform = Transform("identity")
     else:
-        transform = _transform(name, synthesizer, section)
+        learned = learned_transform(name, synthesizer, sections)
+        transform = learned or _transform(name, synthesizer, section)
     kind: OutcomeKind = "continuous" if section.kind == "count" else section.kind
     return Outcome(
         name,
@@ -347,17 +350,19 @@ def strict_problems(
             )
     for name in synthesizer.outcome:
         section = outcomes.get(name, OutcomeSection())
-        if section.kind in ("binary", "categorical"):
+        learned = is_learned(name, synthesizer, section)
+        if learned or section.kind in ("binary", "categorical"):
             continue
         missing = [key for key in ("centre", "spread") if getattr(section, key) is None]
         if missing:
             problems.append(
-                f"outcomes.{name}: {' and '.join(missing)} missing; mechanism = "
-                "'noisy_statistics' needs both from public sources: last year's publication, a "
-                "frame, an administrative register. centre is a typical value in the outcome's own "
-                "units (with a split one above it and one below), spread a typical standard "
-                "deviation on the scale of its transform. Never take them from these data; values "
-                "far off cost accuracy, never privacy."
+                f"outcomes.{name}: {' and '.join(missing)} missing. Declare the public range of "
+                "the outcome, range = [low, high], and no transform: its transform is then learned "
+                "within the budget. Or declare both with a transform: centre, a typical value in "
+                "the outcome's own units (with a split one above it and one below), and spread, a "
+                "typical standard deviation on the scale of the transform. Take them from public "
+                "sources (a codebook, last year's publication, a register), never from these "
+                "data; values far off cost accuracy, never privacy."
             )
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
     modelled = not (whole or survey.public_weights)

@@ -179,7 +179,7 @@ class NoisyStatisticsSection(PrivacySection):
 
     promise: ClassVar[str] = (
         "exact noise on sums; (epsilon, delta), proved for every survey of any size; declare a "
-        "public centre and spread of each amount"
+        "public range of each amount, or its centre and spread"
     )
     currency: ClassVar[Currency] = "rho"
     combining: ClassVar[Combining] = "total_variance"

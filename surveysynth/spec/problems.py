@@ -9,6 +9,7 @@ from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.sections import StudySection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_section import TablesSection
+from surveysynth.survey.outcome import Outcome, needs_general_form
 
 
 def study_problems(
@@ -16,16 +17,53 @@ def study_problems(
     synthesizer: SynthesizerSection,
     privacy: PrivacySection,
     study: StudySection,
+    outcomes: Sequence[Outcome],
     *,
     kept: int,
-    general: bool,
     several: bool,
 ) -> list[str]:
     """Return settings that a study, whose data are a population, does not support or would ignore.
 
-    ``kept``: draws of a fit; ``general``: True for a model of outcomes of several kinds;
-    ``several``: True for more than one table of all records.
+    ``outcomes``: as declared; ``kept``: draws of a fit; ``several``: True for more than one table
+    of all records.
     """
+    problems = _survey_of_study_problems(survey)
+    if needs_general_form(outcomes) or synthesizer.grouping:
+        problems.append(
+            "outcomes: studies support only continuous outcomes without bounds, and one residual "
+            "covariance; remove other kinds, bounds and covariance_by."
+        )
+    if any(each.learned is not None for each in outcomes):
+        problems.append(
+            "outcomes: a study with [study] has declared transforms; remove range and transform = "
+            "'learned', or run 'surveysynth study SPEC --population FILE' with a specification "
+            "without [study]: it learns the transforms of every sample."
+        )
+    if several:
+        problems.append(
+            "tables: a study makes one [tables] of all records; leave out where and further "
+            "tables."
+        )
+    if synthesizer.is_program or synthesizer.engine == "cmdstan":
+        problems.append(
+            "synthesizer: studies run on the embedded samplers; name a model that has one, "
+            "and leave engine out."
+        )
+    if not privacy.private:
+        problems.append(
+            "privacy.risk: a study compares methods at one epsilon, and risk = 'none' has no "
+            "epsilon; choose another risk."
+        )
+    if max(study.draws, default=1) > kept:
+        problems.append(
+            f"study.draws: {max(study.draws)} draws cannot be released out of chains x draws "
+            f"= {kept}; lower them or raise synthesizer.draws."
+        )
+    return problems
+
+
+def _survey_of_study_problems(survey: SurveySection) -> list[str]:
+    """Return the settings of ``[survey]`` that a study does not support."""
     problems = []
     for key in ("weight", "stratum_sizes", "fpc", "public_columns"):
         if getattr(survey, key):
@@ -49,31 +87,6 @@ def study_problems(
     if survey.lonely_psu != "fail":
         problems.append(
             "survey.lonely_psu: the samples of a study have no lonely PSU; leave it out."
-        )
-    if general:
-        problems.append(
-            "outcomes: studies support only continuous outcomes without bounds, and one residual "
-            "covariance; remove other kinds, bounds and covariance_by."
-        )
-    if several:
-        problems.append(
-            "tables: a study makes one [tables] of all records; leave out where and further "
-            "tables."
-        )
-    if synthesizer.is_program or synthesizer.engine == "cmdstan":
-        problems.append(
-            "synthesizer: studies run on the embedded samplers; name a model that has one, "
-            "and leave engine out."
-        )
-    if not privacy.private:
-        problems.append(
-            "privacy.risk: a study compares methods at one epsilon, and risk = 'none' has no "
-            "epsilon; choose another risk."
-        )
-    if max(study.draws, default=1) > kept:
-        problems.append(
-            f"study.draws: {max(study.draws)} draws cannot be released out of chains x draws "
-            f"= {kept}; lower them or raise synthesizer.draws."
         )
     return problems
 

@@ -48,7 +48,7 @@ from surveysynth.spec.tables_in_file import (
 )  # fmt: skip
 from surveysynth.spec.tables_section import TablesSection
 from surveysynth.spec.wording import describe, read_text
-from surveysynth.survey.outcome import Outcome, needs_general_form
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 
 #: Replaces the path of a file if the survey is in memory and the model may be an object.
@@ -168,12 +168,12 @@ class Spec(BaseModel):
     def _study_problems(self) -> list[str]:
         """Return settings that a study does not support or would ignore."""
         assert self.study is not None  # checked by the caller
-        general = False
+        outcomes: tuple[Outcome, ...] = ()
         with suppress(InputError):  # reported by the checks of outcomes
-            general = needs_general_form(self.declared) or bool(self.synthesizer.grouping)
+            outcomes = self.declared
         return study_problems(
-            self.survey, self.synthesizer, self.privacy, self.study, kept=self.plan.kept,
-            general=general, several=self.named_tables or self.all_tables.where is not None,
+            self.survey, self.synthesizer, self.privacy, self.study, outcomes, kept=self.plan.kept,
+            several=self.named_tables or self.all_tables.where is not None,
         )  # fmt: skip
 
     def _table_problems(self, number: int) -> list[str]:

@@ -18,7 +18,7 @@ split that is no spike belongs above.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
@@ -27,6 +27,7 @@ import numpy as np
 from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.transforms import Transform
 
 OutcomeKind = Literal["continuous", "semicontinuous", "binary", "categorical"]
@@ -140,6 +141,10 @@ class Outcome:
               for key, end in bounds.items() if end is not None),
             ("lower", self.lower is None or self.upper is None or self.lower < self.upper,
              f"expected a number below upper, got {self.lower!r} and {self.upper!r}."),
+            *((key, self.learned is None, "a learned transform has a range in the place of bounds; "
+               f"records outside it count as its end. Remove {key}.")
+              for key, end in bounds.items() if end is not None),
+            ("split", self._splits_range, "expected a number inside the range."),
             ("split", all(one < other for one, other in pairwise(ends)),
              f"expected a number between lower and upper, got {self.split!r} with "
              f"{self.lower!r} and {self.upper!r}."),
@@ -151,6 +156,22 @@ class Outcome:
             for (key, end), side in zip(bounds.items(), (last, ABOVE), strict=True)
             if end is not None and self.violations(np.array([end]), side)
         ]  # fmt: skip
+
+    @property
+    def learned(self) -> LearnedTransform | None:
+        """The transform if it is a learned one."""
+        return self.transform if isinstance(self.transform, LearnedTransform) else None
+
+    @property
+    def _splits_range(self) -> bool:
+        given = self.learned
+        return given is None or self.split is None or given.low < self.split < given.high
+
+    @property
+    def limits(self) -> tuple[float | None, float | None]:
+        """Bounds of synthetic amounts: lower and upper, or the range of a learned transform."""
+        given = self.learned
+        return (self.lower, self.upper) if given is None else (given.low, given.high)
 
     @property
     def is_amount(self) -> bool:
@@ -229,7 +250,7 @@ class Outcome:
         result = np.full(transformed.shape, np.nan)
         for side in self.sides:
             there = category == side
-            result[there] = self.inverse(transformed[there], side)
+            result[there] = self.at(there).inverse(transformed[there], side)
         for position, spike in enumerate(self.spikes):
             result[category == len(self.sides) + position] = spike
         return result
@@ -242,11 +263,17 @@ class Outcome:
 
     def forward(self, values: FloatArray, side: int = ABOVE) -> FloatArray:
         """Return values (n,) of a side on the model's scale."""
-        return self.transform.forward(self.distance(values, side))
+        transform = self.transform.of_side(self.split, side)
+        return transform.forward(self.distance(values, side))
+
+    def at(self, rows: IntArray | BoolArray) -> "Outcome":
+        """Return the declarations for some records, which may have curves of their own."""
+        chosen = self.transform.at(rows)
+        return self if chosen is self.transform else replace(self, transform=chosen)
 
     def inverse(self, transformed: FloatArray, side: int = ABOVE) -> FloatArray:
         """Invert ``forward``; rounding never leads to the other side."""
-        amount = self.transform.inverse(transformed)
+        amount = self.transform.of_side(self.split, side).inverse(transformed)
         if self.split is None:
             return amount
         if side == BELOW:
@@ -266,7 +293,7 @@ class Outcome:
             above = f"{self.name} {sign} {abs(self.split):.15g}"
             taken = above if side == ABOVE else f"{self.split:.15g} - {self.name}"
             taken = taken if self.transform.scale == 1.0 else f"({taken})"
-        return self.transform.describe(taken)
+        return self.transform.of_side(self.split, side).describe(taken)
 
     @property
     def formulas(self) -> str:

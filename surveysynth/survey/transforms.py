@@ -5,14 +5,16 @@ The bound of the mechanism depends on units, so models use outcomes after their 
 """
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 
-TransformKind = Literal["log", "identity", "asinh", "yeo_johnson"]
+TransformKind = Literal["log", "identity", "asinh", "yeo_johnson", "learned"]
+#: Kinds whose constants are declared, all but the one of ``survey/learned.py``.
+DECLARED_KINDS = ("log", "identity", "asinh", "yeo_johnson")
 
 #: Range of powers for which a Yeo-Johnson transform maps the real line onto itself.
 POWERS = (0.0, 2.0)
@@ -54,7 +56,7 @@ class Transform:
     power: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(TransformKind):
+        if self.kind not in DECLARED_KINDS:
             raise InputError(
                 "transform: expected 'log', 'identity', 'asinh' or 'yeo_johnson', got "
                 f"{self.kind!r}."
@@ -73,6 +75,19 @@ class Transform:
             raise InputError(f"transform_power: only 'yeo_johnson' has a power, not {self.kind!r}.")
         if self.kind != "log" and self.shift != 0.0:
             raise InputError(f"transform_shift: only 'log' has a shift, not {self.kind!r}.")
+
+    def of_side(self, split: float | None, side: int) -> "Transform":
+        """Return the transform of one side of a split: it is the same for both."""
+        return self
+
+    def at(self, rows: IntArray | BoolArray) -> "Transform":
+        """Return the transform for some records: it is the same for all."""
+        return self
+
+    @property
+    def axis(self) -> "Transform":
+        """The scale of an axis that shows transformed values: the transform itself."""
+        return self
 
     def violations(self, outcome: FloatArray) -> int:
         """Return the number of values outside the transform's domain (log: ``y + shift <= 0``)."""

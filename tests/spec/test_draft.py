@@ -69,11 +69,13 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 COMPLETE = {
     "amount": [*PSEUDO, *BY, "--outcome", "salary:continuous", "--constant", "salary.centre=25000"],
     "logarithm": [*PSEUDO, "--outcome", "salary:continuous", "--constant", "salary.transform=log"],
-    "noisy": [*STRICT, *BY, "--outcome", "salary:continuous", "--constant", "salary.centre=25000",
-              "--constant", "salary.range=15000,40000", "--population-size", "9000",
-              "--weights-from", "gender"],
+    "noisy": [*STRICT, *BY, "--outcome", "salary:continuous", "--constant",
+              "salary.range=0,500000", "--population-size", "9000", "--weights-from", "gender"],
+    "declared": [*STRICT, *BY, "--outcome", "salary:continuous", "--constant",
+                 "salary.centre=25000", "--constant", "salary.middle=15000,40000",
+                 "--population-size", "9000"],
     "kinds": [*PSEUDO, *BY, "--outcome", "benefit:semicontinuous", "--constant",
-              "benefit.centre=1800", "--outcome", "insured:binary", "--constant",
+              "benefit.range=0,20000", "--outcome", "insured:binary", "--constant",
               "insured.levels=no,yes", "--outcome", "heating:categorical", "--constant",
               "heating.levels=gas,oil,electric"],
     "count": [*PSEUDO, *BY, "--outcome", "visits:count"],
@@ -93,7 +95,7 @@ def test_with_all_choices_the_file_is_valid_and_fits_the_data(
     spec = load_spec(data.with_name("spec.toml"))
     survey = ss.read_survey(spec)
     assert survey.design.n == 240
-    assert spec.privacy.epsilon == (3.6 if name == "noisy" else 10.8)
+    assert spec.privacy.epsilon == (3.6 if name in ("noisy", "declared") else 10.8)
     assert spec.survey.weight == "weight"
     assert os.listdir(data.parent) in (["survey.csv", "spec.toml"], ["spec.toml", "survey.csv"])
 
@@ -105,15 +107,28 @@ def test_the_command_check_is_content(data: Path, capsys: pytest.CaptureFixture[
 
 
 def test_what_follows_from_typical_values() -> None:
-    said = OutcomeChoice("income", "continuous", {"centre": 25_000.0, "range": [15_000, 40_000]})
+    said = OutcomeChoice("income", "continuous", {"centre": 25_000.0, "middle": [15_000, 40_000]})
     settled = settled_amount(said, strict=True)
     assert (settled["transform"], settled["power"], settled["scale"]) == ("yeo_johnson", 0.5, 2000)
     # ((1 + y)^0.5 - 1)/0.5 at 7.5 and 20
     assert settled["spread"] == pytest.approx((21**0.5 - 8.5**0.5), rel=5e-3)
-    log = OutcomeChoice("income", "continuous", {"transform": "log", "range": [10, 1000]})
+    log = OutcomeChoice("income", "continuous", {"transform": "log", "middle": [10, 1000]})
     assert settled_amount(log, strict=False)["spread"] == pytest.approx(np.log(10), rel=5e-3)
-    nothing = settled_amount(OutcomeChoice("income", "semicontinuous"), strict=True)
-    assert nothing == {"spikes": [0.0], "transform": "?", "centre": "?", "spread": "?"}
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_range_is_all_that_an_amount_needs(strict: bool) -> None:
+    nothing = settled_amount(OutcomeChoice("income", "semicontinuous"), strict=strict)
+    assert nothing == {"spikes": [0.0], "range": "?"}
+    said = OutcomeChoice("income", "continuous", {"range": [0, 9e5]})
+    assert settled_amount(said, strict=strict) == {"range": [0, 9e5]}
+    for constants, told in (
+        ({"range": [0, 9e5], "centre": 5.0}, "centre is for a transform that is declared"),
+        ({"range": [5, 5]}, "range of 'income': expected two numbers, the lower first; got 5, 5"),
+        ({"range": [0, 1, 2]}, "expected two numbers"),
+    ):
+        with pytest.raises(InputError, match=told):
+            settled_amount(OutcomeChoice("income", "continuous", constants), strict=strict)
 
 
 def test_keys_without_an_answer_are_left_open_and_named_by_check(
@@ -124,8 +139,8 @@ def test_keys_without_an_answer_are_left_open_and_named_by_check(
     assert cli.main(["init", str(data), *STRICT, *flags]) == 0
     told = capsys.readouterr().out
     left = [
-        "outcomes.salary.kind", "outcomes.benefit.transform", "outcomes.benefit.centre",
-        "outcomes.benefit.spread", "outcomes.heating.levels", "outcomes.weight.centre",
+        "outcomes.salary.kind", "outcomes.benefit.range", "outcomes.heating.levels",
+        "outcomes.weight.centre",
     ]  # fmt: skip
     assert [line.strip() for line in told.splitlines() if line.startswith("  ")] == left
     assert cli.main(["check", str(data.with_name("spec.toml"))]) == 2
@@ -199,8 +214,10 @@ def test_types_of_a_parquet_file_are_told_without_its_cells(tmp_path: Path) -> N
         ([*STRICT, "--outcome", "visits:count", "--population-size", "9000"],
          ["outcome 'visits'", "no model of counts", "pseudo_posterior", "semicontinuous"]),
         ([*PSEUDO, "--outcome", "visits:count", "--outcome", "salary"], ["got 'count'"]),
-        ([*PSEUDO, "--outcome", "salary:continuous", "--constant", "salary.range=2,1",
-          "--constant", "salary.scale=3"], ["range of 'salary'", "the lower first"]),
+        ([*PSEUDO, "--outcome", "salary:continuous", "--constant", "salary.range=2,1"],
+         ["range of 'salary'", "the lower first"]),
+        ([*PSEUDO, "--outcome", "salary:continuous", "--constant", "salary.middle=2,1",
+          "--constant", "salary.scale=3"], ["middle of 'salary'", "the lower first"]),
         ([*PSEUDO, "--outcome", "salary", "--out", "survey.csv"], [".toml"]),
     ],
 )  # fmt: skip
@@ -361,7 +378,7 @@ def asked(path: Path, answers: list[str], **said: Any) -> tuple[Path, str]:
 
 ANSWERS = [
     "", "salary, wage", "salary", "amount", "continuous", "strict", "", "none", "0", "3.6",
-    "a lot", "25000", "9,1", "15000,40000", "pay", "weight", "maybe", "n", "wages", "salary",
+    "a lot", "9,1", "0,500000", "pay", "weight", "maybe", "n", "wages", "salary",
     "gender", "field", "", "-3", "9000", "field, salary", "field,gender",
 ]  # fmt: skip
 
@@ -406,7 +423,7 @@ def test_kinds_that_are_refused_are_not_offered(
     [
         ("continuous", "noisy_statistics", "Proposed is the one with a proof."),
         ("binary", "noisy_statistics", "a model of your own in Stan"),
-        ("", "noisy_statistics", "no public source gives the center and spread of an amount"),
+        ("", "noisy_statistics", "no public source gives the range of an amount"),
         ("count", "pseudo_posterior", "Your outcome is a count: noisy_statistics has no model of"),
     ],
 )
@@ -426,19 +443,15 @@ def test_a_mechanism_that_can_serve_is_proposed_with_its_reason(
 
 
 def test_the_proposal_leaves_what_it_requires_open_where_nothing_is_answered(data: Path) -> None:
-    """Centre and spread of an amount are placeholders, which no command accepts."""
-    answers = ["salary", "continuous", "", "3.6", "", "", "weight", "n", "", "", "", "9000",
+    """The range of an amount is a placeholder, which no command accepts."""
+    answers = ["salary", "continuous", "", "3.6", "", "weight", "n", "", "", "", "9000",
                "field"]  # fmt: skip
     path, _ = asked(data, answers)
     content = tomllib.loads(path.read_text())
     assert content["privacy"]["mechanism"] == "noisy_statistics"
-    assert (content["outcomes"]["salary"]["centre"], content["outcomes"]["salary"]["spread"]) == (
-        "?", "?",
-    )  # fmt: skip
-    with pytest.raises(InputError) as caught:
+    assert content["outcomes"]["salary"] == {"kind": "continuous", "range": "?"}
+    with pytest.raises(InputError, match=r"outcomes\.salary\.range: expected"):
         load_spec(path)
-    for name in ("centre", "spread"):
-        assert f"outcomes.salary.{name}: expected" in str(caught.value)
 
 
 def test_a_count_by_noisy_statistics_is_refused_with_both_remedies(data: Path) -> None:
@@ -461,7 +474,7 @@ def test_nothing_is_asked_that_was_said(data: Path) -> None:
 def test_kinds_levels_and_units_are_asked_for(data: Path) -> None:
     path, _ = asked(
         data,
-        ["semicontinuous", "binary", "categorical", "1800", "no,yes", "", "weight", "n", "",
+        ["semicontinuous", "binary", "categorical", "0,20000", "no,yes", "", "weight", "n", "",
          "", "unit", "1.4", "", ""],
         outcomes=tuple(map(OutcomeChoice, ("benefit", "insured", "heating"))), epsilon=1.0,
         mechanism="pseudo_posterior",
@@ -477,7 +490,7 @@ def test_it_asks_on_a_terminal(tmp_path: Path) -> None:
     pty = pytest.importorskip("pty")
     path = tmp_path / "survey.csv"
     clustered_survey().to_csv(path, index=False)
-    answers = ["continuous", "25000", "design", "field", "", "", "gender"]
+    answers = ["continuous", "0,500000", "design", "field", "", "", "gender"]
     child, terminal = pty.fork()
     if child == 0:
         flags = ["--outcome", "salary", *PSEUDO]
@@ -500,7 +513,7 @@ def test_it_asks_on_a_terminal(tmp_path: Path) -> None:
     assert answers == []
     spec = load_spec(tmp_path / "spec.toml")
     assert (spec.survey.strata, spec.table.by) == ("field", ("gender",))
-    assert spec.outcomes["salary"].scale == 2000
+    assert spec.outcomes["salary"].range == (0, 500_000)
     assert spec.survey.weights_from == ()
 
 

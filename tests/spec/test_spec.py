@@ -190,7 +190,8 @@ def test_epsilon_is_no_default(tmp_path: Path) -> None:
 #: The lines of both mechanisms in an error, each with what it promises and what it requires.
 BOTH = (
     r'\n +mechanism = "noisy_statistics"  # .*\(epsilon, delta\), proved for every.*; declare a '
-    r'public centre and spread of each amount\n +mechanism = "pseudo_posterior"  # .*asymptotic '
+    r"public range of each amount, or its centre and spread\n +"
+    r'mechanism = "pseudo_posterior"  # .*asymptotic '
     r"epsilon.*; nothing to declare$"
 )
 

@@ -30,6 +30,7 @@ from surveysynth.models import get_model
 from surveysynth.models.base import Model, require
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.build import engine_of, mechanism_of, model_of, read_design, spreads_of
+from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
 from surveysynth.survey.transforms import Transform
@@ -56,6 +57,11 @@ BENEFIT = Outcome(
 EMPLOYED = Outcome("employed", "binary")
 PAPERS = Outcome("papers", transform=Transform("identity"))
 KINDS = (SALARY, BENEFIT, EMPLOYED)
+#: Transforms that are learned, each from its share of the budget.
+LEARNED = (
+    Outcome("salary", transform=LearnedTransform(low=0.0, high=2e6, share=0.06)),
+    Outcome("bonus", transform=LearnedTransform(low=0.0, high=1e5, share=0.04)),
+)
 #: Public guesses of a typical value and of a typical SD on the scale of the transform.
 DECLARED = MappingProxyType({
     "salary": Declared(80_000.0, 0.5), "bonus": Declared(5_000.0, 1.0),
@@ -170,6 +176,7 @@ EXAMPLES = (
     Example("fbs, public weights, noisy statistics", "fbs", (SALARY,), PUBLIC, noisy=True),
     Example("fbs, schools protected, noisy statistics", "fbs", (SALARY,),
             {"public_columns": ("school",)}, {"protect": "school"}, noisy=True),
+    Example("fbs, learned, noisy statistics", "fbs", LEARNED, noisy=True),
     Example("fbp, noisy statistics", "fbp", noisy=True),
     Example("fbp, clustered, noisy statistics", "fbp", (LOCAL,), _local(), noisy=True,
             settings={"declared": {"local_salary": Declared(80_000.0, 0.5)}}),

@@ -12,6 +12,9 @@ With independent discrete Gaussian noise rho(D, D') = sum_j (s_j(D) - s_j(D'))^2
 the distinct noises (Canonne, Kamath & Steinke 2020), so the distance over the stated one is
 sqrt(rho(D, D') / rho). A number that moves without noise, or a copy that moves differently, gives
 an infinite ratio.
+
+Where transforms are learned, the numbers are those of both stages: noisy histograms, and sums under
+the curves of one noisy histogram, which are the same for D and D' (adaptive composition).
 """
 
 import math
@@ -28,15 +31,22 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.evaluation.audit.lines import Case, Line, head_of, measured
 from surveysynth.evaluation.audit.neighbours import Centres, Change, apart, changed, places
+from surveysynth.mechanisms.learned.histogram import learned_cost, noisy_histograms
+from surveysynth.mechanisms.learned.stage import LEARNED, first_stage
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
-from surveysynth.mechanisms.noisy_statistics.release.noise import SystemNoise
+from surveysynth.mechanisms.noisy_statistics.release.noise import (
+    NoiseSource,
+    SeededNoise,
+    SystemNoise,
+)
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.base import Model
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign
 
-#: Noise is scaled up by this factor, so that rounding it to whole numbers changes no digit.
-MAGNIFIED = 2**60
+#: Noise is scaled up by this factor, so that rounding it to whole numbers changes no digit, and
+#: noisy counts stay below 2^63.
+MAGNIFIED = 2**40
 #: Relative precision of sums of many records.
 DIGITS = 1e-9
 TOTAL = "all records"
@@ -56,6 +66,10 @@ class KnownNoise:
         """Return the known noise; see ``NoiseSource``."""
         sd = math.sqrt(variance)
         return [round(Fraction(sd * self._multiple()) * MAGNIFIED) for _ in range(size)]
+
+    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
+        """Return the known noise; see ``NoiseSource``."""
+        return [round(scale * Fraction(self._multiple()) * MAGNIFIED) for _ in range(size)]
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,12 +113,37 @@ def published(
     multiple: Callable[[], float] = lambda: 0.0,
 ) -> Published:
     """Return what would be published with known noise."""
-    source = KnownNoise(multiple)
-    made = survey_statistics.release_statistics(model, design, confidential, settings, source)
+    content, rho = _content(model, design, confidential, settings, KnownNoise(multiple))
     numbers: list[float] = []
     words: list[Any] = []
-    flatten(made.to_dict(), numbers, words)
-    return Published(np.array(numbers), made.rho, tuple(words))
+    flatten(content, numbers, words)
+    return Published(np.array(numbers), rho, tuple(words))
+
+
+def _content(
+    model: Model,
+    design: PublicDesign,
+    confidential: Confidential,
+    settings: NoisySettings,
+    source: NoiseSource,
+) -> tuple[dict[str, Any], float]:
+    """Return the noisy numbers of all stages, and the rho that is stated for them."""
+    rho = settings.budget.rho
+    histograms = noisy_histograms(
+        design, confidential, rho, "gaussian", source, settings.unit_size(design)
+    )
+    made = survey_statistics.release_statistics(model, design, confidential, settings, source)
+    content = {LEARNED: [each.to_dict() for each in histograms], **made.to_dict()}
+    return content, made.rho + learned_cost(rho, design.outcomes)
+
+
+def with_curves(case: Case, settings: NoisySettings, rng: np.random.Generator) -> PublicDesign:
+    """Return the design of a case, with the curves of one noisy histogram of its survey."""
+    design = case.survey.design
+    return first_stage(
+        design, case.survey.confidential, budget=settings.budget.rho, noise="gaussian",
+        source=SeededNoise(rng), records=settings.unit_size(design),
+    ).design  # fmt: skip
 
 
 def noise_of(
@@ -154,9 +193,10 @@ def noise_lines(case: Case, changes: Sequence[Change], seed: int) -> Iterator[Li
     """
     settings = case.mechanism.settings
     assert isinstance(settings, NoisySettings)
-    design = case.survey.design
+    rng = np.random.default_rng(seed)
     head = head_of(case)
     try:
+        design = with_curves(case, settings, rng)
         model = case.model.of(design)
         clipping = settings.clipping(design)
         survey_statistics.release_statistics(
@@ -166,7 +206,6 @@ def noise_lines(case: Case, changes: Sequence[Change], seed: int) -> Iterator[Li
         yield replace(head, reason=str(error))
         return
     centres = declared_centres(design, clipping.centre, clipping.spread)
-    rng = np.random.default_rng(seed)
     noise = noise_of(model, design, case.survey.confidential, settings, rng)
     for name, records in _places(case, settings, centres).items():
         halves = {
@@ -216,11 +255,9 @@ def _total(model: Model, case: Case, settings: NoisySettings) -> dict[str, Any]:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             try:
-                made = survey_statistics.release_statistics(
-                    model, design, confidential, settings, SystemNoise()
-                )
+                content, _ = _content(model, design, confidential, settings, SystemNoise())
                 numbers: list[float] = []
-                flatten(made.to_dict(), numbers, [])
+                flatten(content, numbers, [])
                 if not np.isfinite(numbers).all():
                     failed.append(f"{name}: a number that is not finite")
             except Exception as error:  # any exception reveals something of the data

@@ -157,8 +157,10 @@ def power_tables(powers: pd.DataFrame, labels: Labels) -> list[PageTable]:
 def candidates(declared: Transform) -> Iterator[Transform]:
     """Yield the declared transform, unless it is one of the powers, and every power.
 
-    Powers have the scale of the declared transform.
+    Powers have the scale of the declared transform. Of a learned one, whose curve is not known
+    here, the scale of its grid is shown.
     """
+    declared = declared.axis
     powers = [Transform("yeo_johnson", scale=declared.scale, power=power) for power in POWERS]
     if declared not in powers:
         yield declared

@@ -173,7 +173,7 @@ class LeanCollector:
                 for offset, side in enumerate(outcome.sides):
                     there = category == side
                     transformed = np.full(value.size, np.nan)
-                    transformed[there] = outcome.forward(value[there], side)
+                    transformed[there] = outcome.at(there).forward(value[there], side)
                     found.append(Scored(transformed, position=position + offset))
             position += len(outcome.sides)
         if design.public_weight is None:

@@ -107,7 +107,7 @@ def run_synthesizer(
     require(model, design)
     model.prepare()
     released = mechanism.run(model, design, survey.confidential, mechanism_rng, seeded=seeded)
-    draws = released.draws
+    draws, design = released.draws, released.design_of(design)
     if mechanism.down_weights:
         inference = spec.synthesizer.inference
         draws = published_draws(model, design, draws, synthesis_rng, inference=inference).draws

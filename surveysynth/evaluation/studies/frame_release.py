@@ -39,7 +39,10 @@ def released(
         made = mechanism.run(
             model, design, survey.confidential, of_mechanism, _silent, seeded=True
         )
-        facts, estimates = private_estimates(facts, model, made.draws, of_synthesis, _silent)
+        design = made.design_of(design)
+        facts, estimates = private_estimates(
+            facts.with_design(design), model, made.draws, of_synthesis, _silent
+        )
     return facts.spec, tables_of_each(facts.spec, design, estimates), estimates
 
 

@@ -19,6 +19,14 @@ from surveysynth.mechanisms.base import (
     public_assumptions,
     uncovered_weights,
 )
+from surveysynth.mechanisms.learned.histogram import learned_outcomes, range_facts
+from surveysynth.mechanisms.learned.stage import (
+    LEARNED,
+    FirstStage,
+    first_stage,
+    learned_facts,
+    learned_words,
+)
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import (
@@ -71,6 +79,9 @@ def strict_statement(
         weight_defaults=_weight_defaults(design, settings),
         radius=f"{clipping.radius:.6g}",
         not_units=not_units(design),
+        learned=learned_words(design.outcomes),
+        of_sums=f"{settings.of_sums(design.outcomes).rho:.6g}",
+        declared=len(learned_outcomes(design.outcomes)) < len(column_names(design)),
     )
     return Statement.read(text)
 
@@ -141,10 +152,17 @@ class NoisyStatisticsMechanism:
         say = progress or (lambda stage: None)
         source: NoiseSource = SeededNoise(rng.spawn(1)[0]) if seeded else SystemNoise()
         say(stages.NOISE)
-        statistics = self._statistics(model, design, confidential, source, keeper)
+        survey_statistics.check_public(model, design, self.settings)
+        first = first_stage(
+            design, confidential, budget=self.settings.budget.rho, noise="gaussian",
+            source=source, records=self.settings.unit_size(design), keeper=keeper,
+        )  # fmt: skip
+        design = first.design
+        statistics = self._statistics(model, first, confidential, source, keeper)
         say(stages.POSTERIOR)
         draws, record = posterior.posterior_draws(model, design, statistics, self.settings, rng)
         published = {
+            **first.kept(),
             "statistics": statistics.to_dict(),
             "posterior": {
                 "r_hat": dict(record.r_hat),
@@ -157,27 +175,30 @@ class NoisyStatisticsMechanism:
             "clipped_records": survey_statistics.clipped(
                 model, design, confidential, self.settings
             ),
+            **range_facts(design, confidential),
         }
         noise = ScoreNoise(statistics, survey_statistics.table_of(model, design))
-        return Released(draws, {STATISTICS_NAME: published}, realised, noise=noise)
+        return Released(
+            draws, {STATISTICS_NAME: published}, realised, noise=noise, design=design
+        )
 
     def _statistics(
         self,
         model: Model,
-        design: PublicDesign,
+        first: FirstStage,
         confidential: Confidential,
         source: NoiseSource,
         keeper: NoiseKeeper | None,
     ) -> survey_statistics.Statistics:
         """Return the keeper's statistics of an earlier run, or new ones, and keep these."""
-        earlier = None if keeper is None else keeper.earlier()
-        if earlier is not None:
+        earlier = {key: each for key, each in (first.earlier or {}).items() if key != LEARNED}
+        if earlier:
             return survey_statistics.statistics_of(earlier)
         made = survey_statistics.release_statistics(
-            model, design, confidential, self.settings, source
+            model, first.design, confidential, self.settings, source
         )
         if keeper is not None:
-            keeper.keep(made.to_dict())
+            keeper.keep({**first.kept(), **made.to_dict()})
         return made
 
     def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
@@ -206,4 +227,5 @@ class NoisyStatisticsMechanism:
             "centres": dict(zip(names, clipping.centre.tolist(), strict=True)),
             "spreads": dict(zip(names, clipping.spread.tolist(), strict=True)),
             **({"count_share": self.settings.count_share} if discrete else {}),
+            **learned_facts(design.outcomes, "rho", self.settings.budget.rho),
         }

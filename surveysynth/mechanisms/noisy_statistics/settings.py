@@ -5,13 +5,14 @@ none is ever estimated from the survey.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.learned.histogram import what_is_left
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
 from surveysynth.sampling.plan import SamplingPlan
@@ -105,6 +106,11 @@ class NoisySettings:
         """None: draws are functions of noisy numbers."""
         return math.inf
 
+    def of_sums(self, outcomes: Sequence[Outcome]) -> Budget:
+        """Return the budget of the sums: what learned transforms of these outcomes leave."""
+        left = what_is_left(self.budget.rho, outcomes)
+        return self.budget if left == self.budget.rho else Budget.of_rho(left, self.budget.delta)
+
     def clipping(self, design: PublicDesign) -> Clipping:
         """Return centres and spreads of z, and the radius of the ball.
 
@@ -134,6 +140,8 @@ class NoisySettings:
 
     def _moments(self, outcome: Outcome, side: int) -> tuple[float, float]:
         """Return centre and spread of a column of z."""
+        if outcome.learned is not None:
+            return 0.0, 1.0  # its values are about standard normal
         given = (self.declared_below if side == BELOW else self.declared).get(outcome.name)
         where = outcome.side_name(side)
         if given is None or given.centre is None or given.spread is None:
@@ -141,7 +149,7 @@ class NoisySettings:
                 f"The outcome {outcome.name!r} needs a declared centre and spread"
                 f"{f' {where}' if where else ''}, from public sources and never from these data: a "
                 "typical value in its own units and a typical standard deviation on the scale of "
-                "its transform."
+                "its transform. Or declare a public range and learn the transform."
             )
         centre = float(outcome.forward(np.array([given.centre]), side)[0])
         return centre, given.spread

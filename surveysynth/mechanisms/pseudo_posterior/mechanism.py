@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.templates import render
+from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import (
     SEEDED,
     Combining,
@@ -17,6 +18,23 @@ from surveysynth.mechanisms.base import (
     not_units,
     public_assumptions,
     uncovered_weights,
+)
+from surveysynth.mechanisms.learned.histogram import (
+    learned_cost,
+    learned_outcomes,
+    range_facts,
+)
+from surveysynth.mechanisms.learned.stage import (
+    TRANSFORMS_NAME,
+    FirstStage,
+    first_stage,
+    learned_facts,
+    learned_words,
+)
+from surveysynth.mechanisms.noisy_statistics.release.noise import (
+    NoiseSource,
+    SeededNoise,
+    SystemNoise,
 )
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits
 from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_ORIGIN, MechanismSettings
@@ -108,6 +126,9 @@ def privacy_statement(
         compiled=model.compiled,
         identified=model.identified,
         noisy_weights=not model.common_random_numbers and not linear,
+        learned=learned_words(design.outcomes),
+        learned_epsilon=f"{settings.learned_epsilon:.6g}",
+        of_draws=f"{settings.epsilon - settings.learned_epsilon:.6g}",
     )
     return Statement.read(text, outside_of_stated(design, settings, model))
 
@@ -179,13 +200,18 @@ class PseudoPosterior:
         seeded: bool = False,
         keeper: NoiseKeeper | None = None,
     ) -> Released:
-        """See ``weighted_fits.run``, whose record of the fit stays confidential. No noise.
+        """See ``weighted_fits.run``, whose record of the fit stays confidential.
 
-        Raises ``InputError`` for outcomes and weights that do not vary.
+        Only transforms that are learned have noise, which ``keeper`` has before any fit. Raises
+        ``InputError`` for outcomes and weights that do not vary.
         """
         require_variation(design, confidential)
-        private, fit = weighted_fits.run(model, design, confidential, self.settings, rng, progress)
         settings = self.settings
+        published: dict[str, Any] = {}
+        if learned_outcomes(design.outcomes):
+            first = self._first_stage(model, design, confidential, rng, keeper, seeded=seeded)
+            design, published = first.design, {TRANSFORMS_NAME: first.kept()}
+        private, fit = weighted_fits.run(model, design, confidential, settings, rng, progress)
         target = {"target_epsilon": settings.epsilon, "target_bound": settings.target_bound}
         by_record = {
             "risk_weight": fit.risk_weights,
@@ -193,10 +219,40 @@ class PseudoPosterior:
             "oscillation": fit.oscillation_by_record,
             "unweighted_lipschitz": fit.unweighted_lipschitz_by_record,
         }
-        realised = {**(target if settings.private else {}), **fit.to_json_dict()}
+        realised = {
+            **(target if settings.private else {}),
+            **fit.to_json_dict(),
+            **range_facts(design, confidential),
+        }
         return Released(
-            private, realised=realised, by_record=by_record, fit_weight=fit.risk_weights
+            private, published, realised, by_record, fit.risk_weights, design=design
         )
+
+    def _first_stage(
+        self,
+        model: Model,
+        design: PublicDesign,
+        confidential: Confidential,
+        rng: np.random.Generator,
+        keeper: NoiseKeeper | None,
+        *,
+        seeded: bool,
+    ) -> FirstStage:
+        """Learn the transforms, after the checks that need no confidential value."""
+        settings = self.settings
+        cost = learned_cost(settings.epsilon, design.outcomes) if settings.private else 0.0
+        if not math.isclose(settings.learned_epsilon, cost, rel_tol=1e-9):
+            raise InputError(
+                f"learned_epsilon: the learned transforms spend {cost:.6g} of epsilon, got "
+                f"{settings.learned_epsilon:.6g}. Set it to {cost!r}."
+            )
+        settings.require_prepared(model.with_ridge(design))
+        settings.require_identified(model.of(design))
+        source: NoiseSource | None = SeededNoise(rng.spawn(1)[0]) if seeded else SystemNoise()
+        return first_stage(
+            design, confidential, budget=settings.epsilon, noise="laplace",
+            source=source if settings.private else None, keeper=keeper,
+        )  # fmt: skip
 
     def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
         """Return the guarantee in words."""
@@ -228,4 +284,5 @@ class PseudoPosterior:
             "least_records_per_coefficient": settings.least_records,
             "records_per_coefficient": smallest_records(design),
             "pooled": None if design.pooling is None else design.pooling.as_dict(),
+            **learned_facts(design.outcomes, "epsilon", settings.epsilon),
         }

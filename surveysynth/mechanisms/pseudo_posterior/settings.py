@@ -85,6 +85,8 @@ class MechanismSettings:
         outside the statement.
     plan
         Size of a fit.
+    learned_epsilon
+        The part of epsilon that learned transforms spend; draws have the rest.
 
     Raises
     ------
@@ -113,6 +115,7 @@ class MechanismSettings:
     small_strata: SmallStrata = "pool"
     shared_weights: SharedWeights = "refuse"
     plan: SamplingPlan = field(default_factory=SamplingPlan)
+    learned_epsilon: float = 0.0
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pattern", tuple(self.pattern))
@@ -120,6 +123,11 @@ class MechanismSettings:
         self._resolve_weights(self.measure.name)
         if not (np.isfinite(self.epsilon) and self.epsilon > 0):
             raise InputError(f"epsilon must be a positive number, got {self.epsilon!r}.")
+        if not 0 <= self.learned_epsilon < self.epsilon:
+            raise InputError(
+                "learned_epsilon: expected a number from 0 to below epsilon, got "
+                f"{self.learned_epsilon!r}."
+            )
         if not isinstance(self.m, int) or self.m < 1:
             raise InputError(
                 "m, the number of released draws, must be a whole number of at least 1, "
@@ -199,8 +207,10 @@ class MechanismSettings:
 
     @property
     def target_bound(self) -> float:
-        """Delta* = epsilon / (2 m), the target of max(Delta, max osc) of one draw."""
-        return self.epsilon / (2.0 * self.m)
+        """Delta* = epsilon / (2 m), the target of max(Delta, max osc) of one draw.
+
+        Epsilon is what learned transforms leave of it."""
+        return (self.epsilon - self.learned_epsilon) / (2.0 * self.m)
 
     @property
     def private(self) -> bool:

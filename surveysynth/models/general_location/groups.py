@@ -36,9 +36,11 @@ class CovarianceGroups:
 
 
 def default_columns(design: PublicDesign) -> tuple[str, ...]:
-    """Return the columns whose cells have spreads of their own by default: by and strata."""
+    """Return the columns whose cells have spreads of their own by default: strata and by.
+
+    In an order that tables do not choose."""
     strata = () if design.strata_name is None else (design.strata_name,)
-    return tuple(dict.fromkeys((*design.by, *strata)))
+    return tuple(dict.fromkeys((*strata, *sorted(design.by))))
 
 
 def covariance_groups(design: PublicDesign, names: Sequence[str]) -> CovarianceGroups:

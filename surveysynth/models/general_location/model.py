@@ -107,7 +107,7 @@ class GeneralLocation(Model):
             category[:, j] = outcome.category(given) if outcome.is_discrete else 0
             for side in outcome.sides:
                 there = category[:, j] == side
-                values[there, j] = outcome.forward(given[there], side)
+                values[there, j] = outcome.at(there).forward(given[there], side)
         if confidential.sampling_weight is not None:
             values = np.column_stack([values, np.log(confidential.sampling_weight)])
         return self.records_from_simulated(design, Simulated(values, category))

@@ -304,8 +304,11 @@ def columns_of(layout: Layout, category: IntArray, values: FloatArray) -> FloatA
 def ends(outcome: Outcome, side: int = ABOVE) -> tuple[float, float]:
     """Return the ends of an outcome's amounts on the scale of its transform.
 
-    Amounts on a side of a split start at the split.
+    Amounts on a side of a split start at the split. A learned transform has no ends: its inverse
+    stays within the range by itself.
     """
+    if outcome.learned is not None:
+        return -np.inf, np.inf
 
     def transformed(end: float | None, missing: float) -> float:
         if end is None:

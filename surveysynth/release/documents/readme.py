@@ -7,6 +7,7 @@ from typing import Any
 
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns
+from surveysynth.mechanisms.learned.stage import TRANSFORMS_NAME
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.documents.example import Example, has_lonely_stratum
@@ -17,7 +18,7 @@ from surveysynth.release.documents.programs import (
     subset_of,
 )
 from surveysynth.release.documents.render import render_markdown, shared_context
-from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.facts import ReleaseFacts, curve_files
 from surveysynth.release.folder.microdata import (
     VARIANCE_SUFFIX,
     base_weight_column,
@@ -60,6 +61,9 @@ def readme_context(
         "replicates": replicates,
         "datasets": settings.m * replicates,
         "statistics_file": STATISTICS_NAME,
+        "transforms_file": TRANSFORMS_NAME,
+        "learns": any(each.learned is not None for each in facts.design.outcomes),
+        "curve_files": curve_files(spec),
         "source": spec.all_tables.source,
         **_design(facts, separate_pair=separate_pair),
         **_files(facts),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-_COLOUR = "#0072B2"
+COLOR = "#0072B2"
 #: A taller figure would not be looked at, and image formats end somewhere.
 MOST_ROWS = 150
 _WIDTH, _ROW, _EXTRA = 7.6, 0.21, 1.0
@@ -49,20 +49,25 @@ _NO_DATE: dict[str, dict[str, None]] = {
 def write(shown: Shown, folder: Path, made: Format) -> None:
     """Write one figure per statistic, with a panel for each outcome."""
     for statistic, of_outcomes in shown.tables.items():
-        with _own_style():
+        with writing_style():
             figure = estimates_with_intervals(of_outcomes, shown.presentation)
-            path = folder / made.file_of(statistic)
-            figure.savefig(path, format=made.ending, metadata=_NO_DATE[made.ending])
+            save(figure, folder / made.file_of(statistic), made)
+
+
+def save(figure: Figure, path: Path, made: Format) -> None:
+    """Write a figure without the date, so that the same numbers give the same bytes."""
+    figure.savefig(path, format=made.ending, metadata=_NO_DATE[made.ending])
 
 
 def shown_figure(tables: Sequence[ReleaseTable], presentation: Presentation) -> Figure:
     """Return the figure of one statistic, which notebooks show without pyplot."""
-    with _own_style():
+    with writing_style():
         return estimates_with_intervals(tables, presentation, NotebookFigure)
 
 
 @contextmanager
-def _own_style() -> Iterator[None]:
+def writing_style() -> Iterator[None]:
+    """Set the style of figures in files, without warnings of missing glyphs."""
     import matplotlib as mpl
 
     settings: Any = _RC
@@ -90,7 +95,7 @@ def estimates_with_intervals(
         _panel(panel, table, presentation)
     title = describe(tables, presentation)
     figure.suptitle(
-        _wrapped("\n".join(filter(None, [presentation.title, title])), 88),
+        wrapped("\n".join(filter(None, [presentation.title, title])), 88),
         x=0.01,
         ha="left",
         fontsize=10.5,
@@ -113,7 +118,7 @@ def _panel(panel: "Axes", table: ReleaseTable, presentation: Presentation) -> No
     )
     places = np.arange(len(rows), dtype=np.float64)
     strong = np.array([row.strong for row in rows])
-    for chosen, colour, marker in ((strong, style.INK, "D"), (~strong, _COLOUR, "o")):
+    for chosen, colour, marker in ((strong, style.INK, "D"), (~strong, COLOR, "o")):
         panel.hlines(places[chosen], lower[chosen], upper[chosen], color=colour, linewidth=1.4)
         panel.plot(estimate[chosen], places[chosen], marker, color=colour, markersize=4)
     _axes(panel, rows, table, presentation)
@@ -162,10 +167,11 @@ def _notes(
     flagged = any(table.flag_codes for table in tables)
     flags = "Flags are in the tables." if flagged else ""
     lines = [presentation.banner, source, cut, flags, presentation.privacy_note]
-    return "\n".join(_wrapped(line, 128) for line in lines if line)
+    return "\n".join(wrapped(line, 128) for line in lines if line)
 
 
-def _wrapped(text: str, width: int) -> str:
+def wrapped(text: str, width: int) -> str:
+    """Return text in lines of at most this width, without signs that no XML has."""
     import textwrap
 
     return "\n".join(textwrap.fill(xml_text(line), width) for line in text.splitlines())

@@ -22,9 +22,11 @@ MECHANISMS = tuple(PROMISES)
 OPEN = "?"
 
 _NUMBERS = ("centre", "spread", "scale", "power", "shift", "lower", "upper")
-_LISTS_OF_NUMBERS = ("range", "spikes")
-#: Constants of an outcome besides its kind. range: two values between which about two thirds of the
-#: population lie.
+_LISTS_OF_NUMBERS = ("range", "middle", "spikes")
+#: Constants of an amount whose transform is declared and not learned from a range.
+DECLARED = ("transform", *_NUMBERS, "middle")
+#: Constants of an outcome besides its kind. range: the public range, for a transform that is
+#: learned. middle: two values between which about two thirds of the population lie, for a spread.
 CONSTANTS = (*_NUMBERS, *_LISTS_OF_NUMBERS, "transform", "levels")
 
 Constants = Mapping[str, Any]
@@ -167,7 +169,7 @@ def proposed_mechanism(choices: Choices) -> tuple[str, str]:
         return PSEUDO_POSTERIOR, f"Your outcome is a count: {_NO_COUNTS}"
     return NOISY_STATISTICS, (
         "Proposed is the one with a proof. Take the other for a mixture, for a model of your own\n"
-        "in Stan, or if no public source gives the center and spread of an amount."
+        "in Stan, or if no public source gives the range of an amount."
     )
 
 
@@ -224,19 +226,39 @@ def read_number(what: str, text: str) -> float:
 
 
 def settled_amount(outcome: OutcomeChoice, *, strict: bool) -> dict[str, Any]:
-    """Return transform and moments of an amount: as given, by public rules, or ``OPEN``.
+    """Return the keys of an amount: its public range, or a declared transform with its moments.
 
-    The rules use a typical value and the range of about two thirds of the population.
-
-    The scale is about a tenth of the typical value (outcomes, default transform); the spread is
-    half of the range on the scale of the transform, as a normal distribution has 68% within one
-    SD. Raises ``InputError`` for constants that no transform takes.
+    A missing range is ``OPEN``. Raises ``InputError`` for constants that no transform takes.
     """
     given = {key: value for key, value in outcome.constants.items() if key != "levels"}
-    bounds = given.pop("range", None)
-    centre = given.get("centre")
     if outcome.kind == "semicontinuous":
         given.setdefault("spikes", [0.0])
+    declared = [key for key in DECLARED if key in given]
+    if declared == ["transform"] and given["transform"] == "learned":
+        declared = []
+    if declared:
+        return _declared_amount(given, outcome.name, strict=strict)
+    given.setdefault("range", OPEN)
+    if given["range"] != OPEN:
+        _check_range(given["range"], outcome.name)
+    return given
+
+
+def _declared_amount(given: dict[str, Any], name: str, *, strict: bool) -> dict[str, Any]:
+    """Return transform and moments: as given, by public rules, or ``OPEN``.
+
+    The rules use a typical value, and two values between which about two thirds of the population
+    lie. The scale is about a tenth of the typical value; the spread is half of the distance on the
+    scale of the transform, as a normal distribution has 68% within one SD.
+    """
+    if "range" in given:
+        key = next(key for key in DECLARED if key in given)
+        raise InputError(
+            f"range of {name!r}: the transform is learned from a range alone, and {key} is for a "
+            "transform that is declared; leave one of them out."
+        )
+    middle = given.pop("middle", None)
+    centre = given.get("centre")
     scaled = {"scale", "power"} & set(given) or centre
     given.setdefault("transform", "yeo_johnson" if scaled else OPEN)
     kind = given["transform"]
@@ -247,20 +269,29 @@ def settled_amount(outcome: OutcomeChoice, *, strict: bool) -> dict[str, Any]:
     constants = [given.get(key, default) for key, default in
                  (("scale", 1.0), ("shift", 0.0), ("power", 0.5))]  # fmt: skip
     known = OPEN not in (kind, *constants)
-    if bounds is not None and "spread" not in given and known:
-        given["spread"] = _half_width(Transform(kind, *constants), bounds, outcome.name)
+    if middle is not None and "spread" not in given and known:
+        given["spread"] = _half_width(Transform(kind, *constants), middle, name)
     if strict:
         given.setdefault("centre", OPEN)
         given.setdefault("spread", OPEN)
     return given
 
 
+def _check_range(ends: Sequence[float], name: str) -> None:
+    """Raise ``InputError`` for a range that is not two numbers, the lower first."""
+    if len(ends) != 2 or not ends[0] < ends[1]:
+        raise InputError(
+            f"range of {name!r}: expected two numbers, the lower first; got "
+            f"{', '.join(f'{end:g}' for end in ends)}."
+        )
+
+
 def _half_width(transform: Transform, bounds: Sequence[float], name: str) -> float:
-    """Return half of a range on the scale of the transform, to three digits."""
+    """Return half of a distance on the scale of the transform, to three digits."""
     ends = np.array(bounds, dtype=np.float64)
     if ends.size != 2 or not ends[0] < ends[1] or transform.violations(ends):
         raise InputError(
-            f"range of {name!r}: expected two numbers, the lower first, where "
+            f"middle of {name!r}: expected two numbers, the lower first, where "
             f"{transform.describe(name)} exists; got {', '.join(f'{end:g}' for end in ends)}."
         )
     low, high = transform.forward(ends)

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from surveysynth.errors import InputError
 from surveysynth.spec.draft.choices import (
+    DECLARED,
     MECHANISMS,
     Choices,
     OutcomeChoice,
@@ -46,12 +47,10 @@ _KINDS = {
     "categorical": "one of several levels",
     "count": "a whole number",
 }
-_TYPICAL = """
-A typical {what}, from a public source such as last year's publication or a register. Do not take
-it from these data. It sets the scale of the model. Press Enter to leave it open."""
 _RANGE = """
-Between which two values (low, high) do about two thirds of the population lie? Use a public
-source. The range sets the declared spread. Press Enter to leave it open."""
+The range of {what}: the lowest and the highest possible value (low, high), from a questionnaire or
+a codebook. Do not take it from these data. Values outside count as the nearer end; a generous range
+costs little. The scale of the model is learned within it. Press Enter to leave it open."""
 _WEIGHT = """
 The sampling weight of each record."""
 _PUBLIC = """
@@ -134,9 +133,7 @@ def ask_rest(choices: Choices, data: DataFile, terminal: Terminal) -> Choices:
         choices = _ask_mechanism(asker, choices)
     if choices.epsilon is None:
         choices = _settle(asker, choices, _EPSILON, "epsilon", _number("epsilon"))
-    outcomes = tuple(
-        _ask_constants(asker, each, strict=choices.strict) for each in choices.outcomes
-    )
+    outcomes = tuple(_ask_constants(asker, each) for each in choices.outcomes)
     return _ask_design(asker, replace(choices, outcomes=outcomes))
 
 
@@ -184,15 +181,12 @@ def _ask_kind(asker: _Asker, outcome: OutcomeChoice, kinds: Sequence[str]) -> Ou
     )  # fmt: skip
 
 
-def _ask_constants(asker: _Asker, outcome: OutcomeChoice, *, strict: bool) -> OutcomeChoice:
+def _ask_constants(asker: _Asker, outcome: OutcomeChoice) -> OutcomeChoice:
     """Return the outcome with the constants of its kind."""
     name = outcome.name
-    if outcome.is_amount and not {"centre", "scale", "transform"} & set(outcome.constants):
-        what = f"{name}, where it is not 0" if outcome.kind == "semicontinuous" else name
-        words, question = _TYPICAL.format(what=what), f"typical value of {name}"
-        outcome = _constant(asker, outcome, words, question, "centre")
-    if outcome.is_amount and strict and not {"spread", "range"} & set(outcome.constants):
-        outcome = _constant(asker, outcome, _RANGE, f"low, high of {name}", "range")
+    if outcome.is_amount and not {"range", *DECLARED} & set(outcome.constants):
+        words = _RANGE.format(what=name)
+        outcome = _constant(asker, outcome, words, f"low, high of {name}", "range")
     if outcome.levelled and "levels" not in outcome.constants:
         rest = "0 and 1" if outcome.kind == "binary" else "an open choice"
         words = (

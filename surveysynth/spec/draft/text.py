@@ -13,7 +13,7 @@ from surveysynth.survey.records import LEAST_RECORDS
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LEFT = re.compile(
-    rf'(kind|levels|transform|scale|centre|spread|design_effect) = "{re.escape(OPEN)}"'
+    rf'(kind|levels|range|transform|scale|centre|spread|design_effect) = "{re.escape(OPEN)}"'
 )
 
 _KINDS = """\
@@ -23,8 +23,7 @@ _KINDS = """\
 #   "binary"          0 and 1, true and false, or two levels = ["no", "yes"]
 #   "categorical"     levels = ["..", ".."], all that may occur, from the questionnaire
 #   "count"           a whole number, the one outcome of model = "negative_binomial"
-# Amounts also need a transform, most often: transform = "yeo_johnson", power = 0.5 and
-# scale = about a tenth of a typical value. Noisy statistics also need centre and spread."""
+# Amounts also need a public range: range = [low, high]."""
 
 _KIND_WORDS = {
     "continuous": "an amount, without values that many records share",
@@ -33,6 +32,12 @@ _KIND_WORDS = {
     "categorical": "one of several levels",
     "count": "a whole number, modelled without a transform",
 }
+
+_RANGE = """\
+# The lowest and the highest possible value, from a questionnaire or a codebook, never from the
+# data. Values outside count as the nearer end; a generous range costs little. A tenth of the
+# budget learns the transform: a noisy histogram over the range. Instead of a range, transform,
+# centre and spread may be declared: surveysynth keys outcomes.NAME.transform"""
 
 _TRANSFORM = """\
 # The model is normal on the scale of the transform: "yeo_johnson" lies between the logarithm
@@ -232,7 +237,7 @@ def _synthesizer(choices: Choices) -> list[str]:
 
 def _outcome(outcome: OutcomeChoice, choices: Choices) -> list[str]:
     if outcome.kind is None:
-        given = [line(name, each) for name, each in outcome.constants.items() if name != "range"]
+        given = [line(name, each) for name, each in outcome.constants.items() if name != "middle"]
         return [*_KINDS.split("\n"), line("kind", OPEN), *given]
     lines = [line("kind", outcome.kind, _KIND_WORDS[outcome.kind])]
     if outcome.is_amount:
@@ -253,6 +258,8 @@ def _amount(outcome: OutcomeChoice, settled: Mapping[str, Any]) -> list[str]:
     lines = []
     if "spikes" in settled:
         lines.append(line("spikes", settled["spikes"], "public values that many records share"))
+    if "range" in settled:
+        return [*lines, *_RANGE.split("\n"), line("range", settled["range"])]
     lines += [*_TRANSFORM.split("\n"), line("transform", settled["transform"])]
     derived = "scale" not in outcome.constants and settled.get("scale") != OPEN
     tenth = "about a tenth of a typical value" + " (centre)" * derived
@@ -262,13 +269,13 @@ def _amount(outcome: OutcomeChoice, settled: Mapping[str, Any]) -> list[str]:
     moments = [k for k in ("centre", "spread") if k in settled]
     if moments:
         lines += _MOMENTS.split("\n")
-    lines += [line(k, settled[k], _of_range(outcome) if k == "spread" else "") for k in moments]
+    lines += [line(k, settled[k], _of_middle(outcome) if k == "spread" else "") for k in moments]
     ends = [line(k, settled[k]) for k in ("lower", "upper") if k in settled]
     return lines + (ends or ["# lower = 0                     # no synthetic amount lies below"])
 
 
-def _of_range(outcome: OutcomeChoice) -> str:
-    bounds = outcome.constants.get("range")
+def _of_middle(outcome: OutcomeChoice) -> str:
+    bounds = outcome.constants.get("middle")
     if bounds is None or "spread" in outcome.constants:
         return ""
     low, high = map(value, bounds)

@@ -11,6 +11,8 @@ from surveysynth.evaluation.audit import noise as probe
 from surveysynth.evaluation.audit.cases import EXAMPLES
 from surveysynth.evaluation.audit.neighbours import changes_for
 from surveysynth.evaluation.audit.noise import noise_lines, noise_of, published
+from surveysynth.mechanisms.learned import histogram
+from surveysynth.mechanisms.noisy_statistics import settings as settings_module
 from surveysynth.mechanisms.noisy_statistics.release import location_statistics as location
 from surveysynth.mechanisms.noisy_statistics.release import statistics
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as mechanism
@@ -153,3 +155,46 @@ def test_clipping_that_lets_records_out_is_found(monkeypatch):
 
     monkeypatch.setattr(statistics.ExactSums, "add", wrong)
     assert max(line.ratio or 0.0 for line in lines("normal, noisy statistics")) > 1.0
+
+
+LEARNED = "fbs, learned, noisy statistics"
+
+
+def test_too_little_noise_on_histograms_alone_is_found(monkeypatch):
+    """A tenth of rho is that of the histograms: with half of their noise they spend four tenths."""
+    right = histogram.gaussian_variance
+    monkeypatch.setattr(histogram, "gaussian_variance", lambda *given: right(*given) / 4)
+    worst = max(line.ratio or 0.0 for line in lines(LEARNED))
+    assert worst == pytest.approx(math.sqrt(0.9 + 4 * 0.1), rel=0.005)
+
+
+def test_the_second_stage_with_the_whole_budget_is_found(monkeypatch):
+    monkeypatch.setattr(settings_module, "what_is_left", lambda budget, outcomes: budget)
+    monkeypatch.setattr(probe, "learned_cost", lambda budget, outcomes: 0.0)
+    worst = max(line.ratio or 0.0 for line in lines(LEARNED))
+    assert worst == pytest.approx(math.sqrt(1.1), rel=0.005)
+
+
+def test_hill_climbing_finds_no_pair_of_records_beyond_the_stated_distance():
+    """Climbs over both amounts and the weight of a record, before and after its replacement."""
+    case, rng = NOISY[LEARNED].case(80, 3), np.random.default_rng(5)
+    settings, given, record = case.mechanism.settings, case.survey.confidential, 11
+    design = probe.with_curves(case, settings, rng)
+    noise = noise_of(case.model, design, given, settings, rng)
+
+    def seen(log_values):
+        outcome, weight = given.outcome.copy(), given.sampling_weight.copy()
+        outcome[record], weight[record] = np.exp(log_values[:2]), np.exp(log_values[2])
+        return published(case.model, design, Confidential(outcome, weight), settings)
+
+    typical = np.log([80_000.0, 5_000.0, 500.0])
+    best, climbed = typical + rng.normal(0.0, 0.3, (2, 3)), []
+    largest = noise.distance(*map(seen, best))
+    for _ in range(150):
+        tried = best + rng.normal(0.0, rng.choice([0.3, 3.0]), (2, 3))
+        distance = noise.distance(*map(seen, tried))
+        if distance > largest:
+            best, largest = tried, distance
+        climbed.append(distance)
+    assert climbed[0] < 0.9 < largest
+    assert max(climbed) <= 1.0

@@ -1,10 +1,14 @@
-"""Discrete Gaussian noise, drawn exactly (Canonne, Kamath & Steinke 2020, algorithms 1 to 3).
+"""Discrete Gaussian and Laplace noise, exact (Canonne, Kamath & Steinke 2020, algorithms 1 to 3).
 
 P(x) is proportional to exp(-x^2 / (2 sigma^2)) on the whole numbers. Integers and fractions only:
 there are no floating-point numbers, whose digits could reveal what the noise hides (Mironov 2012).
 Added to whole numbers x_j, one of its own variance to each, it is rho-zCDP with
 rho = sum_j change_j^2 / (2 sigma_j^2): the divergence of order alpha between two shifts by whole
 numbers is at most that of normal distributions, and those of independent numbers add up.
+
+Discrete Laplace noise has P(x) proportional to exp(-|x| / b). Added to each of whole numbers x_j,
+it is epsilon-differentially private with epsilon = sum_j |change_j| / b: the ratio of two
+probabilities of a number is at most exp(|change_j| / b).
 """
 
 import math
@@ -38,6 +42,10 @@ class NoiseSource(Protocol):
         """Draw ``size`` independent whole numbers with the parameter sigma^2 = ``variance`` > 0."""
         ...
 
+    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
+        """Draw ``size`` independent discrete Laplace numbers with the parameter ``scale`` > 0."""
+        ...
+
 
 class SystemNoise:
     """Exact noise from the operating system's cryptographic generator."""
@@ -48,6 +56,10 @@ class SystemNoise:
         """See ``NoiseSource``."""
         # Bytes of a call of its own: kept ones would be the same ones in a forked process.
         return _discrete_gaussians(variance, size, _Integers(os.urandom))
+
+    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
+        """See ``NoiseSource``."""
+        return _discrete_laplaces(scale, size, _Integers(os.urandom))
 
 
 class SeededNoise:
@@ -62,6 +74,10 @@ class SeededNoise:
         """See ``NoiseSource``."""
         return _discrete_gaussians(variance, size, self._integers)
 
+    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
+        """See ``NoiseSource``."""
+        return _discrete_laplaces(scale, size, self._integers)
+
 
 class ApproximateNoise:
     """Rounded floating-point normals: for studies of accuracy with very many draws, not private."""
@@ -75,6 +91,10 @@ class ApproximateNoise:
         """See ``NoiseSource``."""
         normals = self._rng.standard_normal(size) * float(variance) ** 0.5
         return [round(value) for value in normals.tolist()]
+
+    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
+        """See ``NoiseSource``."""
+        return [round(value) for value in self._rng.laplace(scale=float(scale), size=size).tolist()]
 
 
 def added(values: IntArray, variance: int | Fraction, source: NoiseSource) -> IntArray:
@@ -129,8 +149,16 @@ def _discrete_gaussian(variance: Fraction, integers: _Integers) -> int:
             return value
 
 
-def _discrete_laplace(scale: int, integers: _Integers) -> int:
-    """Draw y with P(y) proportional to exp(-|y|/scale) (algorithm 2)."""
+def _discrete_laplaces(scale: Fraction, size: int, integers: _Integers) -> list[int]:
+    if scale <= 0:
+        raise ValueError(f"the scale of noise is above 0, got {scale}")
+    return [
+        _discrete_laplace(scale.numerator, integers, scale.denominator) for _ in range(size)
+    ]
+
+
+def _discrete_laplace(scale: int, integers: _Integers, divisor: int = 1) -> int:
+    """Draw y with P(y) proportional to exp(-|y| divisor / scale) (algorithm 2)."""
     while True:
         remainder = integers.below(scale)
         if not _exponential_coin(remainder, scale, integers):
@@ -138,7 +166,7 @@ def _discrete_laplace(scale: int, integers: _Integers) -> int:
         times = 0
         while _exponential_coin(1, 1, integers):
             times += 1
-        value = remainder + scale * times
+        value = (remainder + scale * times) // divisor
         negative = integers.below(2)
         if value or not negative:  # zero must not count twice
             return -value if negative else value

@@ -59,11 +59,19 @@ def release_statistics(
         noise,
         design.matrix.cell,
         transformed(design, confidential),
-        budget=settings.budget,
+        budget=settings.of_sums(design.outcomes),
         psu=psu_codes(model, design),
         records=settings.unit_size(design),
         source=source,
     )
+
+
+def check_public(model: Model, design: PublicDesign, settings: NoisySettings) -> None:
+    """Raise ``InputError`` for what a design lacks, by public inputs: before noise is drawn."""
+    if isinstance(model, GeneralLocation):
+        location_design(model, design, settings)
+    else:
+        required_design(model, design, settings)
 
 
 def _location_statistics(
@@ -78,7 +86,7 @@ def _location_statistics(
     records = model.records(design, confidential)
     return location_statistics(
         public, records.cell, records.category, records.z,
-        budget=settings.budget,
+        budget=settings.of_sums(design.outcomes),
         share=settings.count_share,
         records=settings.unit_size(design),
         source=source,

@@ -1,0 +1,1 @@
+"""Transforms that are learned from a noisy histogram of an outcome."""

@@ -1,0 +1,271 @@
+"""Noisy histograms of outcomes, for transforms that are learned: what is released, and the proof.
+
+**What is released.** The public range of an outcome is divided into J bins (``survey/learned.py``).
+Each stratum has one histogram, or with a split one for each side. A record is counted in one bin of
+its own stratum: the one that its amount lies in, and the outermost one for an amount outside the
+range. A record at a spike is in no bin. Exact noise is added to every count (``noise.py``), so the
+counts are whole numbers with noise of their own each. All else that a curve needs is public.
+
+**One record.** Neighbors differ in the confidential values of one record; who is in the sample and
+in which stratum is public and the same. Its amount may leave one bin and enter another, of the same
+histogram or of that of the other side. So at most two counts change, by one each: the distance is
+1 + 1 = 2 in absolute values, and 1^2 + 1^2 = 2 in squares. To or from a spike only one count
+changes.
+
+**Units of k records.** Change the records of a unit one after the other. By the triangle inequality
+the vector of counts moves by at most 2k in absolute values and k sqrt(2) in Euclidean length. It is
+attained where all k leave one bin and enter another. Squares: 2 k^2.
+
+**Noise.** For a budget rho_0 each count has discrete Gaussian noise of variance sigma^2 =
+k^2 / rho_0: rho = 2 k^2 / (2 sigma^2) = rho_0. For a budget epsilon_0 it has discrete Laplace noise
+of scale b = 2 k / epsilon_0: epsilon = 2 k / b = epsilon_0. Both are computed in fractions of the
+doubles that are declared, and rounded up to a multiple of 2^-20.
+
+**Several outcomes.** Every outcome has a share of the budget, and a histogram with the noise of its
+own share. The histograms of all outcomes together cost the sum of their shares: rho adds up, and so
+does epsilon, whatever a record does in each of them.
+
+**What follows.** The curve is a function of noisy and public numbers, so it costs nothing. The rest
+of the mechanism takes it as a public constant and spends what is left: rho - sum rho_0, or
+epsilon - sum epsilon_0. Composition is adaptive: both bounds hold for each curve, so they add up
+although the second stage sees the result of the first. What is left is rounded down.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.errors import InputError
+from surveysynth.mechanisms.learned.smoothing import smoothed_counts
+from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
+from surveysynth.survey.learned import BINS, LearnedTransform, bin_of, normal_scores
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.survey import Confidential, PublicDesign
+
+NoiseKind = Literal["gaussian", "laplace"]
+
+#: Parameters of noise are whole multiples of 2^-20.
+NOISE_BITS = 20
+#: Changes of counts, in absolute values and in squares, where one record is replaced.
+DISTANCE = 2
+
+
+@dataclass(frozen=True)
+class NoisyHistogram:
+    """The noisy histograms of an outcome: nothing confidential.
+
+    counts (sides, H, J): whole numbers; parameter: sigma^2 of Gaussian noise or the scale of
+    Laplace noise, the same for all, 0 for none; kind: of the source, "system" for a private one.
+    """
+
+    outcome: str
+    counts: IntArray
+    noise: NoiseKind
+    parameter: Fraction
+    kind: str
+
+    @property
+    def variance(self) -> float:
+        """The variance of the noise of a count."""
+        parameter = float(self.parameter)
+        if self.noise == "gaussian" or parameter == 0.0:
+            return parameter
+        # Of a discrete Laplace number: 2 q / (1 - q)^2 with q = exp(-1/b).
+        return 0.5 / math.sinh(0.5 / parameter) ** 2
+
+    def curves(self, outcome: Outcome) -> tuple[tuple[tuple[float, ...], ...], ...]:
+        """Return the curve of every side and stratum of the outcome."""
+        made = []
+        for side, counts in enumerate(self.counts.astype(np.float64)):
+            given = side_of(outcome, side)
+            smooth = smoothed_counts(counts, self.variance, np.linspace(*given.grid, BINS + 1))
+            made.append(tuple(map(tuple, normal_scores(smooth).tolist())))
+        return tuple(made)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the histograms for files."""
+        return {
+            "outcome": self.outcome,
+            "noise": f"discrete {self.noise.capitalize()}",
+            "sigma^2" if self.noise == "gaussian" else "scale": str(self.parameter),
+            "kind": self.kind,
+            "counts": self.counts.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> "NoisyHistogram":
+        """Read ``to_dict``; raises ``InputError`` where its entries do not fit together."""
+        try:
+            noise: NoiseKind = "gaussian" if "sigma^2" in given else "laplace"
+            parameter = Fraction(given["sigma^2" if noise == "gaussian" else "scale"])
+            counts = np.array(given["counts"], dtype=np.int64)
+            made = cls(str(given["outcome"]), counts, noise, parameter, str(given["kind"]))
+        except (KeyError, TypeError, ValueError):
+            made = None
+        if made is None or counts.ndim != 3 or counts.shape[2] != BINS or parameter < 0:
+            raise InputError(
+                "a learned transform: expected an outcome, the parameter of its noise, and counts "
+                f"of sides, strata and {BINS} bins. Take the file from the release again."
+            )
+        return made
+
+
+def learned_outcomes(outcomes: Sequence[Outcome]) -> tuple[Outcome, ...]:
+    """Return the outcomes whose transforms are learned."""
+    return tuple(each for each in outcomes if each.learned is not None)
+
+
+def learned_shares(outcomes: Sequence[Outcome]) -> tuple[Fraction, ...]:
+    """Return the share of the budget of each learned outcome; raise ``InputError`` for too much."""
+    given = (each.learned for each in outcomes)
+    shares = tuple(Fraction(each.share) for each in given if each is not None)
+    if sum(shares) >= 1:
+        raise InputError(
+            f"learned_share: the shares of all outcomes add up to {float(sum(shares)):.3g}; they "
+            "must leave some of the budget. Lower them."
+        )
+    return shares
+
+
+def what_is_left(budget: float, outcomes: Sequence[Outcome]) -> float:
+    """Return what the histograms leave of a budget, rounded down."""
+    shares = learned_shares(outcomes)
+    if not shares:
+        return budget
+    left = Fraction(budget) * (1 - sum(shares))
+    nearest = float(left)
+    return nearest if Fraction(nearest) <= left else math.nextafter(nearest, 0.0)
+
+
+def learned_cost(budget: float, outcomes: Sequence[Outcome]) -> float:
+    """Return what the histograms spend of a budget; 0 where nothing is learned."""
+    return budget - what_is_left(budget, outcomes)
+
+
+def gaussian_variance(rho: Fraction, records: int = 1) -> Fraction:
+    """Return sigma^2 of counts whose release costs rho for units of up to ``records`` records."""
+    return _rounded_up(DISTANCE * records**2 / (2 * rho))
+
+
+def laplace_scale(epsilon: Fraction, records: int = 1) -> Fraction:
+    """Return b of counts whose release costs epsilon for units of up to ``records`` records."""
+    return _rounded_up(DISTANCE * records / epsilon)
+
+
+def noisy_histograms(
+    design: PublicDesign,
+    confidential: Confidential,
+    budget: float,
+    noise: NoiseKind,
+    source: NoiseSource | None,
+    records: int = 1,
+) -> tuple[NoisyHistogram, ...]:
+    """Return the noisy histograms of all outcomes that are learned.
+
+    budget: rho or epsilon of the whole release; source: None for no noise, which protects nothing.
+    """
+    made = []
+    for outcome, share in zip(
+        learned_outcomes(design.outcomes), learned_shares(design.outcomes), strict=True
+    ):
+        values = confidential.outcome[:, design.outcome_names.index(outcome.name)]
+        counts = true_counts(outcome, values, _rows_of(outcome, design))
+        part = share * Fraction(budget)
+        if source is None:
+            parameter, drawn = Fraction(0), [0] * counts.size
+        elif noise == "gaussian":
+            parameter = gaussian_variance(part, records)
+            drawn = source.draw(parameter, counts.size)
+        else:
+            parameter = laplace_scale(part, records)
+            drawn = source.draw_laplace(parameter, counts.size)
+        noisy = counts + np.array(drawn, dtype=np.int64).reshape(counts.shape)
+        kind = "none" if source is None else source.kind
+        made.append(NoisyHistogram(outcome.name, noisy, noise, parameter, kind))
+    return tuple(made)
+
+
+def true_counts(outcome: Outcome, values: FloatArray, rows: IntArray) -> IntArray:
+    """Return the counts (sides, H, J) of values (n,) in strata ``rows`` (n,). Confidential."""
+    category = outcome.category(values)
+    result = np.zeros((len(outcome.sides), int(rows.max()) + 1, BINS), dtype=np.int64)
+    for side in outcome.sides:
+        there = category == side
+        found = bin_of(side_of(outcome, side), outcome.distance(values[there], side))
+        np.add.at(result[side], (rows[there], found), 1)
+    return result
+
+
+def side_of(outcome: Outcome, side: int) -> LearnedTransform:
+    """Return the transform of a side of a learned outcome."""
+    given = outcome.learned
+    assert given is not None  # the caller takes learned outcomes
+    return given.of_side(outcome.split, side)
+
+
+def learned_design(
+    design: PublicDesign, histograms: Sequence[NoisyHistogram]
+) -> PublicDesign:
+    """Return the design whose learned transforms have the curves of these histograms.
+
+    Raises ``InputError`` where they are not of these outcomes and strata.
+    """
+    found = {each.outcome: each for each in histograms}
+    outcomes = []
+    for outcome in design.outcomes:
+        given = outcome.learned
+        if given is not None:
+            rows = _rows_of(outcome, design)
+            shape = (len(outcome.sides), int(rows.max()) + 1, BINS)
+            if outcome.name not in found or found[outcome.name].counts.shape != shape:
+                raise InputError(
+                    f"the learned transform of {outcome.name!r}: expected histograms of "
+                    f"{shape[0]} x {shape[1]} x {shape[2]} bins. Take the files from the same "
+                    "release."
+                )
+            curves = found[outcome.name].curves(outcome)
+            codes = rows if shape[1] > 1 else None
+            transform = replace(given, curves=curves, codes=codes)
+            outcomes.append(replace(outcome, transform=transform))
+        else:
+            outcomes.append(outcome)
+    return replace(design, outcomes=tuple(outcomes))
+
+
+def range_facts(design: PublicDesign, confidential: Confidential) -> dict[str, dict[str, Any]]:
+    """Count the amounts outside the range of each learned outcome, and those at round numbers.
+
+    Round numbers are multiples of a thousandth of the range's farther end, rounded down to a power
+    of ten: curves are smooth and do not show such heaps. Confidential.
+    """
+    outside: dict[str, int] = {}
+    round_numbers: dict[str, dict[str, float]] = {}
+    for outcome, values in zip(design.outcomes, confidential.outcome.T, strict=True):
+        if outcome.learned is not None:
+            amounts = values[outcome.regular(values)]
+            step = 10.0 ** math.floor(math.log10(outcome.learned.divisor))
+            heaped = np.mod(amounts, step) == 0.0
+            outside[outcome.name] = outcome.learned.outside(amounts)
+            round_numbers[outcome.name] = {
+                "multiples_of": step, "share": float(heaped.mean()) if heaped.size else 0.0
+            }  # fmt: skip
+    if not outside:
+        return {}
+    return {"amounts_outside_range": outside, "amounts_at_round_numbers": round_numbers}
+
+
+def _rows_of(outcome: Outcome, design: PublicDesign) -> IntArray:
+    """Return the curve of each record (n,): its stratum, or the only one."""
+    given = outcome.learned
+    if design.strata is None or given is None or given.by == "all":
+        return np.zeros(design.n, dtype=np.int64)
+    return design.strata
+
+
+def _rounded_up(value: Fraction) -> Fraction:
+    return Fraction(math.ceil(value * 2**NOISE_BITS), 2**NOISE_BITS)

@@ -1,0 +1,225 @@
+"""Smooth noisy histograms towards a normal law (Silverman 1982), as functions of arrays.
+
+A bin's noisy count h has the mean mu = exp(theta) and about the variance s^2 + mu: that of its
+noise and of the sample. Then h + s^2 is nearly Poisson with the mean mu + s^2, and the estimate
+minimizes
+
+    sum mu - (h + s^2) log(mu + s^2)  +  lambda/2 |D^3 (theta - theta_0)|^2 .
+
+Its score (h - mu)/(s^2 + mu) has the mean zero. The sum of squares with the same variance has not:
+in an empty bin it prefers mu > 0, since that also raises the variance it divides by. Third
+differences of a quadratic are zero, so with theta_0 = 0 a large lambda gives a normal law, with its
+own total, mean and variance. A stratum departs in this way either from the pooled curve of all
+strata or from a normal law of its own.
+
+**lambda** is the one of largest marginal likelihood (Laplace's approximation), given that theta has
+the improper normal prior that the penalty is. The same likelihood says which theta_0 a stratum
+takes. A misfit within the number of bins, the other usual rule, lets noise make a mode in an empty
+tail every few samples, and means follow it.
+
+**Tails.** Beyond the bins whose sum to the end is more than noise, theta is concave, and away from
+zero it falls at least as that of a Pareto law of index 1.5: a stiff penalty on second and first
+differences above that. A tail there falls like a normal one or like a power, and cannot rise again.
+In the tails of its own counts a stratum's departure from the pooled curve is concave. Without these
+limits noise puts a record's worth of mass at the end of a wide range now and then, which moves a
+mean by several standard errors.
+
+**Doubt.** A tail that the noise hides must not be mapped to the ends of the range. So a share of
+the estimate, as large as such a tail may be, is spread about each bin like a Pareto law of index 3,
+but by no more than the SD of the estimate.
+"""
+
+from dataclasses import dataclass
+from operator import itemgetter
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from surveysynth._support.types import BoolArray, FloatArray
+
+#: Penalties that are compared, from stiff to loose.
+PENALTIES = 10.0 ** np.arange(6.0, -2.0, -1.0)
+#: Penalty on differences that are too large in tails.
+STIFF = 1e4
+#: Least index of a Pareto tail, beyond the x where steps are nearly those of a logarithm.
+LEAST_INDEX, LOGARITHMIC = 1.5, 1.0
+#: Index of the tails that noise may hide, and the largest share that is given to them.
+HIDDEN_INDEX, MOST_HIDDEN = 3.0, 0.1
+#: A sum to the end of the grid above so many of its SDs is more than noise.
+MORE_THAN_NOISE = 3.0
+#: Least curvature of a bin whose expected count is about zero, and least variance of a count.
+LEAST_WEIGHT = 1e-4
+LEAST_VARIANCE = 1e-6
+MOST_STEPS, LONGEST_STEP, SMALL_GAIN = 30, 4.0, 1e-3
+
+
+def smoothed_counts(noisy: FloatArray, variance: float, ends: FloatArray) -> FloatArray:
+    """Return expected counts (H, J) of noisy histograms (H, J), a row for each stratum.
+
+    variance: of the noise of each count, 0 for none; ends (J + 1,): of the bins, as asinh(y / s).
+    Every stratum is shrunk to the pooled curve or to a normal law.
+    """
+    return np.stack([
+        _with_doubt(row, variance, ends) for row in _estimates(noisy, variance, ends)
+    ])
+
+
+def _estimates(noisy: FloatArray, variance: float, ends: FloatArray) -> list[FloatArray]:
+    """Return the estimate (J,) of every stratum."""
+    variance = max(variance, LEAST_VARIANCE)
+    total, normal = noisy.sum(0), np.zeros(noisy.shape[1])
+    pooled_variance = variance * len(noisy)
+    limits = _Limits.of(tail_bins(total, pooled_variance), ends)
+    pooled, _ = _smooth(_Bins(total, pooled_variance, limits), normal, _normal_start(total))
+    if len(noisy) == 1:
+        return [np.exp(pooled)]
+    rows = []
+    for counts in noisy:
+        tails = tail_bins(counts, variance)
+        size = np.log(max(counts.sum(), 1.0) / np.exp(pooled).sum())
+        like_pooled = _smooth(
+            _Bins(counts, variance, limits.and_concave(tails, pooled)), pooled, pooled + size
+        )
+        own = _Bins(counts, variance, _Limits.of(tails, ends))
+        like_normal = _smooth(own, normal, _normal_start(counts))
+        rows.append(np.exp(max(like_pooled, like_normal, key=itemgetter(1))[0]))
+    return rows
+
+
+def _with_doubt(counts: FloatArray, variance: float, ends: FloatArray) -> FloatArray:
+    """Return counts (J,) of which a share is spread like the tails that noise may hide."""
+    middle = 0.5 * (ends[1:] + ends[:-1])
+    total = max(counts.sum(), np.finfo(np.float64).tiny)
+    mean = counts @ middle / total
+    spread = max(float(np.sqrt(counts @ (middle - mean) ** 2 / total)), ends[1] - ends[0])
+    hidden = np.exp(-np.abs(middle[:, None] - middle) / min(spread, 1.0 / HIDDEN_INDEX))
+    hidden /= hidden.sum(axis=0)
+    doubt = MORE_THAN_NOISE * np.sqrt(variance + 1.0) / max(counts.sum(), 1.0)
+    share = min(doubt, MOST_HIDDEN)
+    return np.asarray((1.0 - share) * counts + share * (hidden @ counts))
+
+
+def tail_bins(counts: FloatArray, variance: float) -> BoolArray:
+    """Return the bins (J,) beyond which a sum to the end is no more than noise."""
+
+    def first_signal(ordered: FloatArray) -> int:
+        sd = np.sqrt((variance + 1.0) * np.arange(1, ordered.size + 1))
+        signal = np.flatnonzero(np.cumsum(ordered) > MORE_THAN_NOISE * sd)
+        return int(signal[0]) if signal.size else ordered.size // 2
+
+    ends = first_signal(counts), counts.size - 1 - first_signal(counts[::-1])
+    position = np.arange(counts.size)
+    return np.asarray((position <= min(ends)) | (position >= max(ends)), dtype=bool)
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """Differences of theta that must not pass their largest value: rows (r, J), largest (r,)."""
+
+    rows: FloatArray
+    largest: FloatArray
+
+    @classmethod
+    def of(cls, tails: BoolArray, ends: FloatArray) -> "_Limits":
+        """Return the limits in tails: concave, and falling away from zero like a Pareto law."""
+        first, second = (np.diff(np.eye(tails.size), order, axis=0) for order in (1, 2))
+        inner, middle = ends[1:-1], tails.size // 2
+        far = tails[1:] & tails[:-1] & (np.abs(inner) > LOGARITHMIC)
+        upper = np.argmax(~tails) if not tails.all() else middle
+        away = np.where(np.arange(inner.size) < upper, -1.0, 1.0)
+        far &= np.sign(inner) == away
+        fall = -LEAST_INDEX * np.diff(ends[:-1])
+        return cls(
+            np.concatenate([second[tails[1:-1]], (away[:, None] * first)[far]]),
+            np.concatenate([np.zeros(int(tails[1:-1].sum())), fall[far]]),
+        )
+
+    def and_concave(self, tails: BoolArray, about: FloatArray) -> "_Limits":
+        """Return also the limits that make theta - about concave in other tails (J,)."""
+        second = np.diff(np.eye(tails.size), 2, axis=0)[tails[1:-1]]
+        return _Limits(
+            np.concatenate([self.rows, second]), np.concatenate([self.largest, second @ about])
+        )
+
+    def excess(self, theta: FloatArray) -> FloatArray:
+        """Return by how much differences pass their limits (r,), 0 where they do not."""
+        return np.maximum(self.rows @ theta - self.largest, 0.0)
+
+
+@dataclass(frozen=True)
+class _Bins:
+    """Noisy counts (J,), the variance of their noise, and the limits of theta."""
+
+    counts: FloatArray
+    variance: float
+    limits: _Limits
+
+    def deviance(self, theta: FloatArray) -> float:
+        """Return half the deviance of exp(theta), but for a constant."""
+        mean = np.exp(theta)
+        shifted = mean + self.variance
+        return float((mean - (self.counts + self.variance) * np.log(shifted)).sum())
+
+    def score_and_weight(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the gradient (J,) of ``deviance`` and its expected curvature (J,)."""
+        mean = np.exp(theta)
+        slope = mean / (mean + self.variance)
+        return (mean - self.counts) * slope, np.maximum(mean * slope, LEAST_WEIGHT)
+
+
+def _smooth(
+    bins: _Bins, towards: FloatArray, theta: FloatArray
+) -> tuple[FloatArray, float]:
+    """Return theta (J,) under the penalty of largest marginal likelihood, and the log of that."""
+    third = np.diff(np.eye(theta.size), 3, axis=0)
+    best, most = theta, float("-inf")
+    for penalty in PENALTIES:
+        roughness = penalty * (third.T @ third)
+        theta, objective, log_det = _minimum(bins, roughness, towards, theta)
+        evidence = 0.5 * len(third) * np.log(penalty) - objective - 0.5 * log_det
+        if evidence > most:
+            best, most = theta, evidence
+    return best, most
+
+
+def _minimum(
+    bins: _Bins, roughness: FloatArray, towards: FloatArray, theta: FloatArray
+) -> tuple[FloatArray, float, float]:
+    """Return the penalized estimate, its objective and log det of the curvature."""
+
+    def objective(at: FloatArray) -> float:
+        apart, excess = at - towards, bins.limits.excess(at)
+        return bins.deviance(at) + 0.5 * float(apart @ roughness @ apart + STIFF * excess @ excess)
+
+    value = objective(theta)
+    for _ in range(MOST_STEPS):
+        score, weight = bins.score_and_weight(theta)
+        excess = bins.limits.excess(theta)
+        beyond = bins.limits.rows[excess > 0.0]
+        stiff = STIFF * (beyond.T @ beyond)
+        factor = cho_factor(np.diag(weight) + roughness + stiff, check_finite=False)
+        gradient = score + roughness @ (theta - towards)
+        gradient += STIFF * (excess @ bins.limits.rows)
+        step = -cho_solve(factor, gradient, check_finite=False)
+        step *= min(1.0, LONGEST_STEP / np.abs(step).max())
+        length, before = 1.0, value
+        while (value := objective(theta + length * step)) > before and length > SMALL_GAIN:
+            length *= 0.5
+        if value > before:
+            value = before
+            break
+        theta = theta + length * step
+        if before - value < SMALL_GAIN:
+            break
+    return theta, value, 2.0 * float(np.log(np.diag(factor[0])).sum())
+
+
+def _normal_start(counts: FloatArray) -> FloatArray:
+    """Return theta (J,) of a normal law with about the place and spread of the counts."""
+    position = np.linspace(-1.0, 1.0, counts.size)
+    rough = np.maximum(np.convolve(counts, np.full(7, 1.0 / 7.0), "same"), 0.0) + 1e-6
+    share = rough / rough.sum()
+    centre = share @ position
+    spread = np.sqrt(share @ (position - centre) ** 2) + 2.0 / counts.size
+    theta = -0.5 * ((position - centre) / spread) ** 2
+    return np.asarray(theta + np.log(max(counts.sum(), 1.0) / np.exp(theta).sum()))

@@ -1,0 +1,99 @@
+"""The first stage of a mechanism: learn the transforms, by noise that is drawn once and kept."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from surveysynth.mechanisms.base import NoiseKeeper
+from surveysynth.mechanisms.learned.histogram import (
+    NoiseKind,
+    NoisyHistogram,
+    learned_design,
+    learned_outcomes,
+    noisy_histograms,
+)
+from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.survey import Confidential, PublicDesign
+
+#: The key of the histograms in files.
+LEARNED = "learned"
+#: The published file of them where there is no file of other noisy numbers.
+TRANSFORMS_NAME = "transforms.json"
+
+
+@dataclass(frozen=True)
+class FirstStage:
+    """The design with its learned transforms, and what is known of the noise of the run.
+
+    histograms: of the outcomes that are learned; earlier: what an unreleased run kept, if any.
+    """
+
+    design: PublicDesign
+    histograms: tuple[NoisyHistogram, ...]
+    earlier: Mapping[str, Any] | None
+
+    def kept(self) -> dict[str, Any]:
+        """Return the histograms for files; nothing where there are none."""
+        return {LEARNED: [each.to_dict() for each in self.histograms]} if self.histograms else {}
+
+
+def first_stage(
+    design: PublicDesign,
+    confidential: Confidential,
+    *,
+    budget: float,
+    noise: NoiseKind,
+    source: NoiseSource | None,
+    records: int = 1,
+    keeper: NoiseKeeper | None = None,
+) -> FirstStage:
+    """Draw the histograms, or take those that an unreleased run kept, and learn the transforms.
+
+    New histograms are kept before anything follows from them.
+    """
+    earlier = None if keeper is None else keeper.earlier()
+    if not learned_outcomes(design.outcomes):
+        return FirstStage(design, (), earlier)
+    if earlier is not None:
+        histograms = histograms_in(earlier)
+        return FirstStage(learned_design(design, histograms), histograms, earlier)
+    histograms = noisy_histograms(design, confidential, budget, noise, source, records)
+    if keeper is not None:
+        keeper.keep(FirstStage(design, histograms, None).kept())
+    return FirstStage(learned_design(design, histograms), histograms, None)
+
+
+def histograms_in(content: Mapping[str, Any]) -> tuple[NoisyHistogram, ...]:
+    """Return the histograms of a file; none where nothing was learned."""
+    return tuple(NoisyHistogram.from_dict(each) for each in content.get(LEARNED, ()))
+
+
+def histograms_of(published: Mapping[str, Mapping[str, Any]]) -> tuple[NoisyHistogram, ...]:
+    """Return the histograms among the contents of published files by name."""
+    return tuple(each for content in published.values() for each in histograms_in(content))
+
+
+def learned_facts(
+    outcomes: Sequence[Outcome], currency: str, budget: float
+) -> dict[str, dict[str, Any]]:
+    """Return what is declared of learned transforms and their cost, for privacy.json."""
+    facts = {}
+    for each in learned_outcomes(outcomes):
+        given = each.learned
+        assert given is not None  # the outcome is a learned one
+        facts[each.name] = {
+            "range": [given.low, given.high],
+            "learned_share": given.share,
+            "learned_by": given.by,
+            currency: given.share * budget,
+        }
+    return {LEARNED: facts} if facts else {}
+
+
+def learned_words(outcomes: Sequence[Outcome]) -> str:
+    """Return the outcomes that are learned, in words, with the share of each."""
+    chosen = [(each.name, each.learned) for each in outcomes]
+    return "; ".join(
+        f"{name} ({given.share:.3g} of the budget)" for name, given in chosen if given is not None
+    )

@@ -1,0 +1,228 @@
+"""A transform that is learned: normal scores of a curve over a public range.
+
+The range is divided into ``BINS`` bins by equal steps of x = asinh(y / s), with s a thousandth of
+the end that is farther from zero. A curve gives z at the ends of ``PARTS`` equal parts of each bin,
+and is linear in x between them. It is public: a mechanism computes it from a noisy histogram.
+Values outside the range count as its nearer end, and no inverse lies outside it.
+
+Until a curve is learned, z is linear in x from -3 to 3: a guess from the public range alone.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtri
+
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.errors import InputError
+from surveysynth.survey.transforms import Transform, TransformKind
+
+LearnedBy = Literal["strata", "all"]
+
+#: Bins of a histogram, and equal parts of a bin at whose ends a curve has a value.
+BINS, PARTS = 64, 4
+#: The divisor of the grid as a share of the range's end that is farther from zero.
+SCALE_SHARE = 1e-3
+#: Share of the budget for the histograms of all outcomes of a survey, unless one is declared.
+LEARNED_SHARE = 0.1
+#: The end of the guess that stands for a curve before one is learned.
+GUESSED_END = 3.0
+#: Probability spread evenly over the range, so that no place in it is out of reach.
+EVERYWHERE = 1e-6
+#: Curves are whole multiples of this step, and increase by at least one a part.
+STEP = 1e-6
+#: The share of the outermost part of a bin that a normal variable has beyond the end of a curve.
+BEYOND = 0.05
+
+
+@dataclass(frozen=True)
+class LearnedTransform(Transform):
+    """Normal scores by a curve that the mechanism learns within the budget (strict 8).
+
+    Parameters
+    ----------
+    low, high
+        The public range of the outcome, in its units.
+    share
+        The share of the whole budget for the histogram of this outcome.
+    by
+        "strata" for a curve of each stratum, "all" for one of all records.
+    curves
+        z at the ends of the parts of bins, (sides, strata, parts + 1); empty before it is learned.
+    kind
+        "learned".
+    scale, shift, power
+        Not used.
+    codes
+        Row of ``curves`` of each record (n,), if there are several.
+
+    Raises
+    ------
+    InputError
+        For a range or a share that is not possible.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import surveysynth as ss
+    >>> guess = ss.LearnedTransform(low=0.0, high=500_000.0)
+    >>> guess.forward(np.array([0.0, 20_000.0, 900_000.0])).round(2)
+    array([-3.  ,  0.46,  3.  ])
+    """
+
+    kind: TransformKind = "learned"
+    low: float = 0.0
+    high: float = 1.0
+    share: float = LEARNED_SHARE
+    by: LearnedBy = "strata"
+    curves: tuple[tuple[tuple[float, ...], ...], ...] = field(default=(), repr=False)
+    codes: IntArray | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.low) and np.isfinite(self.high) and self.low < self.high):
+            raise InputError(
+                "range: expected two finite numbers, the first below the second, got "
+                f"{self.low!r} and {self.high!r}."
+            )
+        if not 0.0 < self.share < 1.0:
+            raise InputError(
+                f"learned_share: expected a number between 0 and 1, got {self.share!r}."
+            )
+
+    def ends(self, split: float | None, side: int) -> tuple[float, float]:
+        """Return the range of the transform's argument: amounts, or distances from a split."""
+        if split is None:
+            return self.low, self.high
+        return 0.0, self.high - split if side == 0 else split - self.low
+
+    def of_side(self, split: float | None, side: int) -> "LearnedTransform":
+        """Return the transform of one side of a split."""
+        if split is None:
+            return self
+        low, high = self.ends(split, side)
+        return replace(self, low=low, high=high, curves=self.curves[side : side + 1])
+
+    def at(self, rows: IntArray | BoolArray) -> "LearnedTransform":
+        """Return the transform for some records."""
+        return self if self.codes is None else replace(self, codes=self.codes[rows])
+
+    @property
+    def axis(self) -> Transform:
+        """The scale of the grid, the same for all records: for axes."""
+        return Transform("asinh", scale=self.divisor)
+
+    @property
+    def divisor(self) -> float:
+        """The s of asinh(y / s), in the outcome's units."""
+        return SCALE_SHARE * max(abs(self.low), abs(self.high))
+
+    @property
+    def grid(self) -> tuple[float, float]:
+        """The ends of the range as x."""
+        low, high = np.arcsinh(np.array([self.low, self.high]) / self.divisor).tolist()
+        return low, high
+
+    @cached_property
+    def knots(self) -> FloatArray:
+        """Z at the ends of parts of bins, (strata, parts + 1), of the only side."""
+        if self.curves:
+            return np.array(self.curves[0])
+        return np.linspace(-GUESSED_END, GUESSED_END, BINS * PARTS + 1)[None]
+
+    def position(self, outcome: FloatArray) -> FloatArray:
+        """Return places of values on the grid, from 0 at the low end to 1 at the high end."""
+        low, high = self.grid
+        x = np.arcsinh(np.clip(outcome, self.low, self.high) / self.divisor)
+        return np.asarray(np.clip((x - low) / (high - low), 0.0, 1.0), dtype=np.float64)
+
+    def violations(self, outcome: FloatArray) -> int:
+        """Return 0: the transform takes every number."""
+        return 0
+
+    def outside(self, outcome: FloatArray) -> int:
+        """Count the values outside the range."""
+        return int(np.count_nonzero((outcome < self.low) | (outcome > self.high)))
+
+    def forward(self, outcome: FloatArray) -> FloatArray:
+        """Return z of values."""
+        part, share = self._part(outcome)
+        row = self._rows(outcome)
+        lower, upper = self.knots[row, part], self.knots[row, part + 1]
+        return np.asarray(lower + share * (upper - lower), dtype=np.float64)
+
+    def inverse(self, transformed: FloatArray) -> FloatArray:
+        """Return values of z, never outside the range."""
+        knots, row = self.knots, self._rows(transformed)
+        last = knots.shape[1] - 1
+        z = np.clip(transformed, knots[row, 0], knots[row, last])
+        # All curves in one increasing sequence, each with an offset of its own.
+        apart = 1.0 + 2.0 * float(np.abs(knots).max())
+        offsets = apart * np.arange(len(knots))
+        found = np.searchsorted((knots + offsets[:, None]).ravel(), z + offsets[row], "right")
+        part = np.clip(found - 1 - row * (last + 1), 0, last - 1)
+        lower, upper = knots[row, part], knots[row, part + 1]
+        share = np.clip((z - lower) / (upper - lower), 0.0, 1.0)
+        low, high = self.grid
+        x = low + (part + share) / last * (high - low)
+        values = np.clip(self.divisor * np.sinh(x), self.low, self.high)
+        return np.asarray(values, dtype=np.float64)
+
+    def log_slope(self, outcome: FloatArray) -> FloatArray:
+        """Return the log of dz/dy; outside the range that of its end."""
+        part, _ = self._part(outcome)
+        row, (low, high) = self._rows(outcome), self.grid
+        rise = self.knots[row, part + 1] - self.knots[row, part]
+        width = (high - low) / (self.knots.shape[1] - 1)
+        inside = np.clip(outcome, self.low, self.high)
+        return np.asarray(np.log(rise / width) - np.log(np.hypot(self.divisor, inside)))
+
+    def describe(self, name: str) -> str:
+        """Return the transform as a formula."""
+        return f"learned({name}, {self.low:,.10g} to {self.high:,.10g})"
+
+    def _part(self, outcome: FloatArray) -> tuple[IntArray, FloatArray]:
+        """Return the part of a bin that values are in, and their place in it, from 0 to 1."""
+        parts = self.knots.shape[1] - 1
+        place = self.position(outcome) * parts
+        part = np.minimum(place.astype(np.int64), parts - 1)
+        return part, place - part
+
+    def _rows(self, values: FloatArray) -> IntArray:
+        """Return the row of ``knots`` of each value."""
+        if len(self.knots) == 1 or self.codes is None:
+            return np.zeros(values.shape, dtype=np.int64)
+        return self.codes
+
+
+def bin_of(transform: LearnedTransform, outcome: FloatArray) -> IntArray:
+    """Return the bin (n,) of each value (n,), from 0 to ``BINS`` - 1."""
+    place = (transform.position(outcome) * BINS).astype(np.int64)
+    return np.minimum(place, BINS - 1)
+
+
+def normal_scores(counts: FloatArray) -> FloatArray:
+    """Return the knots (H, J * PARTS + 1) of expected counts (H, J): z = Phi^-1(F).
+
+    Inside a bin the log density is linear between the middles of neighboring bins. Rounded to
+    ``STEP``, so that the last digits of other machines' linear algebra do not matter, and with a
+    ramp of that step, so that every curve increases.
+    """
+    bins = counts.shape[1]
+    middle = (np.arange(bins * PARTS) + 0.5) / PARTS
+    theta = np.log(np.maximum(counts, np.finfo(np.float64).tiny))
+    fine = np.stack([np.interp(middle, np.arange(bins) + 0.5, row) for row in theta])
+    fine = fine.reshape(len(counts), bins, PARTS)
+    within = np.exp(fine - fine.max(axis=-1, keepdims=True))
+    within /= within.sum(axis=-1, keepdims=True)
+    mass = (counts[..., None] * within).reshape(len(counts), -1)
+    total = np.maximum(mass.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    mass = (1.0 - EVERYWHERE) * mass / total + EVERYWHERE / mass.shape[1]
+    below = np.cumsum(mass, axis=1)[:, :-1]
+    above = np.cumsum(mass[:, ::-1], axis=1)[:, ::-1][:, 1:]
+    inner = np.where(below < 0.5, ndtri(below), -ndtri(above))
+    first, last = ndtri(BEYOND * mass[:, :1]), -ndtri(BEYOND * mass[:, -1:])
+    knots = np.concatenate([first, inner, last], axis=1)
+    ramp = np.arange(knots.shape[1]) - knots.shape[1] // 2
+    return np.asarray(STEP * (np.round(knots / STEP) + ramp), dtype=np.float64)
