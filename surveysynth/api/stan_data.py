@@ -41,8 +41,8 @@ def export_stan(spec: str | Path, out: str | Path) -> Path:
     ...     _, spec = ss.example(Path(folder) / "ex", n=200)
     ...     program = ss.export_stan(spec, Path(folder) / "data.json")
     ...     data = json.loads((Path(folder) / "data.json").read_text())
-    >>> program.name, data["q"], data["total"] - data["K_shrunken"]
-    ('fbs.stan', 2, 200.0)
+    >>> program.name, data["J"], sum(data["total"][0])
+    ('general_location.stan', 2, 200.0)
     """
     from surveysynth.sampling.stan.backends import write_data
     from surveysynth.spec.build import model_of, read_survey

@@ -196,8 +196,8 @@ def _solve(
     made, slope, integral = ratio.of(x @ multiplier)
     value = base @ integral
     for _ in range(_MOST_STEPS):
-        misfit = misfit_of(base * made)
-        if np.abs(misfit).max(initial=0.0) <= TOLERANCE / 10:
+        largest = np.abs(misfit_of(base * made)).max(initial=0.0)
+        if largest <= TOLERANCE / 10:
             break
         missing = totals - x.T @ (base * made)
         curvature = (x * (base * slope)[:, None]).T @ x
@@ -209,9 +209,12 @@ def _solve(
             tried = multiplier + length * step
             made_there, slope_there, integral = ratio.of(x @ tried)
             reached = base @ integral - totals @ tried
-            if np.isfinite(reached) and reached <= value - 1e-4 * length * descent + abs(
-                value
-            ) * 1e-14:
+            fall = 1e-4 * length * descent - 1e-14 * abs(value)
+            if np.isfinite(reached) and reached <= value - fall:
+                break
+            # Close to the minimum rounding hides what the function still falls by.
+            hidden = descent <= 1e-9 * (1.0 + abs(value))
+            if hidden and np.abs(misfit_of(base * made_there)).max(initial=0.0) <= 0.5 * largest:
                 break
             length /= 2
         else:

@@ -7,7 +7,7 @@ The text of statements is in the templates of the folders ``words``.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -246,7 +246,9 @@ class Released(Unpickled):
 
     def design_of(self, given: PublicDesign) -> PublicDesign:
         """Return the design that the draws are of: the given one, or with learned transforms."""
-        return given if self.design is None else self.design
+        if self.design is None or self.design.outcomes == given.outcomes:
+            return given
+        return replace(given, outcomes=self.design.outcomes)
 
 
 class NoiseKeeper(Protocol):

@@ -38,7 +38,8 @@ def get_model(name: str, **options: Any) -> "Model":
     Returns
     -------
     Model
-        With defaults for options that are not given.
+        As in its papers where options are not given: with one covariance of all cells. A release
+        has ``covariance_by=None``, spread by cell.
 
     Raises
     ------

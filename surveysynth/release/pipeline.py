@@ -94,6 +94,7 @@ def release(
     compares the release with the survey, and nothing that is published depends on it.
     """
     from surveysynth.spec.build import (
+        check_engine,
         engine_of,
         mechanism_of,
         model_of,
@@ -112,6 +113,8 @@ def release(
     one_form = not needs_general_form(spec.declared) and spec.synthesizer.grouping == ()
     if chosen.compiled and one_form:
         _compile(chosen, say)  # a program that cannot run fails before anything is read
+    elif chosen.compiled:
+        check_engine(spec, model_of(spec))
     pending = run_to_record(spec, plan, ledger, test=test)
     pending.require_room()  # before the confidential values are looked at
     say(stages.READING)

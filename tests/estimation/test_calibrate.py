@@ -239,6 +239,19 @@ def test_totals_are_met_far_from_the_sample(method: Any) -> None:
     np.testing.assert_allclose(x.T @ made, totals, rtol=1e-10)
 
 
+def test_rounding_refuses_no_totals() -> None:
+    """Two classes, whose ratios are known: close to the minimum its function no longer falls."""
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        female = rng.random(300) < 0.35
+        w = rng.lognormal(5.75, 0.35, 300)
+        w *= 1e5 / w.sum()
+        x = np.column_stack([female, ~female]) * 1.0
+        made = calibrated_weights(x, w, np.array([36e3, 64e3]), method="raking", bounds=UNBOUNDED)
+        ratio = np.where(female, 36e3 / w[female].sum(), 64e3 / w[~female].sum())
+        np.testing.assert_allclose(made, w * ratio, rtol=1e-9)
+
+
 FRAME = pd.DataFrame({"region": ["N", "N", "S", "S"], "sex": ["F", "M", "F", "F"]})
 HEALTH = Outcome("health", kind="categorical", levels=("good", "poor"))
 REGION = {"by": ["region"], "totals": {"N": 50, "S": 50}}

@@ -84,7 +84,7 @@ def leans_of(case: Case, seed: int) -> list[TableLean]:
     )  # fmt: skip
     declared = {"centre": CENTRE, "spread": SPREAD}
     sections: dict[str, Any] = {
-        "synthesizer": {"model": "fbs"},
+        "synthesizer": {"model": "fbs", "covariance_by": []},
         "privacy": {"mechanism": case.mechanism, "epsilon": case.epsilon},
         "tables": {"by": ["field", "gender"], "statistics": ["count", "mean", "median"]},
     }

@@ -64,7 +64,7 @@ def run_in_memory(frame: pd.DataFrame, kind: str) -> dict[str, Any]:
 
     def cut(*arguments: Any) -> None:
         statistics = arguments[2].to_dict()
-        for name in ("cross", "squares"):
+        for name in ("cross", "squares", "counts"):
             values = np.array(statistics.pop(name))
             assert np.isfinite(values).all()
             found[name] = values.shape

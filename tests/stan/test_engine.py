@@ -188,6 +188,7 @@ population_size = 60000
 model = "fbp"
 outcome = "salary"
 engine = "{engine}"
+covariance_by = []
 {more}
 [privacy]
 mechanism = "pseudo_posterior"
@@ -250,12 +251,14 @@ def test_a_release_with_the_engine(
     check_release(spec, tmp_path / "out", "".join([*capfd.readouterr(), caplog.text]))
 
 
+@pytest.mark.parametrize("own_covariances", ["covariance_by = []\n", ""])
 def test_without_cmdstan_the_release_names_the_command_before_it_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_covariances: str
 ) -> None:
     monkeypatch.setenv("CMDSTAN", str(tmp_path / "nowhere"))
     monkeypatch.delenv(BACKEND_VARIABLE, raising=False)
     spec = write_spec(tmp_path)
+    spec.write_text(spec.read_text().replace("covariance_by = []\n", own_covariances))
     (tmp_path / "survey.csv").unlink()
     with pytest.raises(InputError, match=r"python -m cmdstanpy\.install_cmdstan"):
         release(spec, tmp_path / "out")

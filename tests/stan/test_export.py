@@ -19,7 +19,11 @@ N = 200
 
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
-    return pseudo_example(tmp_path / "ex", n=N)
+    """With one covariance of all cells, whose sums are simplest."""
+    path = pseudo_example(tmp_path / "ex", n=N)
+    text = path.read_text().replace("[synthesizer]\n", "[synthesizer]\ncovariance_by = []\n")
+    path.write_text(text)
+    return path
 
 
 def test_the_data_are_sums_over_the_records_and_all_that_the_program_declares(

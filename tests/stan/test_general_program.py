@@ -40,7 +40,7 @@ def test_density_and_gradient_equal_stans(name: str) -> None:
 
 
 def test_nuts_and_gibbs_draw_from_one_posterior() -> None:
-    model, _, _, _, statistics = made("all kinds by group", n=250)
+    model, _, _, _, statistics = made("all kinds by group", n=1500)
     engine = model.with_engine(StanEngine(PyStanBackend(), adapt_delta=0.99))
     nuts = engine.posterior_draws(statistics, SamplingPlan(2, 200, 300), np.random.default_rng(1))
     gibbs = model.sample(statistics, SamplingPlan(4, 300, 3000), np.random.default_rng(2))

@@ -321,8 +321,8 @@ def general_form(
     covariance_by None: the cells of by and strata columns, but no groups where PSUs have effects.
     ``priors``: those that differ from the model's defaults.
 
-    Raises ``InputError`` for columns that cannot define groups, and for PSUs without a declared
-    design effect where the design needs the general form.
+    Raises ``InputError`` for columns that cannot define groups, for priors that the general form
+    does not have, and for PSUs without a declared design effect where the design needs it.
     """
     clustered = design.psu is not None and design.design_effect is None
     special = [outcome for outcome in design.outcomes if not outcome.is_plain]
@@ -341,8 +341,13 @@ def general_form(
             f"{what}: only continuous outcomes without bounds and without covariance_by have them. "
             "Declare survey.design_effect, a public factor by which clustering raises variances."
         )
-    known = GeneralLocation.default_priors
-    own = {key: value for key, value in priors.items() if key in known}
-    model = form(names, priors=own, engine=engine)
+    other = [key for key in priors if key not in GeneralLocation.default_priors]
+    if other:
+        remedy = "" if special else ", or set covariance_by = []"
+        raise InputError(
+            f"priors.{other[0]}: this is a prior of one residual covariance, and here every cell "
+            f"of by and strata columns has its own. Leave it out{remedy}."
+        )
+    model = form(names, priors=priors, engine=engine)
     require(model, design)
     return model

@@ -29,7 +29,7 @@ from tests.surveys import pseudo_example
 OUTCOMES = "\n[outcomes.salary]\ncentre = 100000\nspread = 0.45\n"
 STRICT = (("pseudo_posterior", "noisy_statistics"), ("m = 3", "m = 10\nreplicates_per_draw = 2"))
 SMALL = ('transform = "log"', 'transform = "log"\npredictors = "field + gender"\n'
-         "chains = 2\ndraws = 120\nwarmup = 100")  # fmt: skip
+         "covariance_by = []\nchains = 2\ndraws = 120\nwarmup = 100")  # fmt: skip
 
 
 def written(folder: Path, *changes: tuple[str, str], outcomes: str = OUTCOMES) -> Path:

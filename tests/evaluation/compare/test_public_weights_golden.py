@@ -42,6 +42,7 @@ outcome = ["score", "enroll"]
 transform = ["identity", "log"]
 transform_scale = [100, 1]
 inference = "{inference}"
+covariance_by = []
 chains = 8
 draws = 60
 warmup = 60

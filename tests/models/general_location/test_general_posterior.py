@@ -87,7 +87,7 @@ def test_draws_satisfy_the_identities_of_the_density(
     Draws 1.3 times as far from their mean are rejected."""
     model = model_for(by)
     statistics = statistics_of(model, 120, outcomes, ridged=ridged)
-    drawn = model.sample(statistics, SamplingPlan(4, 300, 800), np.random.default_rng(1))
+    drawn = model.sample(statistics, SamplingPlan(4, 300, 1600), np.random.default_rng(1))
     u = oracles.unconstrain(model, {name: values[0] for name, values in drawn.items()})
     assert largest_error(model, u, statistics) < 4.5
     mean = u.mean((0, 1))
