@@ -134,7 +134,8 @@ def synthesise(
     if isinstance(model, GeneralLocation):
         steadied = replace(private_draws, theta=model.steadied(private_draws.theta, design))
     for draw in range(private_draws.settings.m):
-        theta, redrawn = steadied.draw(draw), redrawn_design(design, rng)
+        theta = steadied.draw(draw)
+        redrawn = redrawn_design(design, rng)
         for replicate in range(replicates_per_draw):
             arrays = _dataset(model, design, redrawn, theta, rng, scale_to, variance)
             yield SyntheticDataset(draw + 1, replicate + 1, *arrays)
