@@ -15,6 +15,7 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.inference.bias_search import DebiasRecord
 from surveysynth.inference.debias import Debiased, debias_draws
 from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.learned.redraw import redrawn_design
 from surveysynth.models.base import Model, Simulated, SimulationKind
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.survey.survey import PublicDesign
@@ -134,8 +135,9 @@ def synthesise(
         steadied = replace(private_draws, theta=model.steadied(private_draws.theta, design))
     for draw in range(private_draws.settings.m):
         theta = steadied.draw(draw)
+        redrawn = redrawn_design(design, rng)
         for replicate in range(replicates_per_draw):
-            arrays = _dataset(model, design, theta, rng, scale_to, variance)
+            arrays = _dataset(model, design, redrawn, theta, rng, scale_to, variance)
             yield SyntheticDataset(draw + 1, replicate + 1, *arrays)
 
 
@@ -155,6 +157,7 @@ def check_replicates(model: Model, replicates_per_draw: int) -> None:
 def _dataset(
     model: Model,
     design: PublicDesign,
+    redrawn: PublicDesign,
     theta: Theta,
     rng: np.random.Generator,
     scale_to: float | None,
@@ -162,10 +165,12 @@ def _dataset(
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return outcomes (n, p) in original units and smoothed weights (n,), twice.
 
-    The second pair is what the variance is computed from."""
+    The second pair is what the variance is computed from. redrawn: the design with the curves of
+    this draw, where transforms are learned.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         simulated = _simulated(model, design, theta, rng, "release")
-        outcome = simulated.outcomes(design)
+        outcome = simulated.outcomes(redrawn)
         if design.public_weight is not None:
             # Nothing of it is drawn, smoothed or scaled.
             weight = design.public_weight
@@ -179,7 +184,7 @@ def _dataset(
             if model.tilted:
                 sample = _simulated(model, design, theta, rng, "sample")
             drawn = _scaled(model.drawn_weight(design, sample), scale_to)
-            pair = sample.outcomes(design) if model.tilted else outcome, drawn
+            pair = sample.outcomes(redrawn) if model.tilted else outcome, drawn
     if not all(np.isfinite(values).all() for values in (outcome, weight, *pair)):
         raise RefusedError(
             "Synthetic values are too large to be numbers: the transform does not suit "

@@ -51,6 +51,8 @@ class LearnedTransform(Transform):
         "strata" for a curve of each stratum, "all" for one of all records.
     curves
         z at the ends of the parts of bins, (sides, strata, parts + 1); empty before it is learned.
+    expected, noise_variance
+        Counts of bins by the curves, (sides, strata, bins), and the variance of their noise.
     kind
         "learned".
     scale, shift, power
@@ -78,6 +80,8 @@ class LearnedTransform(Transform):
     share: float = LEARNED_SHARE
     by: LearnedBy = "strata"
     curves: tuple[tuple[tuple[float, ...], ...], ...] = field(default=(), repr=False)
+    expected: tuple[tuple[tuple[float, ...], ...], ...] = field(default=(), repr=False)
+    noise_variance: float = field(default=0.0, repr=False)
     codes: IntArray | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

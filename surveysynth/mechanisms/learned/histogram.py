@@ -78,14 +78,19 @@ class NoisyHistogram:
         # Of a discrete Laplace number: 2 q / (1 - q)^2 with q = exp(-1/b).
         return 0.5 / math.sinh(0.5 / parameter) ** 2
 
-    def curves(self, outcome: Outcome) -> tuple[tuple[tuple[float, ...], ...], ...]:
-        """Return the curve of every side and stratum of the outcome."""
-        made = []
+    def learned(self, outcome: Outcome) -> LearnedTransform:
+        """Return the transform of the outcome with the curves of all sides and strata."""
+        assert outcome.learned is not None  # the caller takes learned outcomes
+        curves, expected = [], []
         for side, counts in enumerate(self.counts.astype(np.float64)):
             given = side_of(outcome, side)
             smooth = smoothed_counts(counts, self.variance, np.linspace(*given.grid, BINS + 1))
-            made.append(tuple(map(tuple, normal_scores(smooth).tolist())))
-        return tuple(made)
+            curves.append(tuple(map(tuple, normal_scores(smooth).tolist())))
+            expected.append(tuple(map(tuple, np.round(smooth, 6).tolist())))
+        return replace(
+            outcome.learned, curves=tuple(curves), expected=tuple(expected),
+            noise_variance=self.variance,
+        )  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Return the histograms for files."""
@@ -228,9 +233,8 @@ def learned_design(
                     f"{shape[0]} x {shape[1]} x {shape[2]} bins. Take the files from the same "
                     "release."
                 )
-            curves = found[outcome.name].curves(outcome)
             codes = rows if shape[1] > 1 else None
-            transform = replace(given, curves=curves, codes=codes)
+            transform = replace(found[outcome.name].learned(outcome), codes=codes)
             outcomes.append(replace(outcome, transform=transform))
         else:
             outcomes.append(outcome)

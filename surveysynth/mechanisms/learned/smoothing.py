@@ -43,10 +43,12 @@ PENALTIES = 10.0 ** np.arange(6.0, -2.0, -1.0)
 STIFF = 1e4
 #: Least index of a Pareto tail, beyond the x where steps are nearly those of a logarithm.
 LEAST_INDEX, LOGARITHMIC = 1.5, 1.0
-#: Index of the tails that noise may hide, and the largest share that is given to them.
-HIDDEN_INDEX, MOST_HIDDEN = 3.0, 0.1
-#: A sum to the end of the grid above so many of its SDs is more than noise.
-MORE_THAN_NOISE = 3.0
+#: Index of the tails that noise may hide, their size in SDs of a count, and the largest share that
+#: is given to them.
+HIDDEN_INDEX, HIDDEN_SIZE, MOST_HIDDEN = 3.0, 3.0, 0.1
+#: A sum of k counts to the end of the grid is more than noise above (a + b sqrt(k)) SDs of one
+#: count. Noise alone, also Laplace noise, passes this somewhere in about one tail of a thousand.
+MORE_THAN_NOISE = (2.0, 3.5)
 #: Least curvature of a bin whose expected count is about zero, and least variance of a count.
 LEAST_WEIGHT = 1e-4
 LEAST_VARIANCE = 1e-6
@@ -94,7 +96,7 @@ def _with_doubt(counts: FloatArray, variance: float, ends: FloatArray) -> FloatA
     spread = max(float(np.sqrt(counts @ (middle - mean) ** 2 / total)), ends[1] - ends[0])
     hidden = np.exp(-np.abs(middle[:, None] - middle) / min(spread, 1.0 / HIDDEN_INDEX))
     hidden /= hidden.sum(axis=0)
-    doubt = MORE_THAN_NOISE * np.sqrt(variance + 1.0) / max(counts.sum(), 1.0)
+    doubt = HIDDEN_SIZE * np.sqrt(variance + 1.0) / max(counts.sum(), 1.0)
     share = min(doubt, MOST_HIDDEN)
     return np.asarray((1.0 - share) * counts + share * (hidden @ counts))
 
@@ -103,8 +105,9 @@ def tail_bins(counts: FloatArray, variance: float) -> BoolArray:
     """Return the bins (J,) beyond which a sum to the end is no more than noise."""
 
     def first_signal(ordered: FloatArray) -> int:
-        sd = np.sqrt((variance + 1.0) * np.arange(1, ordered.size + 1))
-        signal = np.flatnonzero(np.cumsum(ordered) > MORE_THAN_NOISE * sd)
+        once, root = MORE_THAN_NOISE
+        noise = once + root * np.sqrt(np.arange(1, ordered.size + 1))
+        signal = np.flatnonzero(np.cumsum(ordered) > noise * np.sqrt(variance + 1.0))
         return int(signal[0]) if signal.size else ordered.size // 2
 
     ends = first_signal(counts), counts.size - 1 - first_signal(counts[::-1])

@@ -160,6 +160,23 @@ def test_tails_begin_where_sums_to_the_end_are_noise() -> None:
     assert not tails[21:39].any()
 
 
+@pytest.mark.parametrize("noise", ["normal", "laplace"])
+def test_noise_alone_is_seldom_taken_for_a_tail(
+    noise: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counts that are noise in all bins but the middle ones, whose tails may begin nowhere else."""
+    rng = np.random.default_rng(19)
+    draws = getattr(rng, noise)(size=(3000, BINS)) * (3.0 if noise == "normal" else 3.0 / 2**0.5)
+    draws[:, 30:34] = 500.0
+
+    def wrong() -> float:
+        return float(np.mean([not tail_bins(row, 9.0)[[29, 34]].all() for row in draws]))
+
+    assert wrong() < 0.01
+    monkeypatch.setattr(smoothing, "MORE_THAN_NOISE", (0.0, 3.0))  # planted: of one sum, not of all
+    assert wrong() > 0.015
+
+
 def test_a_stratum_of_few_records_takes_the_common_shape() -> None:
     """Of two modes with 30 records the pooled shape is nearer than noise, or than one mode."""
     rng, grid = np.random.default_rng(11), LearnedTransform(low=0.0, high=1e6)
