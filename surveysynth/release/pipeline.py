@@ -94,7 +94,6 @@ def release(
     compares the release with the survey, and nothing that is published depends on it.
     """
     from surveysynth.spec.build import (
-        check_engine,
         engine_of,
         mechanism_of,
         model_of,
@@ -110,11 +109,7 @@ def release(
     spec = with_file_labels(load_spec(spec_path))
     streams, test = Streams(seed, published=spec.privacy.rebuildable), seed is not None
     chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
-    one_form = not needs_general_form(spec.declared) and spec.synthesizer.grouping == ()
-    if chosen.compiled and one_form:
-        _compile(chosen, say)  # a program that cannot run fails before anything is read
-    elif chosen.compiled:
-        check_engine(spec, model_of(spec))
+    one_form = _compiled_early(spec, chosen, say)
     pending = run_to_record(spec, plan, ledger, test=test)
     pending.require_room()  # before the confidential values are looked at
     say(stages.READING)
@@ -178,6 +173,21 @@ def _advice_on_errors(pending: "PendingNoise") -> Iterator[None]:
         if pending.used:
             raise type(error)(f"{error} {pending.advice}") from None
         raise
+
+
+def _compiled_early(spec: "Spec", model: "Model", say: Progress) -> bool:
+    """Return whether the model's form is known, and compiled if it has to be.
+
+    A program that cannot run fails before anything is read.
+    """
+    from surveysynth.spec.build import check_engine, model_of
+
+    one_form = not needs_general_form(spec.declared) and spec.synthesizer.grouping == ()
+    if model.compiled and one_form:
+        _compile(model, say)
+    elif model.compiled:
+        check_engine(spec, model_of(spec))
+    return one_form
 
 
 def _compile(model: "Model", say: Progress) -> None:

@@ -67,7 +67,7 @@ def test_the_general_form_is_taken_where_it_is_needed() -> None:
     assert unasked.of(design).covariance_by == BY
     assert unasked.of(replace(design, outcomes=(BENEFIT,))).covariance_by == BY
     stratified = replace(design, by=BY[:1], strata_name=BY[1])
-    assert unasked.of(stratified).covariance_by == BY
+    assert unasked.of(stratified).covariance_by == BY[::-1]  # strata first
     assert get_model("fbp", covariance_by=None).of(design).covariance_by == BY
     paper = get_model("fbp", covariance_by=None, smoothing="outcome")
     assert paper.of(design) is paper
