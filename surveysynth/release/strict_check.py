@@ -115,13 +115,16 @@ def _general_promise(
     )
     shape, clipping = public.shape, public.clipping
     cells, combinations = len(shape.x_cells), len(shape.combinations)
+    noise = f"on sums and products in each of {shape.groups:,} groups of rows."
+    if shape.discrete:
+        noise = (
+            f"on {cells:,} x {combinations:,} numbers of records, of SD "
+            f"{float(variances.count) ** 0.5:.3g} records each; on sums and products in "
+            f"{len(public.blocks):,} blocks ({len(shape.patterns)} sets of amounts x "
+            f"{shape.groups} groups of rows); small blocks are not used."
+        )
     return [
-        *_declared(spec, design, settings, clipping),
-        f"Noise: on {cells:,} x {combinations:,} numbers of records, of SD "
-        f"{float(variances.count) ** 0.5:.3g} records each; on sums and products in "
-        f"{len(public.blocks):,} blocks ({len(shape.patterns)} sets of amounts x {shape.groups} "
-        "groups of rows); small blocks are not used.",
-        f"Model: {model.title}.",
+        *_declared(spec, design, settings, clipping), f"Noise: {noise}", f"Model: {model.title}.",
     ]
 
 
