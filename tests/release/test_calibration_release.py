@@ -36,6 +36,7 @@ from tests.surveys import small_survey, spec_text
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism", "stand_in_posterior")
 
+STUDY = Path(__file__).parents[1] / "golden" / "calibration_study.json"
 GENDER = {"f": 11_000.0, "m": 13_000.0}
 EMPLOYED = {"0": 7_500.0, "1": 16_500.0}
 SALARY = 24_500_000.0
@@ -368,3 +369,23 @@ def test_linearisation_and_studies_do_not_go_with_calibration() -> None:
         parse_spec(spec_text(tables="linearisation = 'plain'") + margin)
     with pytest.raises(InputError, match=r"calibration: \[study\] simulates"):
         parse_spec(spec_text() + "[study]\n" + margin)
+
+
+def test_the_kept_study_covers_as_the_sample_with_shorter_intervals() -> None:
+    """Of real municipalities, and the table of the page."""
+    page = (Path(__file__).parents[2] / "vignettes" / "calibration.md").read_text(encoding="utf-8")
+    for found in json.loads(STUDY.read_text(encoding="utf-8")).values():
+        plain, calibrated = (
+            pd.DataFrame(found[kind]).set_index(["method", "statistic"])
+            for kind in ("plain", "calibrated")
+        )
+        off = calibrated.loc["release", "coverage"] - calibrated.loc["sample", "coverage"]
+        assert off.abs().max() <= 0.02
+        assert (calibrated.loc["release", "length"] <= plain.loc["release", "length"]).all()
+        for name, rows in (
+            ("sample, calibrated", calibrated.loc["sample"]),
+            ("release, not calibrated", plain.loc["release"]),
+            ("release, calibrated", calibrated.loc["release"]),
+        ):
+            cells = (f"{row.coverage:.2f}, {row.length:.2f}" for row in rows.itertuples())
+            assert f"| {name} | {' | '.join(cells)} |" in page
