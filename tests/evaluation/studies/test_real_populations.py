@@ -17,6 +17,7 @@ from surveysynth.spec.spec import load_spec
 from surveysynth.survey.transforms import Transform
 from tests.long_runs.real_populations.__main__ import (
     DEFAULTS,
+    GOLDEN,
     HERE,
     LAW,
     SETTINGS,
@@ -154,3 +155,25 @@ def test_page_of_the_documentation_has_the_committed_laws() -> None:
         assert line in text
     for name, frame in FRAMES.items():
         assert f"| {name} | {frame.units:,} | {int(frame.design['n']):,} |" in text
+
+
+def test_page_of_the_documentation_has_the_kept_coverage() -> None:
+    """And counts, which every model of weights by cell gets right, cover as the sample's own."""
+    found, text = kept(GOLDEN), PAGE.read_text(encoding="utf-8")
+    assert found
+    for line in page(found):
+        assert line in text
+    lines = {
+        (frame, setting, line["method"], line["statistic"]): line
+        for frame, settings in found.items()
+        for setting, made in settings.items() for line in made["tables"]
+    }  # fmt: skip
+    for (frame, setting, method, statistic), line in lines.items():
+        sample = lines[frame, setting, "sample", statistic]
+        if method != "sample" and statistic == "count":
+            assert line["coverage"] == pytest.approx(sample["coverage"], abs=0.02)
+    wrong, right = (
+        lines["fares", setting, "release", "mean"]["coverage"]
+        for setting in ("planted_10.8", "noisy_10.8")
+    )
+    assert wrong < right - 0.1
