@@ -322,16 +322,16 @@ def test_a_binary_outcome_is_asked_for() -> None:
 
 def test_a_model_of_one_s_own_and_numbers_of_numpy(survey: ss.Survey) -> None:
     """A model is what its name and options give; NumPy's numbers are numbers."""
-    priors = {"residual_scale": 0.01}
+    priors = {"lkj": 2.0}
     named = ss.tables(survey, by="gender", priors=priors, **QUICK)
     given = ss.tables(
-        survey, ss.get_model("fbs", priors=priors, covariance_by=None), by=np.array(["gender"]),
+        survey, ss.get_model("fbs", priors=priors), by=np.array(["gender"]),
         **{**QUICK, "epsilon": np.float64(10.8), "seed": np.int64(5), "m": np.int64(1)},
     )  # fmt: skip
     assert given.frame.equals(named.frame)
     assert not given.frame.equals(ss.tables(survey, by="gender", **QUICK).frame)
     with pytest.raises(ss.errors.InputError, match=r"priors.lkj: .* set covariance_by = \[\]"):
-        ss.tables(survey, by="gender", priors={"lkj": 2.0}, **QUICK)
+        ss.tables(survey, priors=priors, options={"covariance_by": ["gender"]}, **QUICK)
 
 
 def test_clusters_without_effects_are_refused_as_in_a_release() -> None:

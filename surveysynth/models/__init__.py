@@ -39,7 +39,7 @@ def get_model(name: str, **options: Any) -> "Model":
     -------
     Model
         As in its papers where options are not given: with one covariance of all cells. A release
-        has ``covariance_by=None``, spread by cell.
+        by noisy statistics has ``covariance_by=None``, spread by cell.
 
     Raises
     ------

@@ -180,9 +180,9 @@ def _compiled_early(spec: "Spec", model: "Model", say: Progress) -> bool:
 
     A program that cannot run fails before anything is read.
     """
-    from surveysynth.spec.build import check_engine, model_of
+    from surveysynth.spec.build import check_engine, grouping_of, model_of
 
-    one_form = not needs_general_form(spec.declared) and spec.synthesizer.grouping == ()
+    one_form = not needs_general_form(spec.declared) and grouping_of(spec) == ()
     if model.compiled and one_form:
         _compile(model, say)
     elif model.compiled:

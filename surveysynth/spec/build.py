@@ -168,9 +168,21 @@ def model_options(spec: "Spec") -> dict[str, Any]:
     """Return the options of a registered model in a specification."""
     synthesizer = spec.synthesizer
     options = {"priors": dict(synthesizer.priors), **synthesizer.options}
-    if spec.study is not None and "covariance_by" in options:
-        options["covariance_by"] = ()  # studies of [study] are of the papers' models
+    if "covariance_by" in options:
+        options["covariance_by"] = grouping_of(spec)
     return options
+
+
+def grouping_of(spec: "Spec") -> tuple[str, ...] | None:
+    """Return the columns whose cells have spreads of their own, None for by and strata.
+
+    One covariance unasked where risk weights protect: in a small cell of a small spread one record
+    far away moves its spread, and with it the other draws, by more than is stated. One covariance
+    always in [study], which is of the papers' models.
+    """
+    asked = spec.synthesizer.grouping
+    unasked = asked is None and not spec.privacy.needs_declared_scales
+    return () if unasked or spec.study is not None else asked
 
 
 def check_engine(spec: "Spec", model: "Model") -> None:

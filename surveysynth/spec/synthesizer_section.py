@@ -76,9 +76,11 @@ OPTION_TEXTS = {
     "covariance_by": """
         Public columns whose cells have residual spreads of their own, shrunken towards a common
         one: amounts differ in spread by cell, and one spread for all puts means and medians off.
-        Type: list of names of columns. Default: by and strata columns, or [] where primary sampling
-        units have effects, with smoothing = "outcome", and in a [study]; [] is one covariance for
-        all. Public: The columns, which are public anyway.""",
+        With mechanism = "pseudo_posterior" name only columns whose cells have hundreds of records:
+        in a small cell of a small spread one record can move the release by more than is stated.
+        Type: list of names of columns. Default: by and strata columns with noisy statistics, or []
+        where primary sampling units have effects, and in a [study]; [], one covariance for all,
+        with the pseudo-posterior. Public: The columns, which are public anyway.""",
     "components": """
         The number of components of the mixture. Public: The number.""",
 }

@@ -151,8 +151,7 @@ class LeanCollector:
     def _groups(self) -> IntArray:
         """Return the group (C,) of each row of X, if the model has spreads by cell."""
         design, grouping = self._facts.design, self._facts.spec.synthesizer.grouping
-        clustered = design.psu is not None and design.design_effect is None
-        grouped = bool(grouping) or (grouping is None and not clustered)
+        grouped = bool(grouping)  # the pseudo-posterior has none unasked
         cells = len(design.matrix.x_cells)
         return np.arange(cells) if grouped else np.zeros(cells, dtype=np.int64)
 
