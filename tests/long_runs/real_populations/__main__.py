@@ -48,11 +48,14 @@ class Setting:
     samples: int
     #: Wrong on purpose: main effects alone, and one residual covariance for all cells.
     planted: bool = False
+    #: The transform is learned from a range, in place of what the specification declares.
+    learned: bool = False
 
     @property
     def words(self) -> str:
-        wrong = ", one covariance, main effects" if self.planted else ""
-        return f"{self.mechanism.replace('_', ' ')}, {self.epsilon}{wrong}"
+        more = ", one covariance, main effects" if self.planted else ""
+        more += ", learned transform" if self.learned else ""
+        return f"{self.mechanism.replace('_', ' ')}, {self.epsilon}{more}"
 
     def specification(self, frame: Frame) -> dict[str, Any]:
         """Sections of the specification of a frame, all else by default."""
@@ -63,6 +66,10 @@ class Setting:
             columns = dict.fromkeys([sections["survey"]["strata"], *sections["tables"]["by"]])
             sections["synthesizer"]["predictors"] = " + ".join(columns)
             sections["synthesizer"]["covariance_by"] = []
+        if self.learned:
+            declared = sections["outcomes"][frame.outcome]
+            kept = {key: declared[key] for key in ("kind", "spikes") if key in declared}
+            sections["outcomes"][frame.outcome] = {**kept, "range": list(frame.range)}
         return sections
 
 
@@ -71,9 +78,12 @@ SETTINGS = {
     "noisy_3.6": Setting("noisy_statistics", 3.6, 100),
     "pseudo_10.8": Setting("pseudo_posterior", 10.8, 40),
     "planted_10.8": Setting("noisy_statistics", 10.8, 40, planted=True),
+    "learned_10.8": Setting("noisy_statistics", 10.8, 40, learned=True),
+    "learned_3.6": Setting("noisy_statistics", 3.6, 40, learned=True),
+    "learned_pseudo_10.8": Setting("pseudo_posterior", 10.8, 40, learned=True),
 }
 #: What is run if nothing is named.
-DEFAULTS = [name for name, setting in SETTINGS.items() if not setting.planted]
+DEFAULTS = ["noisy_10.8", "noisy_3.6", "pseudo_10.8"]
 #: Columns of results by row: labels, then these.
 MEASURES = ("records", "coverage", "rmse_ratio", "length_ratio", "bias_ratio")
 

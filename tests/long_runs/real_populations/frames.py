@@ -246,7 +246,8 @@ class Frame:
     """A population, with what it must be and how samples are drawn of it.
 
     ``units`` and ``total`` (of the column ``outcome``) check what was made; ``design`` has the
-    arguments of ``surveysynth.coverage``. All draw in proportion to the column "size".
+    arguments of ``surveysynth.coverage``. All draw in proportion to the column "size". ``range`` of
+    the outcome is what one would declare without having seen the frame.
     """
 
     make: Callable[[Path], pd.DataFrame]
@@ -254,6 +255,7 @@ class Frame:
     outcome: str
     total: float
     design: Mapping[str, int | str]
+    range: tuple[float, float]
 
     @property
     def name(self) -> str:
@@ -283,15 +285,85 @@ CLUSTERS = {"design": "two_stage", "per_cluster": 10, "clusters": "size", "withi
 FRAMES = {
     each.name: each
     for each in (
-        Frame(communes, 2896, "farmed", 987317.0, {**PPS, "n": 800, "allocation": "power"}),
-        Frame(counties, 3044, "acres", 943336889.0, {**PPS, "n": 900, "allocation": "power"}),
-        Frame(enterprises, 17318, "amount", 26553446.5, {**PPS, "n": 1500, "allocation": "equal"}),
-        Frame(medical, 20190, "spending", 3463955.94, {**PPS, "n": 2500, "allocation": "power"}),
-        Frame(budgets, 23971, "spending", 20748252166.0, {**PPS, "n": 2500}),
-        Frame(diamonds, 53940, "price", 212135217.0, {**PPS, "n": 2000, "allocation": "power"}),
-        Frame(wages, 28155, "wage", 16997929.36, {**PPS, "n": 2000, "allocation": "equal"}),
-        Frame(earnings, 61395, "earnings", 1131823.93, {**PPS, "n": 2000, "allocation": "equal"}),
-        Frame(fares, 4596, "fare", 821750.0, {**PPS, "n": 1000, "allocation": "equal"}),
-        Frame(villages, 5999, "spending", 87580773.4, {**CLUSTERS, "n": 1000}),
+        Frame(
+            communes,
+            2896,
+            "farmed",
+            987317.0,
+            {**PPS, "n": 800, "allocation": "power"},
+            (0, 10_000),
+        ),
+        Frame(
+            counties,
+            3044,
+            "acres",
+            943336889.0,
+            {**PPS, "n": 900, "allocation": "power"},
+            (0, 20_000_000),
+        ),
+        Frame(
+            enterprises,
+            17318,
+            "amount",
+            26553446.5,
+            {**PPS, "n": 1500, "allocation": "equal"},
+            (1, 1_000_000),
+        ),
+        Frame(
+            medical,
+            20190,
+            "spending",
+            3463955.94,
+            {**PPS, "n": 2500, "allocation": "power"},
+            (1, 100_000),
+        ),
+        Frame(
+            budgets,
+            23971,
+            "spending",
+            20748252166.0,
+            {**PPS, "n": 2500},
+            (10_000, 20_000_000),
+        ),
+        Frame(
+            diamonds,
+            53940,
+            "price",
+            212135217.0,
+            {**PPS, "n": 2000, "allocation": "power"},
+            (100, 50_000),
+        ),
+        Frame(
+            wages,
+            28155,
+            "wage",
+            16997929.36,
+            {**PPS, "n": 2000, "allocation": "equal"},
+            (10, 20_000),
+        ),
+        Frame(
+            earnings,
+            61395,
+            "earnings",
+            1131823.93,
+            {**PPS, "n": 2000, "allocation": "equal"},
+            (1, 200),
+        ),
+        Frame(
+            fares,
+            4596,
+            "fare",
+            821750.0,
+            {**PPS, "n": 1000, "allocation": "equal"},
+            (20, 1_000),
+        ),
+        Frame(
+            villages,
+            5999,
+            "spending",
+            87580773.4,
+            {**CLUSTERS, "n": 1000},
+            (500, 1_000_000),
+        ),
     )
 }
