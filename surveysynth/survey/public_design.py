@@ -16,6 +16,7 @@ from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
 from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.pooling import Pooling, pool
+from surveysynth.survey.pseudo_records import PseudoRecords
 from surveysynth.survey.records import (
     Records,
     level_problems,
@@ -82,6 +83,8 @@ class PublicDesign:
         The parts that ``matrix`` pools because they have few records; None for nothing.
     calibrated_by
         Public columns by which synthetic weights are calibrated; None without calibration.
+    pseudo
+        The pseudo-records of the model's prior, where risk weights protect; else None.
 
     Examples
     --------
@@ -121,6 +124,7 @@ class PublicDesign:
     missing: str = "fail"
     pooling: Pooling | None = None
     calibrated_by: tuple[str, ...] | None = None
+    pseudo: PseudoRecords | None = None
 
     def __post_init__(self) -> None:
         if self.public_weight is not None:
@@ -130,6 +134,11 @@ class PublicDesign:
     def n(self) -> int:
         """Number of records."""
         return len(self.frame)
+
+    @property
+    def has_categories(self) -> bool:
+        """True if an outcome has levels, spikes, a split, or missing answers."""
+        return any(each.is_discrete for each in self.outcomes)
 
     @property
     def outcome_names(self) -> tuple[str, ...]:

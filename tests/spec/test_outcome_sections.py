@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.settings import Declared
+from surveysynth.mechanisms.declared import Declared
 from surveysynth.spec.build import model_options, noisy_settings_of
 from surveysynth.spec.in_memory import spec_of_survey
 from surveysynth.spec.spec import Spec, parse_spec

@@ -20,9 +20,10 @@ from surveysynth.evaluation.audit.lines import Case
 from surveysynth.evaluation.studies.example import simulate_survey
 from surveysynth.evaluation.studies.population import published_cells
 from surveysynth.mechanisms.base import Mechanism
+from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
-from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
+from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED, guessed_dataset
 from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings

@@ -7,6 +7,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.general_location.layout import WEIGHT, part_name
+from surveysynth.models.general_location.prior_rows import PriorRows, of_interactions
 from surveysynth.models.general_location.stats import GeneralStats
 from surveysynth.sampling.stan.source import StanProgramSpec
 
@@ -24,6 +25,9 @@ def _data(stats: GeneralStats, priors: Mapping[str, float]) -> dict[str, Any]:
     ]  # fmt: skip
     total = np.zeros((1, 0)) if rows is None else rows.total[0]
     size = len(flat[0]) // groups
+    prior = of_interactions(layout, priors["interaction_scale"])
+    if stats.pseudo is not None:
+        prior = PriorRows.joined([prior, stats.pseudo])
     uses = np.zeros((len(layout.regressions), layout.width), dtype=np.int64)
     before = np.zeros((len(layout.regressions), layout.q), dtype=np.int64)
     for j, part in enumerate(layout.regressions):
@@ -54,6 +58,12 @@ def _data(stats: GeneralStats, priors: Mapping[str, float]) -> dict[str, Any]:
         "rows_z": flat[1].tolist(),
         "present": flat[2].astype(int).tolist(),
         "total": total.T.tolist(),
+        "R": len(prior.x),
+        "prior_x": prior.x.tolist(),
+        "prior_z": prior.z.tolist(),
+        "prior_present": prior.present.astype(int).tolist(),
+        "prior_count": prior.count.tolist(),
+        "least_df": 0.0 if layout.pseudo is None else layout.pseudo.records,
         **{name: float(priors[name]) for name in sorted(priors)},
     }
 

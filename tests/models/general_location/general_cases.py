@@ -11,6 +11,7 @@ from surveysynth.models.base import Simulated
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralFBP, GeneralFBS, GeneralLocation
 from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.pseudo_records import PseudoRecords
 from surveysynth.survey.survey import Confidential, PublicDesign
 from surveysynth.survey.transforms import Transform
 from tests.models.model_designs import make_design
@@ -36,8 +37,12 @@ def general_design(
     seed: int = 1,
     weighted: bool = True,
     ridged: bool = False,
+    pseudo: float = 0.0,
 ) -> PublicDesign:
-    """Main effects of region and sex; cells of unequal size. ridged: shrunken interactions too."""
+    """Main effects of region and sex; cells of unequal size. ridged: shrunken interactions too.
+
+    pseudo: number of pseudo-records, whose amounts have centre .3, .4, ... and spread 1.2, 1.3, ...
+    """
     rng = np.random.default_rng([seed, regions])
     region, sex = rng.integers(0, regions, n), rng.integers(0, 2, n)
     region = np.minimum(region, rng.integers(0, regions, n))
@@ -57,7 +62,14 @@ def general_design(
         levels={name: tuple(sorted(set(frame[name]))) for name in BY},
         outcomes=tuple(outcomes),
         weight_name="w" if weighted else None,
+        pseudo=pseudo_records(outcomes, pseudo) if pseudo else None,
     )
+
+
+def pseudo_records(outcomes: Sequence[Outcome], records: float) -> PseudoRecords:
+    """Those of ``general_design``."""
+    amounts = sum(len(outcome.sides) for outcome in outcomes)
+    return PseudoRecords(records, tuple((0.3 + 0.1 * k, 1.2 + 0.1 * k) for k in range(amounts)))
 
 
 def model_for(by: Sequence[str] = (), form: str = "fbs", **priors: float) -> GeneralLocation:
