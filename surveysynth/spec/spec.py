@@ -37,6 +37,7 @@ from surveysynth.spec.problems import (
     public_weight_problems,
     study_problems,
 )
+from surveysynth.spec.scales import rare_problems
 from surveysynth.spec.sections import LabelSection, StudySection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_in_file import (
@@ -160,6 +161,8 @@ class Spec(BaseModel):
                 self.survey, synthesizer, self.privacy, self.outcomes, self.public_names,
                 whole=self.study is not None,
             )  # fmt: skip
+        if not wrong:
+            problems += rare_problems(synthesizer, self.privacy, self.outcomes, self.declared)
         if problems:
             raise ValueError("\n".join(problems))
         return self

@@ -6,14 +6,28 @@ records of an answer alone has a prior that is worth a public number of records.
 
 from dataclasses import dataclass
 
+from surveysynth.survey.outcome import Outcome
+
 
 @dataclass(frozen=True)
 class PseudoRecords:
     """The prior of a design: a number of records, and typical values of amounts.
 
     typical: of each amount, in the order of the outcomes and above a split first, its centre and
-    spread on the scale of its transform; None where every record has all amounts.
+    spread on the scale of its transform; None where they are not declared. lacking: some records
+    may lack an amount, and all of them have pseudo-records.
     """
 
     records: float
     typical: tuple[tuple[float, float] | None, ...]
+    lacking: bool = True
+
+def undeclared(outcome: Outcome, side: int) -> str:
+    """Say that an amount lacks its public constants."""
+    where = outcome.side_name(side)
+    return (
+        f"The outcome {outcome.name!r} needs a declared centre and spread"
+        f"{f' {where}' if where else ''}, from public sources and never from these data: a typical "
+        "value in its own units and a typical standard deviation on the scale of its transform. Or "
+        "declare a public range and learn the transform."
+    )

@@ -12,12 +12,13 @@ import numpy as np
 
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.declared import Declared, typical, undeclared
+from surveysynth.mechanisms.declared import Declared, typical
 from surveysynth.mechanisms.learned.histogram import what_is_left
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.pseudo_records import undeclared
 from surveysynth.survey.survey import PublicDesign
 
 #: Neighbours differ in one record; else in the records of a unit of a public column.

@@ -9,7 +9,7 @@ import numpy as np
 from surveysynth._support.messages import no_fixed_point, no_peak
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import Settings
-from surveysynth.mechanisms.declared import Declared, typical, undeclared
+from surveysynth.mechanisms.declared import Declared, typical
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskMeasure, RiskName, risk_measure
 from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan
@@ -281,8 +281,6 @@ class MechanismSettings:
         RefusedError
             Where pooling cannot give enough, or ``small_strata`` is "refuse" and it would; for
             weights that one record sets for all, unless ``shared_weights`` is "allow".
-        InputError
-            For an amount without a declared centre and spread where some records may lack one.
 
         Examples
         --------
@@ -311,16 +309,14 @@ class MechanismSettings:
         return replace(made, pseudo=self._pseudo_of(design.outcomes))
 
     def _pseudo_of(self, outcomes: Sequence[Outcome]) -> PseudoRecords:
-        """Return the pseudo-records of outcomes; raise ``InputError`` for what is undeclared."""
+        """Return the pseudo-records of outcomes, with what is declared of amounts."""
+        found = [
+            typical(outcome, side, self.declared, self.declared_below)
+            for outcome in outcomes
+            for side in outcome.sides
+        ]
         lacking = any(each.is_discrete and each.sides for each in outcomes)
-        found: list[tuple[float, float] | None] = []
-        for outcome in outcomes:
-            for side in outcome.sides:
-                one = typical(outcome, side, self.declared, self.declared_below)
-                if lacking and one is None:
-                    raise InputError(undeclared(outcome, side))
-                found.append(one if lacking else None)
-        return PseudoRecords(self.pseudo_records, tuple(found))
+        return PseudoRecords(self.pseudo_records, tuple(found), lacking)
 
     @property
     def _as_they_are(self) -> bool:

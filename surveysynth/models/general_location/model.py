@@ -37,6 +37,7 @@ from surveysynth.models.general_location.stan import STAN
 from surveysynth.models.general_location.stats import GeneralStats, compress
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import Streams, run_sweeps
+from surveysynth.survey.pseudo_records import undeclared
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 if TYPE_CHECKING:
@@ -82,7 +83,10 @@ class GeneralLocation(Model):
         return bool(self.covariance_by)
 
     def of(self, design: PublicDesign) -> "GeneralLocation":
-        """Return the model, without groups where the design has only one."""
+        """Return the model, without groups where the design has only one.
+
+        Raises ``InputError`` for an amount without a public scale that pseudo-records need."""
+        require_scales(design)
         if self.grouped and self.groups(design).count == 1:
             return replace(self, covariance_by=())
         return self
@@ -308,6 +312,17 @@ def _joined(parts: list[FloatArray]) -> FloatArray:
     return np.concatenate(parts, axis=-1) if parts else np.empty(0)
 
 
+def require_scales(design: PublicDesign) -> None:
+    """Raise ``InputError`` for an amount without a centre and spread that pseudo-records need."""
+    pseudo = design.pseudo
+    if pseudo is None or not pseudo.lacking:
+        return
+    amounts = [(outcome, side) for outcome in design.outcomes for side in outcome.sides]
+    for (outcome, side), typical in zip(amounts, pseudo.typical, strict=True):
+        if typical is None:
+            raise InputError(undeclared(outcome, side))
+
+
 def general_form(
     form: type[GeneralLocation],
     design: PublicDesign,
@@ -334,6 +349,7 @@ def general_form(
         names = ()
     if not (names or special):
         return None
+    require_scales(design)
     if clustered:
         what = f"outcome {special[0].name!r}" if special else "covariance_by"
         raise InputError(

@@ -64,7 +64,7 @@ def of_pseudo_records(layout: Layout, x_cells: FloatArray, cell: IntArray) -> Pr
     weighted = mass[:, None] * np.insert(x_cells, 0, 1.0, axis=1)
     moments = np.asarray(np.linalg.qr(weighted, mode="r"), dtype=np.float64)
     for position, typical in enumerate(pseudo.typical):
-        if typical is not None:
+        if pseudo.lacking and typical is not None:
             parts += _of_amount(layout, position, pseudo.records, typical, moments)
     return PriorRows.joined(parts)
 
