@@ -153,7 +153,27 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
         lines.append(f"Pooled for that: {design.pooling.words}. {design.pooling.means}")
     elif smallest < settings.least_records * (1.0 - ROUNDING):
         lines.append("There are fewer: the statement does not cover this release.")
-    return lines
+    return lines + _pseudo_lines(design)
+
+
+def _pseudo_lines(design: "PublicDesign") -> list[str]:
+    """State what the prior of rare answers is worth, and what it costs."""
+    pseudo = design.pseudo
+    if pseudo is None or not design.has_categories:
+        return []
+    words = (
+        f"Rare answers: effects on weights and amounts have a prior worth {pseudo.records:.3g} "
+        f"records. What an answer that k records give does to them is shown by about k/(k + "
+        f"{pseudo.records:.3g}) of its size."
+    )
+    if pseudo.lacking:
+        words += (
+            " Amounts that some records lack have as many pseudo-records at their declared centre:"
+            " of 100 records with an amount they move its mean by "
+            f"{pseudo.records / (100.0 + pseudo.records):.0%} of the distance, which debiasing "
+            "takes back on average."
+        )
+    return [f"{words} Shares are not moved. Noisy statistics need none of it."]
 
 
 #: Asked as long as nobody has answered in the specification.

@@ -118,9 +118,9 @@ class OutcomeSection(Section):
     levels, and that no record has another."""
     centre: Annotated[BySide, _by_side(positive=False), PlainSerializer(_written)] = None
     """A typical value in the outcome's units; for the weight, a typical logarithm. Noisy statistics
-    clip records to a ball around it. Under the pseudo-posterior the pseudo-records of an amount that
-    some records may lack are there. A value far off costs accuracy, never privacy. Type: a number,
-    or with a split a list of two, above and below. Default: none; log(N/n) for the weight if N is
+    clip records to a ball around it. Under the pseudo-posterior pseudo-records of an amount that
+    some records lack are there. A value far off costs accuracy, never privacy. Type: a number, or
+    with a split a list of two, above and below. Default: none; log(N/n) for the weight if N is
     given. Public: The number. It sets the noise, so never take it from the survey."""
     spread: Annotated[BySide, _by_side(positive=True), PlainSerializer(_written)] = None
     """A typical standard deviation on the scale of the transform. Noise is proportional to it, and

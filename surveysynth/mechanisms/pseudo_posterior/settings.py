@@ -273,8 +273,8 @@ class MechanismSettings:
         Returns
         -------
         PublicDesign
-            The same where every row rests on ``least_records``, ``small_strata`` is "allow", or
-            nothing is protected (``risk`` is "none").
+            With pseudo-records; the same where ``small_strata`` is "allow" or nothing is protected
+            (``risk`` is "none").
 
         Raises
         ------
@@ -306,7 +306,8 @@ class MechanismSettings:
                 "record could move such a fit by more than is stated. Set small_strata = 'pool' to "
                 "pool them for the model, or use coarser levels."
             )
-        return replace(made, pseudo=self._pseudo_of(design.outcomes))
+        pseudo = self._pseudo_of(design.outcomes)
+        return made if made.pseudo == pseudo else replace(made, pseudo=pseudo)
 
     def _pseudo_of(self, outcomes: Sequence[Outcome]) -> PseudoRecords:
         """Return the pseudo-records of outcomes, with what is declared of amounts."""
