@@ -125,8 +125,8 @@ class MechanismSettings:
     shared_weights: SharedWeights = "refuse"
     plan: SamplingPlan = field(default_factory=SamplingPlan)
     learned_epsilon: float = 0.0
-    declared: Mapping[str, Declared] = field(default_factory=dict)
-    declared_below: Mapping[str, Declared] = field(default_factory=dict)
+    declared: Mapping[str, Declared] = field(default_factory=dict, hash=False)
+    declared_below: Mapping[str, Declared] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pattern", tuple(self.pattern))
