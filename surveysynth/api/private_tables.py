@@ -40,6 +40,7 @@ def tables(
     m: int | None = None,
     replicates_per_draw: int | None = None,
     level: float = 0.95,
+    intervals: str = "pointwise",
     linearisation: str | None = None,
     where: str | None = None,
     several: Sequence[Mapping[str, Any]] | None = None,
@@ -78,6 +79,8 @@ def tables(
         default (20 and 10 for noisy statistics, 3 and 4 for the pseudo-posterior).
     level
         The level of confidence intervals.
+    intervals
+        "pointwise", or "simultaneous" for intervals that hold for all rows of a table at once.
     linearisation
         "ratio" or "plain"; None for ratio if the population size is known.
     where
@@ -172,7 +175,7 @@ def tables(
         },
         "tables": {
             "by": _names(by), "statistics": _names(statistics),
-            "level": level, "linearisation": linearisation, "where": where,
+            "level": level, "intervals": intervals, "linearisation": linearisation, "where": where,
         },
         "labels": labels, "outcomes": outcomes,
     }, several, calibration)  # fmt: skip

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import raise_problems
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.survey.arrow import arrow_table, pandas_of
 from surveysynth.survey.columns import repeated_positions
 from surveysynth.survey.declaration import (
     Declaration,
@@ -134,7 +136,7 @@ class Survey:
     @classmethod
     def from_frame(
         cls,
-        frame: pd.DataFrame,
+        frame: Any,
         *,
         outcome: str | Sequence[str] | None = None,
         outcomes: Outcome | Sequence[Outcome] | None = None,
@@ -164,7 +166,10 @@ class Survey:
         Parameters
         ----------
         frame
-            One row per record. Codes may be text, numbers, or categories, and are read as text.
+            One row per record: a pandas DataFrame, or data with the Arrow interface, such as a
+            Polars DataFrame, a DuckDB relation, a pyarrow table or dataset, of which only the
+            columns named here are copied. Codes may be text, numbers, or categories, and are read
+            as text.
         outcome
             Confidential column of numbers, or several: continuous outcomes, with ``transforms``.
         outcomes
@@ -272,7 +277,12 @@ class Survey:
             stratum_sizes=size_by_stratum(stratum_sizes),
             weights_from=given_weights_from(weights_from),
         )
-        raise_problems(source, declaration.problems(_column_names(frame, source)))
+        # A pandas DataFrame may have columns that Arrow has no type for.
+        table = None if isinstance(frame, pd.DataFrame) else arrow_table(frame, source)
+        given = frame if table is None else table
+        raise_problems(source, declaration.problems(_column_names(given, source)))
+        if table is not None:
+            frame = pandas_of(table, declaration.columns, source)
         return survey_of(frame, declaration)
 
     def in_order(self, order: IntArray) -> "Survey":
@@ -323,12 +333,16 @@ def require_survey(given: object, function: str) -> None:
 
 
 def _column_names(frame: Any, source: str) -> tuple[str, ...]:
-    if not isinstance(frame, pd.DataFrame):
-        raise InputError(f"{source}: expected a pandas DataFrame, got {type(frame).__name__}.")
-    repeated = repeated_positions([str(name) for name in frame.columns])
+    if not isinstance(frame, pd.DataFrame | pa.Table):
+        raise InputError(
+            f"{source}: expected a pandas DataFrame, or data with the Arrow interface (Polars, "
+            f"DuckDB, pyarrow), got {type(frame).__name__}. Read files with ss.read_survey."
+        )
+    names = frame.column_names if isinstance(frame, pa.Table) else list(frame.columns)
+    repeated = repeated_positions([str(name) for name in names])
     if repeated:
         raise InputError(f"{source}: {repeated} have the same name.")
-    return tuple(name for name in frame.columns if isinstance(name, str))
+    return tuple(name for name in names if isinstance(name, str))
 
 
 def _confidential(records: Records, roles: Roles) -> Confidential:
