@@ -112,6 +112,8 @@ class Model(ABC):
     takes_discrete: ClassVar[bool] = False
     #: Kinds of outcomes that a specification may give it; with more than one, also bounds.
     kinds: ClassVar[tuple[OutcomeKind, ...]] = ("continuous",)
+    #: The transform of the weight may be learned; other models need its logarithm.
+    takes_learned_weight: ClassVar[bool] = False
     #: ``sample`` takes several databases at once.
     batched: ClassVar[bool] = False
     #: Draws from one generator move smoothly with the risk weights. Those of NUTS and of mixtures
@@ -226,7 +228,7 @@ class Model(ABC):
     def records(self, design: PublicDesign, confidential: Confidential) -> Any:
         """Put the confidential records on the model's scale.
 
-        Default: transformed outcomes and, if there is a weight, its logarithm. Raises
+        Default: transformed outcomes and, if there is one, the transformed weight. Raises
         ``InputError`` for a design that lacks what the model ``requires``.
         """
         require(self, design)
@@ -235,7 +237,7 @@ class Model(ABC):
             for j, transform in enumerate(design.transforms)
         ]
         if confidential.sampling_weight is not None:
-            columns.append(np.log(confidential.sampling_weight))
+            columns.append(design.weight_transform.forward(confidential.sampling_weight))
         return self.records_from_simulated(design, Simulated(np.stack(columns, axis=1)))
 
     @abstractmethod
@@ -302,7 +304,7 @@ class Model(ABC):
         outcomes = len(design.outcome_names)
         if simulated.z.shape[1] == outcomes:
             return np.ones(design.n)
-        return np.asarray(np.exp(simulated.z[:, outcomes]))
+        return np.asarray(design.weight_transform.inverse(simulated.z[:, outcomes]))
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta | None:
         """Guess theta from public inputs alone, for ``surveysynth check``.
@@ -356,6 +358,11 @@ def stacked(stats: Sequence[S]) -> S:
     return cast(S, type(stats[0]).stacked(stats))
 
 
+def guessed_weight_sd(design: PublicDesign) -> float:
+    """Return a guess of the SD of the transformed weight, for ``surveysynth check``."""
+    return 1.0 if design.learns_weight else 0.5
+
+
 def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:
     """Return PSU codes (n,) from 0 on, or None if the model has no PSU effects for this design.
 
@@ -390,6 +397,11 @@ def require(model: Model, design: PublicDesign) -> None:
         raise InputError(
             f"The model {model.name!r} needs a sampling weight: name its column as weight in "
             "[survey]."
+        )
+    if design.learns_weight and not model.takes_learned_weight:
+        raise InputError(
+            f"The model {model.name!r} needs the logarithm of the weight, whose transform cannot "
+            "be learned: leave out the range of the weight, or use the model 'fbs'."
         )
     if "one_outcome" in model.requires and len(design.outcome_names) > 1:
         raise InputError(

@@ -93,6 +93,7 @@ def declaration_of(spec: "Spec") -> "Declaration":
         weights=section.weights,
         stratum_sizes=section.stratum_sizes,
         weights_from=section.weights_from,
+        weight_transform=spec.weight_transform,
     )
 
 
@@ -237,7 +238,7 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         Declared,
         NoisySettings,
     )
-    from surveysynth.spec.outcomes import WEIGHT
+    from surveysynth.spec.outcome_section import WEIGHT
     from surveysynth.spec.privacy import as_noisy_statistics
     from surveysynth.survey.outcome import ABOVE, BELOW
 
@@ -299,7 +300,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
         shared_weights=privacy.shared_weights,
         origin=privacy.origin or ("density" if of_papers else None),
         plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
-        learned_epsilon=learned_cost(privacy.epsilon, spec.declared) if privacy.private else 0.0,
+        learned_epsilon=learned_cost(privacy.epsilon, spec.learned) if privacy.private else 0.0,
     )
 
 

@@ -17,17 +17,23 @@ from surveysynth.estimation.statistics import (
 )
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
-from surveysynth.spec.learned import OF_LEARNED, is_learned, learned_transform
-from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
+from surveysynth.spec.learned import (
+    LEARNED,
+    OF_LEARNED,
+    is_learned,
+    learned_transform,
+    learns_weight,
+    weight_transform,
+)
+from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
 from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.sections import LabelSection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_section import TablesSection
+from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome, OutcomeKind, needs_general_form
 from surveysynth.survey.transforms import Transform
 
-#: The section of the sampling weight, whatever its column is called.
-WEIGHT = "weight"
 #: No log of a sampling weight is as large: a weight of 5e8 would be.
 LARGE_LOG = 20.0
 #: Keys of a transform, here and in [synthesizer].
@@ -130,6 +136,7 @@ def outcome_problems(
             problems.append(str(error))
     if problems:
         return problems
+    problems += _weight_problems(survey, synthesizer, sections)
     for outcome in declared:
         problems += _moment_problems(outcome, sections.get(outcome.name, OutcomeSection()))
     problems += count_problems(synthesizer, sections)
@@ -143,6 +150,25 @@ def outcome_problems(
             "which they raise variances, or leave psu out where the sample is one-stage."
         )
     return problems
+
+
+def _weight_problems(
+    survey: SurveySection, synthesizer: SynthesizerSection, sections: Outcomes
+) -> list[str]:
+    """Return the problems of a weight whose transform is learned."""
+    try:
+        given = weight_transform(synthesizer, sections)
+    except InputError as error:
+        return [str(error)]
+    if not isinstance(given, LearnedTransform) or survey.public_weights:
+        return []
+    if synthesizer.is_program or not get_model(synthesizer.model).takes_learned_weight:
+        able = " or ".join(repr(each.name) for each in registered() if each.takes_learned_weight)
+        return [
+            f"outcomes.{WEIGHT}.range: model {synthesizer.model!r} needs the logarithm of the "
+            f"weight, so its transform cannot be learned; leave it out, or use model = {able}."
+        ]
+    return []
 
 
 def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:
@@ -183,13 +209,16 @@ def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> li
             )
     weight = sections.get(WEIGHT)
     if weight is not None:
-        own = {*_OF_MOMENTS} | ({"kind"} if weight.kind == "continuous" else set())
+        own = {*_OF_MOMENTS, *OF_LEARNED}
+        own |= {"transform"} if weight.transform == LEARNED else set()
+        own |= {"kind"} if weight.kind == "continuous" else set()
         other = sorted(weight.model_fields_set - own)
         if WEIGHT in synthesizer.outcome or other:
             key = f".{other[0]}" if other else ""
             problems.append(
                 f"outcomes.{WEIGHT}{key}: this section is for the sampling weight and has centre "
-                "and spread of its logarithm; rename an outcome of that name."
+                "and spread of its logarithm, or its range and transform = 'learned'; rename an "
+                "outcome of that name."
             )
         elif isinstance(weight.centre, tuple) or isinstance(weight.spread, tuple):
             problems.append(
@@ -365,11 +394,12 @@ def strict_problems(
                 "data; values far off cost accuracy, never privacy."
             )
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
-    modelled = not (whole or survey.public_weights)
+    modelled = not (whole or survey.public_weights or learns_weight(synthesizer, outcomes))
     if survey.population_size is None and of_weight.centre is None and modelled:
         problems.append(
             "outcomes.weight.centre: missing; without survey.population_size noisy statistics need "
-            "a typical log weight from public sources (log of population over sample size)."
+            "a typical log weight from public sources (log of population over sample size). Or "
+            "declare the public range of the weight, range = [low, high]."
         )
     if privacy.protect != RECORD and privacy.protect not in public:
         problems.append(

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from surveysynth._support.messages import listing, nearest
-from surveysynth.spec.outcome_section import Outcomes
-from surveysynth.spec.outcomes import WEIGHT
+from surveysynth.spec.outcome_section import WEIGHT, Outcomes
 from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.sections import StudySection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
@@ -21,6 +20,7 @@ def study_problems(
     *,
     kept: int,
     several: bool,
+    learned_weight: bool = False,
 ) -> list[str]:
     """Return settings that a study, whose data are a population, does not support or would ignore.
 
@@ -33,7 +33,7 @@ def study_problems(
             "outcomes: studies support only continuous outcomes without bounds, and one residual "
             "covariance; remove other kinds, bounds and covariance_by."
         )
-    if any(each.learned is not None for each in outcomes):
+    if any(each.learned is not None for each in outcomes) or learned_weight:
         problems.append(
             "outcomes: a study with [study] has declared transforms; remove range and transform = "
             "'learned', or run 'surveysynth study SPEC --population FILE' with a specification "
@@ -145,8 +145,8 @@ def public_weight_problems(
         )
     if WEIGHT in outcomes and WEIGHT not in synthesizer.outcome:
         problems.append(
-            "outcomes.weight: weights = 'public' are not modelled and need neither centre nor "
-            "spread; leave it out."
+            "outcomes.weight: weights = 'public' are not modelled and need neither centre, "
+            "spread nor range; leave it out."
         )
     if tables.linearisation == "ratio":
         problems.append(

@@ -18,9 +18,9 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.calibration_section import CalibrationSection, calibration_problems
-from surveysynth.spec.outcome_section import OutcomeSection
+from surveysynth.spec.learned import learns_weight, weight_transform
+from surveysynth.spec.outcome_section import WEIGHT, OutcomeSection
 from surveysynth.spec.outcomes import (
-    WEIGHT,
     by_problems,
     declared_outcome,
     label_problems,
@@ -174,6 +174,7 @@ class Spec(BaseModel):
         return study_problems(
             self.survey, self.synthesizer, self.privacy, self.study, outcomes, kept=self.plan.kept,
             several=self.named_tables or self.all_tables.where is not None,
+            learned_weight=learns_weight(self.synthesizer, self.outcomes),
         )  # fmt: skip
 
     def _table_problems(self, number: int) -> list[str]:
@@ -222,6 +223,19 @@ class Spec(BaseModel):
         given, missing = (self.synthesizer, self.outcomes), self.survey.missing == "model"
         names = self.synthesizer.outcome
         return tuple(declared_outcome(name, *given, missing=missing) for name in names)
+
+    @property
+    def weight_transform(self) -> Transform:
+        """The transform of a confidential weight."""
+        return weight_transform(self.synthesizer, self.outcomes)
+
+    @property
+    def learned(self) -> tuple[Outcome, ...]:
+        """The columns whose transforms are learned: outcomes, then the weight."""
+        weight = () if self.survey.weight is None or self.survey.public_weights else (
+            Outcome(self.survey.weight, transform=self.weight_transform),
+        )
+        return tuple(each for each in (*self.declared, *weight) if each.learned is not None)
 
     @property
     def transforms(self) -> tuple[Transform, ...]:
