@@ -358,11 +358,6 @@ def stacked(stats: Sequence[S]) -> S:
     return cast(S, type(stats[0]).stacked(stats))
 
 
-def guessed_weight_sd(design: PublicDesign) -> float:
-    """Return a guess of the SD of the transformed weight, for ``surveysynth check``."""
-    return 1.0 if design.learns_weight else 0.5
-
-
 def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:
     """Return PSU codes (n,) from 0 on, or None if the model has no PSU effects for this design.
 
@@ -398,11 +393,8 @@ def require(model: Model, design: PublicDesign) -> None:
             f"The model {model.name!r} needs a sampling weight: name its column as weight in "
             "[survey]."
         )
-    if design.learns_weight and not model.takes_learned_weight:
-        raise InputError(
-            f"The model {model.name!r} needs the logarithm of the weight, whose transform cannot "
-            "be learned: leave out the range of the weight, or use the model 'fbs'."
-        )
+    if not model.takes_learned_weight:
+        design.require_log_weight(model.name)
     if "one_outcome" in model.requires and len(design.outcome_names) > 1:
         raise InputError(
             f"The model {model.name!r} takes one outcome, got {len(design.outcome_names)}: "

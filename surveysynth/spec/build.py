@@ -8,6 +8,7 @@ import numpy as np
 
 from surveysynth.errors import InputError
 from surveysynth.spec.calibration_section import method_of, place_of
+from surveysynth.spec.learned import weight_transform
 from surveysynth.spec.replicates import columns_of_pattern, replicate_problems
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def declaration_of(spec: "Spec") -> "Declaration":
         weights=section.weights,
         stratum_sizes=section.stratum_sizes,
         weights_from=section.weights_from,
-        weight_transform=spec.weight_transform,
+        weight_transform=weight_transform(synthesizer, spec.outcomes),
     )
 
 

@@ -1,9 +1,14 @@
 """Keys of ``[outcomes.NAME]`` for a transform that is learned."""
 
+from collections.abc import Sequence
+
 from surveysynth.errors import InputError
+from surveysynth.models import get_model, registered
 from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
+from surveysynth.spec.sections import SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.survey.learned import LEARNED_SHARE, LearnedTransform
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 
 LEARNED = "learned"
@@ -69,6 +74,42 @@ def weight_transform(synthesizer: SynthesizerSection, sections: Outcomes) -> Tra
             f"{section.range[0]!r}."
         )
     return _transform(where, "the weight", synthesizer, sections, section)
+
+
+def weight_problems(
+    survey: SurveySection, synthesizer: SynthesizerSection, sections: Outcomes
+) -> list[str]:
+    """Return the problems of a weight whose transform is learned."""
+    try:
+        given = weight_transform(synthesizer, sections)
+    except InputError as error:
+        return [str(error)]
+    where = f"outcomes.{WEIGHT}.range"
+    if not isinstance(given, LearnedTransform) or survey.public_weights:
+        return []
+    if survey.weight is None:
+        return [f"{where}: survey.weight names no column of weights; leave the range out."]
+    if synthesizer.is_program or not get_model(synthesizer.model).takes_learned_weight:
+        able = " or ".join(repr(each.name) for each in registered() if each.takes_learned_weight)
+        return [
+            f"{where}: model {synthesizer.model!r} needs the logarithm of the weight, so its "
+            f"transform cannot be learned; leave it out, or use model = {able}."
+        ]
+    return []
+
+
+def learned_columns(
+    declared: Sequence[Outcome],
+    survey: SurveySection,
+    synthesizer: SynthesizerSection,
+    sections: Outcomes,
+) -> tuple[Outcome, ...]:
+    """Return the columns whose transforms are learned: outcomes, then the weight."""
+    columns = list(declared)
+    if survey.weight is not None and not survey.public_weights:
+        transform = weight_transform(synthesizer, sections)
+        columns.append(Outcome(survey.weight, transform=transform))
+    return tuple(each for each in columns if each.learned is not None)
 
 
 def _refuse_learned_keys(where: str, section: OutcomeSection) -> None:

@@ -23,14 +23,13 @@ from surveysynth.spec.learned import (
     is_learned,
     learned_transform,
     learns_weight,
-    weight_transform,
+    weight_problems,
 )
 from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
 from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.sections import LabelSection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_section import TablesSection
-from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome, OutcomeKind, needs_general_form
 from surveysynth.survey.transforms import Transform
 
@@ -136,7 +135,7 @@ def outcome_problems(
             problems.append(str(error))
     if problems:
         return problems
-    problems += _weight_problems(survey, synthesizer, sections)
+    problems += weight_problems(survey, synthesizer, sections)
     for outcome in declared:
         problems += _moment_problems(outcome, sections.get(outcome.name, OutcomeSection()))
     problems += count_problems(synthesizer, sections)
@@ -150,25 +149,6 @@ def outcome_problems(
             "which they raise variances, or leave psu out where the sample is one-stage."
         )
     return problems
-
-
-def _weight_problems(
-    survey: SurveySection, synthesizer: SynthesizerSection, sections: Outcomes
-) -> list[str]:
-    """Return the problems of a weight whose transform is learned."""
-    try:
-        given = weight_transform(synthesizer, sections)
-    except InputError as error:
-        return [str(error)]
-    if not isinstance(given, LearnedTransform) or survey.public_weights:
-        return []
-    if synthesizer.is_program or not get_model(synthesizer.model).takes_learned_weight:
-        able = " or ".join(repr(each.name) for each in registered() if each.takes_learned_weight)
-        return [
-            f"outcomes.{WEIGHT}.range: model {synthesizer.model!r} needs the logarithm of the "
-            f"weight, so its transform cannot be learned; leave it out, or use model = {able}."
-        ]
-    return []
 
 
 def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:

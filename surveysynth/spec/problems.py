@@ -20,7 +20,6 @@ def study_problems(
     *,
     kept: int,
     several: bool,
-    learned_weight: bool = False,
 ) -> list[str]:
     """Return settings that a study, whose data are a population, does not support or would ignore.
 
@@ -33,7 +32,7 @@ def study_problems(
             "outcomes: studies support only continuous outcomes without bounds, and one residual "
             "covariance; remove other kinds, bounds and covariance_by."
         )
-    if any(each.learned is not None for each in outcomes) or learned_weight:
+    if any(each.learned is not None for each in outcomes):
         problems.append(
             "outcomes: a study with [study] has declared transforms; remove range and transform = "
             "'learned', or run 'surveysynth study SPEC --population FILE' with a specification "

@@ -18,7 +18,7 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.calibration_section import CalibrationSection, calibration_problems
-from surveysynth.spec.learned import learns_weight, weight_transform
+from surveysynth.spec.learned import learned_columns
 from surveysynth.spec.outcome_section import WEIGHT, OutcomeSection
 from surveysynth.spec.outcomes import (
     by_problems,
@@ -174,7 +174,6 @@ class Spec(BaseModel):
         return study_problems(
             self.survey, self.synthesizer, self.privacy, self.study, outcomes, kept=self.plan.kept,
             several=self.named_tables or self.all_tables.where is not None,
-            learned_weight=learns_weight(self.synthesizer, self.outcomes),
         )  # fmt: skip
 
     def _table_problems(self, number: int) -> list[str]:
@@ -225,17 +224,9 @@ class Spec(BaseModel):
         return tuple(declared_outcome(name, *given, missing=missing) for name in names)
 
     @property
-    def weight_transform(self) -> Transform:
-        """The transform of a confidential weight."""
-        return weight_transform(self.synthesizer, self.outcomes)
-
-    @property
     def learned(self) -> tuple[Outcome, ...]:
         """The columns whose transforms are learned: outcomes, then the weight."""
-        weight = () if self.survey.weight is None or self.survey.public_weights else (
-            Outcome(self.survey.weight, transform=self.weight_transform),
-        )
-        return tuple(each for each in (*self.declared, *weight) if each.learned is not None)
+        return learned_columns(self.declared, self.survey, self.synthesizer, self.outcomes)
 
     @property
     def transforms(self) -> tuple[Transform, ...]:

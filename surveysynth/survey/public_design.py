@@ -158,6 +158,19 @@ class PublicDesign:
         return self.weight_name is not None and self.weight_transform.kind == "learned"
 
     @property
+    def guessed_weight_sd(self) -> float:
+        """A guess of the SD of the transformed weight, for ``surveysynth check``."""
+        return 1.0 if self.learns_weight else 0.5
+
+    def require_log_weight(self, model: str) -> None:
+        """Raise ``InputError`` if the transform of the weight is learned."""
+        if self.learns_weight:
+            raise InputError(
+                f"The model {model!r} needs the logarithm of the weight, whose transform cannot be "
+                "learned: leave out the range of the weight, or use the model 'fbs'."
+            )
+
+    @property
     def weight_words(self) -> str:
         """The weight as a column of a model, in words."""
         return "learned weight" if self.learns_weight else "log weight"

@@ -15,13 +15,7 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import (
-    Model,
-    Simulated,
-    SimulationKind,
-    guessed_weight_sd,
-    psu_codes,
-)
+from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
 from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBS, general_form
 from surveysynth.models.options import ColumnNames
@@ -297,7 +291,7 @@ class FBS(GaussianModel):
         correlation, sd = np.eye(q), np.full(q, spread)
         if q > p:
             correlation[-1, :-1] = correlation[:-1, -1] = -0.5 / np.sqrt(p)
-            sd[-1] = guessed_weight_sd(design)
+            sd[-1] = design.guessed_weight_sd
         beta = np.zeros((design.matrix.x_cells.shape[1], q))
         covariance = correlation * sd[:, None] * sd
         if psu_codes(self, design) is None:

@@ -20,14 +20,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import (
-    Coordinates,
-    Model,
-    Simulated,
-    SimulationKind,
-    guessed_weight_sd,
-    require,
-)
+from surveysynth.models.base import Coordinates, Model, Simulated, SimulationKind, require
 from surveysynth.models.general_location import coordinates
 from surveysynth.models.general_location import records as general_records
 from surveysynth.models.general_location.completion import Completion, steadied
@@ -255,7 +248,7 @@ class GeneralLocation(Model):
             for part in layout.logits
         }
         amounts = sum(sides > 0 for sides in layout.sides)
-        weight_sd = guessed_weight_sd(design)
+        weight_sd = design.guessed_weight_sd
         for part in layout.regressions:
             core, sd = np.zeros(part.width), spread
             if part.outcome is None:

@@ -311,7 +311,8 @@ def test_a_survey_in_memory_declares_it(tmp_path: Path) -> None:
         "privacy": {"mechanism": "pseudo_posterior", "epsilon": 4.0},
         "tables": {"by": ["sex"], "statistics": ["count"], "linearisation": "plain"},
     })  # fmt: skip
-    assert spec.weight_transform == survey.design.weight_transform
+    (_, weight) = spec.learned
+    assert weight.transform == survey.design.weight_transform
     assert [each.name for each in spec.learned] == ["income", "weight"]
     statement = mechanism_of(spec).statement(ss.get_model("fbs"), survey.design)
     assert "weight (0.04 of the budget)" in " ".join(statement.guarantee)
