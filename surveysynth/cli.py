@@ -5,6 +5,7 @@ threads is settled.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -168,8 +169,8 @@ def release(
     print(f"Confidential: {result.confidential} (do not publish)")
     if result.adequacy is not None:
         print("\n".join(result.adequacy.sentences()))
-    print("\n".join([*result.ledger.sentences(), *result.ledger_hints]))
-    print(f"Ledger: {result.ledger_path}. Add the runs that other ledgers record.")
+    option = "" if ledger is None else f" --ledger {shlex.quote(str(ledger))}"
+    print(result.ledger_line(f"surveysynth ledger {shlex.quote(str(spec))}{option}"))
 
 
 @app.command()
@@ -267,6 +268,20 @@ def compare(
     print(f"CONFIDENTIAL: {result.out / REPORT_NAME} shows confidential estimates.")
     print("Nothing was released. Do not publish any file of this folder.")
     print("\n".join(result.ledger.sentences()))
+
+
+@app.command("ledger")
+def ledger_of(spec: SpecArgument, ledger: LedgerOption = None) -> None:
+    """Show what all releases of a survey have spent so far, by mechanism: CONFIDENTIAL."""
+    from surveysynth.release.run_record import entry_of, hints_of
+    from surveysynth.release.run_record import ledger_of as find
+    from surveysynth.spec.spec import load_spec
+
+    specification = load_spec(spec)
+    kept = find(specification, ledger)
+    hints = hints_of(kept, entry_of(specification, test=True), named=ledger is not None)
+    print("\n".join([*kept.summary().sentences(), *hints]))
+    print(f"Ledger: {kept.path}. Add the runs that other ledgers record.")
 
 
 study = app.command("study")(study_command)

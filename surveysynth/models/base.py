@@ -228,14 +228,12 @@ class Model(ABC):
     def records(self, design: PublicDesign, confidential: Confidential) -> Any:
         """Put the confidential records on the model's scale.
 
-        Default: transformed outcomes and, if there is one, the transformed weight. Raises
-        ``InputError`` for a design that lacks what the model ``requires``.
+        Default: transformed outcomes and weight. Raises ``InputError`` for a design that lacks what
+        the model ``requires``.
         """
         require(self, design)
-        columns = [
-            transform.forward(confidential.outcome[:, j])
-            for j, transform in enumerate(design.transforms)
-        ]
+        pairs = zip(design.transforms, confidential.outcome.T, strict=True)
+        columns = [transform.forward(values) for transform, values in pairs]
         if confidential.sampling_weight is not None:
             columns.append(design.weight_transform.forward(confidential.sampling_weight))
         return self.records_from_simulated(design, Simulated(np.stack(columns, axis=1)))
