@@ -26,6 +26,7 @@ from surveysynth.survey.declaration import (
     size_by_stratum,
 )
 from surveysynth.survey.determined import determined_problems
+from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.public_design import PublicDesign, build_public_design, public_design
 from surveysynth.survey.records import (
@@ -159,6 +160,7 @@ class Survey:
         weights: str = "confidential",
         weights_from: str | Sequence[str] | None = None,
         stratum_sizes: Mapping[str, float] | None = None,
+        weight_transform: LearnedTransform | None = None,
         source: str = "the data frame",
     ) -> "Survey":
         """Validate a frame of records and split it into its public and confidential parts.
@@ -219,6 +221,8 @@ class Survey:
             Instead of public weights, for simple random samples within strata: numbers of units in
             the population by level of strata. The weight is N_h/n_h, and n_h/N_h is the sampling
             fraction (omit fpc then).
+        weight_transform
+            A learned transform with a public range of the weight, instead of its logarithm.
         source
             Name of the data in messages.
 
@@ -276,6 +280,7 @@ class Survey:
             weights=weights,
             stratum_sizes=size_by_stratum(stratum_sizes),
             weights_from=given_weights_from(weights_from),
+            weight_transform=weight_transform or Transform(),
         )
         # A pandas DataFrame may have columns that Arrow has no type for.
         table = None if isinstance(frame, pd.DataFrame) else arrow_table(frame, source)
