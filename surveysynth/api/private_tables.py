@@ -169,13 +169,11 @@ def tables(
             "model": model if isinstance(model, str) else f"{model.name}.toml",
             "inference": inference, "priors": priors, **(options or {}),
         },
-        "privacy": {
-            "mechanism": mechanism, "epsilon": epsilon, "m": m,
-            "replicates_per_draw": replicates_per_draw,
-        },
+        "privacy": {"mechanism": mechanism, "epsilon": epsilon, "m": m,
+                    "replicates_per_draw": replicates_per_draw},
         "tables": {
-            "by": _names(by), "statistics": _names(statistics),
-            "level": level, "intervals": intervals, "linearisation": linearisation, "where": where,
+            "by": _names(by), "statistics": _names(statistics), "where": where,
+            "level": level, "intervals": intervals, "linearisation": linearisation,
         },
         "labels": labels, "outcomes": outcomes,
     }, several, calibration)  # fmt: skip

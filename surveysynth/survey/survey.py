@@ -282,13 +282,7 @@ class Survey:
             weights_from=given_weights_from(weights_from),
             weight_transform=weight_transform or Transform(),
         )
-        # A pandas DataFrame may have columns that Arrow has no type for.
-        table = None if isinstance(frame, pd.DataFrame) else arrow_table(frame, source)
-        given = frame if table is None else table
-        raise_problems(source, declaration.problems(_column_names(given, source)))
-        if table is not None:
-            frame = pandas_of(table, declaration.columns, source)
-        return survey_of(frame, declaration)
+        return survey_of(_checked(frame, declaration), declaration)
 
     def in_order(self, order: IntArray) -> "Survey":
         """Return the survey with its records in another order (n,)."""
@@ -335,6 +329,18 @@ def require_survey(given: object, function: str) -> None:
             "frame by Survey.from_frame(frame, outcome=.., weight=.., by=..), or from a file by "
             "read_survey(load_spec('spec.toml'))."
         )
+
+
+def _checked(given: Any, declaration: Declaration) -> pd.DataFrame:
+    """Return a data frame that has the declared columns; of Arrow data, those columns alone."""
+    source = declaration.source
+    # A pandas DataFrame may have columns that Arrow has no type for.
+    table = None if isinstance(given, pd.DataFrame) else arrow_table(given, source)
+    names = _column_names(given if table is None else table, source)
+    raise_problems(source, declaration.problems(names))
+    if table is None:
+        return pd.DataFrame(given)
+    return pandas_of(table, declaration.columns, source)
 
 
 def _column_names(frame: Any, source: str) -> tuple[str, ...]:
