@@ -16,7 +16,13 @@ import typer
 from surveysynth._support import exits
 from surveysynth._support.confidential import sweep
 from surveysynth._support.doctor import THREAD_VARIABLES, version_of
-from surveysynth.api.shell_commands import audit_command, docs_command, init_command, keys_command
+from surveysynth.api.shell_commands import (
+    audit_command,
+    docs_command,
+    init_command,
+    keys_command,
+    read_guesses,
+)
 from surveysynth.api.study_command import MethodsOption, study_command, words
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
 
@@ -94,6 +100,14 @@ def check(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace DIR if it holds such errors.")
     ] = False,
+    guess: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LOW,HIGH",
+            help="Two values of a learned column between which about two thirds of the population "
+            "lie: draws the curve that they would give. May be repeated.",
+        ),
+    ] = None,
     time_limit: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time for simulating the mechanism.", min=1)
     ] = 300.0,
@@ -104,7 +118,7 @@ def check(
 
     with StageReporter(()) as progress:
         checked = commands.check(
-            spec, out=out, ledger=ledger, overwrite=overwrite,
+            spec, out=out, ledger=ledger, overwrite=overwrite, guesses=read_guesses(guess or ()),
             tell=lambda part: print(part, flush=True), time_limit=time_limit, progress=progress,
         )  # fmt: skip
     if not checked.feasible:

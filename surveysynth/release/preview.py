@@ -25,7 +25,8 @@ from surveysynth.release.public_checks import (
 )
 from surveysynth.release.tables.labels import Labels, listed, span, where_words
 from surveysynth.release.tables.table import SMALL_SAMPLE
-from surveysynth.release.tables.table_builder import public_domains, row_counts, synthetic_columns
+from surveysynth.release.tables.table_builder import public_domains, row_counts
+from surveysynth.release.tables.table_notes import synthetic_columns
 from surveysynth.spec.build import calibration_of
 from surveysynth.spec.replicates import replicate_lines
 from surveysynth.survey.pooling import ROUNDING
@@ -116,6 +117,8 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
         f"Outcome: {each.model_words} ({each.public_words or each.kind})."
         for each in design.outcomes
     ]
+    if design.learns_weight:
+        lines.append(f"Weight: {design.modelled[-1].model_words}.")
     return lines + _range_lines(spec, design) + spec.privacy.risk_lines
 
 
@@ -279,7 +282,7 @@ def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
 
 
 def _learns(design: "PublicDesign") -> bool:
-    return any(each.learned is not None for each in design.outcomes)
+    return any(each.learned is not None for each in design.modelled)
 
 
 def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:

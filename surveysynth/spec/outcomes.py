@@ -17,8 +17,14 @@ from surveysynth.estimation.statistics import (
 )
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
-from surveysynth.spec.learned import OF_LEARNED, learned_transform
-from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
+from surveysynth.spec.learned import (
+    LEARNED,
+    OF_LEARNED,
+    learned_transform,
+    learns_weight,
+    weight_problems,
+)
+from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
 from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.scales import scale_problems
 from surveysynth.spec.sections import LabelSection, SurveySection
@@ -27,8 +33,6 @@ from surveysynth.spec.tables_section import TablesSection
 from surveysynth.survey.outcome import Outcome, OutcomeKind, needs_general_form
 from surveysynth.survey.transforms import Transform
 
-#: The section of the sampling weight, whatever its column is called.
-WEIGHT = "weight"
 #: No log of a sampling weight is as large: a weight of 5e8 would be.
 LARGE_LOG = 20.0
 #: Keys of a transform, here and in [synthesizer].
@@ -131,6 +135,7 @@ def outcome_problems(
             problems.append(str(error))
     if problems:
         return problems
+    problems += weight_problems(survey, synthesizer, sections)
     for outcome in declared:
         problems += _moment_problems(outcome, sections.get(outcome.name, OutcomeSection()))
     problems += count_problems(synthesizer, sections)
@@ -184,13 +189,16 @@ def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> li
             )
     weight = sections.get(WEIGHT)
     if weight is not None:
-        own = {*_OF_MOMENTS} | ({"kind"} if weight.kind == "continuous" else set())
+        own = {*_OF_MOMENTS, *OF_LEARNED}
+        own |= {"transform"} if weight.transform == LEARNED else set()
+        own |= {"kind"} if weight.kind == "continuous" else set()
         other = sorted(weight.model_fields_set - own)
         if WEIGHT in synthesizer.outcome or other:
             key = f".{other[0]}" if other else ""
             problems.append(
                 f"outcomes.{WEIGHT}{key}: this section is for the sampling weight and has centre "
-                "and spread of its logarithm; rename an outcome of that name."
+                "and spread of its logarithm, or its range and transform = 'learned'; rename an "
+                "outcome of that name."
             )
         elif isinstance(weight.centre, tuple) or isinstance(weight.spread, tuple):
             problems.append(
@@ -351,11 +359,12 @@ def strict_problems(
             )
     problems += scale_problems(synthesizer, outcomes)
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
-    modelled = not (whole or survey.public_weights)
+    modelled = not (whole or survey.public_weights or learns_weight(synthesizer, outcomes))
     if survey.population_size is None and of_weight.centre is None and modelled:
         problems.append(
             "outcomes.weight.centre: missing; without survey.population_size noisy statistics need "
-            "a typical log weight from public sources (log of population over sample size)."
+            "a typical log weight from public sources (log of population over sample size). Or "
+            "declare the public range of the weight, range = [low, high]."
         )
     if privacy.protect != RECORD and privacy.protect not in public:
         problems.append(

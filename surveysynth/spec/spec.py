@@ -18,10 +18,10 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.calibration_section import CalibrationSection, calibration_problems
+from surveysynth.spec.learned import learned_columns
 from surveysynth.spec.mistakes import raise_mistakes
-from surveysynth.spec.outcome_section import OutcomeSection
+from surveysynth.spec.outcome_section import WEIGHT, OutcomeSection
 from surveysynth.spec.outcomes import (
-    WEIGHT,
     by_problems,
     declared_outcome,
     label_problems,
@@ -174,7 +174,8 @@ class Spec(BaseModel):
         with suppress(InputError):  # reported by the checks of outcomes
             outcomes = self.declared
         return study_problems(
-            self.survey, self.synthesizer, self.privacy, self.study, outcomes, kept=self.plan.kept,
+            self.survey, self.synthesizer, self.privacy, self.study, outcomes,
+            self.all_tables, kept=self.plan.kept,
             several=self.named_tables or self.all_tables.where is not None,
         )  # fmt: skip
 
@@ -224,6 +225,11 @@ class Spec(BaseModel):
         given, missing = (self.synthesizer, self.outcomes), self.survey.missing == "model"
         names = self.synthesizer.outcome
         return tuple(declared_outcome(name, *given, missing=missing) for name in names)
+
+    @property
+    def learned(self) -> tuple[Outcome, ...]:
+        """The columns whose transforms are learned: outcomes, then the weight."""
+        return learned_columns(self.declared, self.survey, self.synthesizer, self.outcomes)
 
     @property
     def transforms(self) -> tuple[Transform, ...]:
