@@ -206,6 +206,8 @@ def _design(choices: Choices) -> list[str]:
         lines.append(line("psu", choices.psu, "public: primary sampling units"))
     else:
         lines.append('# psu = ".."                    # public: primary sampling units')
+    if choices.fpc:
+        lines.append(line("fpc", choices.fpc, "public: units in the population, or their share"))
     if choices.design_effect is not None or choices.needs_design_effect:
         effect = OPEN if choices.design_effect is None else choices.design_effect
         lines.append("# The public factor by which the units raise variances, for models without")
