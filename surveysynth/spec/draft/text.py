@@ -260,10 +260,9 @@ def _amount(outcome: OutcomeChoice, settled: Mapping[str, Any]) -> list[str]:
     if "spikes" in settled:
         lines.append(line("spikes", settled["spikes"], "public values that many records share"))
     if "range" in settled:
-        split = [line("split", settled["split"], "amounts below are of another kind")] * (
-            "split" in settled
-        )
-        return [*lines, *split, *_RANGE.split("\n"), line("range", settled["range"])]
+        if "split" in settled:
+            lines.append(line("split", settled["split"], "amounts below are of another kind"))
+        return [*lines, *_RANGE.split("\n"), line("range", settled["range"])]
     lines += [*_TRANSFORM.split("\n"), line("transform", settled["transform"])]
     derived = "scale" not in outcome.constants and settled.get("scale") != OPEN
     tenth = "about a tenth of a typical value" + " (centre)" * derived
