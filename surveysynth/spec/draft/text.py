@@ -163,7 +163,8 @@ def _survey(choices: Choices, data: str, columns: Sequence[str]) -> list[str]:
     rest = [name for name in columns if name not in used and name.strip()]
     lines += [
         '# Records with blank cells are an error. With missing = "drop" they are left out, and the',
-        "# release reports how many.",
+        "# release reports how many."
+        + (' With missing = "model" a missing answer is an answer of its own.' * choices.strict),
         '# missing = "drop"',
     ]
     if rest:
