@@ -163,7 +163,8 @@ def _survey(choices: Choices, data: str, columns: Sequence[str]) -> list[str]:
     rest = [name for name in columns if name not in used and name.strip()]
     lines += [
         '# Records with blank cells are an error. With missing = "drop" they are left out, and the',
-        "# release reports how many.",
+        "# release reports how many."
+        + (' With missing = "model" a missing answer is an answer of its own.' * choices.strict),
         '# missing = "drop"',
     ]
     if rest:
@@ -260,6 +261,8 @@ def _amount(outcome: OutcomeChoice, settled: Mapping[str, Any]) -> list[str]:
     if "spikes" in settled:
         lines.append(line("spikes", settled["spikes"], "public values that many records share"))
     if "range" in settled:
+        if "split" in settled:
+            lines.append(line("split", settled["split"], "amounts below are of another kind"))
         return [*lines, *_RANGE.split("\n"), line("range", settled["range"])]
     lines += [*_TRANSFORM.split("\n"), line("transform", settled["transform"])]
     derived = "scale" not in outcome.constants and settled.get("scale") != OPEN

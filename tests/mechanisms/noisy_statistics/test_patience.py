@@ -85,8 +85,10 @@ def test_what_is_expected_is_said_at_the_start_and_a_remedy_in_the_end(
     now, told = 100.0, list[str]()
     monkeypatch.setattr(patience.time, "monotonic", lambda: now)
     waiting = Patience(LOCATION_THINNINGS, NOISY_PLAN, told.append)
-    rounds, refusal = 80, None
-    now += 40.0
+    rounds, refusal = 2, None
+    now += 1.0
+    waiting.begin(rounds)
+    rounds, now = 80, 140.0
     for thinning, value in zip(LOCATION_THINNINGS, MEASURED, strict=True):
         waiting.say(thinning, rounds)
         rounds += thinning * NOISY_PLAN.draws
@@ -94,10 +96,9 @@ def test_what_is_expected_is_said_at_the_start_and_a_remedy_in_the_end(
         refusal = waiting.refusal(failed(value), thinning, rounds)
         if refusal is not None:
             break
-    # 60 draws of 2 rounds, and of 126 rounds in all stages.
+    # 40 + 60 draws of 2 rounds; with 60 draws of 124 rounds more.
     assert told[0] == (
-        "posterior under the noise, 2 rounds a draw, about 60 seconds; up to about 63 minutes if "
-        "chains mix slowly"
+        "posterior under the noise, about 2 minutes; up to about 64 minutes if chains mix slowly"
     )
     assert told[1].endswith("4 rounds a draw, about 2 minutes, since R-hat is 3.07")
     assert isinstance(refusal, RefusedError)
@@ -109,5 +110,5 @@ def test_what_is_expected_is_said_at_the_start_and_a_remedy_in_the_end(
 
 def test_short_work_is_not_announced() -> None:
     told = list[str]()
-    Patience(LOCATION_THINNINGS, NOISY_PLAN, told.append).say(2, 10**9)
+    Patience(LOCATION_THINNINGS, NOISY_PLAN, told.append).begin(10**9)
     assert not told

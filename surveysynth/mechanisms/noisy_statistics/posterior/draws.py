@@ -280,7 +280,11 @@ def location_draws(
     )
     layout, streams = Layout.of(design, model.grouped), Streams((rng,), 1)
     sweeps = LocationSweeps(layout, target, model.priors, streams, LOCATION_THINNINGS[0])
-    sweeps.warm_up(plan.warmup)
+    begun = min(plan.warmup, 1)
+    for i in range(begun):  # which shows how long the others take
+        sweeps.sweep(i)
+        patience.begin(sweeps.rounds)
+    sweeps.warm_up(plan.warmup - begun)
     # Every chain is a database of its own to the sampler.
     plan = replace(plan, chains=1, warmup=0)
     for thinning in LOCATION_THINNINGS:

@@ -45,19 +45,29 @@ class Patience:
         self._thinnings, self._plan, self._progress = tuple(thinnings), plan, progress
         self._started, self._excess = time.monotonic(), list[float]()
 
+    def begin(self, rounds: int) -> None:
+        """Announce the whole, after so many ``rounds``: warm-up and first stage, and what may be.
+
+        Nothing is said of short work.
+        """
+        first, *others = (self._seconds(each, rounds) for each in self._thinnings)
+        first += self._seconds(self._thinnings[0], rounds) * self._plan.warmup / self._plan.draws
+        if self._progress is not None and first >= LONG:
+            self._progress(
+                f"{POSTERIOR}, {_duration(first)}; up to {_duration(first + sum(others))} if "
+                "chains mix slowly"
+            )
+
     def say(self, thinning: int, rounds: int) -> None:
-        """Announce the stage with ``thinning`` rounds a draw, after ``rounds`` rounds so far."""
+        """Announce a further stage with ``thinning`` rounds a draw, after ``rounds`` so far."""
         seconds = self._seconds(thinning, rounds)
-        if self._progress is None or seconds < LONG:
+        if self._progress is None or seconds < LONG or not self._excess:
             return
-        words = f"{POSTERIOR}, {thinning} rounds a draw, {_duration(seconds)}"
-        if thinning == self._thinnings[0]:
-            most = sum(self._seconds(each, rounds) for each in self._thinnings)
-            words += f"; up to {_duration(most)} if chains mix slowly"
-        else:
-            r_hat = math.sqrt(1.0 + self._excess[-1]) if self._excess else math.inf
-            words += f", since R-hat is {r_hat:.2f}"
-        self._progress(words)
+        r_hat = math.sqrt(1.0 + self._excess[-1])
+        self._progress(
+            f"{POSTERIOR}, {thinning} rounds a draw, {_duration(seconds)}, since R-hat is "
+            f"{r_hat:.2f}"
+        )
 
     def refusal(
         self, result: RefusedError, thinning: int, rounds: int
