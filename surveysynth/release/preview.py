@@ -35,7 +35,8 @@ from surveysynth.survey.weights_from import RHO_FACTORS
 if TYPE_CHECKING:
     from surveysynth.models.base import Model
     from surveysynth.spec.spec import Spec
-    from surveysynth.survey.survey import PublicDesign
+    from surveysynth.survey.pseudo_records import may_be_rare
+from surveysynth.survey.survey import PublicDesign
 
 _SHOWN_CELLS = 40
 _DOCUMENTS = ", ".join(["codebook.json", DDI_NAME, PRIVACY_NAME, "README.md", *DOSSIER_NAMES])
@@ -177,7 +178,7 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
 def _pseudo_lines(design: "PublicDesign") -> list[str]:
     """State what the prior of rare answers is worth, and what it costs."""
     pseudo = design.pseudo
-    if pseudo is None or not design.has_categories:
+    if pseudo is None or not may_be_rare(design.outcomes):
         return []
     words = (
         f"Rare answers: effects on weights and amounts have a prior worth {pseudo.records:.3g} "

@@ -4,6 +4,7 @@ How rare an answer is, is confidential: no rule on public columns can see it. So
 records of an answer alone has a prior that is worth a public number of records.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from surveysynth.survey.outcome import Outcome
@@ -31,3 +32,8 @@ def undeclared(outcome: Outcome, side: int) -> str:
         "value in its own units and a typical standard deviation on the scale of its transform. Or "
         "declare a public range and learn the transform."
     )
+
+
+def may_be_rare(outcomes: Sequence[Outcome]) -> bool:
+    """Return whether an outcome has levels, spikes, a split, or missing answers."""
+    return any(each.is_discrete for each in outcomes)

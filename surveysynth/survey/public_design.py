@@ -140,11 +140,6 @@ class PublicDesign:
         return len(self.frame)
 
     @property
-    def has_categories(self) -> bool:
-        """True if an outcome has levels, spikes, a split, or missing answers."""
-        return any(each.is_discrete for each in self.outcomes)
-
-    @property
     def outcome_names(self) -> tuple[str, ...]:
         """Columns of the outcomes."""
         return tuple(outcome.name for outcome in self.outcomes)
@@ -351,9 +346,7 @@ def build_public_design(
     )
     matrix = build(declaration.predictors)
     if longer := with_log_weight(matrix.formula, design, matrix.cell):
-        matrix = replace(
-            build(longer), by_default=matrix.by_default, left_out=matrix.left_out
-        )
+        matrix = replace(build(longer), by_default=matrix.by_default, left_out=matrix.left_out)
     effect, orders = declaration.design_effect, declaration.orders
     size = declaration.population_size
     return PublicDesign(
@@ -404,5 +397,3 @@ def _range_problems(declaration: Declaration, n: int) -> list[str]:
 def _count(codes: IntArray | None) -> str:
     """Return the number of strata or PSUs."""
     return "0" if codes is None else f"{int(codes.max()) + 1:,}"
-
-

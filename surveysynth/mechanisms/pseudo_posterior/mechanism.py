@@ -42,6 +42,7 @@ from surveysynth.models.base import Model, psu_codes
 from surveysynth.sampling.convergence import MAX_R_HAT
 from surveysynth.sampling.randomness import STAN_SEED_BITS
 from surveysynth.survey.design_matrix import records_per_coefficient
+from surveysynth.survey.pseudo_records import may_be_rare
 from surveysynth.survey.survey import Confidential, PublicDesign, require_variation
 
 _PACKAGE = "surveysynth.mechanisms.pseudo_posterior"
@@ -141,7 +142,7 @@ def smallest_records(design: PublicDesign) -> float:
 
 
 def _few(design: PublicDesign, settings: MechanismSettings) -> bool:
-    unprotected = design.has_categories and design.pseudo is None
+    unprotected = may_be_rare(design.outcomes) and design.pseudo is None
     return unprotected or (
         smallest_records(design) < math.floor(10.0 * settings.least_records) / 10.0
     )
@@ -149,7 +150,7 @@ def _few(design: PublicDesign, settings: MechanismSettings) -> bool:
 
 def _pseudo(design: PublicDesign, model: Model) -> str | None:
     """Return the number of pseudo-records, where answers may be rare."""
-    rare = design.has_categories or getattr(model, "takes_count", False)
+    rare = may_be_rare(design.outcomes) or getattr(model, "takes_count", False)
     return f"{design.pseudo.records:.4g}" if rare and design.pseudo is not None else None
 
 

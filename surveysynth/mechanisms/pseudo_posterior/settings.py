@@ -16,7 +16,7 @@ from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.design_matrix import records_per_coefficient
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.pooling import ROUNDING
-from surveysynth.survey.pseudo_records import PseudoRecords
+from surveysynth.survey.pseudo_records import PseudoRecords, may_be_rare
 from surveysynth.survey.survey import PublicDesign
 
 WeightMap = Literal["fixed_point", "linear"]
@@ -358,7 +358,7 @@ class MechanismSettings:
                 "required: use the design that settings.prepared(design) returns, or set "
                 "small_strata = 'allow', which is outside the statement."
             )
-        if not self._as_they_are and design.pseudo is None and design.has_categories:
+        if not self._as_they_are and design.pseudo is None and may_be_rare(design.outcomes):
             raise RefusedError(
                 "answers may be rare, and this design has no pseudo-records: use the one that "
                 "settings.prepared(design) returns, or set small_strata = 'allow', which is "
