@@ -34,11 +34,13 @@ class Simulated:
 
     z (n, q): transformed outcomes; the last column is the log weight (FBS) or the log inclusion
     probability (FBP). category (n, p): the discrete part of each outcome (``Outcome``), if any. z
-    of an outcome without an amount, or at a spike, has no meaning.
+    of an outcome without an amount, or at a spike, has no meaning. effects (n, D): of the PSU of
+    each record, where weights are smoothed given these.
     """
 
     z: FloatArray
     category: IntArray | None = None
+    effects: FloatArray | None = None
 
     def outcomes(self, design: PublicDesign) -> FloatArray:
         """Return the outcomes (n, p): amounts in original units, levels by their position."""
