@@ -15,8 +15,8 @@ from scipy.special import gammaln, psi
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.general_location.layout import Layout, of_parts
-from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.models.general_location.psu_sums import PsuCounts, PsuSums
+from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.logit import LogitSums
 from tests.oracles import psu_effects, unconstrained

@@ -30,8 +30,9 @@ def with_log_scales(theta: Theta, values: FloatArray) -> Theta:
     SDs of effects of PSUs on columns of z follow in the same ratio; there are no groups with them.
     """
     if PSU_COVARIANCE in theta:
-        factor = np.ones(theta[PSU_COVARIANCE].shape[:-1])
-        factor[:, factor.shape[1] - values.shape[1] :] = np.exp(values - log_scales(theta))
+        size = theta[PSU_COVARIANCE].shape[-1]
+        factor = np.ones((len(values), size))
+        factor[:, size - values.shape[1] :] = np.exp(values - log_scales(theta))
         theta = rescaled_psus(theta, factor)
     result, columns = dict(theta), _Columns(values)
     for name in names_of(theta, "variance_"):

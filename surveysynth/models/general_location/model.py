@@ -253,7 +253,7 @@ class GeneralLocation(Model):
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:
-        """Return E(w | x, d*, z*) (n,), given effects of PSUs; public weights, or ones without any."""
+        """Return E(w | x, d*, z*) (n,), given effects of PSUs; public weights, or ones."""
         if design.weight_name is None:
             return self.drawn_weight(design, simulated)
         simulation = self._simulation(theta, design, simulated.effects)

@@ -142,9 +142,9 @@ class ClusteredGibbs:
 
     def _shift_logits(self, i: int, precision: FloatArray) -> None:
         k, parts = self.layout.columns, zip(self.logits, self.layout.logit_effects, strict=True)
-        for l, (logit, columns) in enumerate(parts):
+        for part, (logit, columns) in enumerate(parts):
             for c in range(logit.c):
-                prior = np.broadcast_to(self.logit_precision[l], (self.batch, k))
+                prior = np.broadcast_to(self.logit_precision[part], (self.batch, k))
                 b = logit.b.copy()
                 b[:, :k, c] += self._shift(i, columns.start + c, b[:, :k, c], prior, precision)
                 logit.b = b
@@ -214,7 +214,7 @@ class ClusteredGibbs:
         linears = (effects * linear).sum(1)
         quadratics = np.einsum("bci,bcij,bcj->bij", effects, precision, effects)
         factor, log_u = np.ones(units.shape), np.log(self.u_ratio[i, 1])
-        for j in range(factor.shape[1]):
+        for j in range(self.layout.q):
             quadratic = quadratics[:, j, j]
             left = linears[:, j] + quadratic - (quadratics[:, j] * factor).sum(1)
             ratio, log_accept = proposed_ratio(

@@ -115,11 +115,10 @@ def log_prior(model: GeneralLocation, theta: Theta, design: PublicDesign) -> flo
     def half_t(value: float, df: float, scale: float) -> float:
         return float(stats.t.logpdf(value, df, scale=scale) + np.log(2.0) + np.log(value))
 
-    if PSU_COVARIANCE in theta:
-        total += log_prior_of_effects(theta[PSU_COVARIANCE], theta[PSU_EFFECT], priors)
+    theta = dict(theta)
+    effects, covariance = theta.pop(PSU_EFFECT, None), theta.pop(PSU_COVARIANCE, None)
+    total += log_prior_of_effects(covariance, effects, priors)
     for name, value in theta.items():
-        if name in (PSU_COVARIANCE, PSU_EFFECT):
-            continue
         kind, part = re.fullmatch(r"(.+?)_(\d+(?:_below)?|weight)", name).groups()  # type: ignore[union-attr]
         if kind == "logit":
             sd = np.full((len(value), 1), priors["logit_sd"])
@@ -148,9 +147,11 @@ def log_prior(model: GeneralLocation, theta: Theta, design: PublicDesign) -> flo
 
 
 def log_prior_of_effects(
-    covariance: FloatArray, effects: FloatArray, priors: Mapping[str, float]
+    covariance: FloatArray | None, effects: FloatArray | None, priors: Mapping[str, float]
 ) -> float:
     """Half-t scales, an LKJ correlation and normal effects, on Stan's unconstrained scale."""
+    if covariance is None or effects is None:
+        return 0.0
     scale = np.sqrt(np.diag(covariance))
     root = np.linalg.cholesky(covariance / np.outer(scale, scale))
     total = stats.multivariate_normal(cov=covariance).logpdf(effects).sum()

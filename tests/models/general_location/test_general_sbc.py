@@ -23,9 +23,13 @@ SHORT = {
         "categorical and semicontinuous",
         "interactions",
         "interactions, cells",
+        "categorical, clusters, fractional weights",
         *(
             pytest.param(name, marks=pytest.mark.slow)
-            for name in ("semicontinuous, groups", "categorical", "two sides, groups")
+            for name in (
+                "semicontinuous, groups", "categorical", "two sides, groups",
+                "semicontinuous, clusters",
+            )
         ),
     ],
 )
@@ -33,7 +37,8 @@ def test_ranks_are_uniform_and_wrong_samplers_are_rejected(name: str) -> None:
     sound, scaled, wrong = general_sbc.calibrate(SHORT[name], seed=61)
     for parameter, row in sound.items():
         assert min(row["chi_square_p"], row["ks_p"]) > LEVEL, parameter
-    assert scaled["variance_weight[0]"]["ks_p"] < 1e-8
+    clustered = general_sbc.CASES[name].psus > 0
+    assert scaled["psu_scale[0]" if clustered else "variance_weight[0]"]["ks_p"] < 1e-8
     assert smallest(wrong) < 1e-8
 
 
