@@ -51,11 +51,13 @@ class AmountSums:
         moved = self.unit @ a
         z = self.z - moved
         cross = self.residual.swapaxes(-1, -2) @ a
-        more = a.swapaxes(-1, -2) @ (self.total[..., None] * a) - moved.swapaxes(-1, -2) @ moved
-        scatter = self.scatter - cross - cross.swapaxes(-1, -2) + more
-        squares = np.einsum("bkqq->bkq", scatter) + (z * z).sum(-2)
+        added = a.swapaxes(-1, -2) @ (self.total[..., None] * a)
+        scatter = self.scatter - cross - cross.swapaxes(-1, -2)
+        scatter = scatter + added - moved.swapaxes(-1, -2) @ moved
+        terms = self.scatter + added
+        squares = np.einsum("bkqq->bkq", terms) + (self.z * self.z).sum(-2)
         # An absent column has a root of one, which is not kept.
-        least = np.where(self.present, _ROUNDING * np.maximum(squares, 0.0) + 1e-280, 1.0)
+        least = np.where(self.present, _ROUNDING * squares + 1e-280, 1.0)
         scatter = scatter * self.both + least[..., None] * np.eye(least.shape[-1])
         root = np.linalg.cholesky(scatter).swapaxes(-1, -2) * self.mask[:, None]
         return self._as_rows(np.concatenate([z, root], axis=-2))

@@ -58,10 +58,13 @@ class PsuLogit:
         start = 2.0 * rng.standard_normal((self.batch, self.p * self.c), 0)
         start = np.repeat(mode, rng.chains, axis=0) + (self.root @ start[..., None])[..., 0]
         self.b = start.reshape(self.batch, self.p, self.c)
-        self.a = np.zeros((self.batch, count, self.c))
         self.starts = [np.searchsorted(each.psu, np.arange(count)) for each in counts]
         self.information = np.repeat(self._information(mode), rng.chains, axis=0)
-        self.likelihood = self._likelihood(self.b, self.a)
+        self.begin(np.zeros((self.batch, count, self.c)))
+
+    def begin(self, effects: FloatArray) -> None:
+        """Start from effects (B, C, c)."""
+        self.a, self.likelihood = effects, self._likelihood(self.b, effects)
 
     def _information(self, mode: FloatArray) -> FloatArray:
         """Return the information (databases, C, c) of each effect at the mode without effects."""

@@ -59,6 +59,11 @@ class ClusteredGibbs:
             spread[:, first:] = self.regressions.scales.variance[..., 0].T
         inflation = np.exp(rng.standard_normal((self.batch, 1), 0))
         start = INTRACLASS_GUESS * (inflation * spread)[..., None] * np.eye(last)
+        # Effects of zero would be collinear once the same coefficients have moved against them.
+        noise = rng.standard_normal(self.effects.shape, 0)
+        self.effects = np.sqrt(np.einsum("bdd->bd", start))[:, None] * noise
+        for logit, columns in zip(self.logits, self.layout.logit_effects, strict=True):
+            logit.begin(self.effects[..., columns])
         size = np.full(self.batch, float(count))
         self.block = CovarianceBlock(start, size, self.scale, priors["lkj"], rng)
 

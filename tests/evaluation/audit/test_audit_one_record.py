@@ -39,6 +39,7 @@ CASES = {
     "fbs, two outcomes": (400, True, "typical", Change(-8.0, 50.0, turns=True)),
     "fbs, clustered": (400, True, "typical", Change(2.0)),
     "fbs, kinds of outcomes": (400, True, "smallest cell", Change(recode=True)),
+    "fbs, kinds of outcomes, clustered": (400, True, "smallest cell", Change(recode=True)),
     "fbs, public weights": (1000, False, "smallest stratum", Change(2.0)),
     "fbs, by gender alone": (300, True, "smallest cell", FAR),
     "fbp": (1000, False, "smallest stratum", Change(2.0)),
