@@ -153,7 +153,6 @@ EXAMPLES = (
     Example("fbs, two outcomes", "fbs", (SALARY, BONUS)),
     Example("fbs, clustered", "fbs", (LOCAL,), _local(), LONGER),
     Example("fbs, kinds of outcomes", "fbs", KINDS),
-    Example("fbs, kinds of outcomes, clustered", "fbs", KINDS, _local(), LONGER),
     Example("fbs, public weights", "fbs", (SALARY,), PUBLIC),
     Example("fbs, by gender alone", "fbs", survey=GENDER),
     Example("fbs, epsilon 4", "fbs", settings={"epsilon": 4.0}),

@@ -27,6 +27,8 @@ from surveysynth.models.parts.logit import (
 from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
 
+#: Proposals of the scales of effects in a sweep, each for a sixth of the time of a trajectory.
+SCALE_MOVES = 2
 #: SD of a proposed scale, in SDs of a normal likelihood of it (Gelman, Roberts and Gilks 1996).
 SCALE_STEP = 2.4
 
@@ -80,9 +82,9 @@ class PsuLogit:
         rng = self.rng
         self.n_b = rng.standard_normal((c, self.batch, self.p * self.c), 1)
         self.n_a = rng.standard_normal((c, self.batch, self.size, self.c), 1)
-        self.n_scale = rng.standard_normal((c, self.batch, self.c), 1)
+        self.n_scale = rng.standard_normal((c, SCALE_MOVES, self.batch, self.c), 2)
         self.u_step = rng.random((c, self.batch), 1)
-        self.log_u = np.log(rng.random((c, 2, self.batch), 2))
+        self.log_u = np.log(rng.random((c, 1 + SCALE_MOVES, self.batch), 2))
 
     def trajectory(self, i: int, precision: FloatArray, linear: FloatArray) -> None:
         """Move b and a; Q (B, c, c) and h (B, C, c) are the normal law of a given other effects."""
@@ -105,13 +107,21 @@ class PsuLogit:
     def rescale(self, i: int, scale: FloatArray, prior_scale: float) -> FloatArray:
         """Draw the scales (B, c) of the effects given these over their scales; return the ratios.
 
-        The scales have half-t priors. The proposal is symmetric, and what its width depends on
+        The scales have half-t priors. Proposals are symmetric, and what their width depends on
         stays.
         """
+        ratio = np.ones(scale.shape)
+        for move in range(SCALE_MOVES):
+            ratio = ratio * self._rescaled(i, move, scale * ratio, prior_scale)
+        return ratio
+
+    def _rescaled(
+        self, i: int, move: int, scale: FloatArray, prior_scale: float
+    ) -> FloatArray:
         standard = self.a / scale[:, None]
         information = (standard * standard * self.information).sum(1) + prior_scale**-2
         width = SCALE_STEP / np.sqrt(self.c * information)
-        proposed = np.abs(scale + width * self.n_scale[i])
+        proposed = np.abs(scale + width * self.n_scale[i, move])
         ratio = proposed / scale
         position = self.b, self.a * ratio[:, None]
         likelihood = self._likelihood(*position)
@@ -119,7 +129,7 @@ class PsuLogit:
             primitives.half_t_log_density(each, HALF_T_DF, prior_scale).sum(-1)
             for each in (proposed, scale)
         )
-        accept = self.log_u[i, 1] < likelihood[0] - self.likelihood[0] + new - old
+        accept = self.log_u[i, 1 + move] < likelihood[0] - self.likelihood[0] + new - old
         self._take(accept, position, likelihood)
         return np.where(accept[:, None], ratio, 1.0)
 
