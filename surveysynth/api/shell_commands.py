@@ -43,6 +43,21 @@ ConstantOption = Annotated[
 ColumnOption = Annotated[str | None, typer.Option(metavar="COLUMN", help="A public column.")]
 
 
+def read_guesses(given: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Read NAME=LOW,HIGH; raises ``InputError`` for anything else."""
+    found = {}
+    for text in given:
+        name, _, values = text.rpartition("=")
+        try:
+            low, high = map(float, values.split(","))
+        except ValueError:
+            raise InputError(
+                f"--guess: expected NAME=LOW,HIGH, such as income=15000,50000, got {text!r}."
+            ) from None
+        found[name] = (low, high)
+    return found
+
+
 def init_command(
     data: Annotated[
         Path, typer.Argument(metavar="DATA", help="A data file: csv, parquet, dta, sav or xpt.")

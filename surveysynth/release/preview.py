@@ -116,6 +116,8 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
         f"Outcome: {each.model_words} ({each.public_words or each.kind})."
         for each in design.outcomes
     ]
+    if design.learns_weight:
+        lines.append(f"Weight: {design.modelled[-1].model_words}.")
     return lines + _range_lines(spec, design) + spec.privacy.risk_lines
 
 
@@ -259,7 +261,7 @@ def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
 
 
 def _learns(design: "PublicDesign") -> bool:
-    return any(each.learned is not None for each in design.outcomes)
+    return any(each.learned is not None for each in design.modelled)
 
 
 def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:

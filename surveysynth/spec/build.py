@@ -8,6 +8,7 @@ import numpy as np
 
 from surveysynth.errors import InputError
 from surveysynth.spec.calibration_section import method_of, place_of
+from surveysynth.spec.learned import weight_transform
 from surveysynth.spec.replicates import columns_of_pattern, replicate_problems
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def declaration_of(spec: "Spec") -> "Declaration":
         weights=section.weights,
         stratum_sizes=section.stratum_sizes,
         weights_from=section.weights_from,
+        weight_transform=weight_transform(synthesizer, spec.outcomes),
     )
 
 
@@ -237,7 +239,7 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         Declared,
         NoisySettings,
     )
-    from surveysynth.spec.outcomes import WEIGHT
+    from surveysynth.spec.outcome_section import WEIGHT
     from surveysynth.spec.privacy import as_noisy_statistics
     from surveysynth.survey.outcome import ABOVE, BELOW
 
@@ -299,7 +301,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
         shared_weights=privacy.shared_weights,
         origin=privacy.origin or ("density" if of_papers else None),
         plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
-        learned_epsilon=learned_cost(privacy.epsilon, spec.declared) if privacy.private else 0.0,
+        learned_epsilon=learned_cost(privacy.epsilon, spec.learned) if privacy.private else 0.0,
     )
 
 

@@ -46,6 +46,9 @@ def _by_side(*, positive: bool) -> PlainValidator:
     return PlainValidator(read)
 
 
+#: The section of the sampling weight, whatever its column is called.
+WEIGHT = "weight"
+
 BySide: TypeAlias = float | tuple[float, float] | None
 """One number, or one above a split and one below it."""
 
@@ -54,15 +57,15 @@ class OutcomeSection(Section):
     """``[outcomes.NAME]``: kind, transform, spikes, split, bounds and levels, all public.
 
     ``Outcome`` checks that the keys belong together. With a split, centre is a typical value above
-    it and one below, and spread is one number or two. ``[outcomes.weight]`` has centre and spread
-    of the log weight. Only noisy statistics use them.
+    it and one below, and spread is one number or two. Only noisy statistics use them.
+    ``[outcomes.weight]`` has centre and spread of the log weight, or the range of the weight.
     """
 
     about = (
         "`[outcomes.NAME]`: what is publicly known about an outcome. `NAME` is a column, or "
-        "`weight` for the center and spread of the log sampling weight under noisy statistics. All "
-        "of it comes from a questionnaire, a register or last year's publication, never from the "
-        "data."
+        "`weight` for the sampling weight: its range, or under noisy statistics the center and "
+        "spread of its logarithm. All of it comes from a questionnaire, a register or last year's "
+        "publication, never from the data."
     )
 
     kind: Literal[OutcomeKind, "count"] = "continuous"
@@ -73,7 +76,8 @@ class OutcomeSection(Section):
     transform: TransformKind | None = None
     """The scale on which amounts are modelled. "learned" takes a public `range` alone: a part of
     the budget goes to a noisy histogram, and amounts become normal scores of it. Default: "learned"
-    with a `range`, otherwise that of [synthesizer]. Public: The transform."""
+    with a `range`, otherwise that of [synthesizer]. The weight takes "learned" alone; otherwise it
+    is modelled as its logarithm. Public: The transform."""
     scale: float | None = None
     """The divisor of the transform, in the outcome's units: about a tenth of a typical value.
     Default: that of [synthesizer]. Public: The number."""
@@ -85,11 +89,12 @@ class OutcomeSection(Section):
     range: Annotated[tuple[float, float], BeforeValidator(as_tuple)] | None = None
     """For `learned`: the public range of the outcome, from a codebook or a questionnaire. Amounts
     outside it count as its nearer end, and synthetic amounts lie within it. A generous range costs
-    little. Type: a list of two numbers. Default: none; required for `learned`. Public: The two
-    numbers, so never take them from the data."""
+    little. That of the weight starts above zero and needs model = "fbs". Type: a list of two
+    numbers. Default: none; required for `learned`. Public: The two numbers, so never take them from
+    the data."""
     learned_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     """For `learned`: the share of the whole budget for the noisy histogram of this outcome.
-    Default: 0.1, divided by the number of outcomes that are learned. Public: The number, and the
+    Default: 0.1, divided by the number of columns that are learned. Public: The number, and the
     noisy histogram."""
     learned_by: LearnedBy = "strata"
     """For `learned`: a curve for each stratum ("strata"), which is shrunk to the curve of all, or

@@ -17,8 +17,15 @@ from surveysynth.estimation.statistics import (
 )
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
-from surveysynth.spec.learned import OF_LEARNED, is_learned, learned_transform
-from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
+from surveysynth.spec.learned import (
+    LEARNED,
+    OF_LEARNED,
+    is_learned,
+    learned_transform,
+    learns_weight,
+    weight_problems,
+)
+from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
 from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.sections import LabelSection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
@@ -26,8 +33,6 @@ from surveysynth.spec.tables_section import TablesSection
 from surveysynth.survey.outcome import Outcome, OutcomeKind, needs_general_form
 from surveysynth.survey.transforms import Transform
 
-#: The section of the sampling weight, whatever its column is called.
-WEIGHT = "weight"
 #: No log of a sampling weight is as large: a weight of 5e8 would be.
 LARGE_LOG = 20.0
 #: Keys of a transform, here and in [synthesizer].
@@ -118,8 +123,7 @@ def outcome_problems(
 ) -> list[str]:
     """Return the problems of sections of outcomes by themselves, with the model and the sample.
 
-    ``known_model``: False if the name does not determine what the model takes. noisy: the mechanism
-    is noisy statistics.
+    ``known_model``: the name determines what the model takes; noisy: by noisy statistics.
     """
     problems = _section_problems(synthesizer, sections)
     declared = []
@@ -132,6 +136,7 @@ def outcome_problems(
             problems.append(str(error))
     if problems:
         return problems
+    problems += weight_problems(survey, synthesizer, sections)
     for outcome in declared:
         problems += _moment_problems(outcome, sections.get(outcome.name, OutcomeSection()))
     problems += count_problems(synthesizer, sections)
@@ -146,18 +151,14 @@ def _cluster_problems(
     synthesizer: SynthesizerSection, declared: Sequence[Outcome], *, noisy: bool
 ) -> list[str]:
     """Return what no model has effects of primary sampling units together with."""
-    general = needs_general_form(declared)
-    what = "a spread by groups" if synthesizer.grouping else None
+    what, general = "a spread by groups" * bool(synthesizer.grouping), needs_general_form(declared)
     if general and noisy:
         what = "discrete outcomes or bounds and mechanism = 'noisy_statistics'"
     elif general and any(outcome.missing for outcome in declared):
         what = "missing = 'model'"
-    if what is None:
-        return []
-    return [
+    return [] if not what else [
         f"survey.psu: with {what} the model has no effects of primary sampling units. Declare "
-        "survey.design_effect, the public factor by which they raise variances, or leave psu out "
-        "where the sample is one-stage."
+        "survey.design_effect, the public factor by which they raise variances."
     ]
 
 
@@ -199,13 +200,16 @@ def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> li
             )
     weight = sections.get(WEIGHT)
     if weight is not None:
-        own = {*_OF_MOMENTS} | ({"kind"} if weight.kind == "continuous" else set())
+        own = {*_OF_MOMENTS, *OF_LEARNED}
+        own |= {"transform"} if weight.transform == LEARNED else set()
+        own |= {"kind"} if weight.kind == "continuous" else set()
         other = sorted(weight.model_fields_set - own)
         if WEIGHT in synthesizer.outcome or other:
             key = f".{other[0]}" if other else ""
             problems.append(
                 f"outcomes.{WEIGHT}{key}: this section is for the sampling weight and has centre "
-                "and spread of its logarithm; rename an outcome of that name."
+                "and spread of its logarithm, or its range and transform = 'learned'; rename an "
+                "outcome of that name."
             )
         elif isinstance(weight.centre, tuple) or isinstance(weight.spread, tuple):
             problems.append(
@@ -381,11 +385,12 @@ def strict_problems(
                 "data; values far off cost accuracy, never privacy."
             )
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
-    modelled = not (whole or survey.public_weights)
+    modelled = not (whole or survey.public_weights or learns_weight(synthesizer, outcomes))
     if survey.population_size is None and of_weight.centre is None and modelled:
         problems.append(
             "outcomes.weight.centre: missing; without survey.population_size noisy statistics need "
-            "a typical log weight from public sources (log of population over sample size)."
+            "a typical log weight from public sources (log of population over sample size). Or "
+            "declare the public range of the weight, range = [low, high]."
         )
     if privacy.protect != RECORD and privacy.protect not in public:
         problems.append(

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from surveysynth._support.messages import listing, nearest
-from surveysynth.spec.outcome_section import Outcomes
-from surveysynth.spec.outcomes import WEIGHT
+from surveysynth.spec.outcome_section import WEIGHT, Outcomes
 from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.sections import StudySection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
@@ -145,8 +144,8 @@ def public_weight_problems(
         )
     if WEIGHT in outcomes and WEIGHT not in synthesizer.outcome:
         problems.append(
-            "outcomes.weight: weights = 'public' are not modelled and need neither centre nor "
-            "spread; leave it out."
+            "outcomes.weight: weights = 'public' are not modelled and need neither centre, "
+            "spread nor range; leave it out."
         )
     if tables.linearisation == "ratio":
         problems.append(

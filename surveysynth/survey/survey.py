@@ -24,6 +24,7 @@ from surveysynth.survey.declaration import (
     size_by_stratum,
 )
 from surveysynth.survey.determined import determined_problems
+from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.public_design import PublicDesign, build_public_design, public_design
 from surveysynth.survey.records import (
@@ -157,6 +158,7 @@ class Survey:
         weights: str = "confidential",
         weights_from: str | Sequence[str] | None = None,
         stratum_sizes: Mapping[str, float] | None = None,
+        weight_transform: LearnedTransform | None = None,
         source: str = "the data frame",
     ) -> "Survey":
         """Validate a frame of records and split it into its public and confidential parts.
@@ -214,6 +216,8 @@ class Survey:
             Instead of public weights, for simple random samples within strata: numbers of units in
             the population by level of strata. The weight is N_h/n_h, and n_h/N_h is the sampling
             fraction (omit fpc then).
+        weight_transform
+            A learned transform with a public range of the weight, instead of its logarithm.
         source
             Name of the data in messages.
 
@@ -271,6 +275,7 @@ class Survey:
             weights=weights,
             stratum_sizes=size_by_stratum(stratum_sizes),
             weights_from=given_weights_from(weights_from),
+            weight_transform=weight_transform or Transform(),
         )
         raise_problems(source, declaration.problems(_column_names(frame, source)))
         return survey_of(frame, declaration)

@@ -59,8 +59,11 @@ PAPERS = Outcome("papers", transform=Transform("identity"))
 KINDS = (SALARY, BENEFIT, EMPLOYED)
 #: Transforms that are learned, each from its share of the budget.
 LEARNED = (
-    Outcome("salary", transform=LearnedTransform(low=0.0, high=2e6, share=0.06)),
-    Outcome("bonus", transform=LearnedTransform(low=0.0, high=1e5, share=0.04)),
+    Outcome("salary", transform=LearnedTransform(low=0.0, high=2e6, share=0.05)),
+    Outcome("bonus", transform=LearnedTransform(low=0.0, high=1e5, share=0.03)),
+)
+LEARNED_WEIGHT = MappingProxyType(
+    {"weight_transform": LearnedTransform(low=0.5, high=1e5, share=0.02)}
 )
 #: Public guesses of a typical value and of a typical SD on the scale of the transform.
 DECLARED = MappingProxyType({
@@ -176,7 +179,7 @@ EXAMPLES = (
     Example("fbs, public weights, noisy statistics", "fbs", (SALARY,), PUBLIC, noisy=True),
     Example("fbs, schools protected, noisy statistics", "fbs", (SALARY,),
             {"public_columns": ("school",)}, {"protect": "school"}, noisy=True),
-    Example("fbs, learned, noisy statistics", "fbs", LEARNED, noisy=True),
+    Example("fbs, learned, noisy statistics", "fbs", LEARNED, LEARNED_WEIGHT, noisy=True),
     Example("fbp, noisy statistics", "fbp", noisy=True),
     Example("fbp, clustered, noisy statistics", "fbp", (LOCAL,), _local(), noisy=True,
             settings={"declared": {"local_salary": Declared(80_000.0, 0.5)}}),
@@ -235,7 +238,7 @@ def _declared(
         category = rng.integers(0, outcome.categories, design.n)
         z = next(amounts) if outcome.is_amount else np.zeros(design.n)
         columns.append(_inside(outcome, outcome.values(category, z)))
-    weight = None if design.weight_name is None else np.exp(normal[:, -1])
+    weight = None if design.weight_name is None else design.weight_transform.inverse(normal[:, -1])
     return Confidential(np.stack(columns, axis=1), weight)
 
 

@@ -126,7 +126,7 @@ def privacy_statement(
         compiled=model.compiled,
         identified=model.identified,
         noisy_weights=not model.common_random_numbers and not linear,
-        learned=learned_words(design.outcomes),
+        learned=learned_words(design.modelled),
         learned_epsilon=f"{settings.learned_epsilon:.6g}",
         of_draws=f"{settings.epsilon - settings.learned_epsilon:.6g}",
     )
@@ -208,7 +208,7 @@ class PseudoPosterior:
         require_variation(design, confidential)
         settings = self.settings
         published: dict[str, Any] = {}
-        if learned_outcomes(design.outcomes):
+        if learned_outcomes(design.modelled):
             first = self._first_stage(model, design, confidential, rng, keeper, seeded=seeded)
             design, published = first.design, {TRANSFORMS_NAME: first.kept()}
         private, fit = weighted_fits.run(model, design, confidential, settings, rng, progress)
@@ -240,7 +240,7 @@ class PseudoPosterior:
     ) -> FirstStage:
         """Learn the transforms, after the checks that need no confidential value."""
         settings = self.settings
-        cost = learned_cost(settings.epsilon, design.outcomes) if settings.private else 0.0
+        cost = learned_cost(settings.epsilon, design.modelled) if settings.private else 0.0
         if not math.isclose(settings.learned_epsilon, cost, rel_tol=1e-9):
             raise InputError(
                 f"learned_epsilon: the learned transforms spend {cost:.6g} of epsilon, got "
@@ -284,5 +284,5 @@ class PseudoPosterior:
             "least_records_per_coefficient": settings.least_records,
             "records_per_coefficient": smallest_records(design),
             "pooled": None if design.pooling is None else design.pooling.as_dict(),
-            **learned_facts(design.outcomes, "epsilon", settings.epsilon),
+            **learned_facts(design.modelled, "epsilon", settings.epsilon),
         }

@@ -58,8 +58,6 @@ OWN_PRIORS = MappingProxyType(
 )
 #: Constants of the priors of effects of PSUs, as in the papers' models.
 PSU_PRIORS = MappingProxyType({"psu_scale": 10.0, "lkj": 6.0})
-#: Guessed SD of the log weight, as in the other models.
-_WEIGHT_SD = 0.5
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ class GeneralLocation(Model):
     # --- records ------------------------------------------------------------------------------
 
     def records(self, design: PublicDesign, confidential: Confidential) -> GeneralRecords:
-        """Return discrete parts, transformed amounts at no spike, and the log weight.
+        """Return discrete parts, transformed amounts at no spike, and the transformed weight.
 
         Raises ``InputError`` for a design that lacks what the model ``requires``.
         """
@@ -121,7 +119,9 @@ class GeneralLocation(Model):
                 there = category[:, j] == side
                 values[there, j] = outcome.at(there).forward(given[there], side)
         if confidential.sampling_weight is not None:
-            values = np.column_stack([values, np.log(confidential.sampling_weight)])
+            values = np.column_stack(
+                [values, design.weight_transform.forward(confidential.sampling_weight)]
+            )
         return self.records_from_simulated(design, Simulated(values, category))
 
     def records_from_simulated(
@@ -256,11 +256,10 @@ class GeneralLocation(Model):
         """Return E(w | x, d*, z*) (n,), given effects of PSUs; public weights, or ones."""
         if design.weight_name is None:
             return self.drawn_weight(design, simulated)
-        simulation = self._simulation(theta, design, simulated.effects)
-        return np.exp(simulation.mean_log_weight(simulated))
+        return self._simulation(theta, design, simulated.effects).mean_weight(simulated)
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """Guess residual SD ``spread`` of each amount, 0.5 of the log weight, correlation -0.5.
+        """Guess residual SD ``spread`` of each amount, that of the weight, correlation -0.5.
 
         Means are zero. All categories are equally frequent, for lack of a better guess. Effects of
         PSUs hold a twentieth of the variance, as in many household surveys.
@@ -271,13 +270,14 @@ class GeneralLocation(Model):
             for part in layout.logits
         }
         amounts = sum(sides > 0 for sides in layout.sides)
+        weight_sd = design.guessed_weight_sd
         for part in layout.regressions:
             core, sd = np.zeros(part.width), spread
             if part.outcome is None:
-                sd = _WEIGHT_SD
+                sd = weight_sd
                 if amounts:
                     sd *= np.sqrt(0.75)
-                    core[part.columns.size :] = -0.5 * _WEIGHT_SD / (spread * np.sqrt(amounts))
+                    core[part.columns.size :] = -0.5 * weight_sd / (spread * np.sqrt(amounts))
             theta[f"coefficients_{part.name}"] = core
             theta[f"variance_{part.name}"] = np.full(groups, sd * sd)
             if self.grouped and part.earlier.size:
@@ -298,6 +298,7 @@ class GeneralFBS(GeneralLocation):
 
     name = "fbs"
     clustered = True
+    takes_learned_weight = True
     words = "FBS (fully Bayes model for the observed sample)"
 
 

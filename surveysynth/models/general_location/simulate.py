@@ -184,12 +184,12 @@ class Simulation:
             category[:, 0] = drawn(log_mass - logsumexp(log_mass)[:, None], rng)
         return self._with_amounts(category, rng, tilt=True)
 
-    def mean_log_weight(self, simulated: Simulated) -> FloatArray:
-        """Return log E(w | x, d, z) (n,) of records of the sample."""
+    def mean_weight(self, simulated: Simulated) -> FloatArray:
+        """Return E(w | x, d, z) (n,) of records of the sample."""
         part = self.layout.regressions[-1]
         assert simulated.category is not None  # a simulation of this model has them
         mean, variance = self._moments(part, simulated.category, self._columns(simulated))
-        return np.asarray(mean + 0.5 * variance, dtype=np.float64)
+        return self.design.weight_transform.mean_of_inverse(mean, variance)
 
     def cell_log_weight(self) -> FloatArray:
         """Return log E(w | x) (G,) of each cell, one outcome."""

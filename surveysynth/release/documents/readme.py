@@ -62,7 +62,7 @@ def readme_context(
         "datasets": settings.m * replicates,
         "statistics_file": STATISTICS_NAME,
         "transforms_file": TRANSFORMS_NAME,
-        "learns": any(each.learned is not None for each in facts.design.outcomes),
+        "learns": any(each.learned is not None for each in facts.design.modelled),
         "curve_files": curve_files(spec),
         "source": spec.all_tables.source,
         **_design(facts, separate_pair=separate_pair),

@@ -9,7 +9,8 @@ import numpy as np
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
-from surveysynth.spec.outcomes import WEIGHT
+from surveysynth.spec.mistakes import OPEN
+from surveysynth.spec.outcome_section import WEIGHT
 from surveysynth.spec.privacy import NOISY_STATISTICS, PROMISES, PSEUDO_POSTERIOR
 from surveysynth.survey.transforms import Transform
 from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom
@@ -17,9 +18,6 @@ from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom
 Kind = Literal["continuous", "semicontinuous", "binary", "categorical", "count"]
 KINDS: tuple[str, ...] = get_args(Kind)
 MECHANISMS = tuple(PROMISES)
-
-#: The value of a key that a person must fill in. No key accepts it, so check names each one.
-OPEN = "?"
 
 _NUMBERS = ("centre", "spread", "scale", "power", "shift", "lower", "upper")
 _LISTS_OF_NUMBERS = ("range", "middle", "spikes")

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from surveysynth._support.xml_text import visible
-from surveysynth.spec.draft.choices import OPEN, Choices, OutcomeChoice, settled_amount
+from surveysynth.spec.draft.choices import Choices, OutcomeChoice, settled_amount
 from surveysynth.spec.draft.columns import PublicLevels
+from surveysynth.spec.mistakes import ANSWERS, OPEN
 from surveysynth.survey.records import LEAST_RECORDS
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_LEFT = re.compile(
-    rf'(kind|levels|range|transform|scale|centre|spread|design_effect) = "{re.escape(OPEN)}"'
-)
+_LEFT = re.compile(rf'({"|".join(ANSWERS)}) = "{re.escape(OPEN)}"')
 
 _KINDS = """\
 # The kind of outcome. Replace "?" by one of these, then add its other keys:

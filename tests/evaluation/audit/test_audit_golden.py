@@ -7,9 +7,10 @@ import pandas as pd
 import pytest
 
 from surveysynth.evaluation.audit.cases import EXAMPLES
-from tests.long_runs.attack import lower_bound
+from tests.long_runs import attack_learned as learned
+from tests.long_runs.attack import Proven
 from tests.long_runs.audit_page import PAGE, with_tables
-from tests.long_runs.audit_runs import ATTACKS, REPLACEMENTS, SIZES, STATED
+from tests.long_runs.audit_runs import ATTACKS, LEARNED_NOISE, REPLACEMENTS, SIZES, STATED
 
 #: Settings that are refused, since weights follow the one record with the largest risk.
 REFUSED = {"fbs, linear weights", "fbs, count-based risk", "fbs, scalar weights"}
@@ -61,10 +62,11 @@ def test_something_was_measured_of_every_model(table):
 
 def test_attacks_find_the_controls_and_nothing_else(facts):
     rows = {(row["mechanism"], row["control"]): row for row in facts["attacks"]}
-    for row in rows.values():
-        assert row["stated"] == STATED
+    for (mechanism, _), row in rows.items():
         tested = row["runs"] // 2  # the other half chose the threshold
-        bound = lower_bound(row["hits"], row["alarms"], tested, delta=row["delta"])
+        zcdp = mechanism == LEARNED_NOISE
+        assert row["stated"] == (learned.STATED if zcdp else STATED)
+        bound = Proven(0.0, row["hits"], row["alarms"], tested, row["delta"], zcdp).bound()
         assert row["proven"] == pytest.approx(bound, abs=1e-3)
         assert row["adjusted_p_value"] >= row["p_value"]
     # Without protection nearly all that so many runs can prove is proven.
@@ -72,11 +74,14 @@ def test_attacks_find_the_controls_and_nothing_else(facts):
     assert open_["proven"] > 0.9 * open_["most_provable"] > 0.9 * STATED
     assert rows["noisy_statistics", "noise / 5"]["adjusted_p_value"] < 0.05
     assert rows["noisy_statistics", "noise / 5"]["proven"] > STATED
-    for mechanism in ("pseudo_posterior", "noisy_statistics"):
+    halved = rows[LEARNED_NOISE, "histogram noise / 2"]
+    assert halved["proven"] > halved["stated"]
+    assert halved["adjusted_p_value"] < 0.05
+    for mechanism in ("pseudo_posterior", "noisy_statistics", LEARNED_NOISE):
         own = rows[mechanism, ""]
         assert own["proven"] <= own["stated"]
         assert own["adjusted_p_value"] > 0.05
-        assert own["most_provable"] > STATED
+        assert own["most_provable"] > own["stated"]
     fixed = rows["", "a fixed output"]
     assert fixed["proven"] == 0.0
     assert math.isclose(fixed["adjusted_p_value"], 1.0, abs_tol=0.05)

@@ -47,8 +47,8 @@ def release_statistics(
 ) -> Statistics:
     """Return the noisy statistics of a survey.
 
-    Of z = (transformed outcomes, log weight), or for a general location model of categories,
-    amounts and the log weight.
+    Of z = (transformed outcomes, transformed weight), or for a general location model of
+    categories, amounts and the transformed weight.
 
     The model says whether sums by PSU are among them. Raises ``InputError`` before the survey is
     looked at.
@@ -60,7 +60,7 @@ def release_statistics(
         noise,
         design.matrix.cell,
         transformed(design, confidential),
-        budget=settings.of_sums(design.outcomes),
+        budget=settings.of_sums(design.modelled),
         psu=psu_codes(model, design),
         records=settings.unit_size(design),
         source=source,
@@ -87,7 +87,7 @@ def _location_statistics(
     records = model.records(design, confidential)
     return location_statistics(
         public, records.cell, records.category, records.z,
-        budget=settings.of_sums(design.outcomes),
+        budget=settings.of_sums(design.modelled),
         share=settings.count_share,
         records=settings.unit_size(design),
         source=source,
@@ -148,10 +148,10 @@ def location_design(
 
 
 def transformed(design: PublicDesign, confidential: Confidential) -> FloatArray:
-    """Return z (n, q): transformed outcomes, then the log weight if there is one. Confidential."""
+    """Return z (n, q): transformed outcomes, then the weight if there is one. Confidential."""
     columns = [t.forward(confidential.outcome[:, j]) for j, t in enumerate(design.transforms)]
     if confidential.sampling_weight is not None:
-        columns.append(np.log(confidential.sampling_weight))
+        columns.append(design.weight_transform.forward(confidential.sampling_weight))
     return np.stack(columns, axis=1)
 
 
