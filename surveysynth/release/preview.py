@@ -25,7 +25,8 @@ from surveysynth.release.public_checks import (
 )
 from surveysynth.release.tables.labels import Labels, listed, span, where_words
 from surveysynth.release.tables.table import SMALL_SAMPLE
-from surveysynth.release.tables.table_builder import public_domains, row_counts, synthetic_columns
+from surveysynth.release.tables.table_builder import public_domains, row_counts
+from surveysynth.release.tables.table_notes import synthetic_columns
 from surveysynth.spec.build import calibration_of
 from surveysynth.spec.replicates import replicate_lines
 from surveysynth.survey.pooling import ROUNDING

@@ -18,7 +18,7 @@ OPEN = "?"
 ANSWERS = {
     "kind": 'for an amount "continuous", or "semicontinuous" with spikes = [0], both with '
     'range = [low, high]; for an answer "binary", or "categorical" with levels = ["..", ".."]; '
-    'for a whole number "count"',
+    'for a whole number, alone and by the pseudo-posterior, "count"',
     "levels": 'all answers that may occur, such as levels = ["no", "yes"]',
     "range": "the lowest and the highest possible value, such as range = [0, 500000]",
     "transform": 'leave it out and write range = [low, high], or choose "log", "asinh" or '
@@ -55,7 +55,8 @@ def raise_mistakes(
     if not left:
         raise_problems(source, problems)
         return
-    count, lines = len(dict.fromkeys(left)), [*_open_lines(left), *problems]
+    count, lines = len(dict.fromkeys(left)), [*_open_lines(left), *_of_units(left, content)]
+    lines += problems
     raise InputError("\n".join([
         f"{source}: {'1 key is' if count == 1 else f'{count} keys are'} still open, marked "
         f'"{OPEN}". Answers come from public sources, such as a questionnaire or a codebook, '
@@ -70,6 +71,20 @@ def _open_lines(left: Sequence[Location]) -> list[str]:
     for place in dict.fromkeys(left):
         places.setdefault(_answer(place), []).append(where_of(place))
     return [f"{', '.join(those)}: {answer}." for answer, those in places.items()]
+
+
+def _of_units(left: Sequence[Location], content: Mapping[str, Any]) -> list[str]:
+    """Return what units call for, once kinds are known."""
+    survey = content.get("survey")
+    kinds = any(place[-1] == "kind" for place in left)
+    if not kinds or not isinstance(survey, Mapping) or "psu" not in survey:
+        return []
+    if "design_effect" in survey:
+        return []
+    return [
+        "survey.design_effect: needed with psu unless every outcome is a continuous amount: "
+        f"{ANSWERS['design_effect']}."
+    ]
 
 
 def _answer(place: Location) -> str:

@@ -17,6 +17,7 @@ def study_problems(
     privacy: PrivacySection,
     study: StudySection,
     outcomes: Sequence[Outcome],
+    tables: TablesSection,
     *,
     kept: int,
     several: bool,
@@ -42,6 +43,11 @@ def study_problems(
         problems.append(
             "tables: a study makes one [tables] of all records; leave out where and further "
             "tables."
+        )
+    if tables.intervals == "simultaneous":
+        problems.append(
+            "tables.intervals: a study with [study] judges each interval by itself; leave it out. "
+            "'surveysynth study SPEC --population FILE' also judges whole tables."
         )
     if synthesizer.is_program or synthesizer.engine == "cmdstan":
         problems.append(

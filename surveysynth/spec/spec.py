@@ -172,7 +172,8 @@ class Spec(BaseModel):
         with suppress(InputError):  # reported by the checks of outcomes
             outcomes = self.declared
         return study_problems(
-            self.survey, self.synthesizer, self.privacy, self.study, outcomes, kept=self.plan.kept,
+            self.survey, self.synthesizer, self.privacy, self.study, outcomes,
+            self.all_tables, kept=self.plan.kept,
             several=self.named_tables or self.all_tables.where is not None,
         )  # fmt: skip
 

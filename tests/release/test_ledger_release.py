@@ -255,7 +255,7 @@ def test_tables_in_python_are_in_the_ledger_of_the_id_or_say_that_they_are_not()
 def test_noise_of_tables_in_python_is_recorded_before_anything_follows_from_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refused(*_: Any) -> NoReturn:
+    def refused(*_: Any, **__: Any) -> NoReturn:
         assert ss.ledger("s").strict_runs == 1
         raise RefusedError("Planted.")
 

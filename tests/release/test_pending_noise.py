@@ -57,7 +57,7 @@ def refuse(stand_in_posterior: None) -> Iterator[Refuse]:
             patch.undo()
             return
 
-        def posterior_draws(*_: Any) -> NoReturn:
+        def posterior_draws(*_: Any, **__: Any) -> NoReturn:
             raise error
 
         patch.setattr(mechanism, "posterior_draws", posterior_draws)
@@ -75,7 +75,7 @@ def test_a_refused_run_has_spent_its_rho_once(
     confidential = folder or out / "confidential"
     seen = []
 
-    def posterior_draws(*_: Any) -> NoReturn:
+    def posterior_draws(*_: Any, **__: Any) -> NoReturn:
         seen.append(len(read_ledger(confidential / "ledger.jsonl")))
         raise RefusedError("The chains are as they were planted.")
 

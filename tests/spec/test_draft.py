@@ -471,6 +471,12 @@ def test_nothing_is_asked_that_was_said(data: Path) -> None:
     assert ss.read_survey(load_spec(path)).design.n == 240
 
 
+def main_error(spec: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """What check says of a specification that it refuses."""
+    assert cli.main(["check", str(spec)]) == 2
+    return capsys.readouterr().err
+
+
 def test_one_message_has_all_open_keys_and_one_edit_answers_it(
     tmp_path: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -487,6 +493,9 @@ def test_one_message_has_all_open_keys_and_one_edit_answers_it(
     open_keys = [f"outcomes.{name}.kind" for name in ("salary", "benefit", "heating")]
     assert all(key in told for key in [*open_keys, "outcomes.weight.centre", "privacy.m:"])
     assert told.count("for an amount") == 1  # one line for the three
+    assert "survey.design_effect" not in told
+    spec.write_text(text.replace("[survey]", '[survey]\npsu = "unit"'))
+    assert main_error(spec, capsys).count("survey.design_effect: needed with psu unless") == 1
     answers = [
         ('kind = "?"', 'kind = "continuous"\nrange = [0, 200000]'),
         ('kind = "?"', 'kind = "semicontinuous"\nspikes = [0]\nrange = [0, 20000]'),

@@ -160,7 +160,9 @@ class NoisyStatisticsMechanism:
         design = first.design
         statistics = self._statistics(model, first, confidential, source, keeper)
         say(stages.POSTERIOR)
-        draws, record = posterior.posterior_draws(model, design, statistics, self.settings, rng)
+        draws, record = posterior.posterior_draws(
+            model, design, statistics, self.settings, rng, progress=progress
+        )
         published = {
             **first.kept(),
             "statistics": statistics.to_dict(),

@@ -163,7 +163,8 @@ def _survey(choices: Choices, data: str, columns: Sequence[str]) -> list[str]:
     rest = [name for name in columns if name not in used and name.strip()]
     lines += [
         '# Records with blank cells are an error. With missing = "drop" they are left out, and the',
-        "# release reports how many.",
+        "# release reports how many."
+        + (' With missing = "model" a missing answer is an answer of its own.' * choices.strict),
         '# missing = "drop"',
     ]
     if rest:
@@ -206,6 +207,8 @@ def _design(choices: Choices) -> list[str]:
         lines.append(line("psu", choices.psu, "public: primary sampling units"))
     else:
         lines.append('# psu = ".."                    # public: primary sampling units')
+    if choices.fpc:
+        lines.append(line("fpc", choices.fpc, "public: units in the population, or their share"))
     if choices.design_effect is not None or choices.needs_design_effect:
         effect = OPEN if choices.design_effect is None else choices.design_effect
         lines.append("# The public factor by which the units raise variances, for models without")
