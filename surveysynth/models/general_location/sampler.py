@@ -61,6 +61,7 @@ class Regressions:
         pseudo: PriorRows | None = None,
     ) -> None:
         self.grouped, self.ridged = layout.grouped, list(layout.ridged)
+        self.width = layout.columns
         shrunken = of_interactions(layout, priors["interaction_scale"])
         self.prior = shrunken if pseudo is None else PriorRows.joined([shrunken, pseudo])
         rows = rows.with_prior(self.prior)
@@ -130,6 +131,17 @@ class Regressions:
         result = np.repeat(self.scales.tau[j][:, None] ** -2, part.core.shape[1], axis=1)
         result[:, self.ridged] = 0.0
         return result
+
+    def told_by_prior(self, j: int) -> tuple[FloatArray, FloatArray]:
+        """Return what pseudo-records of an amount say of its coefficients on X.
+
+        Precision (B, K, K) and score (B, K); what they say of shrunken columns is not in it."""
+        part, rows = self.parts[j], self.prior
+        alone = rows.present[:, j] & (rows.present.sum(1) == 1)
+        x = rows.x[alone][:, part.part.columns]
+        left = rows.z[alone, j] - part.core[:, : part.size] @ x.T
+        x, variance = x[:, : self.width], self.scales.common[j] ** 2
+        return (x.T @ x) / variance[:, None, None], (left @ x) / variance[:, None]
 
     def of_prior(self) -> tuple[FloatArray, FloatArray]:
         """Return the number of the prior's records (J, 1), and their sums of squares (J, B).

@@ -16,6 +16,7 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.models.general_location.layout import Layout, LogitPart
 from surveysynth.models.general_location.prior_rows import PriorRows, of_pseudo_records
+from surveysynth.models.general_location.psu_sums import PsuSums, psu_sums
 from surveysynth.models.general_location.records import Block, GeneralRecords, LogitTable
 from surveysynth.models.parts.logit import LogitSums
 from surveysynth.models.parts.pairs import sum_by
@@ -90,12 +91,14 @@ class GroupRows(Unpickled):
 class GeneralStats(Unpickled):
     """Sums of B databases: ``logits`` in the order of the layout's parts, ``rows`` of regressions.
 
-    rows: None where the layout has no regressions; pseudo: rows of the layout's pseudo-records.
+    rows: None where the layout has no regressions. psus: sums by PSU of each database, empty where
+    PSUs have no effects. pseudo: rows of the layout's pseudo-records.
     """
 
     layout: Layout
     logits: tuple[LogitSums, ...]
     rows: GroupRows | None
+    psus: tuple[PsuSums, ...] = ()
     pseudo: PriorRows | None = None
 
     @property
@@ -125,6 +128,7 @@ class GeneralStats(Unpickled):
             layout,
             tuple(map(LogitSums.stacked, zip(*(part.logits for part in parts), strict=True))),
             GroupRows.stacked(rows) if rows else None,
+            tuple(each for part in parts for each in part.psus),
             parts[0].pseudo,
         )
 
@@ -150,10 +154,10 @@ def compress(records: GeneralRecords, risk_weights: FloatArray) -> GeneralStats:
         _logit(part, table, mass)
         for part, table in zip(layout.logits, records.tables, strict=True)
     )
-    if not layout.q:
-        return GeneralStats(layout, logits, None)
-    pseudo = of_pseudo_records(layout, records.x_cells, records.cell)
-    return GeneralStats(layout, logits, _rows(records, risk_weights), pseudo)
+    rows = _rows(records, risk_weights) if layout.q else None
+    psus = () if records.psus is None else (psu_sums(records, risk_weights),)
+    pseudo = of_pseudo_records(layout, records.x_cells, records.cell) if layout.q else None
+    return GeneralStats(layout, logits, rows, psus, pseudo)
 
 
 def _logit(part: LogitPart, table: LogitTable, mass: FloatArray) -> LogitSums:
