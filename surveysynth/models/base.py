@@ -32,13 +32,14 @@ _WITH_ENGINE = {"batched": False, "common_random_numbers": False, "compiled": Tr
 class Simulated:
     """One simulated dataset on the model's scale.
 
-    z (n, q): transformed outcomes; the last column is the log weight (FBS) or the log inclusion
-    probability (FBP). category (n, p): the discrete part of each outcome (``Outcome``), if any. z
-    of an outcome without an amount, or at a spike, has no meaning.
+    z (n, q): transformed outcomes, then the log weight (FBS) or log inclusion probability (FBP),
+    without meaning at a spike. category (n, p): the discrete part of each outcome (``Outcome``), if
+    any; effects (n, D): those of the PSU, if any.
     """
 
     z: FloatArray
     category: IntArray | None = None
+    effects: FloatArray | None = None
 
     def outcomes(self, design: PublicDesign) -> FloatArray:
         """Return the outcomes (n, p): amounts in original units, levels by their position."""
@@ -81,8 +82,7 @@ class Coordinates:
         return cls(values, tuple(kind for part in parts for kind in part.kinds))
 
 
-#: The prior SD of coefficients of interactions in residual SDs, of models that shrink them; on log
-#: odds it is twice this.
+#: The prior SD of shrunken interactions, in residual SDs; on log odds it is twice this.
 INTERACTION_PRIOR = "interaction_scale"
 
 

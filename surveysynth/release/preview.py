@@ -120,7 +120,22 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     ]
     if design.learns_weight:
         lines.append(f"Weight: {design.modelled[-1].model_words}.")
-    return lines + _range_lines(spec, design) + spec.privacy.risk_lines
+    return lines + _range_lines(spec, design) + _sign_lines(design) + spec.privacy.risk_lines
+
+
+def _sign_lines(design: "PublicDesign") -> list[str]:
+    """Propose a split for learned transforms of amounts on both sides of zero."""
+    both = [
+        each.name for each in design.outcomes
+        if each.learned is not None and each.split is None
+        and each.learned.low < 0 < each.learned.high
+    ]  # fmt: skip
+    return [
+        f"  {name}: the range has amounts below zero. If they are few, noise hides them in the "
+        f"histogram, and medians of all amounts are biased. kind = 'semicontinuous' and split = 0 "
+        f"in [outcomes.{name}] count them as a group of their own."
+        for name in both
+    ]
 
 
 def _range_lines(spec: "Spec", design: "PublicDesign") -> list[str]:

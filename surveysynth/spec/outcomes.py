@@ -119,10 +119,11 @@ def outcome_problems(
     sections: Outcomes,
     *,
     known_model: bool = True,
+    noisy: bool = False,
 ) -> list[str]:
     """Return the problems of sections of outcomes by themselves, with the model and the sample.
 
-    ``known_model``: False if the name does not determine what the model takes.
+    ``known_model``: the name determines what the model takes; noisy: by noisy statistics.
     """
     problems = _section_problems(synthesizer, sections)
     declared = []
@@ -141,14 +142,24 @@ def outcome_problems(
     problems += count_problems(synthesizer, sections)
     if known_model:
         problems += kind_problems(synthesizer, declared)
-    general = needs_general_form(declared) or bool(synthesizer.grouping)
-    if general and survey.psu is not None and survey.design_effect is None:
-        problems.append(
-            "survey.psu: with discrete outcomes, bounds or a spread by groups the model has no "
-            "effects of primary sampling units. Declare survey.design_effect, the public factor by "
-            "which they raise variances, or leave psu out where the sample is one-stage."
-        )
+    if survey.psu is not None and survey.design_effect is None:
+        problems += _cluster_problems(synthesizer, declared, noisy=noisy)
     return problems
+
+
+def _cluster_problems(
+    synthesizer: SynthesizerSection, declared: Sequence[Outcome], *, noisy: bool
+) -> list[str]:
+    """Return what no model has effects of primary sampling units together with."""
+    what, general = "a spread by groups" * bool(synthesizer.grouping), needs_general_form(declared)
+    if general and noisy:
+        what = "discrete outcomes or bounds and mechanism = 'noisy_statistics'"
+    elif general and any(outcome.missing for outcome in declared):
+        what = "missing = 'model'"
+    return [] if not what else [
+        f"survey.psu: with {what} the model has no effects of primary sampling units. Declare "
+        "survey.design_effect, the public factor by which they raise variances."
+    ]
 
 
 def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:

@@ -378,11 +378,13 @@ def build_public_design(
 def _range_problems(declaration: Declaration, n: int) -> list[str]:
     """Return why no weights within the public range of the weight can add up to N."""
     given, size = declaration.weight_transform, declaration.population_size
-    if not isinstance(given, LearnedTransform) or size is None or not n:
+    if not isinstance(given, LearnedTransform):
         return []
+    if declaration.weights == "public":
+        return ["weight_transform: public weights are not modelled; leave it out."]
     if given.low <= 0:
         return [f"the range of the weight must start above zero, got {given.low!r}."]
-    if given.low < size / n < given.high:
+    if size is None or not n or given.low < size / n < given.high:
         return []
     return [
         f"the range of the weight, {given.low:,.10g} to {given.high:,.10g}, does not contain the "

@@ -4,7 +4,8 @@ A simulated population of incomes as a tax office sees them: a log-normal body t
 region and sex, a Pareto tail of index 1.8, a tenth zeros, and losses. Samples of 2,000 with
 informative weights, each released by noisy statistics at epsilon 10.8: with a range alone, and with
 transforms of a declared power (0.4 and 0.2) whose center and spread are the population's own. RMSE
-and coverage of counts, means and medians against the population, beside those of the sample.
+and coverage of counts, means and medians against the population, beside those of the sample. The
+part ``remedies`` has losses apart from other amounts, and more of the budget for the histogram.
 
 The pseudo-posterior gets samples of the incomes above zero, which a logarithm takes too: how many
 records lose weight, and how far the mean of a release lies from the sample's own.
@@ -63,6 +64,14 @@ TRANSFORMS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+#: What intervals of medians need: losses apart, or more of the budget for the histogram.
+REMEDIES: dict[str, dict[str, Any]] = {
+    "learned": {"range": list(RANGE)},
+    "learned, split at 0": {"range": list(RANGE), "split": 0.0},
+    "learned, share 0.15": {"range": list(RANGE), "learned_share": 0.15},
+}
+
+
 def population(seed: int = SEED) -> pd.DataFrame:
     """Simulate the population: region, sex, income, and a measure of size that rises with it."""
     rng = np.random.default_rng(seed)
@@ -91,15 +100,15 @@ def specification(transform: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def study(samples: int) -> dict[str, Any]:
+def study(samples: int, transforms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Release the same samples by all methods; return a line for each method and statistic."""
-    first, *also = map(specification, TRANSFORMS.values())
+    first, *also = map(specification, transforms.values())
     began = time.process_time()
     found = ss.coverage(
         population(), first, also=also, samples=samples, seed=SEED, n=RECORDS, size="size"
     )
     rows = found.rows[found.rows["has_error"]]
-    methods = dict(zip(rows["method"].unique(), ("sample", *TRANSFORMS), strict=True))
+    methods = dict(zip(rows["method"].unique(), ("sample", *transforms), strict=True))
     rows = rows.assign(method=rows["method"].replace(methods))
     return {
         "samples": samples,
@@ -188,17 +197,28 @@ RANGES = {
     "tax": (-100_000.0, 1_000_000.0),
 }
 STATISTICS = ("mean", "median")
+SPLIT = "learned, split at 0"
+#: Income is split at zero by itself; taxes are split already, and no spending is below zero.
+METHODS = {
+    "income": ("declared", "learned", SPLIT),
+    "health_spending": ("declared", "learned"),
+    "tax": ("declared", "learned"),
+}
+PARTS = ("noisy_statistics", "remedies", "pseudo_posterior", "consumers")
 
 
-def consumer_survey(name: str, *, learned: bool) -> tuple[ss.Survey, dict[str, Any]]:
+def consumer_survey(name: str, method: str) -> tuple[ss.Survey, dict[str, Any]]:
     """Return the survey of one outcome by region and sex, and what is declared of its moments.
 
-    Spikes are those of ``kinds_study``, and so is the split of a declared transform.
+    Spikes and splits are those of ``kinds_study``; ``SPLIT`` splits what is not split there.
     """
     outcome, moments = kinds_study.OUTCOMES[name]
+    learned = method != "declared"
     if learned:
         low, high = RANGES[name]
         outcome = replace(outcome, transform=ss.LearnedTransform(low=low, high=high))
+    if method == SPLIT:
+        outcome = replace(outcome, split=0.0)
     frame = kinds_study.frame()
     survey = ss.Survey.from_frame(
         frame, outcomes=outcome, weight="weight", by=["region", "sex"], strata="region",
@@ -222,7 +242,7 @@ def of_sample(survey: ss.Survey, statistic: str) -> tuple[FloatArray, FloatArray
 
 def consumers(name: str, method: str, releases: int) -> list[dict[str, Any]]:
     """Release the survey of one outcome some times; return a line for each statistic."""
-    survey, moments = consumer_survey(name, learned=method == "learned")
+    survey, moments = consumer_survey(name, method)
     z: dict[str, list[FloatArray]] = {each: [] for each in STATISTICS}
     ratio: dict[str, list[FloatArray]] = {each: [] for each in STATISTICS}
     for seed in range(releases):
@@ -253,19 +273,25 @@ def main() -> None:
     """Run all parts, or one of them, and keep the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--samples", type=int, default=15)
-    parser.add_argument("--part", choices=["noisy_statistics", "pseudo_posterior", "consumers"])
+    parser.add_argument("--part", choices=PARTS)
     parser.add_argument("--releases", type=int, default=10, help="of each part of the real survey")
+    parser.add_argument("--missing", action="store_true", help="only consumers that are not there")
     given = parser.parse_args()
     made = json.loads(GOLDEN.read_text(encoding="utf-8")) if GOLDEN.exists() else {}
     if given.part in (None, "noisy_statistics"):
-        made["noisy_statistics"] = study(given.samples)
+        made["noisy_statistics"] = study(given.samples, TRANSFORMS)
+    if given.part in (None, "remedies"):
+        made["remedies"] = study(given.samples, REMEDIES)
     if given.part in (None, "pseudo_posterior"):
         made["pseudo_posterior"] = pseudo_posterior(given.samples)
     if given.part in (None, "consumers"):
-        made["consumers"] = [
+        kept = [each for each in made.get("consumers", []) if given.missing]
+        done = {(each["outcome"], each["method"]) for each in kept}
+        made["consumers"] = kept + [
             line
             for name in RANGES
-            for method in ("declared", "learned")
+            for method in METHODS[name]
+            if (name, method) not in done
             for line in consumers(name, method, given.releases)
         ]
     GOLDEN.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")

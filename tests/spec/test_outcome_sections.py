@@ -230,13 +230,16 @@ def test_a_count_is_declared_as_one() -> None:
     assert parse_spec(text).declared == (Outcome("visits", transform=Transform("identity")),)
 
 
-def test_units_have_effects_only_where_every_outcome_is_an_amount() -> None:
+def test_units_have_effects_on_every_kind_but_under_noise_and_with_missing_answers() -> None:
     psu = "psu = 'school'"
-    for keys in ("kind = 'binary'", "upper = 9"):
-        text = refusal(f"[outcomes.y]\n{keys}", survey=psu)
-        assert "survey.psu" in text
-        assert "design_effect" in text
-        assert parse_spec(text_of(f"[outcomes.y]\n{keys}", survey=f"{psu}\ndesign_effect = 2.0"))
+    noisy = {"privacy": "mechanism = 'noisy_statistics'"}
+    for keys in ("kind = 'binary'", "upper = 9\ncentre = 3\nspread = 1"):
+        kind = f"[outcomes.y]\n{keys}"
+        assert parse_spec(text_of(kind, survey=psu)).survey.psu == "school"
+        for text in (refusal(kind, survey=psu, **noisy),
+                     refusal(kind, survey=f"{psu}\nmissing = 'model'")):  # fmt: skip
+            assert "survey.psu" in text
+            assert "design_effect" in text
     assert parse_spec(text_of("[outcomes.y]", survey=psu))
 
 

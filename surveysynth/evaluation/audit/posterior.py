@@ -15,7 +15,8 @@ the whole, so that this log ratio is what the stated 2 Delta* has to hold.
 
 Effects of PSUs are drawn with the parameters but stay in the mechanism. The ratio of what is
 released is that of the marginal posterior: the effects, in which a Gaussian model's weighted
-log-likelihood is quadratic, are integrated out exactly.
+log-likelihood is quadratic, are integrated out exactly. In the general location model it is not
+quadratic. There the ratio is that of parameters and effects together, which is no smaller.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,7 @@ from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import Result, run_batch
 from surveysynth.models.base import Model, require
+from surveysynth.models.gaussian.gaussian_model import GaussianModel
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.survey.survey import Confidential, PublicDesign
 
@@ -86,9 +88,9 @@ def log_ratios(model: Model, first: Side, second: Side, *, jointly: bool = False
     """Return normalized log ratios of the posteriors of both sides, at draws of each.
 
     ``jointly``: of parameters and effects of PSUs together; else of the parameters alone, which are
-    released.
+    released, if the model is Gaussian.
     """
-    effects = PSU_EFFECT in first.theta and not jointly
+    effects = PSU_EFFECT in first.theta and isinstance(model, GaussianModel) and not jointly
     # Theta of a model without effects has neither.
     log_lik = partial(marginal_log_lik if effects else weighted_log_lik, model)
     at_first, at_second = (

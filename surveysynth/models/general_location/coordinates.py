@@ -12,6 +12,7 @@ from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.base import Coordinates
 from surveysynth.models.general_location.layout import Layout, names_of, of_parts
 from surveysynth.models.parts.mean_predictor import intercept_direction, mean_row
+from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, rescaled_psus
 from surveysynth.survey.survey import PublicDesign
 
 
@@ -24,7 +25,15 @@ def log_scales(theta: Theta) -> FloatArray:
 
 
 def with_log_scales(theta: Theta, values: FloatArray) -> Theta:
-    """Return theta with these residual SDs (S, J groups)."""
+    """Return theta with these residual SDs (S, J groups).
+
+    SDs of effects of PSUs on columns of z follow in the same ratio; there are no groups with them.
+    """
+    if PSU_COVARIANCE in theta:
+        size = theta[PSU_COVARIANCE].shape[-1]
+        factor = np.ones((len(values), size))
+        factor[:, size - values.shape[1] :] = np.exp(values - log_scales(theta))
+        theta = rescaled_psus(theta, factor)
     result, columns = dict(theta), _Columns(values)
     for name in names_of(theta, "variance_"):
         result[name] = np.exp(2.0 * columns.next(theta[name].shape))

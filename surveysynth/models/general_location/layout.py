@@ -9,6 +9,7 @@ and one below; a record has at most one of them.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -149,6 +150,18 @@ class Layout:
                 parts.append(LogitPart(str(j + 1), j, np.concatenate(seen), own))
                 seen.append(own)
         return tuple(parts)
+
+    @property
+    def logit_effects(self) -> tuple[slice, ...]:
+        """Columns of each logit among the effects of PSUs, which those of z follow."""
+        cuts = np.cumsum([0, *(part.own.size for part in self.logits)]).tolist()
+        return tuple(slice(*each) for each in pairwise(cuts))
+
+    @property
+    def amount_effects(self) -> slice:
+        """Columns of z among the effects of PSUs."""
+        first = sum(size - 1 for size in self.categories)
+        return slice(first, first + self.q)
 
     def logit_sds(self, priors: Mapping[str, float]) -> list[FloatArray]:
         """Return the prior SDs (P,) of the coefficients of each logit, by column."""

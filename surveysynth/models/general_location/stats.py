@@ -14,6 +14,7 @@ import numpy as np
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.models.general_location.layout import Layout, LogitPart
+from surveysynth.models.general_location.psu_sums import PsuSums, psu_sums
 from surveysynth.models.general_location.records import Block, GeneralRecords, LogitTable
 from surveysynth.models.parts.logit import LogitSums
 from surveysynth.models.parts.pairs import sum_by
@@ -88,12 +89,14 @@ class GroupRows(Unpickled):
 class GeneralStats(Unpickled):
     """Sums of B databases: ``logits`` in the order of the layout's parts, ``rows`` of regressions.
 
-    rows: None where the layout has no regressions.
+    rows: None where the layout has no regressions. psus: sums by PSU of each database, empty where
+    PSUs have no effects.
     """
 
     layout: Layout
     logits: tuple[LogitSums, ...]
     rows: GroupRows | None
+    psus: tuple[PsuSums, ...] = ()
 
     @property
     def shape(self) -> tuple[Layout, int]:
@@ -122,6 +125,7 @@ class GeneralStats(Unpickled):
             layout,
             tuple(map(LogitSums.stacked, zip(*(part.logits for part in parts), strict=True))),
             GroupRows.stacked(rows) if rows else None,
+            tuple(each for part in parts for each in part.psus),
         )
 
 
@@ -146,7 +150,9 @@ def compress(records: GeneralRecords, risk_weights: FloatArray) -> GeneralStats:
         _logit(part, table, mass)
         for part, table in zip(layout.logits, records.tables, strict=True)
     )
-    return GeneralStats(layout, logits, _rows(records, risk_weights) if layout.q else None)
+    rows = _rows(records, risk_weights) if layout.q else None
+    psus = () if records.psus is None else (psu_sums(records, risk_weights),)
+    return GeneralStats(layout, logits, rows, psus)
 
 
 def _logit(part: LogitPart, table: LogitTable, mass: FloatArray) -> LogitSums:

@@ -74,6 +74,20 @@ class PairRecords(Unpickled):
         return gaussian.compress(self.joint, risk_weights).with_ridge(scale)
 
 
+def distinct(codes: list[IntArray]) -> tuple[IntArray, IntArray]:
+    """Find the first place of each distinct combination of codes, in their order.
+
+    Also return the number (n,) of the combination at each place. Codes are not negative.
+    """
+    combined = codes[0]
+    for code in codes[1:]:
+        # Renumbering after each column keeps the product of their sizes within range.
+        combined = combined * (int(code.max(initial=0)) + 1) + code
+        combined = np.unique(combined, return_inverse=True)[1].reshape(-1)
+    _, first, number = np.unique(combined, return_index=True, return_inverse=True)
+    return first, number.reshape(-1)
+
+
 def sum_by(code: IntArray, values: FloatArray, size: int) -> FloatArray:
     """Sum values (n,) by code in 0..size - 1."""
     return np.asarray(np.bincount(code, weights=values, minlength=size), dtype=np.float64)

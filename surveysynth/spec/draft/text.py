@@ -261,6 +261,8 @@ def _amount(outcome: OutcomeChoice, settled: Mapping[str, Any]) -> list[str]:
     if "spikes" in settled:
         lines.append(line("spikes", settled["spikes"], "public values that many records share"))
     if "range" in settled:
+        if "split" in settled:
+            lines.append(line("split", settled["split"], "amounts below are of another kind"))
         return [*lines, *_RANGE.split("\n"), line("range", settled["range"])]
     lines += [*_TRANSFORM.split("\n"), line("transform", settled["transform"])]
     derived = "scale" not in outcome.constants and settled.get("scale") != OPEN

@@ -291,6 +291,19 @@ def test_what_cannot_be_learned_is_an_error(
     assert words in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"weights": "public"}, "public weights are not modelled"),
+        ({"weight_transform": LearnedTransform(low=0.0, high=9.0)}, "must start above zero"),
+    ],
+)
+def test_surveys_in_memory_refuse_the_same(given: dict[str, Any], words: str) -> None:
+    keys = {"weight_transform": LearnedTransform(low=2.0, high=2000.0)} | given
+    with pytest.raises(InputError, match=words):
+        ss.Survey.from_frame(frame_of(60), outcome="income", weight="weight", by=("sex",), **keys)
+
+
 def test_models_of_the_logarithm_refuse_a_learned_weight_in_memory() -> None:
     survey = with_learned_weight(survey_of(200))
     one = replace(survey.design, outcomes=survey.design.outcomes[:1])

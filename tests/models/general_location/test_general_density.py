@@ -2,6 +2,7 @@
 gradients by finite differences, and the way to the parameters and back."""
 
 import re
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.general_location.layout import of_parts
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.general_location.stats import GeneralStats
+from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.survey.survey import Confidential, PublicDesign
 from tests import oracles
 from tests.models.general_location.general_cases import (
@@ -30,6 +32,11 @@ from tests.models.general_location.general_cases import (
     model_for,
     random_theta,
 )
+from tests.oracles.unconstrained import (
+    CorrelationRoot,
+    lkj_log_density,
+    unconstrained_correlation,
+)
 
 CASES = {
     "all kinds": (ALL, (), True),
@@ -41,14 +48,23 @@ CASES = {
     "categories alone": ((WORK, SICK), (), False),
     "interactions": ((INCOME,), (), True),
     "interactions by group": ((INCOME, BENEFIT, SICK), BY, True),
+    "all kinds in clusters": (ALL, (), True),
+    "two sides in clusters": ((TAX, SICK, INCOME, GAIN), (), True),
+    "categories alone in clusters": ((WORK, SICK), (), False),
+    "interactions in clusters": ((INCOME, BENEFIT, SICK), (), True),
 }
+#: PSUs of a design in clusters.
+PSUS = 6
 each_case = pytest.mark.parametrize("name", CASES)
 Made = tuple[GeneralLocation, PublicDesign, Confidential, FloatArray, GeneralStats]
 
 
 def made(name: str, n: int = 60) -> Made:
     outcomes, by, weighted = CASES[name]
-    design = general_design(n, outcomes, weighted=weighted, ridged="interactions" in name)
+    design = general_design(
+        n, outcomes, weighted=weighted, ridged="interactions" in name,
+        psus=PSUS * ("clusters" in name),
+    )  # fmt: skip
     model = model_for(
         by, logit_sd=1.5, coefficient_scale=2.0, residual_scale=0.7, interaction_scale=0.4
     )
@@ -66,6 +82,9 @@ def points(model: GeneralLocation, statistics: GeneralStats, count: int) -> Floa
     for part in layout.regressions:
         slopes = part.earlier.size if layout.grouped else 0
         size += part.width + 1 + groups + 2 * layout.grouped + groups * slopes + (slopes > 0)
+    if statistics.psus:
+        d = layout.amount_effects.stop
+        size += d + d * (d - 1) // 2 + d * statistics.psus[0].count
     return 0.5 * np.random.default_rng(6).standard_normal((count, size))
 
 
@@ -96,6 +115,9 @@ def log_prior(model: GeneralLocation, theta: Theta, design: PublicDesign) -> flo
     def half_t(value: float, df: float, scale: float) -> float:
         return float(stats.t.logpdf(value, df, scale=scale) + np.log(2.0) + np.log(value))
 
+    theta = dict(theta)
+    effects, covariance = theta.pop(PSU_EFFECT, None), theta.pop(PSU_COVARIANCE, None)
+    total += log_prior_of_effects(covariance, effects, priors)
     for name, value in theta.items():
         kind, part = re.fullmatch(r"(.+?)_(\d+(?:_below)?|weight)", name).groups()  # type: ignore[union-attr]
         if kind == "logit":
@@ -122,6 +144,21 @@ def log_prior(model: GeneralLocation, theta: Theta, design: PublicDesign) -> flo
         else:
             total += half_t(float(np.sqrt(value[0])), 3.0, priors["residual_scale"])
     return total
+
+
+def log_prior_of_effects(
+    covariance: FloatArray | None, effects: FloatArray | None, priors: Mapping[str, float]
+) -> float:
+    """Half-t scales, an LKJ correlation and normal effects, on Stan's unconstrained scale."""
+    if covariance is None or effects is None:
+        return 0.0
+    scale = np.sqrt(np.diag(covariance))
+    root = np.linalg.cholesky(covariance / np.outer(scale, scale))
+    total = stats.multivariate_normal(cov=covariance).logpdf(effects).sum()
+    total += (stats.t.logpdf(scale, 3.0, scale=priors["psu_scale"]) + np.log(2.0 * scale)).sum()
+    correlation = CorrelationRoot.from_unconstrained(unconstrained_correlation(root), len(scale))
+    log_lkj, _ = lkj_log_density(correlation, priors["lkj"])
+    return float(total + log_lkj + correlation.log_jacobian)
 
 
 @each_case

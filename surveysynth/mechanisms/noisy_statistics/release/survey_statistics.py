@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
 from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
     PublicSums,
@@ -137,6 +138,12 @@ def location_design(
 
     Raise ``InputError`` for what the design lacks, before anything is spent."""
     require(model, design)
+    if psu_codes(model, design) is not None:
+        raise InputError(
+            "Noisy statistics have no sums by primary sampling unit (psu) of outcomes with a "
+            "discrete part or bounds. Declare survey.design_effect, a public factor by which "
+            "clustering raises variances."
+        )
     return LocationDesign.optimal(table_of(model, design), settings.clipping(design))
 
 
