@@ -115,7 +115,8 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
         if any(outcome.is_amount for outcome in design.outcomes):
             lines.append(SKEWED)
     lines += [
-        f"Outcome: {each.model_words} ({each.public_words or each.kind})."
+        f"Outcome: {each.model_words} "
+        f"({each.public_words or ('count' if model.takes_count else each.kind)})."
         for each in design.outcomes
     ]
     if design.learns_weight:

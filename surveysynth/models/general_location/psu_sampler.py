@@ -1,4 +1,4 @@
-"""Gibbs sampler of the general location model with effects of PSUs (methods 4, clusters).
+"""Gibbs sampler of the general location model with effects of PSUs (methods 3.5 and 3.6).
 
     a_k ~ N(0, T),  T = D Omega D,  scales half-t3,  Omega ~ LKJ
 
