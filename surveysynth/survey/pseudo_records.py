@@ -7,6 +7,7 @@ records of an answer alone has a prior that is worth a public number of records.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from surveysynth.errors import InputError
 from surveysynth.survey.outcome import Outcome
 
 
@@ -37,3 +38,13 @@ def undeclared(outcome: Outcome, side: int) -> str:
 def may_be_rare(outcomes: Sequence[Outcome]) -> bool:
     """Return whether an outcome has levels, spikes, a split, or missing answers."""
     return any(each.is_discrete for each in outcomes)
+
+
+def require_scales(pseudo: PseudoRecords | None, outcomes: Sequence[Outcome]) -> None:
+    """Raise ``InputError`` for an amount without a centre and spread that pseudo-records need."""
+    if pseudo is None or not pseudo.lacking:
+        return
+    amounts = [(outcome, side) for outcome in outcomes for side in outcome.sides]
+    for (outcome, side), typical in zip(amounts, pseudo.typical, strict=True):
+        if typical is None:
+            raise InputError(undeclared(outcome, side))

@@ -47,7 +47,7 @@ from surveysynth.models.parts import psu_effects
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import Streams, run_sweeps
-from surveysynth.survey.pseudo_records import undeclared
+from surveysynth.survey.pseudo_records import require_scales
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class GeneralLocation(Model):
         """Return the model, without groups where the design has only one.
 
         Raises ``InputError`` for an amount without a public scale that pseudo-records need."""
-        require_scales(design)
+        require_scales(design.pseudo, design.outcomes)
         if self.grouped and self.groups(design).count == 1:
             return replace(self, covariance_by=())
         return self
@@ -341,17 +341,6 @@ def _joined(parts: list[FloatArray]) -> FloatArray:
     return np.concatenate(parts, axis=-1) if parts else np.empty(0)
 
 
-def require_scales(design: PublicDesign) -> None:
-    """Raise ``InputError`` for an amount without a centre and spread that pseudo-records need."""
-    pseudo = design.pseudo
-    if pseudo is None or not pseudo.lacking:
-        return
-    amounts = [(outcome, side) for outcome in design.outcomes for side in outcome.sides]
-    for (outcome, side), typical in zip(amounts, pseudo.typical, strict=True):
-        if typical is None:
-            raise InputError(undeclared(outcome, side))
-
-
 def general_form(
     form: type[GeneralLocation],
     design: PublicDesign,
@@ -378,7 +367,7 @@ def general_form(
         names = ()
     if not (names or special):
         return None
-    require_scales(design)
+    require_scales(design.pseudo, design.outcomes)
     if clustered:
         _check_clusters(form, design, names)
     for key in priors:
