@@ -151,7 +151,8 @@ model {
     }
     real common = grouped ? s_0[j] : sd[1, j];
     target += -0.5 * dot_self(prior_rest / common)
-              - prior_count[j] * (0.5 * log(2 * pi()) + log(common));
+              - prior_count[j] * (0.5 * log(2 * pi()) + log(common))
+              - sum(ridged) * log(interaction_scale);
     if (D[j] > 0) {
       k += 1;
       target += normal_lpdf(segment(slopes, at_slope + 1, G * D[j]) | 0, t[k]);
