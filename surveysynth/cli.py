@@ -5,6 +5,7 @@ threads is settled.
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,13 @@ import typer
 from surveysynth._support import exits
 from surveysynth._support.confidential import sweep
 from surveysynth._support.doctor import THREAD_VARIABLES, version_of
-from surveysynth.api.shell_commands import audit_command, docs_command, init_command, keys_command
+from surveysynth.api.shell_commands import (
+    audit_command,
+    docs_command,
+    init_command,
+    keys_command,
+    read_guesses,
+)
 from surveysynth.api.study_command import MethodsOption, study_command, words
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
 
@@ -93,6 +100,14 @@ def check(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace DIR if it holds such errors.")
     ] = False,
+    guess: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=LOW,HIGH",
+            help="Two values of a learned column between which about two thirds of the population "
+            "lie: draws the curve that they would give. May be repeated.",
+        ),
+    ] = None,
     time_limit: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time for simulating the mechanism.", min=1)
     ] = 300.0,
@@ -103,7 +118,7 @@ def check(
 
     with StageReporter(()) as progress:
         checked = commands.check(
-            spec, out=out, ledger=ledger, overwrite=overwrite,
+            spec, out=out, ledger=ledger, overwrite=overwrite, guesses=read_guesses(guess or ()),
             tell=lambda part: print(part, flush=True), time_limit=time_limit, progress=progress,
         )  # fmt: skip
     if not checked.feasible:
@@ -154,8 +169,8 @@ def release(
     print(f"Confidential: {result.confidential} (do not publish)")
     if result.adequacy is not None:
         print("\n".join(result.adequacy.sentences()))
-    print("\n".join([*result.ledger.sentences(), *result.ledger_hints]))
-    print(f"Ledger: {result.ledger_path}. Add the runs that other ledgers record.")
+    option = "" if ledger is None else f" --ledger {shlex.quote(str(ledger))}"
+    print(result.ledger_line(f"surveysynth ledger {shlex.quote(str(spec))}{option}"))
 
 
 @app.command()
@@ -253,6 +268,20 @@ def compare(
     print(f"CONFIDENTIAL: {result.out / REPORT_NAME} shows confidential estimates.")
     print("Nothing was released. Do not publish any file of this folder.")
     print("\n".join(result.ledger.sentences()))
+
+
+@app.command("ledger")
+def ledger_of(spec: SpecArgument, ledger: LedgerOption = None) -> None:
+    """Show what all releases of a survey have spent so far, by mechanism: CONFIDENTIAL."""
+    from surveysynth.release.run_record import entry_of, hints_of
+    from surveysynth.release.run_record import ledger_of as find
+    from surveysynth.spec.spec import load_spec
+
+    specification = load_spec(spec)
+    kept = find(specification, ledger)
+    hints = hints_of(kept, entry_of(specification, test=True), named=ledger is not None)
+    print("\n".join([*kept.summary().sentences(), *hints]))
+    print(f"Ledger: {kept.path}. Add the runs that other ledgers record.")
 
 
 study = app.command("study")(study_command)

@@ -102,6 +102,8 @@ MISTAKES = (
     Mistake("A key is in the wrong section", {"survey": "epsilon = 10.8"}),
     Mistake("A section is misspelled",
             text=spec_text(privacy="epsilon = 10.8").replace("[tables]", "[table]")),
+    Mistake("Keys are still open, as surveysynth init left them",
+            {"labels": KINDS.format("?"), "survey": 'psu = "school"\ndesign_effect = "?"'}),
     Mistake("No outcome is named",
             text=spec_text(privacy="epsilon = 10.8").replace('outcome = "salary"', "")),
     Mistake("No mechanism is chosen",

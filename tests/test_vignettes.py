@@ -25,7 +25,7 @@ DOCUMENTS = [
 REFERENCE: dict[str, set[str]] = {
     "methods": {"python"}, "strict": {"python"}, "glossary": set(), "index": set(),
     "limits": set(), "comparing": set(), "release_folder": {"python"}, "clusters": {"python"},
-    "in_python": {"python"}, "validation": set(),
+    "in_python": {"python"}, "validation": set(), "from_r": {"r"},
 }  # fmt: skip
 #: Pages that release a whole survey of ten thousand records.
 SLOW = {"real_survey"}

@@ -1,7 +1,7 @@
 """The commands as functions."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,6 +81,7 @@ def check(
     out: str | Path | None = None,
     ledger: str | Path | None = None,
     overwrite: bool = False,
+    guesses: Mapping[str, tuple[float, float]] | None = None,
     tell: Progress | None = None,
     time_limit: float | None = None,
     progress: Progress | None = None,
@@ -100,6 +101,9 @@ def check(
         The file of the survey's ledger; by default as in ``release``.
     overwrite
         Replaces ``out`` if it has such errors.
+    guesses
+        By name of a learned column two values between which about two thirds of the population
+        lie: the report draws the curve that they would give under the noise.
     tell
         Called with each part of the report as soon as it is known.
     time_limit
@@ -133,6 +137,7 @@ def check(
     """
     from surveysynth.estimation.clusters import refuse_clusters
     from surveysynth.mechanisms.pseudo_posterior import feasibility
+    from surveysynth.release.guessed_curves import guess_lines
     from surveysynth.release.preview import preview_lines
     from surveysynth.release.run_record import ledger_of, spending
     from surveysynth.spec.build import check_engine, model_of, read_survey, settings_of, spreads_of
@@ -145,7 +150,7 @@ def check(
     if not specification.privacy.down_weights:
         from surveysynth.release.strict_check import check_strict
 
-        lines = check_strict(specification, out, overwrite=overwrite)
+        lines = check_strict(specification, out, overwrite=overwrite, guesses=guesses)
         spent, no_room = spending(specification, ledger_of(specification, ledger))
         say("\n".join([*lines, *spent]))
         return CheckResult(tuple(lines), spent=tuple(spent), no_room=no_room)
@@ -158,6 +163,7 @@ def check(
     design = settings.prepared(model.with_ridge(survey.design))
     settings.require_identified(model := model.of(design))
     preview = preview_lines(specification, design, model)
+    preview += guess_lines(specification, design, guesses or {})
     spent, no_room = spending(specification, ledger_of(specification, ledger))
     say("\n".join([*preview, *spent]))
     confidential = survey.population_warning()

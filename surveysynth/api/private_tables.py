@@ -40,6 +40,7 @@ def tables(
     m: int | None = None,
     replicates_per_draw: int | None = None,
     level: float = 0.95,
+    intervals: str = "pointwise",
     linearisation: str | None = None,
     where: str | None = None,
     several: Sequence[Mapping[str, Any]] | None = None,
@@ -78,6 +79,8 @@ def tables(
         default (20 and 10 for noisy statistics, 3 and 4 for the pseudo-posterior).
     level
         The level of confidence intervals.
+    intervals
+        "pointwise", or "simultaneous" for intervals that hold for all rows of a table at once.
     linearisation
         "ratio" or "plain"; None for ratio if the population size is known.
     where
@@ -166,13 +169,11 @@ def tables(
             "model": model if isinstance(model, str) else f"{model.name}.toml",
             "inference": inference, "priors": priors, **(options or {}),
         },
-        "privacy": {
-            "mechanism": mechanism, "epsilon": epsilon, "m": m,
-            "replicates_per_draw": replicates_per_draw,
-        },
+        "privacy": {"mechanism": mechanism, "epsilon": epsilon, "m": m,
+                    "replicates_per_draw": replicates_per_draw},
         "tables": {
-            "by": _names(by), "statistics": _names(statistics),
-            "level": level, "linearisation": linearisation, "where": where,
+            "by": _names(by), "statistics": _names(statistics), "where": where,
+            "level": level, "intervals": intervals, "linearisation": linearisation,
         },
         "labels": labels, "outcomes": outcomes,
     }, several, calibration)  # fmt: skip

@@ -43,6 +43,21 @@ ConstantOption = Annotated[
 ColumnOption = Annotated[str | None, typer.Option(metavar="COLUMN", help="A public column.")]
 
 
+def read_guesses(given: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Read NAME=LOW,HIGH; raises ``InputError`` for anything else."""
+    found = {}
+    for text in given:
+        name, _, values = text.rpartition("=")
+        try:
+            low, high = map(float, values.split(","))
+        except ValueError:
+            raise InputError(
+                f"--guess: expected NAME=LOW,HIGH, such as income=15000,50000, got {text!r}."
+            ) from None
+        found[name] = (low, high)
+    return found
+
+
 def init_command(
     data: Annotated[
         Path, typer.Argument(metavar="DATA", help="A data file: csv, parquet, dta, sav or xpt.")
@@ -127,6 +142,7 @@ def _write(
     )
     from surveysynth.spec.draft.columns import open_data
     from surveysynth.spec.draft.questions import ask_rest
+    from surveysynth.spec.draft.svyset import with_svyset
     from surveysynth.spec.draft.write import check_free, write_draft
 
     check_free(out, overwrite=overwrite)  # before any question
@@ -137,6 +153,9 @@ def _write(
         weights_from=read_sources(weights_from or "", file.names),
         **given,
     )
+    choices, from_file = with_svyset(choices, file)
+    if from_file:
+        print(from_file)
     check_choices(choices, file.names)
     if sys.stdin.isatty():
         choices = ask_rest(choices, file, Prompt())

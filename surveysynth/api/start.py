@@ -116,7 +116,7 @@ def init(
     out: str | Path | None = None,
     *,
     outcomes: Mapping[str, Mapping[str, Any] | None],
-    weight: str,
+    weight: str | None = None,
     mechanism: str,
     epsilon: float,
     public_weights: bool = False,
@@ -148,7 +148,7 @@ def init(
         the population lie), spread, scale, power, shift, lower, upper. Missing constants stay open
         in the file; None leaves the kind open too.
     weight
-        Column of sampling weights.
+        Column of sampling weights; required, except for a Stata file with the settings of svyset.
     mechanism
         "noisy_statistics" or "pseudo_posterior".
     epsilon
@@ -159,7 +159,7 @@ def init(
         Columns that the weights were computed from besides the design, () for design weights, or
         "unknown"; None leaves it open.
     strata, psu
-        Public columns of the sample design.
+        Public columns of the sample design; by default those of svyset in a Stata file.
     design_effect
         Public factor by which the units raise variances, for models without effects of units.
     by
@@ -196,6 +196,7 @@ def init(
     """
     from surveysynth.spec.draft.choices import Choices
     from surveysynth.spec.draft.columns import open_data
+    from surveysynth.spec.draft.svyset import with_svyset
     from surveysynth.spec.draft.write import SPEC_NAME, write_draft
 
     path = Path(data)
@@ -215,7 +216,11 @@ def init(
     if not outcomes:
         raise InputError("outcomes: expected at least one column.")
     target = path.with_name(SPEC_NAME) if out is None else Path(out)
-    return write_draft(open_data(path), choices, target, overwrite=overwrite)
+    file = open_data(path)
+    choices, _ = with_svyset(choices, file)
+    if choices.weight is None:
+        raise InputError("weight: missing; name the column of sampling weights.")
+    return write_draft(file, choices, target, overwrite=overwrite)
 
 
 def _outcome(name: str, given: Mapping[str, Any] | None) -> "OutcomeChoice":

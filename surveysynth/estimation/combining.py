@@ -14,6 +14,7 @@ from scipy import special
 from surveysynth._support.distributions import beta_quantile, t_quantile
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.estimation.joint import JointErrors
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import Statistic
 from surveysynth.estimation.taylor import LinearisedTable
@@ -68,6 +69,10 @@ class CombiningRule(Protocol):
         """Begin a table of ``draws`` x ``replicates`` datasets."""
         ...
 
+    def joint(self, draws: int, replicates: int, sample_design: SampleDesign) -> JointErrors:
+        """Begin the covariance of all rows of such a table."""
+        ...
+
 
 @dataclass(frozen=True)
 class PartialSynthesis:
@@ -76,6 +81,10 @@ class PartialSynthesis:
     def collect(self, draws: int, replicates: int, sample_design: SampleDesign) -> Collected:
         """Begin a table of ``draws`` x ``replicates`` datasets."""
         return _Moments(draws, replicates, sample_design)
+
+    def joint(self, draws: int, replicates: int, sample_design: SampleDesign) -> JointErrors:
+        """Begin the covariance of all rows of such a table."""
+        return JointErrors(draws, replicates, sample_design, None)
 
 
 class _Moments:

@@ -1,12 +1,6 @@
 """Estimates of every table from every dataset, as datasets stream by: the one loop that does it.
 
 Releases, comparisons and studies all estimate here, so that they judge what would be published.
-
-Quantiles of several datasets (methods 5): the distribution functions of the datasets are combined,
-and the interval of the combined one is inverted. q is the inverse at p of the mean distribution
-function F of all datasets. Each dataset's F(q) is a mean of an indicator, at one q for all, so that
-both combining rules hold for it as for any mean. Its interval F(q) ± t SE goes through the inverse
-of the mean distribution function.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,18 +13,13 @@ from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibrated_dataset import calibrated_dataset, calibrations_of
 from surveysynth.estimation.calibration import CalibratedWeights
+from surveysynth.estimation.combined_quantiles import Quantiles
 from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis
 from surveysynth.estimation.domains import Domains, TableRows
+from surveysynth.estimation.joint import JointLaw
 from surveysynth.estimation.margins_of_calibration import Calibration
-from surveysynth.estimation.quantiles import (
-    RowDistributions,
-    Weighted,
-    distribution,
-    woodruff,
-    woodruff_se,
-)
+from surveysynth.estimation.quantiles import Weighted
 from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.estimation.statistic import Statistic
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.subpopulation import WHERE, shown_pairs, shown_rows, shown_table
 from surveysynth.estimation.taylor import Linearisation, LinearisedTable, linearise_domains
@@ -39,88 +28,6 @@ from surveysynth.survey.outcome import Outcome
 
 if TYPE_CHECKING:
     import pandas as pd
-
-@dataclass(frozen=True)
-class Inverted(Combined):
-    """Combined quantiles.
-
-    ``of_share``: the distribution function at them, on whose scale the interval is made; ``rows``:
-    the distribution functions that are inverted.
-    """
-
-    of_share: Combined
-    rows: RowDistributions
-
-    def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Return the ends (D,) of Woodruff's interval."""
-        share = self.of_share
-        return woodruff(self.rows, share.estimate, share.standard_error, self.df, level)
-
-
-class Quantiles:
-    """Collect the datasets of one table of quantiles as they stream by."""
-
-    def __init__(
-        self,
-        kind: Statistic,
-        rule: CombiningRule,
-        sample_design: SampleDesign,
-        *,
-        calibrated: bool,
-    ) -> None:
-        self._kind, self._rule, self._design = kind, rule, sample_design
-        self._calibrated = calibrated
-        self._kept: list[tuple[int, int, Weighted, Weighted]] = []
-
-    def add(self, draw: int, replicate: int, dataset: Weighted, pair: Weighted) -> None:
-        """Add one dataset, with the table that gives its variance."""
-        self._kept.append((draw, replicate, dataset, pair))
-
-    def combined(self) -> Combined:
-        """Return the quantiles of the mean distribution function."""
-        if not self._kept:
-            raise InputError("There is nothing to combine: no dataset was added.")
-        p = self._kind.share_below
-        assert p is not None  # such a statistic alone is collected here
-        rows = RowDistributions([dataset for _, _, dataset, _ in self._kept])
-        n_rows = self._kept[0][2].domains.n_rows
-        at = rows.inverse(np.full((1, n_rows), p))[0]
-        share = self._share(at)
-        se = woodruff_se(rows, at, share.estimate, share.standard_error, share.df)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scale = np.where(share.standard_error > 0, se / share.standard_error, 0.0) ** 2
-        known = np.isfinite(share.estimate)
-        return Inverted(
-            estimate=np.where(known, at, np.nan),
-            standard_error=np.where(np.isfinite(share.standard_error), se, np.nan),
-            df=share.df,
-            df_design=share.df_design,
-            between=share.between * scale,
-            within=share.within * scale,
-            of_share=share,
-            rows=rows,
-        )
-
-    def _share(self, at: FloatArray) -> Combined:
-        """Combine the distribution functions at values (D,)."""
-        draws = max(draw for draw, *_ in self._kept)
-        replicates = max(replicate for _, replicate, *_ in self._kept)
-        collected = self._rule.collect(draws, replicates, self._design)
-        for draw, replicate, dataset, pair in self._kept:
-            table = self._table(dataset, at)
-            spread = table if pair is dataset else self._table(pair, at)
-            collected.add(draw, replicate, table.estimate, spread)
-        return collected.combined()
-
-    def _table(self, data: Weighted, at: FloatArray) -> LinearisedTable:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            made = distribution(data.domains, data.weight, data.values, at)
-        return LinearisedTable(
-            self._kind, data.domains, data.weight, made,
-            self._calibrated and data.calibration is None, data.calibration,
-            lambda weight: distribution(data.domains, weight, data.values, at).estimate,
-        )  # fmt: skip
-
 
 Key: TypeAlias = tuple[str, int | None]
 """A statistic by name, and the column of the outcomes that it is of, None for counts."""
@@ -169,6 +76,8 @@ class Estimates:
         What is known of each; only a statistic by level looks.
     calibration
         Known totals, to which the weights of a dataset are calibrated unless they are already.
+    joint
+        Whether to keep how the errors of rows hang together, for ``law``.
     """
 
     def __init__(
@@ -185,6 +94,7 @@ class Estimates:
         weighting: Weighting = as_they_are,
         outcomes: Sequence[Outcome] = (),
         calibration: Calibration | None = None,
+        joint: bool = False,
     ) -> None:
         self._calibration = calibration
         self.rows, self.sample_design, self.keys = rows, sample_design, tuple(keys)
@@ -200,7 +110,8 @@ class Estimates:
         inverted = [key for key in self.keys if statistic_of(key[0]).share_below is not None]
         self._quantiles = {
             key: Quantiles(
-                statistic_of(key[0]), rule, sample_design, calibrated=linearisation == "ratio"
+                statistic_of(key[0]), rule, sample_design,
+                calibrated=linearisation == "ratio", joint=joint,
             )
             for key in inverted
         }
@@ -208,6 +119,9 @@ class Estimates:
             key: [rule.collect(draws, replicates, sample_design) for _ in self._indicators(key)]
             for key in self.keys
             if key not in self._quantiles
+        }
+        self._joint = {
+            key: rule.joint(draws, replicates, sample_design) for key in self._collected if joint
         }
         self.separate_pair = False
         self._fewest: IntArray | None = None
@@ -273,6 +187,7 @@ class Estimates:
         for key, pairs in self._pairs.items():
             self._fewest_of[key] = _least(self._fewest_of.get(key), pairs.fewer(domains.n))
         for key, lines in self._collected.items():
+            made: list[tuple[FloatArray, LinearisedTable]] = []
             for collected, level in zip(lines, self._indicators(key), strict=True):
                 released = pair = self._linearised(
                     key, level, domains, dataset.outcome, dataset.weight, own_weights
@@ -283,6 +198,9 @@ class Estimates:
                         dataset.variance_outcome, dataset.variance_weight, pair_weights,
                     )  # fmt: skip
                 collected.add(dataset.draw, dataset.replicate, released.estimate, pair)
+                made.append((released.estimate, pair))
+            if key in self._joint:
+                self._joint[key].add(dataset.draw, dataset.replicate, *zip(*made, strict=True))
         for key, quantiles in self._quantiles.items():
             own = self._weighted(key, domains, dataset.outcome, dataset.weight, own_weights)
             pair_of_own = own
@@ -376,6 +294,13 @@ class Estimates:
         if key not in self._collected:
             raise InputError(f"There is no table {key}; the tables are {list(self.keys)}.")
         return _interleaved([collected.combined() for collected in self._collected[key]])
+
+    def law(self, key: Key, combined: Combined) -> JointLaw:
+        """Return the joint law of the errors of a table that was ``combined``; needs ``joint``."""
+        joint = self._quantiles[key].joint if key in self._quantiles else self._joint[key]
+        if joint is None:
+            raise InputError(f"The errors of {key} were not kept.")
+        return joint.law(combined.standard_error, combined.between, combined.df_design)
 
 
 def _least(known: IntArray | None, n: IntArray) -> IntArray:

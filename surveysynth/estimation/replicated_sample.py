@@ -14,6 +14,7 @@ from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import CalibratedWeights
 from surveysynth.estimation.combining import Combined, combine
+from surveysynth.estimation.joint import JointErrors
 from surveysynth.estimation.replication import ReplicateWeights, replication_variance
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.taylor import LinearisedTable, records_of
@@ -49,6 +50,10 @@ class ReplicatedSample:
     def collect(self, draws: int, replicates: int, sample_design: SampleDesign) -> "_Replicated":
         """Begin a table of one dataset."""
         return _Replicated(self)
+
+    def joint(self, draws: int, replicates: int, sample_design: SampleDesign) -> JointErrors:
+        """Begin the covariance of all rows: by Taylor linearization, up to the scale of each."""
+        return JointErrors(draws, replicates, sample_design, None)
 
 
 class _Replicated:

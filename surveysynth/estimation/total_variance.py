@@ -36,6 +36,7 @@ from surveysynth.estimation.combining import (
     without_rounding,
 )
 from surveysynth.estimation.domains import Domains
+from surveysynth.estimation.joint import JointErrors
 from surveysynth.estimation.sample_design import LonelyPsu, SampleDesign
 from surveysynth.estimation.taylor import LinearisedTable, linearised_variance
 from surveysynth.survey.survey import PublicDesign
@@ -60,6 +61,10 @@ class TotalVariance:
     def collect(self, draws: int, replicates: int, sample_design: SampleDesign) -> "_Collected":
         """Begin a table of ``draws`` x ``replicates`` datasets."""
         return _Collected(draws, replicates, sample_design, self.group)
+
+    def joint(self, draws: int, replicates: int, sample_design: SampleDesign) -> JointErrors:
+        """Begin the covariance of all rows of such a table."""
+        return JointErrors(draws, replicates, without_fpc(sample_design), self.group)
 
 
 class _Collected:

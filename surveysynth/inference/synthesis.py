@@ -24,6 +24,9 @@ from surveysynth.survey.survey import PublicDesign
 #: in the papers, from the released data with their smoothed weights.
 VariancePair = Literal["sample", "release"]
 
+#: Steps in which the factor of weights with limits is found, to all digits of a double.
+HALVINGS = 80
+
 Inference: TypeAlias = Literal["debiased", "paper"]
 """Draws debiased and variances as the sample would have them, or both as in the papers."""
 
@@ -168,6 +171,8 @@ def _dataset(
     The second pair is what the variance is computed from. redrawn: the design with the curves of
     this draw, where transforms are learned.
     """
+    given = design.modelled[-1].learned if design.learns_weight else None
+    limits = None if given is None else (given.low, given.high)
     with np.errstate(over="ignore", invalid="ignore"):
         simulated = _simulated(model, design, theta, rng, "release")
         outcome = simulated.outcomes(redrawn)
@@ -176,14 +181,14 @@ def _dataset(
             weight = design.public_weight
             pair = outcome, weight
         elif variance == "release":
-            weight = _scaled(model.smooth_weight(theta, design, simulated), scale_to)
+            weight = scaled(model.smooth_weight(theta, redrawn, simulated), scale_to, limits)
             pair = outcome, weight
         else:
-            weight = _scaled(model.smooth_weight(theta, design, simulated), scale_to)
+            weight = scaled(model.smooth_weight(theta, redrawn, simulated), scale_to, limits)
             sample = simulated
             if model.tilted:
                 sample = _simulated(model, design, theta, rng, "sample")
-            drawn = _scaled(model.drawn_weight(design, sample), scale_to)
+            drawn = scaled(model.drawn_weight(redrawn, sample), scale_to, limits)
             pair = sample.outcomes(redrawn) if model.tilted else outcome, drawn
     if not all(np.isfinite(values).all() for values in (outcome, weight, *pair)):
         raise RefusedError(
@@ -208,12 +213,27 @@ def _simulated(
     return simulated  # no other model has missing answers
 
 
-def _scaled(weight: FloatArray, scale_to: float | None) -> FloatArray:
-    """Return weights that sum to ``scale_to``; NaN where they have no positive finite sum."""
+def scaled(
+    weight: FloatArray, scale_to: float | None, limits: tuple[float, float] | None = None
+) -> FloatArray:
+    """Return weights (n,) times a factor by which they sum to ``scale_to``, cut at the limits.
+
+    NaN where they have no positive finite sum. The mean of the result must lie within the limits.
+    """
     total = float(weight.sum())
     if not (np.isfinite(total) and total > 0):
         return np.full_like(weight, np.nan)
-    return weight if scale_to is None else weight * (scale_to / total)
+    if scale_to is None:
+        return weight
+    result = weight * (scale_to / total)
+    if limits is None or (result.min() >= limits[0] and result.max() <= limits[1]):
+        return result
+    low, high = limits[0] / float(weight.max()), limits[1] / float(weight.min())
+    for _ in range(HALVINGS):
+        factor = np.sqrt(low * high)
+        below = np.clip(factor * weight, *limits).sum() < scale_to
+        low, high = (factor, high) if below else (low, factor)
+    return np.asarray(np.clip(high * weight, *limits), dtype=np.float64)
 
 
 def published_draws(

@@ -246,9 +246,10 @@ class Released(Unpickled):
 
     def design_of(self, given: PublicDesign) -> PublicDesign:
         """Return the design that the draws are of: the given one, or with learned transforms."""
-        if self.design is None or self.design.outcomes == given.outcomes:
+        own = self.design
+        if own is None or own.modelled == given.modelled:
             return given
-        return replace(given, outcomes=self.design.outcomes)
+        return replace(given, outcomes=own.outcomes, weight_transform=own.weight_transform)
 
 
 class NoiseKeeper(Protocol):

@@ -32,13 +32,14 @@ _WITH_ENGINE = {"batched": False, "common_random_numbers": False, "compiled": Tr
 class Simulated:
     """One simulated dataset on the model's scale.
 
-    z (n, q): transformed outcomes; the last column is the log weight (FBS) or the log inclusion
-    probability (FBP). category (n, p): the discrete part of each outcome (``Outcome``), if any. z
-    of an outcome without an amount, or at a spike, has no meaning.
+    z (n, q): transformed outcomes, then the log weight (FBS) or log inclusion probability (FBP),
+    without meaning at a spike. category (n, p): the discrete part of each outcome (``Outcome``), if
+    any; effects (n, D): those of the PSU, if any.
     """
 
     z: FloatArray
     category: IntArray | None = None
+    effects: FloatArray | None = None
 
     def outcomes(self, design: PublicDesign) -> FloatArray:
         """Return the outcomes (n, p): amounts in original units, levels by their position."""
@@ -81,8 +82,7 @@ class Coordinates:
         return cls(values, tuple(kind for part in parts for kind in part.kinds))
 
 
-#: The prior SD of coefficients of interactions in residual SDs, of models that shrink them; on log
-#: odds it is twice this.
+#: The prior SD of shrunken interactions, in residual SDs; on log odds it is twice this.
 INTERACTION_PRIOR = "interaction_scale"
 
 
@@ -112,6 +112,8 @@ class Model(ABC):
     takes_discrete: ClassVar[bool] = False
     #: Kinds of outcomes that a specification may give it; with more than one, also bounds.
     kinds: ClassVar[tuple[OutcomeKind, ...]] = ("continuous",)
+    #: The transform of the weight may be learned; other models need its logarithm.
+    takes_learned_weight: ClassVar[bool] = False
     #: ``sample`` takes several databases at once.
     batched: ClassVar[bool] = False
     #: Draws from one generator move smoothly with the risk weights. Those of NUTS and of mixtures
@@ -226,16 +228,14 @@ class Model(ABC):
     def records(self, design: PublicDesign, confidential: Confidential) -> Any:
         """Put the confidential records on the model's scale.
 
-        Default: transformed outcomes and, if there is a weight, its logarithm. Raises
-        ``InputError`` for a design that lacks what the model ``requires``.
+        Default: transformed outcomes and weight. Raises ``InputError`` for a design that lacks what
+        the model ``requires``.
         """
         require(self, design)
-        columns = [
-            transform.forward(confidential.outcome[:, j])
-            for j, transform in enumerate(design.transforms)
-        ]
+        pairs = zip(design.transforms, confidential.outcome.T, strict=True)
+        columns = [transform.forward(values) for transform, values in pairs]
         if confidential.sampling_weight is not None:
-            columns.append(np.log(confidential.sampling_weight))
+            columns.append(design.weight_transform.forward(confidential.sampling_weight))
         return self.records_from_simulated(design, Simulated(np.stack(columns, axis=1)))
 
     @abstractmethod
@@ -302,7 +302,7 @@ class Model(ABC):
         outcomes = len(design.outcome_names)
         if simulated.z.shape[1] == outcomes:
             return np.ones(design.n)
-        return np.asarray(np.exp(simulated.z[:, outcomes]))
+        return np.asarray(design.weight_transform.inverse(simulated.z[:, outcomes]))
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta | None:
         """Guess theta from public inputs alone, for ``surveysynth check``.
@@ -391,6 +391,8 @@ def require(model: Model, design: PublicDesign) -> None:
             f"The model {model.name!r} needs a sampling weight: name its column as weight in "
             "[survey]."
         )
+    if not model.takes_learned_weight:
+        design.require_log_weight(model.name)
     if "one_outcome" in model.requires and len(design.outcome_names) > 1:
         raise InputError(
             f"The model {model.name!r} takes one outcome, got {len(design.outcome_names)}: "

@@ -139,7 +139,7 @@ class Expectation:
         factor: of the declared spreads over the true ones; records: of the largest unit, 0: as it
         is.
         """
-        clipping = self.noise.clipping
+        clipping = self.settings.log_scales(self.design)
         wider = NoiseDesign(
             Clipping(clipping.centre, clipping.spread, clipping.radius * factor),
             self.noise.cells,
@@ -152,7 +152,7 @@ class Expectation:
             getattr(
                 expected_errors(
                     wider, self.cells.counts, self.cells.stratum, rows,
-                    [what_is_left(each.rho, self.design.outcomes) for each in budgets],
+                    [what_is_left(each.rho, self.design.modelled) for each in budgets],
                     inverse=self.design.transforms[column].inverse,
                     outcome=column,
                     m=self.settings.m,
@@ -179,7 +179,7 @@ class Expectation:
 
     def misdeclared(self, factor: float) -> Misdeclared:
         """Return the effect of spreads declared ``factor`` times too large."""
-        clipping = self.noise.clipping
+        clipping = self.settings.log_scales(self.design)
         radius, q = factor * clipping.radius, clipping.q
         # As many records of equal weights say of the whole what these do.
         share = effective_share(self.design.public_weight)

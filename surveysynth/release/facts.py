@@ -206,11 +206,10 @@ def figure_formats(spec: "Spec") -> list[str]:
 
 def curve_files(spec: "Spec") -> list[str]:
     """Return the paths of the figures of learned transforms in a release."""
-    learns = any(each.learned is not None for each in spec.declared)
     return [
         f"{FIGURES_FOLDER}/transforms.{FORMATS[name].ending}"
         for name in figure_formats(spec)
-        if learns
+        if spec.learned
     ]
 
 

@@ -58,7 +58,7 @@ def write_curves(
         return
     from surveysynth.release.writers import curves
 
-    made = curves.curves_of(facts.design.outcomes, histograms, facts.labels)
+    made = curves.curves_of(facts.design.modelled, histograms, facts.labels)
     note = " ".join([*facts.warnings, facts.privacy_note])
     curves.write(made, note, release / FIGURES_FOLDER, formats)
 

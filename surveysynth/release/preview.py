@@ -25,7 +25,8 @@ from surveysynth.release.public_checks import (
 )
 from surveysynth.release.tables.labels import Labels, listed, span, where_words
 from surveysynth.release.tables.table import SMALL_SAMPLE
-from surveysynth.release.tables.table_builder import public_domains, row_counts, synthetic_columns
+from surveysynth.release.tables.table_builder import public_domains, row_counts
+from surveysynth.release.tables.table_notes import synthetic_columns
 from surveysynth.spec.build import calibration_of
 from surveysynth.spec.replicates import replicate_lines
 from surveysynth.survey.pooling import ROUNDING
@@ -34,7 +35,8 @@ from surveysynth.survey.weights_from import RHO_FACTORS
 if TYPE_CHECKING:
     from surveysynth.models.base import Model
     from surveysynth.spec.spec import Spec
-    from surveysynth.survey.survey import PublicDesign
+    from surveysynth.survey.pseudo_records import may_be_rare
+from surveysynth.survey.survey import PublicDesign
 
 _SHOWN_CELLS = 40
 _DOCUMENTS = ", ".join(["codebook.json", DDI_NAME, PRIVACY_NAME, "README.md", *DOSSIER_NAMES])
@@ -113,10 +115,28 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
         if any(outcome.is_amount for outcome in design.outcomes):
             lines.append(SKEWED)
     lines += [
-        f"Outcome: {each.model_words} ({each.public_words or each.kind})."
+        f"Outcome: {each.model_words} "
+        f"({each.public_words or ('count' if model.takes_count else each.kind)})."
         for each in design.outcomes
     ]
-    return lines + _range_lines(spec, design) + spec.privacy.risk_lines
+    if design.learns_weight:
+        lines.append(f"Weight: {design.modelled[-1].model_words}.")
+    return lines + _range_lines(spec, design) + _sign_lines(design) + spec.privacy.risk_lines
+
+
+def _sign_lines(design: "PublicDesign") -> list[str]:
+    """Propose a split for learned transforms of amounts on both sides of zero."""
+    both = [
+        each.name for each in design.outcomes
+        if each.learned is not None and each.split is None
+        and each.learned.low < 0 < each.learned.high
+    ]  # fmt: skip
+    return [
+        f"  {name}: the range has amounts below zero. If they are few, noise hides them in the "
+        f"histogram, and medians of all amounts are biased. kind = 'semicontinuous' and split = 0 "
+        f"in [outcomes.{name}] count them as a group of their own."
+        for name in both
+    ]
 
 
 def _range_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
@@ -153,7 +173,27 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
         lines.append(f"Pooled for that: {design.pooling.words}. {design.pooling.means}")
     elif smallest < settings.least_records * (1.0 - ROUNDING):
         lines.append("There are fewer: the statement does not cover this release.")
-    return lines
+    return lines + _pseudo_lines(design)
+
+
+def _pseudo_lines(design: "PublicDesign") -> list[str]:
+    """State what the prior of rare answers is worth, and what it costs."""
+    pseudo = design.pseudo
+    if pseudo is None or not may_be_rare(design.outcomes):
+        return []
+    words = (
+        f"Rare answers: effects on weights and amounts have a prior worth {pseudo.records:.3g} "
+        f"records. What an answer that k records give does to them is shown by about k/(k + "
+        f"{pseudo.records:.3g}) of its size."
+    )
+    if pseudo.lacking:
+        words += (
+            " Amounts that some records lack have as many pseudo-records at their declared centre:"
+            " of 100 records with an amount they move its mean by "
+            f"{pseudo.records / (100.0 + pseudo.records):.0%} of the distance, which debiasing "
+            "takes back on average."
+        )
+    return [f"{words} Shares are not moved. Noisy statistics need none of it."]
 
 
 #: Asked as long as nobody has answered in the specification.
@@ -259,7 +299,7 @@ def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
 
 
 def _learns(design: "PublicDesign") -> bool:
-    return any(each.learned is not None for each in design.outcomes)
+    return any(each.learned is not None for each in design.modelled)
 
 
 def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:

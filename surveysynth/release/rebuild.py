@@ -99,7 +99,7 @@ def rebuild(
     streams = Streams(int(content["seed"]), published=True)
     say(stages.POSTERIOR)
     draws, _ = posterior_draws(
-        model, design, statistics, noisy_settings_of(spec), streams.mechanism
+        model, design, statistics, noisy_settings_of(spec), streams.mechanism, progress=progress
     )
     facts = facts_of(spec, design, mechanism, model, test=not statistics.is_private)
     say(stages.SYNTHESIS)

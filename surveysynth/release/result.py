@@ -61,6 +61,12 @@ class ReleaseResult:
     adequacy: Adequacy | None = field(default=None, repr=False)
     confidential_warning: str = field(default="", repr=False)
 
+    def ledger_line(self, rest: str) -> str:
+        """Return one line on what has been spent; ``rest``: where the rest is to be read."""
+        hints = len(self.ledger_hints)
+        more = f"{hints} more to know" if hints else "All of it"
+        return f"Ledger: spent so far {self.ledger.short()}. {more}: {rest}"
+
     def _repr_html_(self) -> str:
         """Return where everything is, for notebooks; without a confidential number."""
         page = []
@@ -76,7 +82,6 @@ class ReleaseResult:
                 f"Published: {self.out / RELEASE}.",
                 f"Confidential: {self.confidential}; keep it from what is published.",
                 *page,
-                *self.ledger.sentences(),
-                *self.ledger_hints,
+                self.ledger_line("print ledger and ledger_hints of this result."),
             ],
         )

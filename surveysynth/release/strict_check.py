@@ -23,6 +23,7 @@ from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.expected import FACTORS, Expectation, Misdeclared, UnitLimit
 from surveysynth.release.facts import labels_of
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
+from surveysynth.release.guessed_curves import Guesses, guess_lines
 from surveysynth.release.preview import budget_words, preview_lines, row_label
 from surveysynth.release.public_checks import rare_levels, without_rare
 from surveysynth.survey.outcome import needs_general_form
@@ -47,7 +48,11 @@ _SHOWN_ROWS, _SHOWN_OF_A_KIND = 40, 12
 
 
 def check_strict(
-    spec: "Spec", out: str | Path | None = None, *, overwrite: bool = False
+    spec: "Spec",
+    out: str | Path | None = None,
+    *,
+    overwrite: bool = False,
+    guesses: Guesses | None = None,
 ) -> list[str]:
     """Return the lines that ``check`` prints for a specification by noisy statistics.
 
@@ -60,6 +65,8 @@ def check_strict(
         public.
     overwrite
         Whether to replace such a folder.
+    guesses
+        Two values of learned columns by name, between which two thirds of the population lie.
 
     Raises
     ------
@@ -82,18 +89,20 @@ def check_strict(
     model = chosen.of(design)
     refuse_clusters(design, model)
     promise: list[str] = []
+    curves = guess_lines(spec, design, guesses or {})
     if isinstance(model, GeneralLocation):
         promise = _general_promise(spec, design, model)
         if needs_general_form(design.outcomes):
             if out is not None:
                 raise InputError(f"--out: {_NOT_AVAILABLE} Leave it out.")
-            return [*preview_lines(spec, design, model), *promise, _NOT_AVAILABLE]
+            return [*preview_lines(spec, design, model), *promise, *curves, _NOT_AVAILABLE]
     first, *rest = spec.each_table
     expected = [Expectation(first, design, chosen)]
     expected += [Expectation(each, design, chosen, expected[0]) for each in rest]
     lines = [
         *preview_lines(spec, design, model),
         *(promise or _promise(expected[0])),
+        *curves,
         "",
         *_units(expected[0]),
         *([_ONE_SPREAD] if promise else []),
@@ -111,7 +120,7 @@ def _general_promise(
     settings = noisy_settings_of(spec)
     public = location_design(model, design, settings)
     variances = public.variances(
-        settings.of_sums(design.outcomes).rho, settings.count_share, settings.unit_size(design)
+        settings.of_sums(design.modelled).rho, settings.count_share, settings.unit_size(design)
     )
     shape, clipping = public.shape, public.clipping
     cells, combinations = len(shape.x_cells), len(shape.combinations)

@@ -4,6 +4,7 @@ R-hat is rank-normalized and split, effective sample size is bulk ESS (Vehtari e
 are computed for all parameters at once.
 """
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -107,7 +108,11 @@ OF_MEANS = 1.2, 20.0
 
 
 class NotConvergedError(RefusedError):
-    """Refusal of a fit that longer chains may cure; it does not concern the target."""
+    """Refusal of a fit that longer chains may cure; it does not concern the target.
+
+    ``r_hat``: the largest; infinite where it is not what failed."""
+
+    r_hat = math.inf
 
 
 def check_convergence(
@@ -138,9 +143,11 @@ def check_convergence(
         name for name in monitored if not (r_hats[name] <= max_r_hat and ess[name] >= min_ess)
     )
     if failing:
-        raise NotConvergedError(
+        refusal = NotConvergedError(
             f"The fit has not converged (R-hat above {max_r_hat} or an effective sample size "
             f"below {min_ess:.0f} for {', '.join(failing)}): raise draws and warmup in "
             "[synthesizer]."
         )
+        refusal.r_hat = max(r_hats.values())
+        raise refusal
     return r_hats, ess

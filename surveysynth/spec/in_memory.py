@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth.errors import InputError
+from surveysynth.spec.outcome_section import WEIGHT
 from surveysynth.spec.spec import NO_FILE, Spec, validate_spec
 from surveysynth.spec.tables_in_file import ALL_TABLES, TABLES
+from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform
 
@@ -63,6 +65,9 @@ def spec_of_survey(
         given = {**given, "outcomes": {**moments, **own["outcomes"]}}
     else:
         own["synthesizer"].update(_transforms(design.transforms))
+    weight = design.weight_transform
+    if isinstance(weight, LearnedTransform) and design.weight_name is not None:
+        given = {**given, "outcomes": {**given.get("outcomes", {}), WEIGHT: _learned(weight)}}
     content = {**given, **{name: {**keys, **given.get(name, {})} for name, keys in own.items()}}
     tables: dict[str, Any] = {}
     if several is not None:
@@ -95,15 +100,9 @@ def _section(outcome: Outcome) -> dict[str, Any]:
     """Return [outcomes.NAME] without centre and spread."""
     keys: dict[str, Any] = {"kind": outcome.kind, "levels": list(outcome.levels)}
     if outcome.learned is not None:
-        given = outcome.learned
         keys = {
-            "kind": outcome.kind,
-            "transform": given.kind,
-            "range": [float(given.low), float(given.high)],
-            "learned_share": float(given.share),
-            "learned_by": given.by,
-            "spikes": list(outcome.spikes),
-        }
+            "kind": outcome.kind, **_learned(outcome.learned), "spikes": list(outcome.spikes)
+        }  # fmt: skip
     elif outcome.is_amount:
         transform = outcome.transform
         keys = {
@@ -116,6 +115,16 @@ def _section(outcome: Outcome) -> dict[str, Any]:
         }
     points = {"lower": outcome.lower, "upper": outcome.upper, "split": outcome.split}
     return {**keys, **{key: float(point) for key, point in points.items() if point is not None}}
+
+
+def _learned(given: LearnedTransform) -> dict[str, Any]:
+    """Return the keys of a learned transform."""
+    return {
+        "transform": given.kind,
+        "range": [float(given.low), float(given.high)],
+        "learned_share": float(given.share),
+        "learned_by": given.by,
+    }
 
 
 def _survey(design: "PublicDesign") -> dict[str, Any]:

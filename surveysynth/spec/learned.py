@@ -1,9 +1,15 @@
 """Keys of ``[outcomes.NAME]`` for a transform that is learned."""
 
+from collections.abc import Sequence
+
 from surveysynth.errors import InputError
-from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
+from surveysynth.models import get_model, registered
+from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
+from surveysynth.spec.sections import SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.survey.learned import LEARNED_SHARE, LearnedTransform
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.transforms import Transform
 
 LEARNED = "learned"
 #: Keys that only a learned transform has, and those that it replaces.
@@ -23,6 +29,14 @@ def is_learned(name: str, synthesizer: SynthesizerSection, section: OutcomeSecti
     return section.range is not None
 
 
+def learns_weight(synthesizer: SynthesizerSection, sections: Outcomes) -> bool:
+    """Return whether the transform of the weight is learned: it has a range."""
+    section = sections.get(WEIGHT)
+    if section is None or WEIGHT in synthesizer.outcome:
+        return False
+    return section.transform == LEARNED or section.range is not None
+
+
 def learned_transform(
     name: str, synthesizer: SynthesizerSection, sections: Outcomes
 ) -> LearnedTransform | None:
@@ -31,41 +45,114 @@ def learned_transform(
     Raises ``InputError`` with section and key for keys that are missing or do not belong to it.
     """
     section = sections.get(name, OutcomeSection())
-    given = section.model_fields_set
     where = f"outcomes.{name}"
     if not is_learned(name, synthesizer, section):
-        foreign = [key for key in OF_LEARNED if key in given]
-        if foreign:
-            raise InputError(
-                f"{where}.{foreign[0]}: this key is for transform = 'learned'; leave it out, or "
-                "set that transform."
-            )
+        _refuse_learned_keys(where, section)
         return None
-    if section.range is None:
-        raise InputError(
-            f"{where}.range: missing; transform = 'learned' needs the public range of the outcome "
-            "from a codebook or a questionnaire, such as range = [0, 500000]."
-        )
-    if section.kind == "count":
+    if section.kind == "count" and section.range is not None:
         raise InputError(
             f"{where}.transform: a count has no transform, so none can be learned; leave it out."
         )
+    return _transform(where, "the outcome", synthesizer, sections, section)
+
+
+def weight_transform(synthesizer: SynthesizerSection, sections: Outcomes) -> Transform:
+    """Return the transform of the weight: the log, or the learned one that its section declares.
+
+    Raises ``InputError`` with section and key for keys that are missing or do not belong to it.
+    """
+    section = sections.get(WEIGHT, OutcomeSection())
+    where = f"outcomes.{WEIGHT}"
+    if WEIGHT in synthesizer.outcome:
+        return Transform()
+    if not learns_weight(synthesizer, sections):
+        _refuse_learned_keys(where, section)
+        return Transform()
+    if section.range is not None and section.range[0] <= 0:
+        raise InputError(
+            f"{where}.range: weights are above zero, so the range must start above zero, got "
+            f"{section.range[0]!r}."
+        )
+    return _transform(where, "the weight", synthesizer, sections, section)
+
+
+def weight_problems(
+    survey: SurveySection, synthesizer: SynthesizerSection, sections: Outcomes
+) -> list[str]:
+    """Return the problems of a weight whose transform is learned."""
+    try:
+        given = weight_transform(synthesizer, sections)
+    except InputError as error:
+        return [str(error)]
+    where = f"outcomes.{WEIGHT}.range"
+    if not isinstance(given, LearnedTransform) or survey.public_weights:
+        return []
+    if survey.weight is None:
+        return [f"{where}: survey.weight names no column of weights; leave the range out."]
+    if synthesizer.is_program or not get_model(synthesizer.model).takes_learned_weight:
+        able = " or ".join(repr(each.name) for each in registered() if each.takes_learned_weight)
+        return [
+            f"{where}: model {synthesizer.model!r} needs the logarithm of the weight, so its "
+            f"transform cannot be learned; leave it out, or use model = {able}."
+        ]
+    return []
+
+
+def learned_columns(
+    declared: Sequence[Outcome],
+    survey: SurveySection,
+    synthesizer: SynthesizerSection,
+    sections: Outcomes,
+) -> tuple[Outcome, ...]:
+    """Return the columns whose transforms are learned: outcomes, then the weight."""
+    columns = list(declared)
+    if survey.weight is not None and not survey.public_weights:
+        transform = weight_transform(synthesizer, sections)
+        columns.append(Outcome(survey.weight, transform=transform))
+    return tuple(each for each in columns if each.learned is not None)
+
+
+def _refuse_learned_keys(where: str, section: OutcomeSection) -> None:
+    """Raise ``InputError`` for a key that only a learned transform has."""
+    foreign = [key for key in OF_LEARNED if key in section.model_fields_set]
+    if foreign:
+        raise InputError(
+            f"{where}.{foreign[0]}: this key is for transform = 'learned'; leave it out, or "
+            "set that transform."
+        )
+
+
+def _transform(
+    where: str,
+    what: str,
+    synthesizer: SynthesizerSection,
+    sections: Outcomes,
+    section: OutcomeSection,
+) -> LearnedTransform:
+    """Return the learned transform of a section."""
+    if section.range is None:
+        raise InputError(
+            f"{where}.range: missing; transform = 'learned' needs the public range of {what} "
+            "from a codebook or a questionnaire, such as range = [0, 500000]."
+        )
     for key in _REPLACED:
-        if key in given:
+        if key in section.model_fields_set:
             raise InputError(
                 f"{where}.{key}: a learned transform needs a range alone, and its values are about "
                 "standard normal; leave it out."
             )
     share = section.learned_share
     if share is None:
-        several = (sections.get(each, OutcomeSection()) for each in synthesizer.outcome)
-        learned = [
-            is_learned(each, synthesizer, its)
-            for each, its in zip(synthesizer.outcome, several, strict=True)
-        ]
-        share = LEARNED_SHARE / sum(learned)
+        share = LEARNED_SHARE / _count(synthesizer, sections)
     low, high = section.range
     try:
         return LearnedTransform(low=low, high=high, share=share, by=section.learned_by)
     except InputError as error:
         raise InputError(f"{where}.{error}") from None
+
+
+def _count(synthesizer: SynthesizerSection, sections: Outcomes) -> int:
+    """Return the number of columns whose transform is learned."""
+    several = ((each, sections.get(each, OutcomeSection())) for each in synthesizer.outcome)
+    outcomes = sum(is_learned(name, synthesizer, section) for name, section in several)
+    return outcomes + learns_weight(synthesizer, sections)

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, PlainValidator
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
 
 from surveysynth.spec.sections import Name, Section, as_tuple
 from surveysynth.spec.wording import shown
@@ -46,6 +46,13 @@ def _by_side(*, positive: bool) -> PlainValidator:
     return PlainValidator(read)
 
 
+def _written(value: float | tuple[float, float] | None) -> Any:
+    """Return a number, or a list of two: Pydantic warns of pairs in a union."""
+    return list(value) if isinstance(value, tuple) else value
+
+#: The section of the sampling weight, whatever its column is called.
+WEIGHT = "weight"
+
 BySide: TypeAlias = float | tuple[float, float] | None
 """One number, or one above a split and one below it."""
 
@@ -54,15 +61,16 @@ class OutcomeSection(Section):
     """``[outcomes.NAME]``: kind, transform, spikes, split, bounds and levels, all public.
 
     ``Outcome`` checks that the keys belong together. With a split, centre is a typical value above
-    it and one below, and spread is one number or two. ``[outcomes.weight]`` has centre and spread
-    of the log weight. Only noisy statistics use them.
+    it and one below, and spread is one number or two: noisy statistics use them, and
+    pseudo-records. ``[outcomes.weight]`` has centre and spread of the log weight, or the range of
+    the weight.
     """
 
     about = (
         "`[outcomes.NAME]`: what is publicly known about an outcome. `NAME` is a column, or "
-        "`weight` for the center and spread of the log sampling weight under noisy statistics. All "
-        "of it comes from a questionnaire, a register or last year's publication, never from the "
-        "data."
+        "`weight` for the sampling weight: its range, or under noisy statistics the center and "
+        "spread of its logarithm. All of it comes from a questionnaire, a register or last year's "
+        "publication, never from the data."
     )
 
     kind: Literal[OutcomeKind, "count"] = "continuous"
@@ -73,7 +81,8 @@ class OutcomeSection(Section):
     transform: TransformKind | None = None
     """The scale on which amounts are modelled. "learned" takes a public `range` alone: a part of
     the budget goes to a noisy histogram, and amounts become normal scores of it. Default: "learned"
-    with a `range`, otherwise that of [synthesizer]. Public: The transform."""
+    with a `range`, otherwise that of [synthesizer]. The weight takes "learned" alone; otherwise it
+    is modelled as its logarithm. Public: The transform."""
     scale: float | None = None
     """The divisor of the transform, in the outcome's units: about a tenth of a typical value.
     Default: that of [synthesizer]. Public: The number."""
@@ -85,11 +94,12 @@ class OutcomeSection(Section):
     range: Annotated[tuple[float, float], BeforeValidator(as_tuple)] | None = None
     """For `learned`: the public range of the outcome, from a codebook or a questionnaire. Amounts
     outside it count as its nearer end, and synthetic amounts lie within it. A generous range costs
-    little. Type: a list of two numbers. Default: none; required for `learned`. Public: The two
-    numbers, so never take them from the data."""
+    little. That of the weight starts above zero and needs model = "fbs". Type: a list of two
+    numbers. Default: none; required for `learned`. Public: The two numbers, so never take them from
+    the data."""
     learned_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     """For `learned`: the share of the whole budget for the noisy histogram of this outcome.
-    Default: 0.1, divided by the number of outcomes that are learned. Public: The number, and the
+    Default: 0.1, divided by the number of columns that are learned. Public: The number, and the
     noisy histogram."""
     learned_by: LearnedBy = "strata"
     """For `learned`: a curve for each stratum ("strata"), which is shrunk to the curve of all, or
@@ -111,12 +121,13 @@ class OutcomeSection(Section):
     error. A proportion is the share of the second of two levels. Type: list of texts or whole
     numbers. Default: 0 and 1 for a binary outcome; required for a categorical one. Public: The
     levels, and that no record has another."""
-    centre: Annotated[BySide, _by_side(positive=False)] = None
+    centre: Annotated[BySide, _by_side(positive=False), PlainSerializer(_written)] = None
     """A typical value in the outcome's units; for the weight, a typical logarithm. Noisy statistics
-    clip records to a ball around it. A value far off costs accuracy, never privacy. Type: a number,
-    or with a split a list of two, above and below. Default: none; log(N/n) for the weight if N is
+    clip records to a ball around it. Under the pseudo-posterior pseudo-records of an amount that
+    some records lack are there. A value far off costs accuracy, never privacy. Type: a number, or
+    with a split a list of two, above and below. Default: none; log(N/n) for the weight if N is
     given. Public: The number. It sets the noise, so never take it from the survey."""
-    spread: Annotated[BySide, _by_side(positive=True)] = None
+    spread: Annotated[BySide, _by_side(positive=True), PlainSerializer(_written)] = None
     """A typical standard deviation on the scale of the transform. Noise is proportional to it, and
     records are clipped at a multiple of it. `surveysynth check` also simulates with it. Type: a
     number above 0, or with a split a list of two, above and below. Default: none; 0.6 for the

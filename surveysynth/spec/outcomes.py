@@ -17,17 +17,22 @@ from surveysynth.estimation.statistics import (
 )
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
-from surveysynth.spec.learned import OF_LEARNED, is_learned, learned_transform
-from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
+from surveysynth.spec.learned import (
+    LEARNED,
+    OF_LEARNED,
+    learned_transform,
+    learns_weight,
+    weight_problems,
+)
+from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
 from surveysynth.spec.privacy_section import PrivacySection
+from surveysynth.spec.scales import scale_problems
 from surveysynth.spec.sections import LabelSection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_section import TablesSection
 from surveysynth.survey.outcome import Outcome, OutcomeKind, needs_general_form
 from surveysynth.survey.transforms import Transform
 
-#: The section of the sampling weight, whatever its column is called.
-WEIGHT = "weight"
 #: No log of a sampling weight is as large: a weight of 5e8 would be.
 LARGE_LOG = 20.0
 #: Keys of a transform, here and in [synthesizer].
@@ -114,10 +119,11 @@ def outcome_problems(
     sections: Outcomes,
     *,
     known_model: bool = True,
+    noisy: bool = False,
 ) -> list[str]:
     """Return the problems of sections of outcomes by themselves, with the model and the sample.
 
-    ``known_model``: False if the name does not determine what the model takes.
+    ``known_model``: the name determines what the model takes; noisy: by noisy statistics.
     """
     problems = _section_problems(synthesizer, sections)
     declared = []
@@ -130,19 +136,30 @@ def outcome_problems(
             problems.append(str(error))
     if problems:
         return problems
+    problems += weight_problems(survey, synthesizer, sections)
     for outcome in declared:
         problems += _moment_problems(outcome, sections.get(outcome.name, OutcomeSection()))
     problems += count_problems(synthesizer, sections)
     if known_model:
         problems += kind_problems(synthesizer, declared)
-    general = needs_general_form(declared) or bool(synthesizer.grouping)
-    if general and survey.psu is not None and survey.design_effect is None:
-        problems.append(
-            "survey.psu: with discrete outcomes, bounds or a spread by groups the model has no "
-            "effects of primary sampling units. Declare survey.design_effect, the public factor by "
-            "which they raise variances, or leave psu out where the sample is one-stage."
-        )
+    if survey.psu is not None and survey.design_effect is None:
+        problems += _cluster_problems(synthesizer, declared, noisy=noisy)
     return problems
+
+
+def _cluster_problems(
+    synthesizer: SynthesizerSection, declared: Sequence[Outcome], *, noisy: bool
+) -> list[str]:
+    """Return what no model has effects of primary sampling units together with."""
+    what, general = "a spread by groups" * bool(synthesizer.grouping), needs_general_form(declared)
+    if general and noisy:
+        what = "discrete outcomes or bounds and mechanism = 'noisy_statistics'"
+    elif general and any(outcome.missing for outcome in declared):
+        what = "missing = 'model'"
+    return [] if not what else [
+        f"survey.psu: with {what} the model has no effects of primary sampling units. Declare "
+        "survey.design_effect, the public factor by which they raise variances."
+    ]
 
 
 def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:
@@ -183,13 +200,16 @@ def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> li
             )
     weight = sections.get(WEIGHT)
     if weight is not None:
-        own = {*_OF_MOMENTS} | ({"kind"} if weight.kind == "continuous" else set())
+        own = {*_OF_MOMENTS, *OF_LEARNED}
+        own |= {"transform"} if weight.transform == LEARNED else set()
+        own |= {"kind"} if weight.kind == "continuous" else set()
         other = sorted(weight.model_fields_set - own)
         if WEIGHT in synthesizer.outcome or other:
             key = f".{other[0]}" if other else ""
             problems.append(
                 f"outcomes.{WEIGHT}{key}: this section is for the sampling weight and has centre "
-                "and spread of its logarithm; rename an outcome of that name."
+                "and spread of its logarithm, or its range and transform = 'learned'; rename an "
+                "outcome of that name."
             )
         elif isinstance(weight.centre, tuple) or isinstance(weight.spread, tuple):
             problems.append(
@@ -348,28 +368,14 @@ def strict_problems(
             problems.append(
                 f"synthesizer.{key}: {given!r} is for mechanism = 'pseudo_posterior'; leave it out."
             )
-    for name in synthesizer.outcome:
-        section = outcomes.get(name, OutcomeSection())
-        learned = is_learned(name, synthesizer, section)
-        if learned or section.kind in ("binary", "categorical"):
-            continue
-        missing = [key for key in ("centre", "spread") if getattr(section, key) is None]
-        if missing:
-            problems.append(
-                f"outcomes.{name}: {' and '.join(missing)} missing. Declare the public range of "
-                "the outcome, range = [low, high], and no transform: its transform is then learned "
-                "within the budget. Or declare both with a transform: centre, a typical value in "
-                "the outcome's own units (with a split one above it and one below), and spread, a "
-                "typical standard deviation on the scale of the transform. Take them from public "
-                "sources (a codebook, last year's publication, a register), never from these "
-                "data; values far off cost accuracy, never privacy."
-            )
+    problems += scale_problems(synthesizer, outcomes)
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
-    modelled = not (whole or survey.public_weights)
+    modelled = not (whole or survey.public_weights or learns_weight(synthesizer, outcomes))
     if survey.population_size is None and of_weight.centre is None and modelled:
         problems.append(
             "outcomes.weight.centre: missing; without survey.population_size noisy statistics need "
-            "a typical log weight from public sources (log of population over sample size)."
+            "a typical log weight from public sources (log of population over sample size). Or "
+            "declare the public range of the weight, range = [low, high]."
         )
     if privacy.protect != RECORD and privacy.protect not in public:
         problems.append(

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from surveysynth._support.messages import listing, nearest
-from surveysynth.spec.outcome_section import Outcomes
-from surveysynth.spec.outcomes import WEIGHT
+from surveysynth.spec.outcome_section import WEIGHT, Outcomes
 from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.sections import StudySection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
@@ -18,6 +17,7 @@ def study_problems(
     privacy: PrivacySection,
     study: StudySection,
     outcomes: Sequence[Outcome],
+    tables: TablesSection,
     *,
     kept: int,
     several: bool,
@@ -43,6 +43,11 @@ def study_problems(
         problems.append(
             "tables: a study makes one [tables] of all records; leave out where and further "
             "tables."
+        )
+    if tables.intervals == "simultaneous":
+        problems.append(
+            "tables.intervals: a study with [study] judges each interval by itself; leave it out. "
+            "'surveysynth study SPEC --population FILE' also judges whole tables."
         )
     if synthesizer.is_program or synthesizer.engine == "cmdstan":
         problems.append(
@@ -145,8 +150,8 @@ def public_weight_problems(
         )
     if WEIGHT in outcomes and WEIGHT not in synthesizer.outcome:
         problems.append(
-            "outcomes.weight: weights = 'public' are not modelled and need neither centre nor "
-            "spread; leave it out."
+            "outcomes.weight: weights = 'public' are not modelled and need neither centre, "
+            "spread nor range; leave it out."
         )
     if tables.linearisation == "ratio":
         problems.append(

@@ -13,14 +13,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from surveysynth._support.messages import listing, nearest, raise_problems
+from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.calibration_section import CalibrationSection, calibration_problems
-from surveysynth.spec.outcome_section import OutcomeSection
+from surveysynth.spec.learned import learned_columns
+from surveysynth.spec.mistakes import raise_mistakes
+from surveysynth.spec.outcome_section import WEIGHT, OutcomeSection
 from surveysynth.spec.outcomes import (
-    WEIGHT,
     by_problems,
     declared_outcome,
     label_problems,
@@ -28,7 +29,7 @@ from surveysynth.spec.outcomes import (
     statistic_problems,
     strict_problems,
 )
-from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, without_tag
+from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy
 from surveysynth.spec.problems import (
     group_problems,
     missing_problems,
@@ -36,18 +37,12 @@ from surveysynth.spec.problems import (
     public_weight_problems,
     study_problems,
 )
+from surveysynth.spec.scales import rare_problems
 from surveysynth.spec.sections import LabelSection, StudySection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
-from surveysynth.spec.tables_in_file import (
-    ALL_TABLES,
-    as_written,
-    folded,
-    inherited,
-    section_of,
-    where_problems,
-)  # fmt: skip
+from surveysynth.spec.tables_in_file import ALL_TABLES, folded, section_of, where_problems
 from surveysynth.spec.tables_section import TablesSection
-from surveysynth.spec.wording import describe, read_text
+from surveysynth.spec.wording import read_text
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 
@@ -144,12 +139,14 @@ class Spec(BaseModel):
         wrong = outcome_problems(
             self.survey, synthesizer, self.outcomes,
             known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
+            noisy=self.privacy.needs_declared_scales,
         )  # fmt: skip
         if not wrong:
             for number in range(len(self.tables)):
                 problems += self._table_problems(number)
         problems += wrong
         if not wrong:
+            problems += rare_problems(synthesizer, self.privacy, self.outcomes, self.declared)
             levels = {name: tuple(label.levels) for name, label in self.labels.items()}
             problems += label_problems(self.declared, levels)
             problems += calibration_problems(
@@ -172,7 +169,8 @@ class Spec(BaseModel):
         with suppress(InputError):  # reported by the checks of outcomes
             outcomes = self.declared
         return study_problems(
-            self.survey, self.synthesizer, self.privacy, self.study, outcomes, kept=self.plan.kept,
+            self.survey, self.synthesizer, self.privacy, self.study, outcomes,
+            self.all_tables, kept=self.plan.kept,
             several=self.named_tables or self.all_tables.where is not None,
         )  # fmt: skip
 
@@ -222,6 +220,11 @@ class Spec(BaseModel):
         given, missing = (self.synthesizer, self.outcomes), self.survey.missing == "model"
         names = self.synthesizer.outcome
         return tuple(declared_outcome(name, *given, missing=missing) for name in names)
+
+    @property
+    def learned(self) -> tuple[Outcome, ...]:
+        """The columns whose transforms are learned: outcomes, then the weight."""
+        return learned_columns(self.declared, self.survey, self.synthesizer, self.outcomes)
 
     @property
     def transforms(self) -> tuple[Transform, ...]:
@@ -373,13 +376,7 @@ def validate_spec(content: Mapping[str, Any], source: str) -> Spec:
     try:
         return Spec.model_validate(content)
     except ValidationError as error:
-        problems = [
-            line
-            for details in error.errors(include_url=False)
-            if not inherited(location := without_tag(details["loc"]), content)
-            for line in describe(details, as_written(location, content), _known_keys)
-        ]
-    raise_problems(source, problems)
+        raise_mistakes(source, error.errors(include_url=False), content, _known_keys)
     raise InputError(f"{source} is not valid.")
 
 

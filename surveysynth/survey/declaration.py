@@ -153,6 +153,7 @@ class Declaration:
     stratum_sizes: Mapping[str, float] | None = None
     weights_from: WeightsFrom = None
     replicates: tuple[str, ...] = ()
+    weight_transform: Transform = Transform()  # noqa: RUF009  (frozen)
 
     @property
     def columns(self) -> tuple[str, ...]:

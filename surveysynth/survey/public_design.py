@@ -14,8 +14,10 @@ from surveysynth.survey.declaration import Declaration
 from surveysynth.survey.design_columns import design_columns, with_log_weight
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
 from surveysynth.survey.formula import parse_formula
+from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.pooling import Pooling, pool
+from surveysynth.survey.pseudo_records import PseudoRecords
 from surveysynth.survey.records import (
     Records,
     level_problems,
@@ -80,8 +82,12 @@ class PublicDesign:
         The rule for blank cells.
     pooling
         The parts that ``matrix`` pools because they have few records; None for nothing.
+    weight_transform
+        Transform of the confidential weight: the log, or a learned one.
     calibrated_by
         Public columns by which synthetic weights are calibrated; None without calibration.
+    pseudo
+        The pseudo-records of the model's prior, where risk weights protect; else None.
 
     Examples
     --------
@@ -121,6 +127,8 @@ class PublicDesign:
     missing: str = "fail"
     pooling: Pooling | None = None
     calibrated_by: tuple[str, ...] | None = None
+    pseudo: PseudoRecords | None = None
+    weight_transform: Transform = Transform()  # noqa: RUF009  (frozen)
 
     def __post_init__(self) -> None:
         if self.public_weight is not None:
@@ -140,6 +148,36 @@ class PublicDesign:
     def transforms(self) -> tuple[Transform, ...]:
         """Transform of each outcome."""
         return tuple(outcome.transform for outcome in self.outcomes)
+
+    @property
+    def modelled(self) -> tuple[Outcome, ...]:
+        """The columns of a model: the outcomes, then the confidential weight as an amount."""
+        if self.weight_name is None:
+            return self.outcomes
+        return (*self.outcomes, Outcome(self.weight_name, transform=self.weight_transform))
+
+    @property
+    def learns_weight(self) -> bool:
+        """True if the transform of the confidential weight is learned."""
+        return self.weight_name is not None and self.weight_transform.kind == "learned"
+
+    @property
+    def guessed_weight_sd(self) -> float:
+        """A guess of the SD of the transformed weight, for ``surveysynth check``."""
+        return 1.0 if self.learns_weight else 0.5
+
+    def require_log_weight(self, model: str) -> None:
+        """Raise ``InputError`` if the transform of the weight is learned."""
+        if self.learns_weight:
+            raise InputError(
+                f"The model {model!r} needs the logarithm of the weight, whose transform cannot be "
+                "learned: leave out the range of the weight, or use the model 'fbs'."
+            )
+
+    @property
+    def weight_words(self) -> str:
+        """The weight as a column of a model, in words."""
+        return "learned weight" if self.learns_weight else "log weight"
 
     @property
     def confidential_sources(self) -> tuple[str, ...]:
@@ -293,6 +331,7 @@ def build_public_design(
     """
     roles = declaration.roles
     design = design_columns(records, declaration, problems)
+    problems += _range_problems(declaration, records.n)
     raise_problems(declaration.source, problems)
     frame = records.public_frame(roles)
     if design.weight_name is not None and design.weight_name not in frame:
@@ -307,9 +346,7 @@ def build_public_design(
     )
     matrix = build(declaration.predictors)
     if longer := with_log_weight(matrix.formula, design, matrix.cell):
-        matrix = replace(
-            build(longer), by_default=matrix.by_default, left_out=matrix.left_out
-        )
+        matrix = replace(build(longer), by_default=matrix.by_default, left_out=matrix.left_out)
     effect, orders = declaration.design_effect, declaration.orders
     size = declaration.population_size
     return PublicDesign(
@@ -336,11 +373,27 @@ def build_public_design(
         stratum_sizes=declaration.stratum_sizes,
         weights_from=declaration.weights_from,
         missing=declaration.missing,
+        weight_transform=declaration.weight_transform,
     )
+
+
+def _range_problems(declaration: Declaration, n: int) -> list[str]:
+    """Return why no weights within the public range of the weight can add up to N."""
+    given, size = declaration.weight_transform, declaration.population_size
+    if not isinstance(given, LearnedTransform):
+        return []
+    if declaration.weights == "public":
+        return ["weight_transform: public weights are not modelled; leave it out."]
+    if given.low <= 0:
+        return [f"the range of the weight must start above zero, got {given.low!r}."]
+    if size is None or not n or given.low < size / n < given.high:
+        return []
+    return [
+        f"the range of the weight, {given.low:,.10g} to {given.high:,.10g}, does not contain the "
+        f"mean weight, population_size over records, {size / n:.6g}: correct one of them."
+    ]
 
 
 def _count(codes: IntArray | None) -> str:
     """Return the number of strata or PSUs."""
     return "0" if codes is None else f"{int(codes.max()) + 1:,}"
-
-

@@ -111,7 +111,8 @@ def read_records(frame: pd.DataFrame, declaration: Declaration) -> Records:
         if cells:
             problems.append(
                 f"blank or missing cells in {cells}. Fill them in, or set missing = \"drop\" to "
-                "leave such records out."
+                "leave such records out. By noisy statistics, missing = \"model\" keeps records "
+                "whose answers are missing."
             )
     raise_problems(source, problems)
     lost = np.logical_or.reduce(list(blank.values())) if blank else np.zeros(len(frame), bool)

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import raise_problems
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.survey.arrow import arrow_table, pandas_of
 from surveysynth.survey.columns import repeated_positions
 from surveysynth.survey.declaration import (
     Declaration,
@@ -24,6 +26,7 @@ from surveysynth.survey.declaration import (
     size_by_stratum,
 )
 from surveysynth.survey.determined import determined_problems
+from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.public_design import PublicDesign, build_public_design, public_design
 from surveysynth.survey.records import (
@@ -134,7 +137,7 @@ class Survey:
     @classmethod
     def from_frame(
         cls,
-        frame: pd.DataFrame,
+        frame: Any,
         *,
         outcome: str | Sequence[str] | None = None,
         outcomes: Outcome | Sequence[Outcome] | None = None,
@@ -157,6 +160,7 @@ class Survey:
         weights: str = "confidential",
         weights_from: str | Sequence[str] | None = None,
         stratum_sizes: Mapping[str, float] | None = None,
+        weight_transform: LearnedTransform | None = None,
         source: str = "the data frame",
     ) -> "Survey":
         """Validate a frame of records and split it into its public and confidential parts.
@@ -164,7 +168,10 @@ class Survey:
         Parameters
         ----------
         frame
-            One row per record. Codes may be text, numbers, or categories, and are read as text.
+            One row per record: a pandas DataFrame, or data with the Arrow interface, such as a
+            Polars DataFrame, a DuckDB relation, a pyarrow table or dataset, of which only the
+            columns named here are copied. Codes may be text, numbers, or categories, and are read
+            as text.
         outcome
             Confidential column of numbers, or several: continuous outcomes, with ``transforms``.
         outcomes
@@ -214,6 +221,8 @@ class Survey:
             Instead of public weights, for simple random samples within strata: numbers of units in
             the population by level of strata. The weight is N_h/n_h, and n_h/N_h is the sampling
             fraction (omit fpc then).
+        weight_transform
+            A learned transform with a public range of the weight, instead of its logarithm.
         source
             Name of the data in messages.
 
@@ -271,9 +280,9 @@ class Survey:
             weights=weights,
             stratum_sizes=size_by_stratum(stratum_sizes),
             weights_from=given_weights_from(weights_from),
+            weight_transform=weight_transform or Transform(),
         )
-        raise_problems(source, declaration.problems(_column_names(frame, source)))
-        return survey_of(frame, declaration)
+        return survey_of(_checked(frame, declaration), declaration)
 
     def in_order(self, order: IntArray) -> "Survey":
         """Return the survey with its records in another order (n,)."""
@@ -322,13 +331,29 @@ def require_survey(given: object, function: str) -> None:
         )
 
 
+def _checked(given: Any, declaration: Declaration) -> pd.DataFrame:
+    """Return a data frame that has the declared columns; of Arrow data, those columns alone."""
+    source = declaration.source
+    # A pandas DataFrame may have columns that Arrow has no type for.
+    table = None if isinstance(given, pd.DataFrame) else arrow_table(given, source)
+    names = _column_names(given if table is None else table, source)
+    raise_problems(source, declaration.problems(names))
+    if table is None:
+        return pd.DataFrame(given)
+    return pandas_of(table, declaration.columns, source)
+
+
 def _column_names(frame: Any, source: str) -> tuple[str, ...]:
-    if not isinstance(frame, pd.DataFrame):
-        raise InputError(f"{source}: expected a pandas DataFrame, got {type(frame).__name__}.")
-    repeated = repeated_positions([str(name) for name in frame.columns])
+    if not isinstance(frame, pd.DataFrame | pa.Table):
+        raise InputError(
+            f"{source}: expected a pandas DataFrame, or data with the Arrow interface (Polars, "
+            f"DuckDB, pyarrow), got {type(frame).__name__}. Read files with ss.read_survey."
+        )
+    names = frame.column_names if isinstance(frame, pa.Table) else list(frame.columns)
+    repeated = repeated_positions([str(name) for name in names])
     if repeated:
         raise InputError(f"{source}: {repeated} have the same name.")
-    return tuple(name for name in frame.columns if isinstance(name, str))
+    return tuple(name for name in names if isinstance(name, str))
 
 
 def _confidential(records: Records, roles: Roles) -> Confidential:

@@ -16,6 +16,9 @@ TransformKind = Literal["log", "identity", "asinh", "yeo_johnson", "learned"]
 #: Kinds whose constants are declared, all but the one of ``survey/learned.py``.
 DECLARED_KINDS = ("log", "identity", "asinh", "yeo_johnson")
 
+#: Nodes of the quadrature over a normal law.
+NODES, CHANCES = np.polynomial.hermite_e.hermegauss(32)
+
 #: Range of powers for which a Yeo-Johnson transform maps the real line onto itself.
 POWERS = (0.0, 2.0)
 
@@ -112,6 +115,16 @@ class Transform:
             return _inverse_yeo_johnson(transformed, self.power) * self.scale
         unscaled = np.sinh(transformed) if self.kind == "asinh" else transformed
         return unscaled * self.scale
+
+    def mean_of_inverse(self, mean: FloatArray, variance: FloatArray) -> FloatArray:
+        """Return E(inverse(z)) (n,) for normal z with these means and variances (n,)."""
+        if self.kind == "log":
+            return np.asarray(np.exp(mean + 0.5 * variance) - self.shift, dtype=np.float64)
+        sd = np.sqrt(variance)
+        total = np.zeros(np.shape(mean))
+        for node, chance in zip(NODES, CHANCES / CHANCES.sum(), strict=True):
+            total += chance * self.inverse(mean + node * sd)
+        return total
 
     def log_slope(self, outcome: FloatArray) -> FloatArray:
         """Return the log of the derivative of ``forward``, elementwise.

@@ -62,6 +62,7 @@ from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # n
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
+from tests.long_runs import attack_learned as learned  # noqa: E402
 from tests.long_runs.attack import Proven, holm, most_provable, proven  # noqa: E402
 
 FOLDER = Path(__file__).parents[1] / "golden"
@@ -211,6 +212,16 @@ def attack_noise(divisor: float, runs: int) -> Proven:
     return proven(*seen, delta=DELTA)
 
 
+#: The mechanism of the attack on learned transforms, in the table.
+LEARNED_NOISE = "noisy_statistics, learned"
+
+
+def attack_learned(divisor: float, runs: int) -> Proven:
+    """All that releases with learned transforms publish, with SDs of the noise of their histograms
+    divided by ``divisor``."""
+    return proven(*learned.log_ratios(divisor, runs), delta=learned.DELTA, zcdp=True)
+
+
 def flat(given: dict[str, Any]) -> list[float]:
     """The numbers of a release, in the order of ``published``."""
     numbers: list[float] = []
@@ -218,9 +229,9 @@ def flat(given: dict[str, Any]) -> list[float]:
     return numbers
 
 
-def attacks() -> Iterator[list[dict[str, Any]]]:
-    """Every attack with its bound, with all before it; controls must be found out, a fixed output
-    tells nothing."""
+def attacks(there: Sequence[dict[str, Any]] = ()) -> Iterator[list[dict[str, Any]]]:
+    """Every attack that is not ``there`` with its bound, with all before it; controls must be found
+    out, a fixed output tells nothing."""
     rng = np.random.default_rng(SEED)
     posterior, noise = RUNS["pseudo_posterior"], RUNS["noisy_statistics"]
     made: dict[tuple[str, str], Callable[[], Proven]] = {
@@ -229,18 +240,23 @@ def attacks() -> Iterator[list[dict[str, Any]]]:
         ("pseudo_posterior", "no protection"): lambda: attack_posterior(False, posterior, rng),
         ("pseudo_posterior", ""): lambda: attack_posterior(True, posterior, rng),
         ("", "a fixed output"): lambda: proven(np.zeros(noise), np.zeros(noise)),
+        (LEARNED_NOISE, ""): lambda: attack_learned(1.0, noise),
+        (LEARNED_NOISE, "histogram noise / 2"): lambda: attack_learned(2.0, noise),
     }
-    rows: list[dict[str, Any]] = []
-    for (mechanism, control), attack in made.items():
+    rows = list(there)
+    done = [(row["mechanism"], row["control"]) for row in rows]
+    for mechanism, control in (each for each in made if each not in done):
+        attack = made[mechanism, control]
         start = time.process_time()
         found = attack()
         seconds = round(time.process_time() - start)
-        most = most_provable(2 * found.runs, delta=found.delta)
+        most = most_provable(2 * found.runs, delta=found.delta, zcdp=found.zcdp)
+        stated = learned.STATED if mechanism == LEARNED_NOISE else STATED
         rows.append({
-            "mechanism": mechanism, "control": control, "stated": STATED, "delta": found.delta,
+            "mechanism": mechanism, "control": control, "stated": stated, "delta": found.delta,
             "runs": 2 * found.runs, "proven": round(found.epsilon, 4), "hits": found.hits,
             "alarms": found.alarms, "most_provable": round(most, 4),
-            "p_value": found.p_value(STATED), "seconds": seconds,
+            "p_value": found.p_value(stated), "seconds": seconds,
         })  # fmt: skip
         print(rows[-1], flush=True)
         adjusted = holm([row["p_value"] for row in rows])
@@ -271,7 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--case", action="append", default=[])
     parser.add_argument("--folder", type=Path, default=FOLDER)
     parser.add_argument("--all", action="store_true", help="all changes, for every case and size")
-    parser.add_argument("--missing", action="store_true", help="only cases that are not there")
+    parser.add_argument("--missing", action="store_true", help="only what is not there")
     given = parser.parse_args(arguments)
     parts = given.part or ["replacements", "attacks"]
     if "replacements" in parts:
@@ -279,7 +295,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         write_replacements(out, sizes, given.case, thorough=given.all, missing=given.missing)
         write_facts(given.folder / ATTACKS.name, replacements_made_on=today())
     if "attacks" in parts:
-        for rows in attacks():
+        path, there = given.folder / ATTACKS.name, []
+        if given.missing and path.exists():
+            there = json.loads(path.read_text(encoding="utf-8")).get("attacks", [])
+        for rows in attacks(there):
             write_facts(given.folder / ATTACKS.name, n=N, attacks=rows, attacks_made_on=today())
 
 

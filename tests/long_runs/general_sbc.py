@@ -7,7 +7,8 @@ risk weights that add up to one: the pseudo-posterior then is the posterior of t
 
 Wrong samplers that must be rejected: residual SDs times 1.3; records at a spike kept in the
 regression of the amount, as zeros; regressions that do not look at categories; one regression of
-both sides of a split; interactions under a ridge three times as wide, or under none. Results go to
+both sides of a split; interactions under a ridge three times as wide, or under none. With PSUs the
+SDs of their effects times 1.3, in the place of residual SDs, and no effects. Results go to
 tests/golden/general_sbc.json; ``--case`` runs some of them.
 """
 
@@ -18,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import date
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -31,6 +33,7 @@ from surveysynth.models.base import Simulated
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.general_location.stats import GeneralStats, GroupRows
+from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
 from tests.long_runs.sbc import LEVEL, smallest, uniformity
@@ -50,6 +53,7 @@ WRONG = 1.3
 #: Of the copies of a record.
 PARTS = (0.2, 0.3, 0.5)
 NARROW = {"coefficient_scale": 1.0, "residual_scale": 0.5, "logit_sd": 1.5}
+CLUSTERED = {**NARROW, "psu_scale": 0.7, "lkj": 2.0}
 KINDS = {
     "semicontinuous": (BENEFIT,), "categorical": (SICK, WORK), "both": (WORK, BENEFIT),
     "two sides": (TAX,), "continuous": (INCOME,),
@@ -67,7 +71,8 @@ Part: TypeAlias = tuple[str, Amount | None, list[int], list[Amount]]
 class Case:
     """Outcomes by name, groups, priors, size of the databases.
 
-    regions: of the design, whose interactions with sex are shrunken if ``ridged``.
+    regions: of the design, whose interactions with sex are shrunken if ``ridged``; psus: with
+    effects.
     """
 
     outcomes: str
@@ -82,11 +87,12 @@ class Case:
     warmup: int = 200
     regions: int = 2
     ridged: bool = False
+    psus: int = 0
 
     @property
     def design(self) -> PublicDesign:
         """Of its records, each of them once."""
-        return _design(self.outcomes, self.n, self.regions, self.ridged)
+        return _design(self.outcomes, self.n, self.regions, self.ridged, self.psus)
 
     @property
     def model(self) -> GeneralLocation:
@@ -95,8 +101,8 @@ class Case:
 
 
 @cache
-def _design(outcomes: str, n: int, regions: int, ridged: bool) -> PublicDesign:
-    return general_design(n, KINDS[outcomes], regions=regions, ridged=ridged)
+def _design(outcomes: str, n: int, regions: int, ridged: bool, psus: int) -> PublicDesign:
+    return general_design(n, KINDS[outcomes], regions=regions, ridged=ridged, psus=psus)
 
 
 CASES = {
@@ -119,18 +125,32 @@ CASES = {
     "interactions, categorical": Case(
         "categorical", "wide logits", n=60, regions=4, ridged=True
     ),
+    "semicontinuous, clusters": Case(
+        "semicontinuous", "no effects", n=120, psus=14, priors=CLUSTERED, replications=250, thin=20
+    ),
+    "categorical, clusters, fractional weights": Case(
+        "categorical", "no effects", n=120, psus=14, split=True, priors=CLUSTERED,
+        replications=250, thin=20,
+    ),
 }
 
 
 @dataclass(frozen=True)
 class Databases:
     """category (B, n, p) and z (B, n, p + 1), one column an outcome, absent amounts zero; group
-    (n,) of the records, x (n, K)."""
+    (n,) of the records, x (n, K); psu (n,), if PSUs have effects."""
 
     category: IntArray
     z: FloatArray
     x: FloatArray
     group: IntArray
+    psu: IntArray | None = None
+
+    def effect(self, theta: Theta, column: int | slice) -> FloatArray | float:
+        """Of the PSU of each record (B, S, n), or (B, S, n, c); zero without effects."""
+        if self.psu is None or PSU_EFFECT not in theta:
+            return 0.0
+        return theta[PSU_EFFECT][:, :, self.psu][..., column]
 
     def indicators(self, outcomes: list[int], sizes: tuple[int, ...]) -> list[FloatArray]:
         """Of the categories but the first, (B, n) each."""
@@ -218,12 +238,36 @@ def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
             noise = rng.standard_normal((count, groups, len(earlier)))
             theta[f"slopes_{name}"] = t[:, None, None] * noise
             theta[f"slope_scale_{name}"] = t
-    return theta
+    return theta | prior_of_effects(case, count, rng)
 
 
-def log_shares(rows: FloatArray, coefficients: FloatArray) -> FloatArray:
-    """log p (B, S, n, C) of rows (B, n, P) and coefficients (B, S, P, C - 1)."""
-    eta = rows[:, None] @ coefficients
+def prior_of_effects(case: Case, count: int, rng: np.random.Generator) -> Theta:
+    """Draws of T and of the effects; LKJ(a) is the correlation of a Wishart of D - 1 + 2 a."""
+    psu = case.design.psu
+    if psu is None:
+        return {}
+    priors, d = case.model.priors, columns_of(case)[-1].stop
+    root = rng.standard_normal((count, d, round(d - 1 + 2 * priors["lkj"])))
+    root /= np.sqrt((root**2).sum(-1, keepdims=True))
+    scale = priors["psu_scale"] * np.abs(rng.standard_t(3, (count, d)))
+    root *= scale[..., None]
+    covariance = root @ root.swapaxes(-1, -2)
+    noise = rng.standard_normal((count, int(psu.max()) + 1, d))
+    effects = noise @ np.linalg.cholesky(covariance).swapaxes(-1, -2)
+    return {PSU_COVARIANCE: covariance, PSU_EFFECT: effects}
+
+
+def columns_of(case: Case) -> list[slice]:
+    """Columns of effects of the logit of each outcome, none for one without, then of z."""
+    cuts = np.cumsum([0, *(size - 1 for size in sizes_of(case)), len(parts_of(case))])
+    return [slice(*each) for each in pairwise(cuts.tolist())]
+
+
+def log_shares(
+    rows: FloatArray, coefficients: FloatArray, effect: FloatArray | float = 0.0
+) -> FloatArray:
+    """log p (B, S, n, C) of rows (B, n, P), coefficients (B, S, P, C - 1) and effects."""
+    eta = rows[:, None] @ coefficients + effect
     eta = np.concatenate([np.zeros((*eta.shape[:-1], 1)), eta], axis=-1)
     top = eta.max(-1, keepdims=True)
     shifted = eta - top
@@ -236,11 +280,13 @@ def means(
     """Means and variances (B, S, n) of a regression: slopes act on the residuals of earlier amounts
     about their own means, where these are there."""
     name, _, _, earlier = part
+    names, first = [each[0] for each in parts_of(case)], columns_of(case)[-1].start
 
     def fitted(part: Part) -> tuple[FloatArray, FloatArray]:
         x, core = regressors(case, data, part), theta[f"coefficients_{part[0]}"]
         size = x.shape[-1]
-        return core[..., :size] @ x.swapaxes(-1, -2), core[..., size:]
+        effect = data.effect(theta, first + names.index(part[0]))
+        return core[..., :size] @ x.swapaxes(-1, -2) + effect, core[..., size:]
 
     mean, slopes = fitted(part)
     # The slopes of each record (B, S, n, k).
@@ -262,13 +308,15 @@ def databases(case: Case, theta: Theta, rng: np.random.Generator) -> Databases:
     group = case.model.groups(design).cell[design.matrix.cell]
     count = theta["variance_weight"].shape[0]
     category = np.zeros((count, case.n, len(sizes)), dtype=np.int64)
-    data = Databases(category, np.zeros((count, case.n, len(sizes) + 1)), x, group)
+    data = Databases(category, np.zeros((count, case.n, len(sizes) + 1)), x, group, design.psu)
     one = {name: values[:, None] for name, values in theta.items()}
     for j, size in enumerate(sizes):
         if size > 1:
             rows = data.columns(data.indicators(list(range(j)), sizes))
             noise = rng.gumbel(size=(count, case.n, size))
-            category[:, :, j] = (log_shares(rows, one[f"logit_{j + 1}"])[:, 0] + noise).argmax(-1)
+            effect = data.effect(one, columns_of(case)[j])
+            shares = log_shares(rows, one[f"logit_{j + 1}"], effect)[:, 0]
+            category[:, :, j] = (shares + noise).argmax(-1)
     for part in parts_of(case):
         own = part[1]
         mean, variance = means(case, one, data, part)
@@ -283,8 +331,9 @@ def databases(case: Case, theta: Theta, rng: np.random.Generator) -> Databases:
 
 def quantities(case: Case, theta: Theta, data: Databases, wrong: float = 1.0) -> Quantities:
     """What is ranked, (B, S, d) by name; residual SDs times ``wrong``."""
+    scaled = PSU_COVARIANCE if case.psus else "variance_"
     theta = {
-        name: values * (wrong**2 if name.startswith("variance_") else 1.0)
+        name: values * (wrong**2 if name.startswith(scaled) else 1.0)
         for name, values in theta.items()
     }
     lead = theta["variance_weight"].shape[:2]
@@ -296,12 +345,22 @@ def quantities(case: Case, theta: Theta, data: Databases, wrong: float = 1.0) ->
     for name in [name for name in theta if name.startswith("logit_")] if ridged.size else []:
         squares = (theta[name][..., ridged, :] ** 2).sum((-2, -1))[..., None]
         result[f"interactions_{name}"] = squares
+    if PSU_COVARIANCE in theta:
+        scale = np.sqrt(np.einsum("bsdd->bsd", theta[PSU_COVARIANCE]))
+        one, other = np.tril_indices(scale.shape[-1], -1)
+        covariance = result.pop(PSU_COVARIANCE).reshape(theta[PSU_COVARIANCE].shape)
+        result["psu_scale"] = scale
+        sds = scale[..., one] * scale[..., other]
+        result["psu_correlation"] = covariance[..., one, other] / sds
+        # A few: of the first PSU.
+        result[PSU_EFFECT] = theta[PSU_EFFECT][:, :, 0]
     log_lik = np.zeros(lead)
     sizes = sizes_of(case)
     for j, size in enumerate(sizes):
         if size > 1:
             rows = data.columns(data.indicators(list(range(j)), sizes))
-            shares = log_shares(rows, theta[f"logit_{j + 1}"])
+            effect = data.effect(theta, columns_of(case)[j])
+            shares = log_shares(rows, theta[f"logit_{j + 1}"], effect)
             code = data.category[:, None, :, j, None]
             log_lik += np.take_along_axis(shares, code, -1)[..., 0].sum(-1)
     for part in parts_of(case):
@@ -319,7 +378,8 @@ def copied(design: PublicDesign, copies: int) -> PublicDesign:
     """Every record so many times, one after the other."""
     matrix = replace(design.matrix, cell=np.tile(design.matrix.cell, copies))
     frame = design.frame.loc[np.tile(np.arange(design.n), copies)].reset_index(drop=True)
-    return replace(design, frame=frame, matrix=matrix)
+    psu = None if design.psu is None else np.tile(design.psu, copies)
+    return replace(design, frame=frame, matrix=matrix, psu=psu)
 
 
 def statistics(case: Case, data: Databases, model: GeneralLocation) -> GeneralStats:
@@ -347,6 +407,8 @@ class WideLogits(Layout):
 def mistaken(case: Case, sound: GeneralStats) -> tuple[GeneralStats, GeneralLocation]:
     """What the wrong sampler sees, and its model."""
     assert sound.rows is not None
+    if case.wrong == "no effects":
+        return replace(sound, psus=()), case.model
     if case.wrong == "wide ridge":
         scale = 3.0 * case.model.priors["interaction_scale"]
         return sound, model_for(case.by, **{**case.priors, "interaction_scale": scale})
@@ -405,7 +467,8 @@ def calibrate(case: Case, seed: int) -> tuple[dict[str, Any], ...]:
     ]
     result = []
     for which in range(3):
-        joined = {name: np.concatenate([b[which][name] for b in batches]) for name in batches[0][0]}
+        names = batches[0][which]
+        joined = {name: np.concatenate([b[which][name] for b in batches]) for name in names}
         result.append({name: uniformity(ranks, case.draws) for name, ranks in joined.items()})
     return tuple(result)
 

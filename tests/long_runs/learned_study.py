@@ -4,10 +4,17 @@ A simulated population of incomes as a tax office sees them: a log-normal body t
 region and sex, a Pareto tail of index 1.8, a tenth zeros, and losses. Samples of 2,000 with
 informative weights, each released by noisy statistics at epsilon 10.8: with a range alone, and with
 transforms of a declared power (0.4 and 0.2) whose center and spread are the population's own. RMSE
-and coverage of counts, means and medians against the population, beside those of the sample.
+and coverage of counts, means and medians against the population, beside those of the sample. The
+part ``remedies`` has losses apart from other amounts, and more of the budget for the histogram.
 
 The pseudo-posterior gets samples of the incomes above zero, which a logarithm takes too: how many
 records lose weight, and how far the mean of a release lies from the sample's own.
+
+Of a real survey, US consumers in the third quarter of 2015, income, health spending and taxes are
+released with ranges from their codebook alone, beside the transforms of ``kinds_study``: how far
+means and medians of its cells lie from the sample's own. The codebook describes the columns
+(income of a year before taxes, a few negative; spending of a quarter; taxes, which can be negative)
+and has no ends, so the ranges are round numbers that no such amount should pass.
 
 ``golden/learned_study.json`` has a line for each method and statistic;
 ``test_learned_study.py`` holds it to what is claimed. About 15 seconds of processor time a release;
@@ -25,6 +32,7 @@ import tempfile  # noqa: E402
 import time  # noqa: E402
 import warnings  # noqa: E402
 from collections.abc import Mapping  # noqa: E402
+from dataclasses import replace  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -32,6 +40,11 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 import surveysynth as ss  # noqa: E402
+from surveysynth._support.types import FloatArray  # noqa: E402
+from surveysynth.estimation.domains import build_domains  # noqa: E402
+from surveysynth.estimation.sample_design import SampleDesign  # noqa: E402
+from surveysynth.estimation.taylor import estimate_domains  # noqa: E402
+from tests.long_runs import kinds_study  # noqa: E402
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "learned_study.json"
 SEED, UNITS, RECORDS = 23, 40_000, 2_000
@@ -49,6 +62,14 @@ TRANSFORMS: dict[str, dict[str, Any]] = {
         "spread": 2.3,
     },
 }  # fmt: skip
+
+
+#: What intervals of medians need: losses apart, or more of the budget for the histogram.
+REMEDIES: dict[str, dict[str, Any]] = {
+    "learned": {"range": list(RANGE)},
+    "learned, split at 0": {"range": list(RANGE), "split": 0.0},
+    "learned, share 0.15": {"range": list(RANGE), "learned_share": 0.15},
+}
 
 
 def population(seed: int = SEED) -> pd.DataFrame:
@@ -79,15 +100,15 @@ def specification(transform: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def study(samples: int) -> dict[str, Any]:
+def study(samples: int, transforms: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Release the same samples by all methods; return a line for each method and statistic."""
-    first, *also = map(specification, TRANSFORMS.values())
+    first, *also = map(specification, transforms.values())
     began = time.process_time()
     found = ss.coverage(
         population(), first, also=also, samples=samples, seed=SEED, n=RECORDS, size="size"
     )
     rows = found.rows[found.rows["has_error"]]
-    methods = dict(zip(rows["method"].unique(), ("sample", *TRANSFORMS), strict=True))
+    methods = dict(zip(rows["method"].unique(), ("sample", *transforms), strict=True))
     rows = rows.assign(method=rows["method"].replace(methods))
     return {
         "samples": samples,
@@ -169,17 +190,110 @@ def _released(sample: pd.DataFrame, transform: Mapping[str, Any]) -> tuple[pd.Se
         return records["risk_weight"], float(overall.iloc[0])
 
 
+#: Ranges of columns of the real survey, in dollars.
+RANGES = {
+    "income": (-200_000.0, 2_000_000.0),
+    "health_spending": (0.0, 100_000.0),
+    "tax": (-100_000.0, 1_000_000.0),
+}
+STATISTICS = ("mean", "median")
+SPLIT = "learned, split at 0"
+#: Income is split at zero by itself; taxes are split already, and no spending is below zero.
+METHODS = {
+    "income": ("declared", "learned", SPLIT),
+    "health_spending": ("declared", "learned"),
+    "tax": ("declared", "learned"),
+}
+PARTS = ("noisy_statistics", "remedies", "pseudo_posterior", "consumers")
+
+
+def consumer_survey(name: str, method: str) -> tuple[ss.Survey, dict[str, Any]]:
+    """Return the survey of one outcome by region and sex, and what is declared of its moments.
+
+    Spikes and splits are those of ``kinds_study``; ``SPLIT`` splits what is not split there.
+    """
+    outcome, moments = kinds_study.OUTCOMES[name]
+    learned = method != "declared"
+    if learned:
+        low, high = RANGES[name]
+        outcome = replace(outcome, transform=ss.LearnedTransform(low=low, high=high))
+    if method == SPLIT:
+        outcome = replace(outcome, split=0.0)
+    frame = kinds_study.frame()
+    survey = ss.Survey.from_frame(
+        frame, outcomes=outcome, weight="weight", by=["region", "sex"], strata="region",
+        population_size=round(kinds_study.HOUSEHOLDS * len(frame) / 6481),
+    )  # fmt: skip
+    given = dict(zip(("centre", "spread"), moments, strict=True)) if moments else {}
+    return survey, {} if learned else {name: given}
+
+
+def of_sample(survey: ss.Survey, statistic: str) -> tuple[FloatArray, FloatArray]:
+    """Return the sample's own estimates and standard errors of all cells and margins."""
+    design, weight = survey.design, survey.confidential.sampling_weight
+    assert weight is not None
+    found = estimate_domains(
+        build_domains(design.frame, design.by, design.levels), SampleDesign.from_public(design),
+        weight=weight, outcome=survey.confidential.outcome[:, 0], statistic=statistic,
+        linearisation="ratio", population_size=design.population_size,
+    )  # fmt: skip
+    return found.estimate, np.sqrt(found.variance)
+
+
+def consumers(name: str, method: str, releases: int) -> list[dict[str, Any]]:
+    """Release the survey of one outcome some times; return a line for each statistic."""
+    survey, moments = consumer_survey(name, method)
+    z: dict[str, list[FloatArray]] = {each: [] for each in STATISTICS}
+    ratio: dict[str, list[FloatArray]] = {each: [] for each in STATISTICS}
+    for seed in range(releases):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            made = ss.tables(
+                survey, "fbs", EPSILON, statistics=list(STATISTICS), replicates_per_draw=2,
+                seed=SEED + seed,
+                sections={"outcomes": moments, "privacy": {"mechanism": "noisy_statistics"}},
+            )  # fmt: skip
+        for each in STATISTICS:
+            estimate, se = of_sample(survey, each)
+            z[each].append((made[each].frame["estimate"].to_numpy() - estimate) / se)
+            ratio[each].append(made[each].frame["se"].to_numpy() / se)
+    return [
+        {
+            "outcome": name, "method": method, "statistic": each, "releases": releases,
+            "rmse": round(float(np.median(np.sqrt(np.mean(np.square(z[each]), axis=0)))), 2),
+            "worst_rmse": round(float(np.sqrt(np.mean(np.square(z[each]), axis=0)).max()), 2),
+            "bias": round(float(np.sqrt(np.square(np.mean(z[each], axis=0)).mean())), 2),
+            "se_ratio": round(float(np.median(ratio[each])), 2),
+        }
+        for each in STATISTICS
+    ]  # fmt: skip
+
+
 def main() -> None:
-    """Run both parts, or one of them, and keep the results."""
+    """Run all parts, or one of them, and keep the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--samples", type=int, default=15)
-    parser.add_argument("--part", choices=["noisy_statistics", "pseudo_posterior"])
+    parser.add_argument("--part", choices=PARTS)
+    parser.add_argument("--releases", type=int, default=10, help="of each part of the real survey")
+    parser.add_argument("--missing", action="store_true", help="only consumers that are not there")
     given = parser.parse_args()
     made = json.loads(GOLDEN.read_text(encoding="utf-8")) if GOLDEN.exists() else {}
-    if given.part != "pseudo_posterior":
-        made["noisy_statistics"] = study(given.samples)
-    if given.part != "noisy_statistics":
+    if given.part in (None, "noisy_statistics"):
+        made["noisy_statistics"] = study(given.samples, TRANSFORMS)
+    if given.part in (None, "remedies"):
+        made["remedies"] = study(given.samples, REMEDIES)
+    if given.part in (None, "pseudo_posterior"):
         made["pseudo_posterior"] = pseudo_posterior(given.samples)
+    if given.part in (None, "consumers"):
+        kept = [each for each in made.get("consumers", []) if given.missing]
+        done = {(each["outcome"], each["method"]) for each in kept}
+        made["consumers"] = kept + [
+            line
+            for name in RANGES
+            for method in METHODS[name]
+            if (name, method) not in done
+            for line in consumers(name, method, given.releases)
+        ]
     GOLDEN.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 
 

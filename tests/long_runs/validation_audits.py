@@ -61,8 +61,8 @@ def audits() -> str:
 {markdown(("mechanism", "protection", "runs a side", "stated epsilon", "proven",
            "provable at most"), attacks)}
 
-{filled('''These attacks are on small surveys at a small epsilon. They would detect a mechanism
-    that is grossly wrong, not one that is slightly worse than stated. The page on
+{filled('''These attacks are on small surveys, most at a small epsilon. They would detect a
+    mechanism that is grossly wrong, not one that is slightly worse than stated. The page on
     [audits](audit.md) has more.''')}"""
 
 

@@ -2,21 +2,26 @@
 ``general_location.stan``.
 
 Order of u, in each part by part: coefficients of logits (row by row), coefficients of regressions,
-log tau, log residual SDs (by regression, then group); with groups log s_0, log nu, what groups add
-to slopes (by regression, group, column) and log t of the regressions that have slopes.
+log tau, log residual SDs (by regression, then group); with groups log s_0, log nu (of what is above
+its lower end), what groups add to slopes (by regression, group, column) and log t of the
+regressions that have slopes. What belongs to effects of PSUs comes last, as in ``psu_effects``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import gammaln, psi
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.general_location.layout import Layout, of_parts
+from surveysynth.models.general_location.prior_rows import PriorRows
+from surveysynth.models.general_location.psu_sums import PsuCounts, PsuSums
 from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.models.parts.coefficients import HALF_T_DF
-from tests.oracles import unconstrained
+from surveysynth.models.parts.logit import LogitSums
+from tests.oracles import psu_effects, unconstrained
+from tests.oracles.psu_effects import PsuParts
 
 Shape = tuple[Layout, int]
 
@@ -48,7 +53,8 @@ def _widths(layout: Layout) -> list[int]:
     return [part.earlier.size if layout.grouped else 0 for part in layout.regressions]
 
 
-def _parts(u: FloatArray, shape: Shape) -> _Parts:
+def _sizes(shape: Shape) -> list[int]:
+    """Of all parts but those of PSUs."""
     layout, groups = shape
     j, widths = len(layout.regressions), _widths(layout)
     logits = [part.columns.size * part.own.size for part in layout.logits]
@@ -56,8 +62,14 @@ def _parts(u: FloatArray, shape: Shape) -> _Parts:
     pooled = j if layout.grouped else 0
     scales = [j, j * groups, pooled, pooled]
     slopes = [groups * width for width in widths]
-    parts = unconstrained.split(u, [*logits, *core, *scales, *slopes, sum(w > 0 for w in widths)])
-    first, second = len(logits), len(logits) + j
+    return [*logits, *core, *scales, *slopes, sum(w > 0 for w in widths)]
+
+
+def _parts(u: FloatArray, shape: Shape) -> _Parts:
+    layout, groups = shape
+    j, widths = len(layout.regressions), _widths(layout)
+    parts = unconstrained.split(u, _sizes(shape))
+    first, second = len(layout.logits), len(layout.logits) + j
     tau, sd, s_0, nu = parts[second : second + 4]
     lead = u.shape[:-1]
     return _Parts(
@@ -83,17 +95,38 @@ def log_density(
     ``stats`` of one database. All constants and Jacobians are in it.
     """
     flat = u.reshape(-1, u.shape[-1])
+    flat, psus = _taken_apart(flat, stats.shape)
     p, layout = _parts(flat, stats.shape), stats.layout
+    # log nu in the place of the log of what is above its lower end, and back at the end.
+    least = _least_df(layout)
+    above, p = p.nu, replace(p, nu=np.log(least + np.exp(p.nu)))
     value = np.zeros(flat.shape[0])
     slope = _parts(np.zeros_like(flat), stats.shape)
-    for b, by_b, counts in zip(p.logits, slope.logits, stats.logits, strict=True):
-        likelihood, gradient = counts.value_and_slope(b[None])
+    by_effect = None if psus is None else np.zeros_like(psus.effects)
+    for k, (b, by_b, counts) in enumerate(zip(p.logits, slope.logits, stats.logits, strict=True)):
+        if psus is None or by_effect is None:
+            likelihood, gradient = counts.value_and_slope(b[None])
+            likelihood, gradient = likelihood[0], gradient[0]
+        else:
+            own = layout.logit_effects[k]
+            likelihood, gradient, by_own = _logit_of_psus(
+                b, psus.effects[..., own], stats.psus[0].logits[k]
+            )
+            by_effect[..., own] += by_own
         sd = _logit_sd(counts.x.shape[-1], b.shape[-1], layout, priors)
         prior, prior_slope = unconstrained.normal_log_density(b / sd, 1.0)
-        value += likelihood[0] + prior - np.log(sd).sum()
-        by_b[...] = gradient[0] + prior_slope / sd
-    if stats.rows is not None:
-        value += _regressions(p, slope, layout, stats.rows)
+        value += likelihood + prior - np.log(sd).sum()
+        by_b[...] = gradient + prior_slope / sd
+    if stats.rows is not None and (psus is None or by_effect is None):
+        value += _regressions(p, slope, layout, stats.rows)[0]
+    elif psus is not None and by_effect is not None and layout.q:
+        own_columns = layout.amount_effects
+        rows, unit = _rows_of_psus(stats.psus[0], layout)
+        added = np.einsum("mk,skq->smq", unit, psus.effects[..., own_columns])[:, None]
+        shifted = GroupRows(rows.x, rows.z - added, rows.present, rows.total)
+        likelihood, by_residual = _regressions(p, slope, layout, shifted)
+        value += likelihood
+        by_effect[..., own_columns] -= np.einsum("mk,smq->skq", unit, by_residual[:, 0])
     with_slopes = 0
     for j in range(len(layout.regressions)):
         value += _core(p, slope, j, layout)
@@ -106,6 +139,7 @@ def log_density(
             value += _normal(p.slopes[j].reshape(size), t, by_slopes, by_t)
             with_slopes += 1
     value += _ridge(p, slope, layout, priors["interaction_scale"])
+    value += _pseudo_records(p, slope, layout, stats.pseudo)
     scale = priors["residual_scale"]
     hyper = [(p.tau, slope.tau, HALF_T_DF, priors["coefficient_scale"])]
     hyper += [(p.t, slope.t, HALF_T_DF, priors["slope_scale"])]
@@ -117,7 +151,59 @@ def log_density(
         prior, prior_slope = unconstrained.half_t_log_density(log_scale, df, prior_scale)
         value += prior.sum(-1)
         by_scale[...] += prior_slope
-    return value.reshape(u.shape[:-1]), slope.joined().reshape(u.shape)
+    value += (above - p.nu).sum(-1)
+    slope.nu[...] = 1.0 + (slope.nu - 1.0) * np.exp(above - p.nu)
+    joined = slope.joined()
+    if psus is not None and by_effect is not None:
+        term = psu_effects.psu_log_prior(psus, priors["psu_scale"], priors["lkj"])
+        value += term.value
+        own = term.gradient
+        with_data = PsuParts(own.log_scale, own.correlation, own.effects + by_effect)
+        joined = np.concatenate([joined, with_data.joined()], axis=-1)
+    return value.reshape(u.shape[:-1]), joined.reshape(u.shape)
+
+
+def _taken_apart(u: FloatArray, shape: Shape) -> tuple[FloatArray, PsuParts | None]:
+    """All parameters but those of PSUs, and these."""
+    return psu_effects.split_psu_parts(u, sum(_sizes(shape)), shape[0].amount_effects.stop)
+
+
+def _logit_of_psus(
+    b: FloatArray, effects: FloatArray, counts: PsuCounts
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Log-likelihood (S,) at b (S, d) and effects (S, C, c), and its gradients.
+
+    The effect is the coefficient of an indicator of the PSU.
+    """
+    indicators = np.eye(effects.shape[1])[counts.psu]
+    both = LogitSums(np.hstack([counts.x, indicators])[None], counts.counts[None])
+    point = np.concatenate([b, effects.reshape(len(b), -1)], axis=-1)
+    value, slope = both.value_and_slope(point[None])
+    size = b.shape[-1]
+    return value[0], slope[0, :, :size], slope[0, :, size:].reshape(effects.shape)
+
+
+def _rows_of_psus(psus: PsuSums, layout: Layout) -> tuple[GroupRows, FloatArray]:
+    """Rows of regressions (1, 1, m, ..) by distinct row and PSU, and what they have of each PSU."""
+    x, z, unit, present = [], [], [], []
+    total = np.zeros((1, 1, layout.q))
+    for each in psus.patterns:
+        root = np.sqrt(each.mass)[:, None]
+        values, vectors = np.linalg.eigh(each.scatter)
+        within = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+        x += [root * each.x, np.zeros((layout.q, layout.width))]
+        z += [root * each.mean, within]
+        unit += [root * np.eye(psus.count)[each.psu], np.zeros((layout.q, psus.count))]
+        present += [each.present] * (len(root) + layout.q)
+        total += each.mass.sum() * each.present
+    rows = GroupRows(
+        np.vstack(x)[None, None], np.vstack(z)[None, None], np.array(present)[None, None], total
+    )
+    return rows, np.vstack(unit)
+
+
+def _least_df(layout: Layout) -> float:
+    return 0.0 if layout.pseudo is None else layout.pseudo.records
 
 
 def _logit_sd(
@@ -165,12 +251,50 @@ def _ridge(p: _Parts, slope: _Parts, layout: Layout, scale: float) -> FloatArray
     return value - len(ridged) * len(rho) * np.log(scale)
 
 
-def _regressions(p: _Parts, slope: _Parts, layout: Layout, rows: GroupRows) -> FloatArray:
+def _pseudo_records(
+    p: _Parts, slope: _Parts, layout: Layout, rows: PriorRows | None
+) -> FloatArray:
+    """Log density of the pseudo-records (S,), at the scales and slopes that groups share."""
+    value = np.zeros(len(p.tau))
+    if rows is None:
+        return value
+    common, by_common = (
+        part.s_0 if layout.grouped else part.sd[..., 0] for part in (p, slope)
+    )  # fmt: skip
+    about = np.stack([
+        rows.present[:, j] * (rows.z[:, j] - p.core[j][:, : part.columns.size]
+                              @ rows.x[:, part.columns].T)
+        for j, part in enumerate(layout.regressions)
+    ])  # fmt: skip
+    for j, part in enumerate(layout.regressions):
+        size, own = part.columns.size, rows.present[:, j]
+        b = p.core[j][:, size:]
+        left = about[j] - own * np.einsum("sk,ksr->sr", b, about[part.earlier])
+        precision = np.exp(-2.0 * common[:, j])
+        squares = (left * left).sum(-1) * precision
+        value -= rows.count[j] * (0.5 * unconstrained.LOG_2PI + common[:, j]) + 0.5 * squares
+        by_common[:, j] += squares - rows.count[j]
+        score = own * left * precision[:, None]
+        slope.core[j][:, :size] += score @ rows.x[:, part.columns]
+        for k, column in enumerate(part.earlier):
+            slope.core[j][:, size + k] += (score * about[column]).sum(-1)
+            of_earlier = layout.regressions[column].columns
+            told = rows.present[:, column] * score * b[:, k, None]
+            slope.core[column][:, : of_earlier.size] -= told @ rows.x[:, of_earlier]
+    return value
+
+
+def _regressions(
+    p: _Parts, slope: _Parts, layout: Layout, rows: GroupRows
+) -> tuple[FloatArray, FloatArray]:
     """Weighted log-likelihood of the regressions (S,); its gradient is added to ``slope``.
+
+    Also its gradient in the residuals (S, g, m, q). z may have an axis S of its own.
 
     One row after another: residuals about the means, what slopes leave of them, and back.
     """
-    x, z, present = (each[0] for each in (rows.x, rows.z, rows.present))
+    x, present = rows.x[0], rows.present[0]
+    z = rows.z[0] if len(rows.z) == 1 else rows.z
     total = np.moveaxis(rows.total[0], -1, 0)
     fitted = [
         np.einsum("gmc,sc->sgm", x[..., part.columns], p.core[j][:, : part.columns.size])
@@ -202,7 +326,7 @@ def _regressions(p: _Parts, slope: _Parts, layout: Layout, rows: GroupRows) -> F
     for j, part in enumerate(layout.regressions):
         by_c = slope.core[j][:, : part.columns.size]
         by_c -= np.einsum("gmc,sgm->sc", x[..., part.columns], by_residual[..., j])
-    return value
+    return value, by_residual
 
 
 def _normal(
@@ -234,7 +358,8 @@ def _pooled(p: _Parts, slope: _Parts, j: int) -> FloatArray:
 def constrain(u: FloatArray, shape: Shape) -> Theta:
     """u (..., d) to the parameters; ``shape`` (layout, groups)."""
     layout = shape[0]
-    p, theta, with_slopes = _parts(u, shape), {}, 0
+    u, psus = _taken_apart(u, shape)
+    p, theta, with_slopes = _parts(u, shape), psu_effects.constrained(psus), 0
     for part, b in zip(layout.logits, p.logits, strict=True):
         size = (part.columns.size, part.own.size)
         theta[f"logit_{part.name}"] = b.reshape(*u.shape[:-1], *size)
@@ -245,7 +370,7 @@ def constrain(u: FloatArray, shape: Shape) -> Theta:
         theta[f"coefficient_scale_{name}"] = np.exp(p.tau[..., j])
         if layout.grouped:
             theta[f"pooled_scale_{name}"] = np.exp(p.s_0[..., j])
-            theta[f"pooled_df_{name}"] = np.exp(p.nu[..., j])
+            theta[f"pooled_df_{name}"] = _least_df(layout) + np.exp(p.nu[..., j])
         if p.slopes[j].shape[-1]:
             theta[f"slopes_{name}"] = p.slopes[j]
             theta[f"slope_scale_{name}"] = np.exp(p.t[..., with_slopes])
@@ -253,16 +378,19 @@ def constrain(u: FloatArray, shape: Shape) -> Theta:
     return theta
 
 
-def unconstrain(theta: Theta) -> FloatArray:
-    """Inverse of ``constrain``."""
+def unconstrain(theta: Theta, least_df: float = 0.0) -> FloatArray:
+    """Inverse of ``constrain``; least_df: the lower end of nu."""
 
     def flat(prefix: str, axes: int) -> list[FloatArray]:
         arrays = of_parts(theta, prefix)
         return [each.reshape(*each.shape[: each.ndim - axes], -1) for each in arrays]
 
     def logs(prefix: str, axes: int, factor: float = 1.0) -> list[FloatArray]:
-        return [factor * np.log(each) for each in flat(prefix, axes)]
+        lower = least_df if prefix == "pooled_df_" else 0.0
+        return [factor * np.log(each - lower) for each in flat(prefix, axes)]
 
     parts = [*flat("logit_", 2), *flat("coefficients_", 1), *logs("coefficient_scale_", 0)]
     parts += [*logs("variance_", 1, 0.5), *logs("pooled_scale_", 0), *logs("pooled_df_", 0)]
-    return np.concatenate([*parts, *flat("slopes_", 2), *logs("slope_scale_", 0)], axis=-1)
+    parts += [*flat("slopes_", 2), *logs("slope_scale_", 0)]
+    psus = psu_effects.unconstrained_of(theta)
+    return np.concatenate(parts if psus is None else [*parts, psus], axis=-1)

@@ -70,7 +70,7 @@ def stand_in_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
     """
 
     def posterior_draws(
-        model: Any, design: Any, statistics: Any, settings: Any, rng: Any
+        model: Any, design: Any, statistics: Any, settings: Any, rng: Any, **_: Any
     ) -> tuple[PrivateDraws, posterior.PosteriorRecord]:
         digest = hashlib.sha256(json.dumps(statistics.to_dict(), sort_keys=True).encode()).digest()
         of_statistics = np.random.default_rng(list(digest))

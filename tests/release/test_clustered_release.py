@@ -116,6 +116,37 @@ def test_the_files_say_what_stands_for_clusters(made: tuple[pd.DataFrame, Survey
     assert "36 primary sampling units (school), 33 degrees of freedom; an effect of each" in lines
 
 
+def test_a_yes_or_no_has_effects_of_units(tmp_path: Path) -> None:
+    """Half of the schools say yes three times in four, the others once: with effects the standard
+    error is that by unit, about twice that of a one-stage sample."""
+    frame, rng = clustered_survey(), np.random.default_rng(3)
+    often = np.isin(frame["school"], frame["school"].unique()[::2])
+    frame["trained"] = np.where(rng.random(len(frame)) < np.where(often, 0.75, 0.25), "yes", "no")
+    text = spec_text(
+        survey='psu = "school"\npopulation_size = 50_000',
+        synthesizer=f"""outcome = "trained"
+            predictors = "field + gender"
+            inference = "paper"
+            {PLAN}
+            [outcomes.trained]
+            kind = "binary"
+            levels = ["no", "yes"]""",
+        privacy="epsilon = 24\nm = 2",
+        tables='statistics = ["proportion"]',
+    )
+    write_survey(tmp_path, frame, text)
+    release(tmp_path / "spec.toml", tmp_path / "out", seed=7)
+    survey = read_survey(parse_spec(text, tmp_path / "spec.toml"))
+    folder = tmp_path / "out" / "release"
+    table = pd.read_csv(folder / "tables" / "proportions.csv")
+    by_unit, one_stage = (standard_errors(survey, by_unit=each) for each in (True, False))
+    assert 0.7 < np.median(table["se"] / by_unit) < 1.5
+    assert np.median(table["se"] / one_stage) > 1.4
+    assert "(school) share an effect in the model" in (folder / "README.md").read_text()
+    data = pd.read_csv(sorted(folder.glob("microdata/*"))[0], dtype={"school": str})
+    assert sorted(data["school"]) == sorted(frame["school"])
+
+
 @pytest.mark.skipif(not REAL.is_file(), reason="the real survey is not on this machine")
 def test_a_real_clustered_survey(tmp_path: Path) -> None:
     """Regions as strata, 73 units: standard errors of the order of the confidential ones."""

@@ -41,17 +41,22 @@ def test_releases_to_any_folders_add_up(
     make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec, data = make_spec(), tmp_path / "in" / "survey.csv"
-    totals = []
-    for name in ("one", "two", "three"):
+    for name, words in (("one", "10.8 in 1 run."), ("two", "21.6 in 2 runs."),
+                        ("three", "32.4 in 3 runs.")):  # fmt: skip
         assert main(["release", str(spec), "--out", str(tmp_path / name)]) == 0
-        totals.append(told(capsys))
+        printed = told(capsys)
+        # One line on it, and the command for the rest.
+        command = f"surveysynth ledger {spec}"
+        line = f"Ledger: spent so far epsilon {words} 1 more to know: {command}"
+        assert printed.count("Ledger:") == 1
+        assert line in printed
+        assert main(command.split()[1:]) == 0
+        rest = told(capsys)
+        assert f"spent on survey 'file:{data}' so far: {words}" in rest
+        assert "identified by the path of its file alone" in rest
         data.write_text(data.read_text() + "\n")  # another file, and the same survey
-    for total, words in zip(totals, ("10.8 in 1 run.", "21.6 in 2 runs.", "32.4 in 3 runs."),
-                            strict=True):  # fmt: skip
-        assert f"spent on survey 'file:{data}' so far: {words}" in total
-    assert "identified by the path of its file alone" in totals[0]
     (ledger,) = ledgers_folder().glob("*.jsonl")
-    assert f"Ledger: {ledger}" in totals[2]
+    assert f"Ledger: {ledger}" in rest
     assert read_ledger(tmp_path / "three" / "confidential" / "ledger.jsonl") == read_ledger(ledger)
     assert len({entry.data_sha256 for entry in read_ledger(ledger)}) == 3
 
@@ -84,6 +89,8 @@ def test_a_file_of_ones_own_keeps_the_ledger(
     assert main([*arguments, str(tmp_path / "one")]) == 0
     assert main(["release", str(make_spec(survey='id = "b"')), "--ledger", str(ledger), "--out",
                  str(tmp_path / "two")]) == 0  # fmt: skip
+    assert f"ledger {spec} --ledger {ledger}" in told(capsys)
+    assert main(["ledger", str(spec), "--ledger", str(ledger)]) == 0
     printed = told(capsys)
     assert "survey 'b' so far: 10.8 in 1 run." in printed
     assert "1 run on surveys of other ids recorded too" in printed
@@ -248,7 +255,7 @@ def test_tables_in_python_are_in_the_ledger_of_the_id_or_say_that_they_are_not()
 def test_noise_of_tables_in_python_is_recorded_before_anything_follows_from_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def refused(*_: Any) -> NoReturn:
+    def refused(*_: Any, **__: Any) -> NoReturn:
         assert ss.ledger("s").strict_runs == 1
         raise RefusedError("Planted.")
 

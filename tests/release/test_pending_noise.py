@@ -57,7 +57,7 @@ def refuse(stand_in_posterior: None) -> Iterator[Refuse]:
             patch.undo()
             return
 
-        def posterior_draws(*_: Any) -> NoReturn:
+        def posterior_draws(*_: Any, **__: Any) -> NoReturn:
             raise error
 
         patch.setattr(mechanism, "posterior_draws", posterior_draws)
@@ -75,7 +75,7 @@ def test_a_refused_run_has_spent_its_rho_once(
     confidential = folder or out / "confidential"
     seen = []
 
-    def posterior_draws(*_: Any) -> NoReturn:
+    def posterior_draws(*_: Any, **__: Any) -> NoReturn:
         seen.append(len(read_ledger(confidential / "ledger.jsonl")))
         raise RefusedError("The chains are as they were planted.")
 
@@ -216,7 +216,7 @@ def test_the_command_says_what_to_do(
     # Another mechanism may follow into the same folders.
     assert main(["release", str(make_spec(synthesizer=SMALL_MODEL)), "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    assert f"so far: {RHO:.6g} in 1 run (epsilon" in printed
+    assert f"rho {RHO:.6g} in 1 run (epsilon" in printed
     assert len(kept(out / "confidential")) == 1
 
 
@@ -240,7 +240,7 @@ def test_ctrl_c_says_what_was_drawn(
             assert words in told
         refuse(None)
         assert main(command) == 0
-        assert f"so far: {RHO:.6g} in 1 run" in capsys.readouterr().out
+        assert f"so far rho {RHO:.6g} in 1 run" in capsys.readouterr().out
 
 
 def test_damaged_numbers_are_told(

@@ -62,7 +62,7 @@ def run_in_memory(frame: pd.DataFrame, kind: str) -> dict[str, Any]:
     that were told; no warning."""
     found: dict[str, Any] = {"stages": []}
 
-    def cut(*arguments: Any) -> None:
+    def cut(*arguments: Any, **_: Any) -> None:
         statistics = arguments[2].to_dict()
         for name in ("cross", "squares", "counts"):
             values = np.array(statistics.pop(name))

@@ -20,9 +20,10 @@ from surveysynth.evaluation.audit.lines import Case
 from surveysynth.evaluation.studies.example import simulate_survey
 from surveysynth.evaluation.studies.population import published_cells
 from surveysynth.mechanisms.base import Mechanism
+from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
-from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
+from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED, guessed_dataset
 from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
@@ -57,15 +58,20 @@ BENEFIT = Outcome(
 EMPLOYED = Outcome("employed", "binary")
 PAPERS = Outcome("papers", transform=Transform("identity"))
 KINDS = (SALARY, BENEFIT, EMPLOYED)
+CLAIMS = Outcome("claims", "binary")
+GRANT = Outcome("grant", "semicontinuous", BONUS.transform, spikes=(0.0,))
 #: Transforms that are learned, each from its share of the budget.
 LEARNED = (
-    Outcome("salary", transform=LearnedTransform(low=0.0, high=2e6, share=0.06)),
-    Outcome("bonus", transform=LearnedTransform(low=0.0, high=1e5, share=0.04)),
+    Outcome("salary", transform=LearnedTransform(low=0.0, high=2e6, share=0.05)),
+    Outcome("bonus", transform=LearnedTransform(low=0.0, high=1e5, share=0.03)),
+)
+LEARNED_WEIGHT = MappingProxyType(
+    {"weight_transform": LearnedTransform(low=0.5, high=1e5, share=0.02)}
 )
 #: Public guesses of a typical value and of a typical SD on the scale of the transform.
 DECLARED = MappingProxyType({
     "salary": Declared(80_000.0, 0.5), "bonus": Declared(5_000.0, 1.0),
-    "benefit": Declared(3_000.0, 1.0),
+    "benefit": Declared(3_000.0, 1.0), "grant": Declared(3_000.0, 1.0),
 })  # fmt: skip
 
 
@@ -96,12 +102,20 @@ def frame_of(n: int, seed: int) -> "pd.DataFrame":
     return frame
 
 
+def with_rare_answers(frame: "pd.DataFrame", count: int, seed: int) -> "pd.DataFrame":
+    """Return the frame with answers that few records give: ``claims``, ones; ``grant``, amounts."""
+    given = np.zeros(len(frame), dtype=bool)
+    given[np.random.default_rng([seed, count]).permutation(len(frame))[:count]] = True
+    return frame.assign(claims=given.astype(int), grant=np.where(given, frame["bonus"], 0.0))
+
+
 @dataclass(frozen=True)
 class Example:
     """One way to use the package: a model, outcomes, design, and the mechanism's settings.
 
     survey, settings: what differs from the usual ones; ``noisy``: by noisy statistics;
-    ``calibrated``: weights are calibrated again after a replacement.
+    ``calibrated``: weights are calibrated again after a replacement; ``rare``: how many records
+    have a rare answer; ``control``: without pseudo-records, which the test must find.
     """
 
     name: str
@@ -111,20 +125,26 @@ class Example:
     settings: Mapping[str, Any] = field(default_factory=dict)
     noisy: bool = False
     calibrated: bool = False
+    rare: int | None = None
+    control: bool = False
 
     def case(self, n: int, seed: int) -> Case:
         """Return the case with n simulated records."""
+        frame = frame_of(n, seed)
+        if self.rare is not None:
+            frame = with_rare_answers(frame, self.rare, seed)
         given = {
             "weight": "weight", "strata": "field", "by": ("field", "gender"),
             "predictors": "field + gender", "population_size": published_cells().size,
         }  # fmt: skip
         survey = Survey.from_frame(
-            frame_of(n, seed), outcomes=self.outcomes,
+            frame, outcomes=self.outcomes,
             **{**given, **self.survey},
         )  # fmt: skip
         return Case(
-            self.name, get_model(self.model), survey, self.mechanism, calibrated=self.calibrated
-        )
+            self.name, get_model(self.model), survey, self.mechanism, calibrated=self.calibrated,
+            without_prior=self.control,
+        )  # fmt: skip
 
     @property
     def mechanism(self) -> Mechanism:
@@ -134,7 +154,7 @@ class Example:
             given = {"budget": Budget.of_epsilon(EPSILON, DELTA),
                      "declared": {k: v for k, v in DECLARED.items() if k in names}}  # fmt: skip
             return NoisyStatisticsMechanism(NoisySettings(**{**given, **self.settings}))
-        usual = {"epsilon": EPSILON, "plan": PLAN}
+        usual = {"epsilon": EPSILON, "plan": PLAN, "declared": dict(DECLARED)}
         return PseudoPosterior(MechanismSettings(**{**usual, **self.settings}))
 
 
@@ -164,6 +184,12 @@ EXAMPLES = (
     Example("fbp, by gender alone", "fbp", survey=GENDER),
     Example("fbp, clustered", "fbp", (LOCAL,), _local(), LONGER),
     Example("fbp, amounts with zeros", "fbp", (BENEFIT,), settings=USUAL),
+    *(Example(f"fbs, a binary outcome with {k} ones", "fbs", (CLAIMS,), rare=k)
+      for k in (0, 1, 3, 10)),
+    *(Example(f"fbs, {k} amounts above zero", "fbs", (GRANT,), settings=USUAL, rare=k)
+      for k in (3, 15)),
+    Example("fbs, a binary outcome with 1 one, no pseudo-records", "fbs", (CLAIMS,), rare=1,
+            control=True),
     Example("normal", "normal"),
     Example("poisson", "poisson", (PAPERS,), settings=USUAL),
     Example("negative_binomial", "negative_binomial", (PAPERS,), settings=USUAL),
@@ -176,7 +202,7 @@ EXAMPLES = (
     Example("fbs, public weights, noisy statistics", "fbs", (SALARY,), PUBLIC, noisy=True),
     Example("fbs, schools protected, noisy statistics", "fbs", (SALARY,),
             {"public_columns": ("school",)}, {"protect": "school"}, noisy=True),
-    Example("fbs, learned, noisy statistics", "fbs", LEARNED, noisy=True),
+    Example("fbs, learned, noisy statistics", "fbs", LEARNED, LEARNED_WEIGHT, noisy=True),
     Example("fbp, noisy statistics", "fbp", noisy=True),
     Example("fbp, clustered, noisy statistics", "fbp", (LOCAL,), _local(), noisy=True,
             settings={"declared": {"local_salary": Declared(80_000.0, 0.5)}}),
@@ -235,7 +261,7 @@ def _declared(
         category = rng.integers(0, outcome.categories, design.n)
         z = next(amounts) if outcome.is_amount else np.zeros(design.n)
         columns.append(_inside(outcome, outcome.values(category, z)))
-    weight = None if design.weight_name is None else np.exp(normal[:, -1])
+    weight = None if design.weight_name is None else design.weight_transform.inverse(normal[:, -1])
     return Confidential(np.stack(columns, axis=1), weight)
 
 

@@ -134,7 +134,7 @@ def _content(
     )
     made = survey_statistics.release_statistics(model, design, confidential, settings, source)
     content = {LEARNED: [each.to_dict() for each in histograms], **made.to_dict()}
-    return content, made.rho + learned_cost(rho, design.outcomes)
+    return content, made.rho + learned_cost(rho, design.modelled)
 
 
 def with_curves(case: Case, settings: NoisySettings, rng: np.random.Generator) -> PublicDesign:

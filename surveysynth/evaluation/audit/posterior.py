@@ -15,7 +15,8 @@ the whole, so that this log ratio is what the stated 2 Delta* has to hold.
 
 Effects of PSUs are drawn with the parameters but stay in the mechanism. The ratio of what is
 released is that of the marginal posterior: the effects, in which a Gaussian model's weighted
-log-likelihood is quadratic, are integrated out exactly.
+log-likelihood is quadratic, are integrated out exactly. In the general location model it is not
+quadratic. There the ratio is that of parameters and effects together, which is no smaller.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,6 +36,7 @@ from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import Result, run_batch
 from surveysynth.models.base import Model, require
+from surveysynth.models.gaussian.gaussian_model import GaussianModel
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.survey.survey import Confidential, PublicDesign
 
@@ -86,9 +88,9 @@ def log_ratios(model: Model, first: Side, second: Side, *, jointly: bool = False
     """Return normalized log ratios of the posteriors of both sides, at draws of each.
 
     ``jointly``: of parameters and effects of PSUs together; else of the parameters alone, which are
-    released.
+    released, if the model is Gaussian.
     """
-    effects = PSU_EFFECT in first.theta and not jointly
+    effects = PSU_EFFECT in first.theta and isinstance(model, GaussianModel) and not jointly
     # Theta of a model without effects has neither.
     log_lik = partial(marginal_log_lik if effects else weighted_log_lik, model)
     at_first, at_second = (
@@ -191,6 +193,8 @@ def _share_above(
 #: Number of worst replacements that are fitted again with fresh random numbers.
 FRESH = 3
 UNCHANGED = "none, fitted twice"
+#: Records that a prior of next to nothing is worth.
+NOTHING = 1e-6
 
 
 class Alike(np.random.Generator):
@@ -239,6 +243,9 @@ def posterior_lines(
     if settings.truncate < 1:
         yield replace(head, reason="the draws are truncated: their posterior has no closed form")
         return
+    if case.without_prior:
+        yield control_line(model, case, settings, changes, seed)
+        return
     found: list[tuple[Line, IntArray, Change]] = []
     for line, records, change in _lines(model, case, settings, changes, seed):
         found.append((replace(head, **line), records, change))
@@ -256,7 +263,21 @@ def prepared(case: Case) -> Case:
     raises ``RefusedError``.
     """
     design = case.mechanism.prepared(case.model.with_ridge(case.survey.design))
+    if case.without_prior and design.pseudo is not None:
+        design = replace(design, pseudo=replace(design.pseudo, records=NOTHING))
     return replace(case, survey=replace(case.survey, design=design))
+
+
+def control_line(
+    model: Model, case: Case, settings: MechanismSettings, changes: Sequence[Change], seed: int
+) -> Line:
+    """Return the worst replacement without pseudo-records: of few records it passes the bound."""
+    found = [line for line, _, _ in _lines(model, case, settings, changes, seed)]
+    worst = max(found, key=lambda line: line.get("ratio") or 0.0)
+    if (worst.get("ratio") or 0.0) > 1.0:
+        return replace(head_of(case), **{**worst, "verdict": "fires"})
+    reason = "of so many records one does not decide, even without pseudo-records"
+    return replace(head_of(case), **{**worst, "verdict": "skipped", "reason": reason})
 
 
 def _lines(

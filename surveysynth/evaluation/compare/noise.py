@@ -277,6 +277,6 @@ def declared_moments(settings: "NoisySettings", design: "PublicDesign") -> Decla
     split = [each.name for each in design.outcomes if each.split is not None]
     if split:
         raise InputError(f"noisy totals take no outcome with a split, as {listing(split)} has.")
-    clipping = settings.clipping(design)
+    clipping = settings.log_scales(design)
     inverse: list[Callable[[FloatArray], FloatArray]] = [t.inverse for t in design.transforms]
     return Declared.of(clipping.centre, clipping.spread, inverse)

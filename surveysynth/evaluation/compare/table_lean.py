@@ -156,7 +156,7 @@ class LeanCollector:
         return np.arange(cells) if grouped else np.zeros(cells, dtype=np.int64)
 
     def _columns(self, key: EstimateKey) -> list[Scored]:
-        """Return categories and amounts of the outcomes of a statistic, and the log weight."""
+        """Return categories and amounts of the outcomes of a statistic, and the weight."""
         design, confidential = self._facts.design, self._survey.confidential
         statistic, column = key
         names = statistic_of(statistic).of or tuple(filter(None, [self._outcome_name(column)]))
@@ -176,7 +176,8 @@ class LeanCollector:
                     found.append(Scored(transformed, position=position + offset))
             position += len(outcome.sides)
         if design.public_weight is None:
-            found.append(Scored(np.log(sample_weight(self._survey)), position=position))
+            weight = design.weight_transform.forward(sample_weight(self._survey))
+            found.append(Scored(weight, position=position))
         return found
 
 

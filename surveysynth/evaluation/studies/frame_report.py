@@ -181,7 +181,7 @@ def _tables(frame: pd.DataFrame, place: list[str], *, size: bool = False) -> Ite
     """Yield a table for each place: a row for each method, or each method and size."""
     heads = columns(
         *(["Records"] if size else []), "Method", "Rows", "Coverage", "Gap to sample", "Worst row",
-        "RMSE ratio", "Length ratio", "Bias", "|Bias|",
+        "All rows at once", "RMSE ratio", "Length ratio", "Bias", "|Bias|",
     )  # fmt: skip
     for key, part in frame.groupby(place, sort=False):
         rows = []
@@ -196,7 +196,7 @@ def _tables(frame: pd.DataFrame, place: list[str], *, size: bool = False) -> Ite
                 gap,
                 Cell(_number(row["worst"], 2), (row["worst_row"],)),
                 *cells(*(_number(row[each], 2) for each in (
-                    "rmse_ratio", "length_ratio", "bias", "absolute_bias"))),
+                    "whole_table", "rmse_ratio", "length_ratio", "bias", "absolute_bias"))),
             ]  # fmt: skip
             first = [row["size"]] if size else []
             rows.append(Row([*first, row["method"]], shown))

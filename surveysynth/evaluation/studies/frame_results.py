@@ -43,7 +43,8 @@ class CoverageResult:
     summary
         One row a table, statistic, outcome and method: coverage with its Monte Carlo standard
         error, its gap to the sample's own, the worst row of at least 100 records, RMSE and length
-        over the sample's own (median row), bias in standard errors of the sample, share refused.
+        over the sample's own (median row), ``whole_table``, the share of samples in which all rows
+        hold at once, bias in standard errors of the sample, share refused.
     by_size
         The same by the number of records that a row has in the mean sample.
     rows
@@ -159,7 +160,10 @@ def _summary(
 ) -> pd.DataFrame:
     """Return one row a place and method, over all rows that have sampling error."""
     rows, covered = rows[rows["has_error"]], covered[covered["has_error"]]
-    by_sample = covered.groupby([*place, "method", "sample"], sort=False)["covered"].mean()
+    of_sample = covered.groupby([*place, "method", "sample"], sort=False)["covered"]
+    by_sample = of_sample.mean()
+    # Of a sample without a single interval nothing is known.
+    whole = of_sample.min().groupby([*place, "method"], sort=False).mean()
     known = {key: part.droplevel([*place, "method"])
              for key, part in by_sample.groupby([*place, "method"], sort=False)}  # fmt: skip
     lines = []
@@ -173,6 +177,7 @@ def _summary(
             lines.append({
                 **dict(zip(place, at, strict=True)), "method": method, "rows": len(part),
                 **_line(part, mine, own, study),
+                "whole_table": whole.get((*at, method), math.nan),
                 "refused": refused[method],
             })  # fmt: skip
     made = pd.DataFrame(lines)

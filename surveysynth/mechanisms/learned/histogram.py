@@ -1,4 +1,4 @@
-"""Noisy histograms of outcomes, for transforms that are learned: what is released, and the proof.
+"""Noisy histograms of outcomes and weights, for learned transforms: the release, and the proof.
 
 **What is released.** The public range of an outcome is divided into J bins (``survey/learned.py``).
 Each stratum has one histogram, or with a split one for each side. A record is counted in one bin of
@@ -21,9 +21,10 @@ k^2 / rho_0: rho = 2 k^2 / (2 sigma^2) = rho_0. For a budget epsilon_0 it has di
 of scale b = 2 k / epsilon_0: epsilon = 2 k / b = epsilon_0. Both are computed in fractions of the
 doubles that are declared, and rounded up to a multiple of 2^-20.
 
-**Several outcomes.** Every outcome has a share of the budget, and a histogram with the noise of its
-own share. The histograms of all outcomes together cost the sum of their shares: rho adds up, and so
-does epsilon, whatever a record does in each of them.
+**Several outcomes, and the weight.** The weight is one more amount of a record, with a range and
+without spikes: what holds for an outcome holds for it. Every outcome has a share of the budget, and
+a histogram with the noise of its own share. The histograms of all outcomes together cost the sum of
+their shares: rho adds up, and so does epsilon, whatever a record does in each of them.
 
 **What follows.** The curve is a function of noisy and public numbers, so it costs nothing. The rest
 of the mechanism takes it as a public constant and spends what is left: rho - sum rho_0, or
@@ -72,11 +73,7 @@ class NoisyHistogram:
     @property
     def variance(self) -> float:
         """The variance of the noise of a count."""
-        parameter = float(self.parameter)
-        if self.noise == "gaussian" or parameter == 0.0:
-            return parameter
-        # Of a discrete Laplace number: 2 q / (1 - q)^2 with q = exp(-1/b).
-        return 0.5 / math.sinh(0.5 / parameter) ** 2
+        return _variance(self.noise, self.parameter)
 
     def learned(self, outcome: Outcome) -> LearnedTransform:
         """Return the transform of the outcome with the curves of all sides and strata."""
@@ -162,6 +159,24 @@ def laplace_scale(epsilon: Fraction, records: int = 1) -> Fraction:
     return _rounded_up(DISTANCE * records / epsilon)
 
 
+def noise_variance(budget: Fraction, noise: NoiseKind, records: int = 1) -> float:
+    """Return the variance of the noise of a count, for the budget of its histogram."""
+    return _variance(noise, _parameter(budget, noise, records))
+
+
+def _parameter(budget: Fraction, noise: NoiseKind, records: int) -> Fraction:
+    gaussian = noise == "gaussian"
+    return (gaussian_variance if gaussian else laplace_scale)(budget, records)
+
+
+def _variance(noise: NoiseKind, parameter: Fraction) -> float:
+    given = float(parameter)
+    if noise == "gaussian" or given == 0.0:
+        return given
+    # Of a discrete Laplace number: 2 q / (1 - q)^2 with q = exp(-1/b).
+    return 0.5 / math.sinh(0.5 / given) ** 2
+
+
 def noisy_histograms(
     design: PublicDesign,
     confidential: Confidential,
@@ -175,24 +190,44 @@ def noisy_histograms(
     budget: rho or epsilon of the whole release; source: None for no noise, which protects nothing.
     """
     made = []
-    for outcome, share in zip(
-        learned_outcomes(design.outcomes), learned_shares(design.outcomes), strict=True
-    ):
-        values = confidential.outcome[:, design.outcome_names.index(outcome.name)]
-        counts = true_counts(outcome, values, _rows_of(outcome, design))
-        part = share * Fraction(budget)
-        if source is None:
-            parameter, drawn = Fraction(0), [0] * counts.size
-        elif noise == "gaussian":
-            parameter = gaussian_variance(part, records)
-            drawn = source.draw(parameter, counts.size)
-        else:
-            parameter = laplace_scale(part, records)
-            drawn = source.draw_laplace(parameter, counts.size)
-        noisy = counts + np.array(drawn, dtype=np.int64).reshape(counts.shape)
-        kind = "none" if source is None else source.kind
-        made.append(NoisyHistogram(outcome.name, noisy, noise, parameter, kind))
+    shares = learned_shares(design.modelled)
+    for (outcome, values), share in zip(_learned_values(design, confidential), shares, strict=True):
+        counts = true_counts(outcome, values, curve_rows(outcome, design))
+        made.append(
+            noisy_histogram(outcome.name, counts, share * Fraction(budget), noise, source, records)
+        )
     return tuple(made)
+
+
+def noisy_histogram(
+    name: str,
+    counts: IntArray,
+    budget: Fraction,
+    noise: NoiseKind,
+    source: NoiseSource | None,
+    records: int = 1,
+) -> NoisyHistogram:
+    """Return counts (sides, H, J) with noise of this budget; source: None for no noise."""
+    if source is None:
+        parameter, drawn = Fraction(0), [0] * counts.size
+    else:
+        parameter = _parameter(budget, noise, records)
+        draw = source.draw if noise == "gaussian" else source.draw_laplace
+        drawn = draw(parameter, counts.size)
+    noisy = counts + np.array(drawn, dtype=np.int64).reshape(counts.shape)
+    kind = "none" if source is None else source.kind
+    return NoisyHistogram(name, noisy, noise, parameter, kind)
+
+
+def _learned_values(
+    design: PublicDesign, confidential: Confidential
+) -> list[tuple[Outcome, FloatArray]]:
+    """Return each column whose transform is learned with its values (n,). Confidential."""
+    columns = [*confidential.outcome.T]
+    if confidential.sampling_weight is not None:
+        columns.append(confidential.sampling_weight)
+    pairs = zip(design.modelled, columns, strict=True)
+    return [(outcome, values) for outcome, values in pairs if outcome.learned is not None]
 
 
 def true_counts(outcome: Outcome, values: FloatArray, rows: IntArray) -> IntArray:
@@ -221,11 +256,11 @@ def learned_design(
     Raises ``InputError`` where they are not of these outcomes and strata.
     """
     found = {each.outcome: each for each in histograms}
-    outcomes = []
-    for outcome in design.outcomes:
+    columns = []
+    for outcome in design.modelled:
         given = outcome.learned
         if given is not None:
-            rows = _rows_of(outcome, design)
+            rows = curve_rows(outcome, design)
             shape = (len(outcome.sides), int(rows.max()) + 1, BINS)
             if outcome.name not in found or found[outcome.name].counts.shape != shape:
                 raise InputError(
@@ -235,10 +270,17 @@ def learned_design(
                 )
             codes = rows if shape[1] > 1 else None
             transform = replace(found[outcome.name].learned(outcome), codes=codes)
-            outcomes.append(replace(outcome, transform=transform))
+            columns.append(replace(outcome, transform=transform))
         else:
-            outcomes.append(outcome)
-    return replace(design, outcomes=tuple(outcomes))
+            columns.append(outcome)
+    return with_columns(design, columns)
+
+
+def with_columns(design: PublicDesign, columns: Sequence[Outcome]) -> PublicDesign:
+    """Return the design with other transforms of its modelled columns, outcomes and weight."""
+    p = len(design.outcomes)
+    weight = [each.transform for each in columns[p:]] or [design.weight_transform]
+    return replace(design, outcomes=tuple(columns[:p]), weight_transform=weight[0])
 
 
 def range_facts(design: PublicDesign, confidential: Confidential) -> dict[str, dict[str, Any]]:
@@ -249,21 +291,21 @@ def range_facts(design: PublicDesign, confidential: Confidential) -> dict[str, d
     """
     outside: dict[str, int] = {}
     round_numbers: dict[str, dict[str, float]] = {}
-    for outcome, values in zip(design.outcomes, confidential.outcome.T, strict=True):
-        if outcome.learned is not None:
-            amounts = values[outcome.regular(values)]
-            step = 10.0 ** math.floor(math.log10(outcome.learned.divisor))
-            heaped = np.mod(amounts, step) == 0.0
-            outside[outcome.name] = outcome.learned.outside(amounts)
-            round_numbers[outcome.name] = {
-                "multiples_of": step, "share": float(heaped.mean()) if heaped.size else 0.0
-            }  # fmt: skip
+    for outcome, values in _learned_values(design, confidential):
+        assert outcome.learned is not None  # these are learned
+        amounts = values[outcome.regular(values)]
+        step = 10.0 ** math.floor(math.log10(outcome.learned.divisor))
+        heaped = np.mod(amounts, step) == 0.0
+        outside[outcome.name] = outcome.learned.outside(amounts)
+        round_numbers[outcome.name] = {
+            "multiples_of": step, "share": float(heaped.mean()) if heaped.size else 0.0
+        }  # fmt: skip
     if not outside:
         return {}
     return {"amounts_outside_range": outside, "amounts_at_round_numbers": round_numbers}
 
 
-def _rows_of(outcome: Outcome, design: PublicDesign) -> IntArray:
+def curve_rows(outcome: Outcome, design: PublicDesign) -> IntArray:
     """Return the curve of each record (n,): its stratum, or the only one."""
     given = outcome.learned
     if design.strata is None or given is None or given.by == "all":

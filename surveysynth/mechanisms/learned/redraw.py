@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.learned.histogram import side_of
+from surveysynth.mechanisms.learned.histogram import side_of, with_columns
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts
 from surveysynth.survey.learned import BINS, LearnedTransform, normal_scores
 from surveysynth.survey.outcome import Outcome
@@ -28,9 +28,9 @@ NODES = ndtri((np.arange(400) + 0.5) / 400)
 
 def redrawn_design(design: PublicDesign, rng: np.random.Generator) -> PublicDesign:
     """Return the design with redrawn curves; the same one where no transform is learned."""
-    if not any(each.learned and each.learned.expected for each in design.outcomes):
+    if not any(each.learned and each.learned.expected for each in design.modelled):
         return design
-    return replace(design, outcomes=tuple(_redrawn(each, rng) for each in design.outcomes))
+    return with_columns(design, [_redrawn(each, rng) for each in design.modelled])
 
 
 def _redrawn(outcome: Outcome, rng: np.random.Generator) -> Outcome:

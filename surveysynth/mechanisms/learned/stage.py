@@ -53,7 +53,7 @@ def first_stage(
     New histograms are kept before anything follows from them.
     """
     earlier = None if keeper is None else keeper.earlier()
-    if not learned_outcomes(design.outcomes):
+    if not learned_outcomes(design.modelled):
         return FirstStage(design, (), earlier)
     if earlier is not None:
         histograms = histograms_in(earlier)

@@ -69,7 +69,7 @@ def strict_statement(
         public_weight=public,
         modelled=design.missing == "model",
         general=isinstance(model, GeneralLocation),
-        logs="" if public else " and log weights",
+        logs="" if public else f" and {design.weight_words}s",
         psu=None if psu_codes(model, design) is None else design.psu_name,
         title=model.title,
         m=settings.m,
@@ -79,26 +79,26 @@ def strict_statement(
         weight_defaults=_weight_defaults(design, settings),
         radius=f"{clipping.radius:.6g}",
         not_units=not_units(design),
-        learned=learned_words(design.outcomes),
-        of_sums=f"{settings.of_sums(design.outcomes).rho:.6g}",
-        declared=len(learned_outcomes(design.outcomes)) < len(column_names(design)),
+        learned=learned_words(design.modelled),
+        of_sums=f"{settings.of_sums(design.modelled).rho:.6g}",
+        declared=len(learned_outcomes(design.modelled)) < len(column_names(design)),
     )
     return Statement.read(text)
 
 
 def column_names(design: PublicDesign) -> list[str]:
-    """Return the columns with a center and a spread: amounts, and the log weight."""
+    """Return the columns with a center and a spread: amounts, and the transformed weight."""
     amounts = [
         f"{outcome.name} {outcome.side_name(side)}".strip()
         for outcome in design.outcomes
         for side in outcome.sides
     ]
-    return [*amounts, *(["log weight"] if design.weight_name else [])]
+    return [*amounts, *([design.weight_words] if design.weight_name else [])]
 
 
 def _weight_defaults(design: PublicDesign, settings: NoisySettings) -> str:
     """Return which constants of the log weight nobody declared, and what they are instead."""
-    if design.weight_name is None:
+    if design.weight_name is None or design.learns_weight:
         return ""
     defaults = (
         (settings.weight.centre, "the center is log(N/n) with the public population size N"),
@@ -160,7 +160,9 @@ class NoisyStatisticsMechanism:
         design = first.design
         statistics = self._statistics(model, first, confidential, source, keeper)
         say(stages.POSTERIOR)
-        draws, record = posterior.posterior_draws(model, design, statistics, self.settings, rng)
+        draws, record = posterior.posterior_draws(
+            model, design, statistics, self.settings, rng, progress=progress
+        )
         published = {
             **first.kept(),
             "statistics": statistics.to_dict(),
@@ -227,5 +229,5 @@ class NoisyStatisticsMechanism:
             "centres": dict(zip(names, clipping.centre.tolist(), strict=True)),
             "spreads": dict(zip(names, clipping.spread.tolist(), strict=True)),
             **({"count_share": self.settings.count_share} if discrete else {}),
-            **learned_facts(design.outcomes, "rho", self.settings.budget.rho),
+            **learned_facts(design.modelled, "rho", self.settings.budget.rho),
         }

@@ -12,11 +12,14 @@ import numpy as np
 
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.declared import Declared, typical
 from surveysynth.mechanisms.learned.histogram import what_is_left
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.survey.outcome import BELOW, Outcome
+from surveysynth.survey.learned import LearnedTransform
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.pseudo_records import undeclared
 from surveysynth.survey.survey import PublicDesign
 
 #: Neighbours differ in one record; else in the records of a unit of a public column.
@@ -28,17 +31,6 @@ RECORD = "record"
 NOISY_PLAN = SamplingPlan(chains=32, warmup=40, draws=60)
 #: SD of log weights about their centre, where nothing is declared.
 WEIGHT_SPREAD = 0.6
-
-
-@dataclass(frozen=True)
-class Declared:
-    """The public constants of a column.
-
-    A typical value, in the units of an outcome or as a log weight, and a typical SD on the
-    scale of the transform or of log weights."""
-
-    centre: float | None = None
-    spread: float | None = None
 
 
 @dataclass(frozen=True)
@@ -114,7 +106,7 @@ class NoisySettings:
     def clipping(self, design: PublicDesign) -> Clipping:
         """Return centres and spreads of z, and the radius of the ball.
 
-        z = (transformed outcomes, log weight unless it is public). The radius counts one
+        z = (transformed outcomes, transformed weight unless it is public). The radius counts one
         column of an outcome with a split: no record has both.
 
         Raises ``InputError`` where a centre or spread is missing, or no column is left.
@@ -126,8 +118,9 @@ class NoisySettings:
                 centres.append(centre)
                 spreads.append(spread)
         if design.weight_name is not None:
-            centres.append(self._weight_centre(design))
-            spreads.append(WEIGHT_SPREAD if self.weight.spread is None else self.weight.spread)
+            centre, spread = (0.0, 1.0) if design.learns_weight else self.log_weight(design)
+            centres.append(centre)
+            spreads.append(spread)
         if not centres:
             raise InputError(
                 "With public weights noisy statistics need an amount among the outcomes, since "
@@ -140,23 +133,40 @@ class NoisySettings:
 
     def _moments(self, outcome: Outcome, side: int) -> tuple[float, float]:
         """Return centre and spread of a column of z."""
-        if outcome.learned is not None:
-            return 0.0, 1.0  # its values are about standard normal
-        given = (self.declared_below if side == BELOW else self.declared).get(outcome.name)
-        where = outcome.side_name(side)
-        if given is None or given.centre is None or given.spread is None:
-            raise InputError(
-                f"The outcome {outcome.name!r} needs a declared centre and spread"
-                f"{f' {where}' if where else ''}, from public sources and never from these data: a "
-                "typical value in its own units and a typical standard deviation on the scale of "
-                "its transform. Or declare a public range and learn the transform."
-            )
-        centre = float(outcome.forward(np.array([given.centre]), side)[0])
-        return centre, given.spread
+        found = typical(outcome, side, self.declared, self.declared_below)
+        if found is None:
+            raise InputError(undeclared(outcome, side))
+        return found
 
-    def _weight_centre(self, design: PublicDesign) -> float:
+    def log_weight(self, design: PublicDesign) -> tuple[float, float]:
+        """Return centre and spread of the log weight: declared ones, or their defaults.
+
+        Of a learned weight, whose sums do not use them, they are guesses. Raises ``InputError``
+        where no centre is declared and nothing public implies one.
+        """
+        spread = WEIGHT_SPREAD if self.weight.spread is None else self.weight.spread
+        return self._log_weight_centre(design), spread
+
+    def log_scales(self, design: PublicDesign) -> Clipping:
+        """Return centres and spreads of z with the log weight as the last column.
+
+        Formulas for errors take weights as log-normal, also where their transform is learned.
+        """
+        clipping = self.clipping(design)
+        if not design.learns_weight:
+            return clipping
+        centre, spread = self.log_weight(design)
+        return Clipping(
+            np.append(clipping.centre[:-1], centre), np.append(clipping.spread[:-1], spread),
+            clipping.radius,
+        )  # fmt: skip
+
+    def _log_weight_centre(self, design: PublicDesign) -> float:
         if self.weight.centre is not None:
             return self.weight.centre
+        given = design.weight_transform
+        if design.population_size is None and isinstance(given, LearnedTransform):
+            return 0.5 * math.log(given.low * given.high)
         if design.population_size is None:
             raise InputError(
                 "The log weight needs a declared centre, or the survey a public population size N, "

@@ -30,6 +30,8 @@ TIME_LIMIT = 300.0
 
 #: Seconds between two reports of progress.
 REPORT_EVERY = 5.0
+#: Fits that the search of one guess usually takes, for the time that is left.
+USUAL_FITS = 9
 #: Draws and warm-up of the first try of a guess: half the time, and as informative.
 SHORT = 125
 #: Of the simulated databases, which protect nobody: a check says the same whenever it is run.
@@ -183,69 +185,94 @@ def check(
         return FeasibilityReport(settings, (), simulated=False)
     declared = spreads or {}
     known = {name: declared[name] for name in design.outcome_names if name in declared}
-    until, trials = time.monotonic() + time_limit, []
+    watch, trials = _Watch(time_limit, progress), []
     streams = (rng or np.random.default_rng(SEED)).spawn(len(MULTIPLES))
-    for number, (multiple, stream) in enumerate(zip(MULTIPLES, streams, strict=True), start=1):
-        what = f"guess {number} of {len(MULTIPLES)}"
-        watch = _Watch(what, until, progress, reported=time.monotonic())
+    plans = _plans(settings)
+    for multiple, stream in zip(MULTIPLES, streams, strict=True):
+        watch.begin()
         simulated = guessed_dataset(design, model, multiple, known, stream)
         database = Database.simulated(model, design, simulated)
-        trials.append(_trial(model, database, settings, multiple, stream, watch))
+        trial, plans = _trial(model, database, plans, multiple, stream, watch)
+        trials.append(trial)
     return FeasibilityReport(settings, tuple(trials), True, known, time_limit)
 
 
-def _short(settings: MechanismSettings) -> MechanismSettings:
-    """Return the settings with shorter chains, where these keep enough draws."""
+def _plans(settings: MechanismSettings) -> tuple[MechanismSettings, ...]:
+    """Return the settings with shorter chains, where these keep enough draws, and as they are."""
     plan = settings.plan
     if plan.draws > SHORT:
         plan = replace(plan, draws=SHORT, warmup=min(plan.warmup, SHORT))
     enough = settings.m <= int(settings.truncate * plan.kept)
-    return replace(settings, plan=plan) if enough else settings
+    if not enough or plan == settings.plan:
+        return (settings,)
+    return replace(settings, plan=plan), settings
 
 
-@dataclass
 class _Watch:
-    """Says now and then which fit begins, and stops before it when the time is over."""
+    """Says now and then which fit begins and what is left; stops before it when time is over."""
 
-    what: str
-    until: float
-    progress: Said | None
-    reported: float
-    fits: int = 0
+    def __init__(self, time_limit: float, progress: Said | None) -> None:
+        self.started = self.reported = time.monotonic()
+        self.time_limit, self.progress = time_limit, progress
+        self.guess, self.fits, self.all_fits = 0, 0, 0
+
+    def begin(self) -> None:
+        """Begin the next guess."""
+        self.guess, self.fits = self.guess + 1, 0
 
     def __call__(self) -> None:
+        """Begin the next fit, or raise if the time is over."""
         now = time.monotonic()
-        if now > self.until:
+        spent = now - self.started
+        if spent > self.time_limit:
             raise _OutOfTimeError
-        self.fits += 1
-        if self.progress is not None and now - self.reported >= REPORT_EVERY:
+        self.fits, self.all_fits = self.fits + 1, self.all_fits + 1
+        left = self._left(spent)
+        # Soon where it will be long, so that a person knows before waiting.
+        soon = self.all_fits == 2 and left is not None and left > 2 * REPORT_EVERY
+        if self.progress is not None and (soon or now - self.reported >= REPORT_EVERY):
             self.reported = now
-            self.progress(f"feasibility, {self.what}, fit {self.fits}")
+            most = f"at most {self.time_limit - spent:.0f}"
+            words = "" if left is None else f", about {left:.0f} seconds left ({most})"
+            self.progress(
+                f"feasibility, guess {self.guess} of {len(MULTIPLES)}, fit {self.fits}{words}"
+            )
+
+    def _left(self, spent: float) -> float | None:
+        """Return about how many seconds the rest takes; None before a fit has ended."""
+        ended, earlier = self.all_fits - 1, self.all_fits - self.fits
+        if not ended:
+            return None
+        usual = earlier / (self.guess - 1) if earlier else float(USUAL_FITS)
+        fits = max(usual - self.fits + 1, 1.0) + usual * (len(MULTIPLES) - self.guess)
+        return min(fits * spent / ended, self.time_limit - spent)
 
 
 def _trial(
     model: Model,
     database: Database,
-    settings: MechanismSettings,
+    plans: tuple[MechanismSettings, ...],
     multiple: float,
     rng: np.random.Generator,
     watch: _Watch,
-) -> Trial:
-    """Try short chains first.
+) -> tuple[Trial, tuple[MechanismSettings, ...]]:
+    """Return the trial, and the chains that the next guess should try.
 
-    If they have not converged, a release still may: its own length is tried then."""
-    short = _short(settings)
+    Chains are tried as long as needed, the short ones first: where these have not converged, a
+    release still may. Convergence hardly depends on the guess, so the next one starts there."""
     try:
-        (result,) = run_batch(model, [database], short, rng, each_fit=watch)
-        if isinstance(result, NotConvergedError) and short.plan != settings.plan:
-            (result,) = run_batch(model, [database], settings, rng, each_fit=watch)
+        while True:
+            (result,) = run_batch(model, [database], plans[0], rng, each_fit=watch)
+            if not isinstance(result, NotConvergedError) or len(plans) == 1:
+                break
+            plans = plans[1:]
     except _OutOfTimeError:
-        return Trial(multiple, None)
+        return Trial(multiple, None), plans
     if isinstance(result, NotConvergedError):  # the gate is behind the target
-        return Trial(multiple, True, str(result), converged=False)
+        return Trial(multiple, True, str(result), converged=False), plans
     if isinstance(result, RefusedError):
-        return Trial(multiple, False, str(result))
-    return Trial(multiple, True, "", float(result[1].risk_weights.mean()))
+        return Trial(multiple, False, str(result)), plans
+    return Trial(multiple, True, "", float(result[1].risk_weights.mean())), plans
 
 
 def guessed_dataset(

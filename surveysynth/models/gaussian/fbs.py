@@ -174,6 +174,7 @@ class FBS(GaussianModel):
     title = "FBS (fully Bayes model for the observed sample)"
     requires = frozenset({"weight"})
     clustered = True
+    takes_learned_weight = True
     kinds = ("continuous", "semicontinuous", "binary", "categorical")
     stan = STAN
     options = MappingProxyType({"covariance_by": ColumnNames(None)})
@@ -263,8 +264,7 @@ class FBS(GaussianModel):
         slope = np.linalg.solve(covariance[:-1, :-1], covariance[:-1, -1])
         remaining = covariance[-1, -1] - covariance[-1, :-1] @ slope
         deviation = simulated.z[:, :-1] - mean[:, :-1]
-        smoothed: FloatArray = np.exp(mean[:, -1] + deviation @ slope + 0.5 * remaining)
-        return smoothed
+        return design.weight_transform.mean_of_inverse(mean[:, -1] + deviation @ slope, remaining)
 
     def log_scales(self, theta: Theta) -> FloatArray:
         """Return log residual SDs (..., q)."""
@@ -281,7 +281,7 @@ class FBS(GaussianModel):
         return {**theta, "covariance": covariance}
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """Guess residual SD ``spread`` of each outcome, 0.5 of a log weight, correlation -0.5.
+        """Guess residual SD ``spread`` of each outcome, that of the weight, correlation -0.5.
 
         Location does not affect the bound. With PSUs, their effects hold a twentieth of the
         variance, as in many household surveys.
@@ -291,7 +291,7 @@ class FBS(GaussianModel):
         correlation, sd = np.eye(q), np.full(q, spread)
         if q > p:
             correlation[-1, :-1] = correlation[:-1, -1] = -0.5 / np.sqrt(p)
-            sd[-1] = 0.5
+            sd[-1] = design.guessed_weight_sd
         beta = np.zeros((design.matrix.x_cells.shape[1], q))
         covariance = correlation * sd[:, None] * sd
         if psu_codes(self, design) is None:

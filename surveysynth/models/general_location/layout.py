@@ -9,11 +9,13 @@ and one below; a record has at most one of them.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.survey.outcome import ABOVE, BELOW, Outcome
+from surveysynth.survey.pseudo_records import PseudoRecords
 from surveysynth.survey.survey import PublicDesign
 
 #: Name of the log weight's part, whatever the column's name.
@@ -68,7 +70,8 @@ class Layout:
 
     sides (p,): number of amounts of an outcome, 2 with a split and 0 for levels; weighted: there is
     a log weight; grouped: variances and slopes differ by group; ridged: the columns of X that
-    belong to shrunken interactions. These are the same columns of every part.
+    belong to shrunken interactions. These are the same columns of every part. pseudo: the
+    pseudo-records of a design whose records risk weights protect.
     """
 
     columns: int
@@ -77,6 +80,7 @@ class Layout:
     weighted: bool
     grouped: bool
     ridged: tuple[int, ...] = ()
+    pseudo: PseudoRecords | None = None
 
     @classmethod
     def of(cls, design: PublicDesign, grouped: bool) -> "Layout":
@@ -86,7 +90,7 @@ class Layout:
         plain = cls.of_outcomes(
             x.shape[1], design.outcomes, weighted=design.weight_name is not None, grouped=grouped
         )
-        return replace(plain, ridged=tuple(ridged.tolist()))
+        return replace(plain, ridged=tuple(ridged.tolist()), pseudo=design.pseudo)
 
     @classmethod
     def of_outcomes(
@@ -149,6 +153,18 @@ class Layout:
                 parts.append(LogitPart(str(j + 1), j, np.concatenate(seen), own))
                 seen.append(own)
         return tuple(parts)
+
+    @property
+    def logit_effects(self) -> tuple[slice, ...]:
+        """Columns of each logit among the effects of PSUs, which those of z follow."""
+        cuts = np.cumsum([0, *(part.own.size for part in self.logits)]).tolist()
+        return tuple(slice(*each) for each in pairwise(cuts))
+
+    @property
+    def amount_effects(self) -> slice:
+        """Columns of z among the effects of PSUs."""
+        first = sum(size - 1 for size in self.categories)
+        return slice(first, first + self.q)
 
     def logit_sds(self, priors: Mapping[str, float]) -> list[FloatArray]:
         """Return the prior SDs (P,) of the coefficients of each logit, by column."""

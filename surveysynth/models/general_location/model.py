@@ -20,7 +20,14 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import Coordinates, Model, Simulated, SimulationKind, require
+from surveysynth.models.base import (
+    Coordinates,
+    Model,
+    Simulated,
+    SimulationKind,
+    psu_codes,
+    require,
+)
 from surveysynth.models.general_location import coordinates
 from surveysynth.models.general_location import records as general_records
 from surveysynth.models.general_location.completion import Completion, steadied
@@ -30,13 +37,17 @@ from surveysynth.models.general_location.groups import (
     default_columns,
 )
 from surveysynth.models.general_location.layout import Layout, of_parts
+from surveysynth.models.general_location.psu_sampler import LOGISTIC_VARIANCE, ClusteredGibbs
 from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.sampler import Gibbs
 from surveysynth.models.general_location.simulate import Simulation, columns_of
 from surveysynth.models.general_location.stan import STAN
 from surveysynth.models.general_location.stats import GeneralStats, compress
+from surveysynth.models.parts import psu_effects
+from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import Streams, run_sweeps
+from surveysynth.survey.pseudo_records import require_scales
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 if TYPE_CHECKING:
@@ -46,8 +57,8 @@ if TYPE_CHECKING:
 OWN_PRIORS = MappingProxyType(
     {"logit_sd": 2.5, "slope_scale": 1.0, "pooling_df": 20.0, "interaction_scale": 0.3}
 )
-#: Guessed SD of the log weight, as in the other models.
-_WEIGHT_SD = 0.5
+#: Constants of the priors of effects of PSUs, as in the papers' models.
+PSU_PRIORS = MappingProxyType({"psu_scale": 10.0, "lkj": 6.0})
 
 
 @dataclass(frozen=True)
@@ -60,7 +71,7 @@ class GeneralLocation(Model):
     covariance_by: tuple[str, ...] = ()
 
     default_priors = MappingProxyType(
-        {"coefficient_scale": 10.0, "residual_scale": 10.0, **OWN_PRIORS}
+        {"coefficient_scale": 10.0, "residual_scale": 10.0, **PSU_PRIORS, **OWN_PRIORS}
     )
     batched = True
     common_random_numbers = True
@@ -82,7 +93,10 @@ class GeneralLocation(Model):
         return bool(self.covariance_by)
 
     def of(self, design: PublicDesign) -> "GeneralLocation":
-        """Return the model, without groups where the design has only one."""
+        """Return the model, without groups where the design has only one.
+
+        Raises ``InputError`` for an amount without a public scale that pseudo-records need."""
+        require_scales(design.pseudo, design.outcomes)
         if self.grouped and self.groups(design).count == 1:
             return replace(self, covariance_by=())
         return self
@@ -94,7 +108,7 @@ class GeneralLocation(Model):
     # --- records ------------------------------------------------------------------------------
 
     def records(self, design: PublicDesign, confidential: Confidential) -> GeneralRecords:
-        """Return discrete parts, transformed amounts at no spike, and the log weight.
+        """Return discrete parts, transformed amounts at no spike, and the transformed weight.
 
         Raises ``InputError`` for a design that lacks what the model ``requires``.
         """
@@ -109,7 +123,9 @@ class GeneralLocation(Model):
                 there = category[:, j] == side
                 values[there, j] = outcome.at(there).forward(given[there], side)
         if confidential.sampling_weight is not None:
-            values = np.column_stack([values, np.log(confidential.sampling_weight)])
+            values = np.column_stack(
+                [values, design.weight_transform.forward(confidential.sampling_weight)]
+            )
         return self.records_from_simulated(design, Simulated(values, category))
 
     def records_from_simulated(
@@ -129,6 +145,7 @@ class GeneralLocation(Model):
             z=columns_of(layout, category, simulated.z),
             group_of_cell=groups.cell,
             groups=groups.count,
+            psu=psu_codes(self, design),
         )
 
     def compress(self, records: GeneralRecords, risk_weights: FloatArray) -> GeneralStats:
@@ -148,13 +165,15 @@ class GeneralLocation(Model):
         Each part has a name, the position of its outcome from 1 on ("1_below" below a split) or
         "weight": logit_* (P, C - 1), coefficients_* (C,), variance_* (groups,), coefficient_scale_*
         (); with groups pooled_scale_* and pooled_df_* (), slopes_* (groups, k) and slope_scale_*
-        ().
+        (). With PSUs also psu_covariance (D, D) and the effects (C, D), which stay in the
+        mechanism: D are the categories but the first of each logit, then the columns of z.
         """
         streams = Streams.of(rng, stats.databases, plan.chains)
-        return run_sweeps(Gibbs(stats, self.priors, streams), plan)
+        sampler = ClusteredGibbs if stats.psus else Gibbs
+        return run_sweeps(sampler(stats, self.priors, streams), plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """Return coefficients of all parts, group differences of slopes, log residual SDs."""
+        """Return coefficients, group differences of slopes, log residual SDs and PSU SDs."""
         matrices = {"logit": "logit_", "slopes": "slopes_"}
         monitored = {
             group: _joined([v.reshape(*v.shape[:-2], -1) for v in of_parts(theta, prefix)])
@@ -162,6 +181,8 @@ class GeneralLocation(Model):
         }
         monitored["coefficients"] = _joined(of_parts(theta, "coefficients_"))
         monitored["log_residual_sd"] = 0.5 * np.log(_joined(of_parts(theta, "variance_")))
+        if PSU_COVARIANCE in theta:
+            monitored["log_psu_sd"] = psu_effects.log_psu_sd(theta)
         return {group: values for group, values in monitored.items() if values.size}
 
     def log_lik_blocks(
@@ -175,7 +196,7 @@ class GeneralLocation(Model):
         return coordinates.log_scales(theta)
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Replace the residual SDs of all groups; everything else stays."""
+        """Replace residual SDs of all groups, and SDs of effects of PSUs in the same ratio."""
         return coordinates.with_log_scales(theta, log_scales)
 
     def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
@@ -189,9 +210,11 @@ class GeneralLocation(Model):
 
     # --- simulation ---------------------------------------------------------------------------
 
-    def _simulation(self, theta: Theta, design: PublicDesign) -> Simulation:
+    def _simulation(
+        self, theta: Theta, design: PublicDesign, effects: FloatArray | None = None
+    ) -> Simulation:
         layout = Layout.of(design, self.grouped)
-        return Simulation(theta, design, layout, self.groups(design).cell)
+        return Simulation(theta, design, layout, self.groups(design).cell, effects)
 
     def simulate(
         self,
@@ -203,9 +226,11 @@ class GeneralLocation(Model):
         """Draw categories, amounts and log weight of n records; both kinds are the same.
 
         Amounts of an outcome with bounds are drawn from the normal distribution that, cut there,
-        has the regression's mean and variance.
+        has the regression's mean and variance. All PSUs have fresh effects.
         """
-        return self._simulation(theta, design).sample(rng)
+        effects = psu_effects.fresh_effects(theta, psu_codes(self, design), rng)
+        given = effects if isinstance(effects, np.ndarray) else None
+        return self._simulation(theta, design, given).sample(rng)
 
     def steadied(self, theta: Theta, design: PublicDesign) -> Theta:
         """Give effects of missing answers on other parts the prior of interactions."""
@@ -232,15 +257,16 @@ class GeneralLocation(Model):
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:
-        """Return E(w | x, d*, z*) (n,); public weights, or ones without any."""
+        """Return E(w | x, d*, z*) (n,), given effects of PSUs; public weights, or ones."""
         if design.weight_name is None:
             return self.drawn_weight(design, simulated)
-        return np.exp(self._simulation(theta, design).mean_log_weight(simulated))
+        return self._simulation(theta, design, simulated.effects).mean_weight(simulated)
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """Guess residual SD ``spread`` of each amount, 0.5 of the log weight, correlation -0.5.
+        """Guess residual SD ``spread`` of each amount, that of the weight, correlation -0.5.
 
-        Means are zero. All categories are equally frequent, for lack of a better guess.
+        Means are zero. All categories are equally frequent, for lack of a better guess. Effects of
+        PSUs hold a twentieth of the variance, as in many household surveys.
         """
         layout, groups = Layout.of(design, self.grouped), self.groups(design).count
         theta: Theta = {
@@ -248,17 +274,22 @@ class GeneralLocation(Model):
             for part in layout.logits
         }
         amounts = sum(sides > 0 for sides in layout.sides)
+        weight_sd = design.guessed_weight_sd
         for part in layout.regressions:
             core, sd = np.zeros(part.width), spread
             if part.outcome is None:
-                sd = _WEIGHT_SD
+                sd = weight_sd
                 if amounts:
                     sd *= np.sqrt(0.75)
-                    core[part.columns.size :] = -0.5 * _WEIGHT_SD / (spread * np.sqrt(amounts))
+                    core[part.columns.size :] = -0.5 * weight_sd / (spread * np.sqrt(amounts))
             theta[f"coefficients_{part.name}"] = core
             theta[f"variance_{part.name}"] = np.full(groups, sd * sd)
             if self.grouped and part.earlier.size:
                 theta[f"slopes_{part.name}"] = np.zeros((groups, part.earlier.size))
+        if psu_codes(self, design) is not None:
+            variance = np.full(layout.amount_effects.stop, LOGISTIC_VARIANCE)
+            variance[layout.amount_effects] = [each[0] for each in of_parts(theta, "variance_")]
+            theta[PSU_COVARIANCE] = np.diag(INTRACLASS_GUESS * variance)
         return theta
 
 
@@ -270,6 +301,8 @@ class GeneralFBS(GeneralLocation):
     """
 
     name = "fbs"
+    clustered = True
+    takes_learned_weight = True
     words = "FBS (fully Bayes model for the observed sample)"
 
 
@@ -334,20 +367,34 @@ def general_form(
         names = ()
     if not (names or special):
         return None
+    require_scales(design.pseudo, design.outcomes)
     if clustered:
-        what = f"outcome {special[0].name!r}" if special else "covariance_by"
-        raise InputError(
-            f"The model {form.name!r} has no effects of primary sampling units together with "
-            f"{what}: only continuous outcomes without bounds and without covariance_by have them. "
-            "Declare survey.design_effect, a public factor by which clustering raises variances."
-        )
-    other = [key for key in priors if key not in GeneralLocation.default_priors]
-    if other:
-        remedy = "" if special else ", or set covariance_by = []"
-        raise InputError(
-            f"priors.{other[0]}: this is a prior of one residual covariance, and here every cell "
-            f"of by and strata columns has its own. Leave it out{remedy}."
-        )
+        _check_clusters(form, design, names)
+    for key in priors:
+        own = key in GeneralLocation.default_priors and (clustered or key not in PSU_PRIORS)
+        if not own:
+            remedy = "" if special else ", or set covariance_by = []"
+            raise InputError(
+                f"priors.{key}: this is a prior of one residual covariance, and here every cell "
+                f"of by and strata columns has its own. Leave it out{remedy}."
+            )
     model = form(names, priors=priors, engine=engine)
     require(model, design)
     return model
+
+
+def _check_clusters(
+    form: type[GeneralLocation], design: PublicDesign, names: tuple[str, ...]
+) -> None:
+    """Raise ``InputError`` for what effects of PSUs are not combined with."""
+    missing = [outcome.name for outcome in design.outcomes if outcome.missing]
+    what = f"missing answers of {missing[0]!r} as a category" if missing else ""
+    what = "covariance_by" if names else what
+    what = "an outcome with a discrete part or bounds" if not form.clustered else what
+    if what:
+        other = " The model 'fbs' has them." if not form.clustered else ""
+        raise InputError(
+            f"The model {form.name!r} has no effects of primary sampling units together with "
+            f"{what}.{other} Or declare survey.design_effect, a public factor by which clustering "
+            "raises variances."
+        )

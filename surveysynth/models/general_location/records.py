@@ -13,9 +13,15 @@ import numpy as np
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray, IntArray, Theta
 from surveysynth.models.general_location.layout import Layout, LogitPart
-from surveysynth.models.parts import log_lik, logit
+from surveysynth.models.general_location.psu_records import (
+    ConstantDirections,
+    PsuRecords,
+    psu_table,
+)
+from surveysynth.models.parts import log_lik, logit, psu_effects
 from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.models.parts.log_lik import QuadraticForm
+from surveysynth.models.parts.pairs import distinct
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,7 +53,7 @@ class GeneralRecords(Unpickled):
     category (n, p); z (n, q), absent values zero; group_of_cell (G,) with codes below ``groups``.
     x_rows (R, W): the distinct x~; row (n,): the one of a record; row_category (R, p); row_group
     (R,) in rising order; present (R, q): the columns of z that a row has; tables: one for each
-    logit.
+    logit. psu (n,): codes 0..C-1 where PSUs have effects, else None.
     """
 
     layout: Layout
@@ -57,6 +63,7 @@ class GeneralRecords(Unpickled):
     z: FloatArray
     group_of_cell: IntArray
     groups: int
+    psu: IntArray | None = None
     x_rows: FloatArray = field(init=False)
     row: IntArray = field(init=False)
     row_category: IntArray = field(init=False)
@@ -64,6 +71,7 @@ class GeneralRecords(Unpickled):
     present: BoolArray = field(init=False)
     tables: tuple[LogitTable, ...] = field(init=False)
     blocks: tuple[Block, ...] = field(init=False)
+    psus: PsuRecords | None = field(init=False)
 
     def __post_init__(self) -> None:
         layout = self.layout
@@ -80,6 +88,7 @@ class GeneralRecords(Unpickled):
         set_field(self, "present", layout.present(category))
         set_field(self, "tables", self._tables(cell))
         set_field(self, "blocks", self._blocks())
+        set_field(self, "psus", self._psus())
 
     @property
     def n(self) -> int:
@@ -96,6 +105,18 @@ class GeneralRecords(Unpickled):
             seen.append(own)
         return tuple(tables)
 
+    def _psus(self) -> PsuRecords | None:
+        if self.psu is None:
+            return None
+        tables = []
+        for part, table in zip(self.layout.logits, self.tables, strict=True):
+            row, own = np.divmod(table.place[self.row], part.categories)
+            tables.append(psu_table(table.rows, row, own, part.categories, self.psu))
+        constant = ConstantDirections.of(
+            self.x_cells, self.cell, self.psu, self.layout.ridged
+        )
+        return PsuRecords(int(self.psu.max()) + 1, tuple(tables), constant)
+
     def _blocks(self) -> tuple[Block, ...]:
         first, block_of_row = distinct([self.row_group, *self.present.T.astype(np.int64)])
         block = block_of_row[self.row]
@@ -106,23 +127,10 @@ class GeneralRecords(Unpickled):
             index = order[starts[b] : starts[b + 1]]
             rows, local = np.unique(self.row[index], return_inverse=True)
             columns = np.flatnonzero(self.present[row])
-            values = GaussianRecords(self.x_rows[rows], local, self.z[index][:, columns])
+            psu = None if self.psu is None else self.psu[index]
+            values = GaussianRecords(self.x_rows[rows], local, self.z[index][:, columns], psu)
             blocks.append(Block(int(self.row_group[row]), columns, index, rows, values))
         return tuple(blocks)
-
-
-def distinct(codes: list[IntArray]) -> tuple[IntArray, IntArray]:
-    """Find the first place of each distinct combination of codes, in their order.
-
-    Also return the number (n,) of the combination at each place. Codes are not negative.
-    """
-    combined = codes[0]
-    for code in codes[1:]:
-        # Renumbering after each column keeps the product of their sizes within range.
-        combined = combined * (int(code.max(initial=0)) + 1) + code
-        combined = np.unique(combined, return_inverse=True)[1].reshape(-1)
-    _, first, number = np.unique(combined, return_index=True, return_inverse=True)
-    return first, number.reshape(-1)
 
 
 @dataclass(frozen=True, repr=False)
@@ -175,7 +183,7 @@ class Chain:
         return cls(coefficients - lower @ coefficients, lower, variance)
 
     def form(self, rows: FloatArray, centre: FloatArray) -> QuadraticForm:
-        """Return log p(z | x~) about ``centre`` (r, q) for rows (r, W) of x~."""
+        """Return log p(z | x~) about ``centre`` (r, q), or (S, r, q), for rows (r, W) of x~."""
         q = self.lower.shape[-1]
         # Residuals of a record: e = turned d + rest, d = z - centre.
         turned = np.eye(q) - self.lower
@@ -213,12 +221,19 @@ def logit_matrix(theta: Theta, part: LogitPart) -> FloatArray:
     return theta[f"logit_{part.name}"]
 
 
-def discrete_log_mass(theta: Theta, layout: Layout, rows: FloatArray) -> FloatArray:
-    """Return log p(d | x) (S, r) of rows (r, W) of x~, which hold x and d."""
+def discrete_log_mass(
+    theta: Theta, layout: Layout, rows: FloatArray, effect: FloatArray | None = None
+) -> FloatArray:
+    """Return log p(d | x) (S, r) of rows (r, W) of x~, which hold x and d.
+
+    effect (S, r, D): of the PSU of each row.
+    """
     draws = next(iter(theta.values())).shape[0]
     result = np.zeros((draws, rows.shape[0]))
-    for part in layout.logits:
+    for part, columns in zip(layout.logits, layout.logit_effects, strict=True):
         eta = rows[:, part.columns] @ logit_matrix(theta, part)
+        if effect is not None:
+            eta = eta + effect[..., columns]
         # The own category's predictor; the first category has none.
         result += np.einsum("src,rc->sr", eta, rows[:, part.own])
         result -= logit.log_total(eta)
@@ -242,8 +257,12 @@ def _of_block(
     def form(
         theta: Theta, rows: FloatArray, centre: FloatArray, psu: IntArray | None
     ) -> QuadraticForm:
+        effect = psu_effects.effects_of(theta, psu)
+        if effect is not None:
+            # The regressions are those of z less the effects.
+            centre = centre - effect[..., layout.amount_effects][..., block.columns]
         gaussian = chain.form(rows, centre)
-        discrete = discrete_log_mass(theta, layout, rows)
+        discrete = discrete_log_mass(theta, layout, rows, effect)
         return QuadraticForm(gaussian.constant + discrete, gaussian.linear, gaussian.precision)
 
     yield from log_lik.log_lik_blocks(form, theta, block.values)

@@ -161,15 +161,18 @@ class Simulation:
     design: PublicDesign
     layout: Layout
     group_of_cell: IntArray
+    effects: FloatArray | None = None
 
     def sample(self, rng: np.random.Generator) -> Simulated:
         """Draw n records as the sample would have them."""
         cell = self.design.matrix.cell
         category = np.zeros((cell.size, len(self.layout.categories)), dtype=np.int64)
-        for part in self.layout.logits:
+        for part, columns in zip(self.layout.logits, self.layout.logit_effects, strict=True):
             rows = self._tilde(cell, category)[:, part.columns]
-            log_mass = logit.log_shares(rows @ self.theta[f"logit_{part.name}"])
-            category[:, part.outcome] = drawn(log_mass, rng)
+            eta = rows @ self.theta[f"logit_{part.name}"]
+            if self.effects is not None:
+                eta = eta + self.effects[:, columns]
+            category[:, part.outcome] = drawn(logit.log_shares(eta), rng)
         return self._with_amounts(category, rng, tilt=False)
 
     def population(self, rng: np.random.Generator) -> Simulated:
@@ -181,12 +184,12 @@ class Simulation:
             category[:, 0] = drawn(log_mass - logsumexp(log_mass)[:, None], rng)
         return self._with_amounts(category, rng, tilt=True)
 
-    def mean_log_weight(self, simulated: Simulated) -> FloatArray:
-        """Return log E(w | x, d, z) (n,) of records of the sample."""
+    def mean_weight(self, simulated: Simulated) -> FloatArray:
+        """Return E(w | x, d, z) (n,) of records of the sample."""
         part = self.layout.regressions[-1]
         assert simulated.category is not None  # a simulation of this model has them
         mean, variance = self._moments(part, simulated.category, self._columns(simulated))
-        return np.asarray(mean + 0.5 * variance, dtype=np.float64)
+        return self.design.weight_transform.mean_of_inverse(mean, variance)
 
     def cell_log_weight(self) -> FloatArray:
         """Return log E(w | x) (G,) of each cell, one outcome."""
@@ -205,7 +208,14 @@ class Simulation:
     def _moments(
         self, part: RegressionPart, category: IntArray, z: FloatArray, cell: IntArray | None = None
     ) -> tuple[FloatArray, FloatArray]:
-        """Return means and variances (r,) of a column of z given categories and earlier columns."""
+        """Return means and variances (r,) of a column of z given categories and earlier columns.
+
+        cell (r,): those of the records, with effects of their PSUs, by default.
+        """
+        if cell is None and self.effects is not None:
+            z = z - self.effects[:, self.layout.amount_effects]
+            mean, variance = self._moments(part, category, z, self.design.matrix.cell)
+            return mean + self.effects[:, self.layout.amount_effects][:, part.position], variance
         cell = self.design.matrix.cell if cell is None else cell
         group = self.group_of_cell[cell]
         tilde = self._tilde(cell, category)
@@ -248,7 +258,7 @@ class Simulation:
             full[present[:, position], j] = z[present[:, position], position]
         if layout.weighted:
             full[:, -1] = z[:, -1]
-        return Simulated(full, category)
+        return Simulated(full, category, self.effects)
 
     def _ends(self, part: RegressionPart) -> tuple[float, float]:
         if part.outcome is None:

@@ -24,7 +24,7 @@ class PairRecords(Unpickled):
     y, code (n,) indexes them; ``pair_cell`` and ``pair_y`` (P,) describe the pairs, sorted by cell.
     ``joint``: (h, log w) by cell of X, if there is a weight. ``pairs``: log w (or nothing, n x 0)
     by pair, whose rows are (y, h, x). ``shrunken``: number of columns of X, the last ones, that are
-    shrunken.
+    shrunken; ``pseudo``: pseudo-records of the prior.
     """
 
     x_cells: FloatArray
@@ -33,6 +33,7 @@ class PairRecords(Unpickled):
     h: FloatArray
     log_weight: FloatArray | None
     shrunken: int = 0
+    pseudo: float = 0.0
     values: FloatArray = field(init=False)
     code: IntArray = field(init=False)
     pair_cell: IntArray = field(init=False)
@@ -72,6 +73,20 @@ class PairRecords(Unpickled):
         if self.joint is None:
             return None
         return gaussian.compress(self.joint, risk_weights).with_ridge(scale)
+
+
+def distinct(codes: list[IntArray]) -> tuple[IntArray, IntArray]:
+    """Find the first place of each distinct combination of codes, in their order.
+
+    Also return the number (n,) of the combination at each place. Codes are not negative.
+    """
+    combined = codes[0]
+    for code in codes[1:]:
+        # Renumbering after each column keeps the product of their sizes within range.
+        combined = combined * (int(code.max(initial=0)) + 1) + code
+        combined = np.unique(combined, return_inverse=True)[1].reshape(-1)
+    _, first, number = np.unique(combined, return_index=True, return_inverse=True)
+    return first, number.reshape(-1)
 
 
 def sum_by(code: IntArray, values: FloatArray, size: int) -> FloatArray:

@@ -238,7 +238,7 @@ class PsuBlock:
         for j in range(self.q):
             quadratic = quadratics[:, j, j]
             linear = linears[:, j] + quadratic - (quadratics[:, j] * factor).sum(1)
-            ratio, log_accept = _proposed_ratio(units[:, j], linear, quadratic, uniforms[0, j])
+            ratio, log_accept = proposed_ratio(units[:, j], linear, quadratic, uniforms[0, j])
             moved = factor.copy()
             moved[:, j] = ratio
             after = tie
@@ -251,7 +251,7 @@ class PsuBlock:
         self.effects = self.effects * factor[:, None, :]
 
 
-def _proposed_ratio(
+def proposed_ratio(
     units: FloatArray, linear: FloatArray, quadratic: FloatArray, uniform: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Propose r = s_new / s_old > 0; return it and its log acceptance ratio without a tie.

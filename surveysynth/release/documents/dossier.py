@@ -264,9 +264,16 @@ def _confidential_columns(facts: ReleaseFacts) -> Iterator[dict[str, Any]]:
         total = [] if size is None else [f"that synthetic weights are scaled to {size:,.10g}"]
         if facts.calibration is not None:
             total.append(f"that synthetic weights are calibrated by {facts.calibration.words}")
-        declared = ["its name", *total, *_scales(facts, ["log weight"])]
+        declared = ["its name", *total, *_weight_scale(facts)]
         name = base_weight_column(design)
         yield {"name": name, "part": "sampling weight", "declared": declared}
+
+
+def _weight_scale(facts: ReleaseFacts) -> Iterator[str]:
+    """Yield a learned transform of the weight, and for noisy statistics its constants."""
+    if facts.design.learns_weight:
+        yield f"the transform {facts.design.modelled[-1].formulas}"
+    yield from _scales(facts, [facts.design.weight_words])
 
 
 def _declared(facts: ReleaseFacts, outcome: "Outcome") -> Iterator[str]:

@@ -37,7 +37,7 @@ from surveysynth.release.tables.table import (
     SMALL_DATASET_FLAG,
     SMALL_SAMPLE_FLAG,
 )
-from surveysynth.release.tables.table_builder import by_korn_graubard, synthetic_columns
+from surveysynth.release.tables.table_notes import by_korn_graubard, synthetic_columns
 from surveysynth.release.writers.stata_spss import PROGRAMS
 from surveysynth.spec.formats import FORMATS, folder_of, table_files
 
@@ -62,7 +62,7 @@ def readme_context(
         "datasets": settings.m * replicates,
         "statistics_file": STATISTICS_NAME,
         "transforms_file": TRANSFORMS_NAME,
-        "learns": any(each.learned is not None for each in facts.design.outcomes),
+        "learns": any(each.learned is not None for each in facts.design.modelled),
         "curve_files": curve_files(spec),
         "source": spec.all_tables.source,
         **_design(facts, separate_pair=separate_pair),
@@ -182,7 +182,11 @@ def _rows(facts: ReleaseFacts) -> dict[str, Any]:
     ]  # fmt: skip
     policies = [policy_of(each.flags, each.flag_action) for each in spec.tables]
     return {
-        "levels": dict.fromkeys(f"{100 * each.level:.4g}%" for each in spec.tables),
+        "levels": dict.fromkeys(
+            f"{100 * each.level:.4g}%{' simultaneous' * (each.intervals == 'simultaneous')}"
+            for each in spec.tables
+        ),
+        "simultaneous": any(each.intervals == "simultaneous" for each in spec.tables),
         "by_level": any(kind.by_level for _, kind in pairs),
         "exact_intervals": _plurals([kind for each, kind in pairs if by_korn_graubard(each, kind)]),
         "logit_intervals": _plurals([kind for kind in auto if kind.interval == "logit"]),

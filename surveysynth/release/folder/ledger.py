@@ -190,6 +190,19 @@ class LedgerSummary:
         """Return the sentences, for notebooks."""
         return fragment(f"Ledger of {self.survey}", lines=self.sentences())
 
+    def short(self) -> str:
+        """Return what has been spent, in one phrase."""
+        counted = self.runs - self.unprotected
+        parts = [f"no total, {_runs(self.unprotected)} without protection"] * bool(self.unprotected)
+        if counted or not (self.strict_runs or self.unprotected):
+            parts.append(f"epsilon {self.epsilon:g} in {_runs(counted)}")
+        if self.strict_runs:
+            parts.append(
+                f"rho {self.rho:.6g} in {_runs(self.strict_runs)} (epsilon "
+                f"{self.strict_epsilon:.4g} at delta {self.delta:.3g})"
+            )
+        return "; ".join(parts)
+
     def sentences(self) -> list[str]:
         """Return sentences for the person who ran the command, without realised values."""
         lines = []

@@ -250,7 +250,7 @@ class _Marks:
 
 def _columns(table: ReleaseTable, kind: LayoutKind, *, flagged: bool) -> tuple[Column, ...]:
     heading = statistic_of(table.statistic).heading
-    interval = f"{100 * table.level:.4g}% confidence interval"
+    interval = table.interval_words
     numbers = (
         (Column("paired", f"{heading} (standard error)"),)
         if kind in ("compact", "crosstab")

@@ -8,7 +8,6 @@ import numpy as np
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.classes import ByOutcome
-from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.combining import (
     Combined,
     CombiningRule,
@@ -17,7 +16,6 @@ from surveysynth.estimation.combining import (
     korn_graubard_interval,
     t_interval,
 )
-from surveysynth.estimation.contrasts import Contrast
 from surveysynth.estimation.domains import (
     Domains,
     RowsByOutcome,
@@ -26,6 +24,7 @@ from surveysynth.estimation.domains import (
     build_rows,
 )
 from surveysynth.estimation.estimates import Estimates, Key, TableLines
+from surveysynth.estimation.joint import simultaneous_level
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import Statistic, statistic_of, table_keys
 from surveysynth.estimation.subpopulation import (
@@ -36,12 +35,16 @@ from surveysynth.estimation.subpopulation import (
     shown_rows,
 )
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
-from surveysynth.mechanisms.base import COMBINING_RULES
 from surveysynth.release.tables.flags import policy_of
-from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
+from surveysynth.release.tables.table_notes import (
+    by_korn_graubard,
+    level_note,
+    simultaneous_note,
+    table_notes,
+)
 from surveysynth.spec.build import calibration_of
-from surveysynth.survey.where import columns_of, parse_where
+from surveysynth.survey.where import parse_where
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.base import Mechanism
@@ -175,6 +178,7 @@ def estimates_for(
         rule=rule if mechanism is None else rule_of(mechanism, design),
         outcomes=design.outcomes,
         calibration=calibration_of(spec, design),
+        joint=spec.table.intervals == "simultaneous",
     )
 
 
@@ -198,10 +202,13 @@ def _table(
     spec: "Spec", design: "PublicDesign", key: Key, combined: Combined, estimates: Estimates
 ) -> ReleaseTable:
     statistic, column = key
-    level, lines, categories = spec.table.level, estimates.lines(key), estimates.levels(key)
-    lower, upper = _interval(spec, statistic_of(statistic), combined, lines, len(categories) or 1)
-    pooled = _pooled(estimates.rows, design)
+    lines, categories = estimates.lines(key), estimates.levels(key)
     held = np.repeat(lines.held, len(categories) or 1)
+    level = _level_of_each(spec, key, combined, held, estimates)
+    lower, upper = _interval(
+        spec, statistic_of(statistic), combined, lines, len(categories) or 1, level
+    )
+    pooled = _pooled(estimates.rows, design)
     numbers = TableNumbers(
         estimate=combined.estimate[held],
         se=combined.standard_error[held],
@@ -218,18 +225,32 @@ def _table(
         None if column is None else design.outcome_names[column],
         lines.cells,
         numbers,
-        level=level,
-        notes=[*_level_note(spec, design, key), *_notes(spec, design, statistic)],
+        level=spec.table.level,
+        notes=[
+            *level_note(spec, design, key),
+            *table_notes(spec, design, statistic),
+            *simultaneous_note(spec, int(held.sum()), level),
+        ],
         flags=policy_of(spec.table.flags, spec.table.flag_action),
         categories=categories,
+        simultaneous=spec.table.intervals == "simultaneous",
     )
 
 
+def _level_of_each(
+    spec: "Spec", key: Key, combined: Combined, held: BoolArray, estimates: Estimates
+) -> float:
+    """Return the level of the interval of each number, so that one or all hold as asked for."""
+    if spec.table.intervals == "pointwise":
+        return spec.table.level
+    known = held & np.isfinite(combined.standard_error) & (combined.standard_error > 0)
+    return simultaneous_level(estimates.law(key, combined), known, spec.table.level)
+
+
 def _interval(
-    spec: "Spec", kind: Statistic, combined: Combined, lines: TableLines, times: int
+    spec: "Spec", kind: Statistic, combined: Combined, lines: TableLines, times: int, level: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return the interval that the specification asks for, of every row and level."""
-    level = spec.table.level
     if spec.table.interval == "t":
         return t_interval(combined, level)
     if not by_korn_graubard(spec, kind):
@@ -237,12 +258,6 @@ def _interval(
     n = np.zeros(lines.held.size, dtype=np.int64)
     n[lines.held] = lines.n
     return korn_graubard_interval(combined, np.repeat(n, times), level)
-
-
-def by_korn_graubard(spec: "Spec", kind: Statistic) -> bool:
-    """Return whether a statistic has the intervals of the NCHS standards, which judge by them."""
-    nchs = spec.table.flags == "nchs" and spec.table.interval == "auto"
-    return nchs and kind.standard == "proportion"
 
 
 def _pooled(rows: TableRows, design: "PublicDesign") -> BoolArray | None:
@@ -254,123 +269,3 @@ def _pooled(rows: TableRows, design: "PublicDesign") -> BoolArray | None:
         return None
     pooled = rows.shares(design.pooling.record)
     return np.asarray(pooled >= 0.5, dtype=bool)
-
-
-def _level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
-    """Name the level that a proportion counts, where levels have names."""
-    statistic, column = key
-    if column is None or not statistic_of(statistic).binary:
-        return []
-    outcome = design.outcomes[column]
-    if not outcome.is_labelled:
-        return []
-    level = outcome.levels[-1]
-    label = spec.labels[outcome.name].levels.get(level, level) if outcome.name in spec.labels else (
-        level
-    )
-    return [f"Of all with a value of {outcome.name}, the share of {label!r}."]
-
-
-def _notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
-    m, replicates = spec.privacy.m, spec.privacy.replicates_per_draw
-    datasets = f"{m * replicates} synthetic dataset{'s' if m * replicates > 1 else ''}"
-    draws = f"m = {m} released draw{'s' if m > 1 else ''}"
-    rule = COMBINING_RULES[spec.privacy.combining]
-    notes = [
-        f"Estimates from {datasets} ({draws}); standard errors by Taylor linearisation, "
-        f"combined by the {rule}."
-    ]
-    kind = statistic_of(statistic)
-    notes += _known_totals(spec, kind)
-    if kind.share_below is not None and spec.table.interval == "auto":
-        notes.append("Intervals are those of the distribution function, inverted.")
-    if kind.contrast is not None:
-        notes.append(
-            f"{_contrasted(spec, kind.contrast)}; standard errors are those of the contrast "
-            "itself. Sample records are those of the row with fewer."
-        )
-    if kind.by_level and kind.contrast is None:
-        notes.append("The percentages of a row add up to 100 over the levels.")
-    if spec.table.interval == "t":
-        notes.append("Intervals are estimate ± t · standard error.")
-    elif by_korn_graubard(spec, kind):
-        notes.append(
-            "Intervals are Korn and Graubard's: Clopper and Pearson's at the effective sample size."
-        )
-    elif kind.interval == "logit":
-        notes.append(
-            "Intervals are computed on the logit scale, so that they stay between 0% and 100%."
-        )
-    if spec.table.where is not None:
-        notes.append(_DOMAIN)
-    if synthetic := synthetic_columns(spec):
-        titles = listed([_title(spec, name) for name in synthetic])
-        notes.append(
-            f"Rows by {titles} contain different synthetic records in every dataset, so that no "
-            "number of sample records is published for them; flags use the dataset with the fewest."
-        )
-    if clusters := clusters_of(design):
-        notes.append(clusters.note)
-    if m == 1:
-        notes.append(
-            "With a single draw (m = 1) the variance of the synthesis cannot be estimated: "
-            "the standard errors leave it out."
-        )
-    if design.dropped:
-        notes.append(f"{design.dropped:,} survey records with missing values were left out.")
-    return notes
-
-
-def _known_totals(spec: "Spec", kind: Statistic) -> list[str]:
-    """Name the totals that weights add up to, where estimates show them."""
-    if spec.calibration:
-        margins = "; ".join(each.words for each in spec.calibration)
-        return [
-            f"Weights are calibrated to published totals of {margins}; standard errors allow for "
-            "that, and estimates that are such totals have none."
-        ]
-    if kind.is_count and spec.linearisation == "ratio":
-        part = "" if spec.table.where is None else " of all records, of which these are a part,"
-        return [
-            f"{kind.title}{part} add up to the public population size, which has no sampling error."
-        ]
-    return []
-
-
-def _contrasted(spec: "Spec", contrast: Contrast) -> str:
-    """Name the rows that are compared, in words."""
-
-    def named(level: str | None) -> str:
-        if level is None:
-            return f"all of {_title(spec, contrast.column)}"
-        label = spec.labels.get(contrast.column)
-        return (label and label.levels.get(level)) or level
-
-    second = named(contrast.second)
-    if contrast.first is None:
-        words = {"difference": "Each row less", "ratio": "Each row over"}[contrast.kind]
-        return f"{words} {second}"
-    return f"{named(contrast.first)} {_BETWEEN[contrast.kind]} {second}"
-
-
-def synthetic_columns(spec: "Spec") -> tuple[str, ...]:
-    """Return the outcomes that decide in which row of a table a record is.
-
-    These are outcomes among the by columns or in the condition of the subpopulation.
-    """
-    where = spec.table.where
-    named = spec.table.by if where is None else (*spec.table.by, *columns_of(parse_where(where)))
-    return tuple(name for name in spec.synthesizer.outcome if name in named)
-
-
-_DOMAIN = (
-    "Estimates for a subpopulation: standard errors are those of domain estimation, in which all "
-    "records of the sample enter, inside or outside."
-)
-_BETWEEN = {"difference": "less", "ratio": "over"}
-
-
-def _title(spec: "Spec", column: str) -> str:
-    """Return the title of a column, or its name."""
-    label = spec.labels.get(column)
-    return (label and label.title) or column

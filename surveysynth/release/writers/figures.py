@@ -136,7 +136,7 @@ def _axes(
     heading = statistic_of(table.statistic).heading
     if table.outcome is not None:
         heading = f"{heading}: {xml_text(presentation.labels.titled_with_unit(table.outcome))}"
-    panel.set_xlabel(f"{heading}, with {100 * table.level:.4g}% confidence interval")
+    panel.set_xlabel(f"{heading}, with {table.interval_words}")
 
 
 def _row_label(row: StubRow) -> str:

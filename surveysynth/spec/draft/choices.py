@@ -9,7 +9,8 @@ import numpy as np
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
-from surveysynth.spec.outcomes import WEIGHT
+from surveysynth.spec.mistakes import OPEN
+from surveysynth.spec.outcome_section import WEIGHT
 from surveysynth.spec.privacy import NOISY_STATISTICS, PROMISES, PSEUDO_POSTERIOR
 from surveysynth.survey.transforms import Transform
 from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom
@@ -17,9 +18,6 @@ from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom
 Kind = Literal["continuous", "semicontinuous", "binary", "categorical", "count"]
 KINDS: tuple[str, ...] = get_args(Kind)
 MECHANISMS = tuple(PROMISES)
-
-#: The value of a key that a person must fill in. No key accepts it, so check names each one.
-OPEN = "?"
 
 _NUMBERS = ("centre", "spread", "scale", "power", "shift", "lower", "upper")
 _LISTS_OF_NUMBERS = ("range", "middle", "spikes")
@@ -84,6 +82,7 @@ class Choices:
     mechanism: str | None = None
     epsilon: float | None = None
     weights_from: WeightsFrom = None
+    fpc: str | None = None
 
     @property
     def strict(self) -> bool:
@@ -100,7 +99,7 @@ class Choices:
     def public(self) -> tuple[str, ...]:
         """Names of the columns with a public role, each once."""
         weight = self.weight if self.public_weights else None
-        named = (*(self.by or ()), self.strata, self.psu, weight)
+        named = (*(self.by or ()), self.strata, self.psu, self.fpc, weight)
         return tuple(dict.fromkeys(name for name in named if name))
 
     @property
@@ -118,7 +117,7 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
     if repeated:
         raise InputError(f"outcome: {repeated[0]!r} is named more than once; name it once.")
     parts = [("outcome", name) for name in names]
-    single = (("weight", choices.weight), ("strata", choices.strata), ("psu", choices.psu))
+    single = [(part, getattr(choices, part)) for part in ("weight", "strata", "psu", "fpc")]
     parts += [(part, name) for part, name in single if name]
     parts += [("by", name) for name in choices.by or ()]
     for part, name in parts:
@@ -228,7 +227,8 @@ def read_number(what: str, text: str) -> float:
 def settled_amount(outcome: OutcomeChoice, *, strict: bool) -> dict[str, Any]:
     """Return the keys of an amount: its public range, or a declared transform with its moments.
 
-    A missing range is ``OPEN``. Raises ``InputError`` for constants that no transform takes.
+    A range with both signs is split at zero, a missing one is ``OPEN``. Raises ``InputError`` for
+    constants that no transform takes.
     """
     given = {key: value for key, value in outcome.constants.items() if key != "levels"}
     if outcome.kind == "semicontinuous":
@@ -241,6 +241,8 @@ def settled_amount(outcome: OutcomeChoice, *, strict: bool) -> dict[str, Any]:
     given.setdefault("range", OPEN)
     if given["range"] != OPEN:
         _check_range(given["range"], outcome.name)
+        if outcome.kind == "semicontinuous" and given["range"][0] < 0 < given["range"][1]:
+            given["split"] = 0.0
     return given
 
 

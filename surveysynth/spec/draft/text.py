@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from surveysynth._support.xml_text import visible
-from surveysynth.spec.draft.choices import OPEN, Choices, OutcomeChoice, settled_amount
+from surveysynth.spec.draft.choices import Choices, OutcomeChoice, settled_amount
 from surveysynth.spec.draft.columns import PublicLevels
+from surveysynth.spec.mistakes import ANSWERS, OPEN
 from surveysynth.survey.records import LEAST_RECORDS
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_LEFT = re.compile(
-    rf'(kind|levels|range|transform|scale|centre|spread|design_effect) = "{re.escape(OPEN)}"'
-)
+_LEFT = re.compile(rf'({"|".join(ANSWERS)}) = "{re.escape(OPEN)}"')
 
 _KINDS = """\
 # The kind of outcome. Replace "?" by one of these, then add its other keys:
@@ -164,7 +163,8 @@ def _survey(choices: Choices, data: str, columns: Sequence[str]) -> list[str]:
     rest = [name for name in columns if name not in used and name.strip()]
     lines += [
         '# Records with blank cells are an error. With missing = "drop" they are left out, and the',
-        "# release reports how many.",
+        "# release reports how many."
+        + (' With missing = "model" a missing answer is an answer of its own.' * choices.strict),
         '# missing = "drop"',
     ]
     if rest:
@@ -207,6 +207,8 @@ def _design(choices: Choices) -> list[str]:
         lines.append(line("psu", choices.psu, "public: primary sampling units"))
     else:
         lines.append('# psu = ".."                    # public: primary sampling units')
+    if choices.fpc:
+        lines.append(line("fpc", choices.fpc, "public: units in the population, or their share"))
     if choices.design_effect is not None or choices.needs_design_effect:
         effect = OPEN if choices.design_effect is None else choices.design_effect
         lines.append("# The public factor by which the units raise variances, for models without")
@@ -259,6 +261,8 @@ def _amount(outcome: OutcomeChoice, settled: Mapping[str, Any]) -> list[str]:
     if "spikes" in settled:
         lines.append(line("spikes", settled["spikes"], "public values that many records share"))
     if "range" in settled:
+        if "split" in settled:
+            lines.append(line("split", settled["split"], "amounts below are of another kind"))
         return [*lines, *_RANGE.split("\n"), line("range", settled["range"])]
     lines += [*_TRANSFORM.split("\n"), line("transform", settled["transform"])]
     derived = "scale" not in outcome.constants and settled.get("scale") != OPEN

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.long_runs.attack import Proven, holm, lower_bound, most_provable, proven
+from surveysynth.mechanisms.adversary_odds import zcdp_power
+from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of
+from tests.long_runs.attack import (
+    Proven,
+    holm,
+    lower_bound,
+    lower_rho,
+    most_provable,
+    proven,
+)
 
 
 def laplace(epsilon, runs, rng, noise=1.0):
@@ -74,3 +83,30 @@ def test_holm():
     # By hand: 0.01 x 4, 0.02 x 3, then 0.04 x 2, never below the one before.
     assert holm([0.02, 0.01, 0.5, 0.04]) == pytest.approx([0.06, 0.04, 0.5, 0.08])
     assert holm({"a": 0.6, "b": 0.9}) == pytest.approx([1.0, 1.0])
+
+
+def normal(rho, runs, rng):
+    """Two normal laws at the distance of rho-zCDP, and their log-likelihood ratio."""
+    far = np.sqrt(2.0 * rho)
+    return tuple(each + rng.normal(size=runs) for each in (far, 0.0))
+
+
+def test_rho_is_bounded_by_the_power_that_it_allows():
+    rng = np.random.default_rng(9)
+    bounds = np.array([
+        proven(*normal(1.0, 400, rng), delta=1e-6, zcdp=True).epsilon for _ in range(30)
+    ])
+    true = epsilon_of(1.0, 1e-6)
+    assert np.mean(bounds > true) <= 0.1
+    assert np.median(bounds) > 0.4 * true
+    # With half of the noise rho is four times as large.
+    found = proven(*normal(4.0, 600, rng), delta=1e-6, zcdp=True)
+    assert found.epsilon > true
+    assert found.p_value(true) < 0.01
+    assert found.p_value(2.5 * true) > 0.05
+    # No test can do better than this power, at the bound's own rho.
+    rho = lower_rho(200, 60, 300)
+    exact = stats.binomtest(200, 300).proportion_ci(0.95, "exact").low
+    other = stats.binomtest(60, 300).proportion_ci(0.95, "exact").high
+    assert zcdp_power(1.001 * rho, other) > exact > zcdp_power(0.999 * rho, other)
+    assert lower_rho(60, 60, 300) == 0.0

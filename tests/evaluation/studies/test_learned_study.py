@@ -63,6 +63,34 @@ def test_the_page_shows_the_results(method: str) -> None:
     assert f"| {method} | {' | '.join(numbers)} |" in page
 
 
+#: Of the real survey, by outcome, method and statistic.
+REAL = {(each["outcome"], each["method"], each["statistic"]): each for each in FOUND["consumers"]}
+
+
+def test_ranges_from_a_codebook_do_for_real_amounts() -> None:
+    assert {each["releases"] for each in REAL.values()} == {10}
+    for (name, method, statistic), line in REAL.items():
+        if method != "declared":
+            # Errors of the mechanism are smaller than those of the sample, in the median row.
+            assert line["rmse"] < 1.0
+            assert line["worst_rmse"] < 2.0
+        declared = REAL.get((name, "declared", statistic))
+        if method == "learned" and statistic == "median" and declared is not None:
+            assert line["rmse"] < 0.5 * declared["rmse"]
+
+
+def test_the_page_shows_real_amounts() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    pairs = list(dict.fromkeys((name, method) for name, method, _ in REAL))
+    for name, method in pairs:
+        numbers = [
+            f"{REAL[name, method, statistic]['rmse']:.2f} "
+            f"({REAL[name, method, statistic]['worst_rmse']:.2f})"
+            for statistic in ("mean", "median")
+        ]
+        assert f"| {name.replace('_', ' ')} | {method} | {' | '.join(numbers)} |" in page
+
+
 def test_the_page_shows_the_bias_of_the_pseudo_posterior() -> None:
     page = PAGE.read_text(encoding="utf-8")
     for method, line in WEIGHTED.items():

@@ -262,3 +262,32 @@ def test_noisy_statistics_without_any_constant_propose_a_range(tmp_path: Path) -
     path = written(tmp_path, "noisy_statistics", income="")
     with pytest.raises(InputError, match=r"Declare the public range of the outcome, range = \[low"):
         ss.load_spec(path)
+
+
+@pytest.mark.parametrize(
+    ("income", "proposed"),
+    [
+        ("range = [-90000, 5000000]", True),
+        (RANGE, False),
+        ('kind = "semicontinuous"\nsplit = 0\nrange = [-90000, 5000000]', False),
+    ],
+)
+def test_check_proposes_a_split_for_amounts_on_both_sides_of_zero(
+    tmp_path: Path, income: str, proposed: bool
+) -> None:
+    spec = ss.load_spec(written(tmp_path, "noisy_statistics", n=100, income=income))
+    told = "\n".join(preview_lines(spec, ss.read_survey(spec).design, model_of(spec)))
+    assert ("split = 0 in [outcomes.income]" in told) == proposed
+
+
+def test_init_splits_amounts_on_both_sides_of_zero(tmp_path: Path) -> None:
+    frame_of(60).to_csv(tmp_path / "survey.csv", index=False)
+    ss.init(
+        tmp_path / "survey.csv", tmp_path / "spec.toml", mechanism="noisy_statistics", epsilon=3.6,
+        outcomes={"tax": {"kind": "semicontinuous", "range": [-5000, 100_000]}}, weight="weight",
+        strata="region", by=["region"], population_size=60_000,
+    )  # fmt: skip
+    (tax,) = ss.load_spec(tmp_path / "spec.toml").declared
+    assert tax.split == 0.0
+    assert tax.spikes == (0.0,)
+    assert tax.learned is not None

@@ -87,6 +87,27 @@ def test_the_time_is_limited_and_progress_is_told(monkeypatch):
     assert any("Not decided for" in line and "--time-limit" in line for line in result.lines())
 
 
+def test_the_time_that_is_left_is_said_after_the_first_fit(monkeypatch):
+    """Fits of 4 seconds each by a planted clock: 3 guesses of 9 fits, of which one is done."""
+    now, told = 0.0, []
+    monkeypatch.setattr(feasibility.time, "monotonic", lambda: now)
+    watch = feasibility._Watch(300.0, told.append)
+    for fits in (3, 5):
+        watch.begin()
+        for _ in range(fits):
+            watch()
+            now += 4.0
+    assert told[0] == (
+        "feasibility, guess 1 of 3, fit 2, about 104 seconds left (at most 296)"
+    )  # 9 - 1 + 2 x 9 = 26 fits
+    assert "guess 2 of 3, fit 5, about 16 seconds left" in told[-1]  # one here, as 3 in the first
+    quick = feasibility._Watch(300.0, told.clear)  # raises if it is called with words
+    quick.begin()
+    quick()
+    now += 0.1
+    quick()
+
+
 @pytest.fixture
 def unconverged(monkeypatch):
     """Fits whose length the planted rule names end as not converged; lengths of all fits."""
@@ -106,10 +127,10 @@ def unconverged(monkeypatch):
 
 
 def test_short_chains_that_do_not_converge_are_no_refusal(unconverged):
-    """The chains of a release decide, under every guess."""
+    """The chains of a release decide, and are the first that the other guesses try."""
     lengths = unconverged(lambda plan, _: plan.draws == 125)
     result = report(400, 30.0, plan=SamplingPlan(2, 200, 250))
-    assert lengths == [(125, 125), (200, 250)] * 3
+    assert lengths == [(125, 125)] + [(200, 250)] * 3
     assert result.feasible
     assert result.lines()[-1] == "Feasible under every guess."
 

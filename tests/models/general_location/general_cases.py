@@ -6,11 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from surveysynth._support.types import FloatArray, Theta
+from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralFBP, GeneralFBS, GeneralLocation
+from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.pseudo_records import PseudoRecords
 from surveysynth.survey.survey import Confidential, PublicDesign
 from surveysynth.survey.transforms import Transform
 from tests.models.model_designs import make_design
@@ -36,8 +38,14 @@ def general_design(
     seed: int = 1,
     weighted: bool = True,
     ridged: bool = False,
+    pseudo: float = 0.0,
+    psus: int = 0,
 ) -> PublicDesign:
-    """Main effects of region and sex; cells of unequal size. ridged: shrunken interactions too."""
+    """Main effects of region and sex; cells of unequal size. ridged: shrunken interactions too.
+
+    pseudo: number of pseudo-records, whose amounts have centre .3, .4, ... and spread 1.2, 1.3, ...
+    psus: PSUs with effects, in regions; there are no effects of none.
+    """
     rng = np.random.default_rng([seed, regions])
     region, sex = rng.integers(0, regions, n), rng.integers(0, 2, n)
     region = np.minimum(region, rng.integers(0, regions, n))
@@ -57,7 +65,22 @@ def general_design(
         levels={name: tuple(sorted(set(frame[name]))) for name in BY},
         outcomes=tuple(outcomes),
         weight_name="w" if weighted else None,
+        pseudo=pseudo_records(outcomes, pseudo) if pseudo else None,
+        **({"psu": _psus(region, psus, rng), "psu_name": "psu"} if psus else {}),
     )
+
+
+def _psus(region: IntArray, count: int, rng: np.random.Generator) -> IntArray:
+    """Codes (n,) of PSUs in regions, of unequal size and at least one record."""
+    regions = int(region.max()) + 1
+    code = region + regions * rng.integers(0, max(count // regions, 1), region.size)
+    return np.asarray(np.unique(code, return_inverse=True)[1], dtype=np.int64)
+
+
+def pseudo_records(outcomes: Sequence[Outcome], records: float) -> PseudoRecords:
+    """Those of ``general_design``."""
+    amounts = sum(len(outcome.sides) for outcome in outcomes)
+    return PseudoRecords(records, tuple((0.3 + 0.1 * k, 1.2 + 0.1 * k) for k in range(amounts)))
 
 
 def model_for(by: Sequence[str] = (), form: str = "fbs", **priors: float) -> GeneralLocation:
@@ -87,6 +110,12 @@ def random_theta(
         if model.grouped and regression.earlier.size:
             shape = (draws, groups, regression.earlier.size)
             theta[f"slopes_{name}"] = 0.3 * size * rng.standard_normal(shape)
+    if design.psu is not None:
+        d = layout.amount_effects.stop
+        root = size * (np.eye(d) + 0.3 * np.tri(d, k=-1) * rng.standard_normal((draws, d, d)))
+        theta[PSU_COVARIANCE] = root @ root.swapaxes(-1, -2)
+        noise = rng.standard_normal((draws, int(design.psu.max()) + 1, d))
+        theta[PSU_EFFECT] = noise @ root.swapaxes(-1, -2)
     return theta
 
 
@@ -108,6 +137,8 @@ def direct_log_lik(
     groups = model.groups(design).cell[design.matrix.cell]
     result = np.zeros(design.n)
     for i in range(design.n):
+        #: Of the PSU, in order: the categories of each outcome but the first, then columns of z.
+        effects = iter(() if design.psu is None else theta[PSU_EFFECT][design.psu[i]])
         category = [
             int(outcome.category(survey.outcome[i : i + 1, j])[0]) if outcome.is_discrete else 0
             for j, outcome in enumerate(design.outcomes)
@@ -123,7 +154,9 @@ def direct_log_lik(
         for j, outcome in enumerate(design.outcomes):
             if outcome.is_discrete:
                 row = np.array([*x[i], *indicators(range(j))])
-                eta = np.append(0.0, row @ theta[f"logit_{j + 1}"])
+                others = outcome.categories - 1
+                eta = row @ theta[f"logit_{j + 1}"]
+                eta = np.append(0.0, eta + [next(effects, 0.0) for _ in range(others)])
                 result[i] += eta[category[j]] - np.log(np.exp(eta).sum())
         #: Of each column before: its outcome, and its residual about the mean.
         earlier: list[tuple[int | None, float]] = []
@@ -144,7 +177,7 @@ def direct_log_lik(
                 value = (-distance if below else distance) if here else 0.0
             others = [k for k in range(len(design.outcomes)) if k != j]
             row, core = np.array([*x[i], *indicators(others)]), theta[f"coefficients_{name}"]
-            fitted = row @ core[: row.size]
+            fitted = row @ core[: row.size] + next(effects, 0.0)
             residuals = np.array([r for k, r in earlier if k != j])
             slopes = core[row.size :]
             if f"slopes_{name}" in theta:

@@ -36,6 +36,9 @@ CASES = {
     "no weight": ((BENEFIT, SICK, INCOME), (), False),
     "categories alone": ((WORK, SICK), (), False),
     "a binary outcome and the weight": ((SICK,), BY, True),
+    "all kinds in clusters": (ALL, (), True),
+    "categories alone in clusters": ((WORK, SICK), (), False),
+    "amounts on two sides in clusters": ((TAX, SICK, INCOME, GAIN), (), True),
 }
 
 
@@ -43,7 +46,7 @@ CASES = {
 @pytest.mark.parametrize("n", [90, 700])  # few records a block, and many: both ways to compute
 def test_log_lik_of_each_record_is_its_definition(name: str, n: int) -> None:
     outcomes, by, weighted = CASES[name]
-    design = general_design(n, outcomes, weighted=weighted)
+    design = general_design(n, outcomes, weighted=weighted, psus=7 * ("clusters" in name))
     model = model_for(by)
     theta = random_theta(model, design, 3)
     simulated = model.simulate(draw(theta, 0), design, np.random.default_rng(4))

@@ -30,6 +30,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
     NoisyTarget,
     PublicSums,
 )
+from surveysynth.mechanisms.noisy_statistics.posterior.patience import Patience, Said
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.statistics import NoisyStatistics
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
@@ -154,9 +155,13 @@ def posterior_draws(
     statistics: Statistics,
     settings: NoisySettings,
     rng: np.random.Generator,
+    progress: Said | None = None,
 ) -> tuple[PrivateDraws, PosteriorRecord]:
-    """Return m draws of the parameters given the noisy statistics, and the record of the fit."""
-    (result,) = posterior_batch(model, [(design, statistics)], settings, [rng])
+    """Return m draws of the parameters given the noisy statistics, and the record of the fit.
+
+    ``progress``: told how long the chains will take, where that is long.
+    """
+    (result,) = posterior_batch(model, [(design, statistics)], settings, [rng], progress)
     if isinstance(result, RefusedError):
         raise result
     return result
@@ -167,6 +172,7 @@ def posterior_batch(
     releases: Sequence[tuple[PublicDesign, Statistics]],
     settings: NoisySettings,
     rngs: Sequence[np.random.Generator],
+    progress: Said | None = None,
 ) -> list[tuple[PrivateDraws, PosteriorRecord] | RefusedError]:
     """Return ``posterior_draws`` of many releases side by side: draws, or why there are none.
 
@@ -177,7 +183,7 @@ def posterior_batch(
     if isinstance(model, GeneralLocation) and len(of_blocks) == len(releases):
         designs = [design for design, _ in releases]
         return [
-            location_draws(model, *each, settings, rng)
+            location_draws(model, *each, settings, rng, progress)
             for each, rng in zip(zip(designs, of_blocks, strict=True), rngs, strict=True)
         ]
     gaussian = [(d, each) for d, each in releases if isinstance(each, NoisyStatistics)]
@@ -263,25 +269,34 @@ def location_draws(
     statistics: LocationStatistics,
     settings: NoisySettings,
     rng: np.random.Generator,
+    progress: Said | None = None,
 ) -> tuple[PrivateDraws, PosteriorRecord] | RefusedError:
     """Return m draws given the noisy statistics with the record, or why there are none.
 
-    Chains that have not converged continue."""
-    plan = settings.plan
+    Chains that have not converged continue, as long as that can make them converge."""
+    plan, patience = settings.plan, Patience(LOCATION_THINNINGS, settings.plan, progress)
     target = LocationTarget.of(
         table_of(model, design), design.matrix.cell, [statistics], plan.chains
     )
     layout, streams = Layout.of(design, model.grouped), Streams((rng,), 1)
     sweeps = LocationSweeps(layout, target, model.priors, streams, LOCATION_THINNINGS[0])
-    sweeps.warm_up(plan.warmup)
+    begun = min(plan.warmup, 1)
+    for i in range(begun):  # which shows how long the others take
+        sweeps.sweep(i)
+        patience.begin(sweeps.rounds)
+    sweeps.warm_up(plan.warmup - begun)
     # Every chain is a database of its own to the sampler.
     plan = replace(plan, chains=1, warmup=0)
     for thinning in LOCATION_THINNINGS:
+        patience.say(thinning, sweeps.rounds)
         sweeps.thin = thinning
         theta = {name: values[:, 0] for name, values in run_sweeps(sweeps, plan).items()}
         result = draws_if_converged(model, theta, settings, thinning)
         if not isinstance(result, RefusedError):
             break
+        hopeless = patience.refusal(result, thinning, sweeps.rounds)
+        if hopeless is not None:
+            return hopeless
     return result
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
 from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
     PublicSums,
@@ -46,8 +47,8 @@ def release_statistics(
 ) -> Statistics:
     """Return the noisy statistics of a survey.
 
-    Of z = (transformed outcomes, log weight), or for a general location model of categories,
-    amounts and the log weight.
+    Of z = (transformed outcomes, transformed weight), or for a general location model of
+    categories, amounts and the transformed weight.
 
     The model says whether sums by PSU are among them. Raises ``InputError`` before the survey is
     looked at.
@@ -59,7 +60,7 @@ def release_statistics(
         noise,
         design.matrix.cell,
         transformed(design, confidential),
-        budget=settings.of_sums(design.outcomes),
+        budget=settings.of_sums(design.modelled),
         psu=psu_codes(model, design),
         records=settings.unit_size(design),
         source=source,
@@ -86,7 +87,7 @@ def _location_statistics(
     records = model.records(design, confidential)
     return location_statistics(
         public, records.cell, records.category, records.z,
-        budget=settings.of_sums(design.outcomes),
+        budget=settings.of_sums(design.modelled),
         share=settings.count_share,
         records=settings.unit_size(design),
         source=source,
@@ -137,14 +138,20 @@ def location_design(
 
     Raise ``InputError`` for what the design lacks, before anything is spent."""
     require(model, design)
+    if psu_codes(model, design) is not None:
+        raise InputError(
+            "Noisy statistics have no sums by primary sampling unit (psu) of outcomes with a "
+            "discrete part or bounds. Declare survey.design_effect, a public factor by which "
+            "clustering raises variances."
+        )
     return LocationDesign.optimal(table_of(model, design), settings.clipping(design))
 
 
 def transformed(design: PublicDesign, confidential: Confidential) -> FloatArray:
-    """Return z (n, q): transformed outcomes, then the log weight if there is one. Confidential."""
+    """Return z (n, q): transformed outcomes, then the weight if there is one. Confidential."""
     columns = [t.forward(confidential.outcome[:, j]) for j, t in enumerate(design.transforms)]
     if confidential.sampling_weight is not None:
-        columns.append(np.log(confidential.sampling_weight))
+        columns.append(design.weight_transform.forward(confidential.sampling_weight))
     return np.stack(columns, axis=1)
 
 

@@ -1,0 +1,201 @@
+"""A multinomial logit with effects of PSUs (methods 3.5 and 3.6).
+
+    log p_c / p_0 = x b_c + a_kc,  k the PSU of a record
+
+Given the covariance of all effects, those a of one logit are normal given the others: precision Q,
+linear term h by PSU. A short Hamiltonian trajectory (Neal 2011) moves b and a together. It is taken
+in coordinates where b is about standard normal given a, and each a about so given all else. Their
+scales move with the likelihood, the effects in units of these scales given.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth.models.general_location.psu_sums import PsuCounts
+from surveysynth.models.parts.coefficients import HALF_T_DF
+from surveysynth.models.parts.logit import (
+    JITTER,
+    STEP,
+    STEPS,
+    LogitSums,
+    find_mode,
+    log_total,
+    shares,
+)
+from surveysynth.sampling import primitives
+from surveysynth.sampling.sweeps import Streams
+
+#: Proposals of the scales of effects in a sweep, each for a sixth of the time of a trajectory.
+SCALE_MOVES = 2
+#: SD of a proposed scale, in SDs of a normal likelihood of it (Gelman, Roberts and Gilks 1996).
+SCALE_STEP = 2.4
+
+
+class PsuLogit:
+    """Coefficients b (B, P, c) and effects a (B, C, c) of one logit in B = databases x chains.
+
+    sums: without PSUs, to start from; counts: by PSU, one for each database; sd (P,): prior SDs of
+    coefficients; count: C.
+    """
+
+    def __init__(
+        self,
+        sums: LogitSums,
+        counts: Sequence[PsuCounts],
+        sd: FloatArray,
+        count: int,
+        rng: Streams,
+    ) -> None:
+        self.rng, self.chains, self.counts = rng, rng.chains, counts
+        self.p, self.c = sums.x.shape[-1], sums.counts.shape[-1] - 1
+        self.batch, self.size = len(counts) * rng.chains, count
+        self.prior = np.broadcast_to(sd**-2.0, (self.p,))
+        mode, precision = find_mode(sums, sd)
+        factor = np.linalg.cholesky(precision).swapaxes(-1, -2)
+        root = np.linalg.solve(factor, np.broadcast_to(np.eye(self.p * self.c), factor.shape))
+        self.root = np.repeat(root, rng.chains, axis=0)
+        # Overdispersed starts.
+        start = 2.0 * rng.standard_normal((self.batch, self.p * self.c), 0)
+        start = np.repeat(mode, rng.chains, axis=0) + (self.root @ start[..., None])[..., 0]
+        self.b = start.reshape(self.batch, self.p, self.c)
+        self.starts = [np.searchsorted(each.psu, np.arange(count)) for each in counts]
+        self.information = np.repeat(self._information(mode), rng.chains, axis=0)
+        self.begin(np.zeros((self.batch, count, self.c)))
+
+    def begin(self, effects: FloatArray) -> None:
+        """Start from effects (B, C, c)."""
+        self.a, self.likelihood = effects, self._likelihood(self.b, effects)
+
+    def _information(self, mode: FloatArray) -> FloatArray:
+        """Return the information (databases, C, c) of each effect at the mode without effects."""
+        result = []
+        for each, starts, b in zip(self.counts, self.starts, mode, strict=True):
+            share = shares(each.x @ b.reshape(self.p, self.c))
+            weight = each.counts.sum(-1)[:, None] * share * (1.0 - share)
+            result.append(np.add.reduceat(weight, starts, axis=0))
+        return np.stack(result)
+
+    def draw_random_numbers(self, c: int) -> None:
+        """Draw the random numbers of the next c sweeps."""
+        rng = self.rng
+        self.n_b = rng.standard_normal((c, self.batch, self.p * self.c), 1)
+        self.n_a = rng.standard_normal((c, self.batch, self.size, self.c), 1)
+        self.n_scale = rng.standard_normal((c, SCALE_MOVES, self.batch, self.c), 2)
+        self.u_step = rng.random((c, self.batch), 1)
+        self.log_u = np.log(rng.random((c, 1 + SCALE_MOVES, self.batch), 2))
+
+    def trajectory(self, i: int, precision: FloatArray, linear: FloatArray) -> None:
+        """Move b and a; Q (B, c, c) and h (B, C, c) are the normal law of a given other effects."""
+        step = STEP * (1.0 + JITTER * (2.0 * self.u_step[i] - 1.0))[:, None]
+        scale = (self.information + np.einsum("bcc->bc", precision)[:, None]) ** -0.5
+        law = precision, linear
+        position, likelihood = (self.b, self.a), self.likelihood
+        value, force = self._density(position, likelihood, law, scale)
+        first, momentum = value, (self.n_b[i], self.n_a[i])
+        momentum = _moved(momentum, 0.5 * step, force)
+        for last in [False] * (STEPS - 1) + [True]:
+            along = self._turned(momentum[0]), scale * momentum[1]
+            position = _moved(position, step, along)
+            likelihood = self._likelihood(*position)
+            value, force = self._density(position, likelihood, law, scale)
+            momentum = _moved(momentum, (0.5 if last else 1.0) * step, force)
+        energy = _squares(momentum) - _squares((self.n_b[i], self.n_a[i]))
+        self._take(self.log_u[i, 0] < value - first - 0.5 * energy, position, likelihood)
+
+    def rescale(self, i: int, scale: FloatArray, prior_scale: float) -> FloatArray:
+        """Draw the scales (B, c) of the effects given these over their scales; return the ratios.
+
+        The scales have half-t priors. Proposals are symmetric, and what their width depends on
+        stays.
+        """
+        ratio = np.ones(scale.shape)
+        for move in range(SCALE_MOVES):
+            ratio = ratio * self._rescaled(i, move, scale * ratio, prior_scale)
+        return ratio
+
+    def _rescaled(
+        self, i: int, move: int, scale: FloatArray, prior_scale: float
+    ) -> FloatArray:
+        standard = self.a / scale[:, None]
+        information = (standard * standard * self.information).sum(1) + prior_scale**-2
+        width = SCALE_STEP / np.sqrt(self.c * information)
+        proposed = np.abs(scale + width * self.n_scale[i, move])
+        ratio = proposed / scale
+        position = self.b, self.a * ratio[:, None]
+        likelihood = self._likelihood(*position)
+        new, old = (
+            primitives.half_t_log_density(each, HALF_T_DF, prior_scale).sum(-1)
+            for each in (proposed, scale)
+        )
+        accept = self.log_u[i, 1 + move] < likelihood[0] - self.likelihood[0] + new - old
+        self._take(accept, position, likelihood)
+        return np.where(accept[:, None], ratio, 1.0)
+
+    def _take(
+        self,
+        accept: BoolArray,
+        position: tuple[FloatArray, FloatArray],
+        likelihood: tuple[FloatArray, FloatArray, FloatArray],
+    ) -> None:
+        wide = accept[:, None, None]
+        self.b, self.a = np.where(wide, position[0], self.b), np.where(wide, position[1], self.a)
+        value, by_b, by_a = likelihood
+        self.likelihood = (
+            np.where(accept, value, self.likelihood[0]),
+            np.where(wide, by_b, self.likelihood[1]),
+            np.where(wide, by_a, self.likelihood[2]),
+        )
+
+    def _turned(self, momentum: FloatArray) -> FloatArray:
+        """Return what a momentum (B, P c) adds to b (B, P, c)."""
+        return (self.root @ momentum[..., None]).reshape(self.b.shape)
+
+    def _density(
+        self,
+        position: tuple[FloatArray, FloatArray],
+        likelihood: tuple[FloatArray, FloatArray, FloatArray],
+        law: tuple[FloatArray, FloatArray],
+        scale: FloatArray,
+    ) -> tuple[FloatArray, tuple[FloatArray, FloatArray]]:
+        """Return the log posterior (B,), and its gradient in the coordinates of the move."""
+        (b, a), (value, by_b, by_a), (precision, linear) = position, likelihood, law
+        pulled = self.prior[:, None] * b
+        precise = a @ precision
+        value = value - 0.5 * (b * pulled).sum((-2, -1))
+        value = value + ((linear - 0.5 * precise) * a).sum((-2, -1))
+        slope = (by_b - pulled).reshape(self.batch, 1, -1)
+        return value, ((slope @ self.root)[:, 0], scale * (by_a + linear - precise))
+
+    def _likelihood(
+        self, b: FloatArray, a: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the log-likelihood (B,), and its gradients in b and a."""
+        value = np.empty(self.batch)
+        by_b, by_a = np.empty(b.shape), np.empty(a.shape)
+        for d, (each, starts) in enumerate(zip(self.counts, self.starts, strict=True)):
+            own = slice(d * self.chains, (d + 1) * self.chains)
+            eta = each.x @ b[own] + a[own][:, each.psu]
+            total, mass = log_total(eta), each.counts.sum(-1)
+            value[own] = (eta * each.counts[:, 1:]).sum((-2, -1)) - total @ mass
+            left = each.counts[:, 1:] - mass[:, None] * np.exp(eta - total[..., None])
+            by_b[own] = each.x.T @ left
+            by_a[own] = np.add.reduceat(left, starts, axis=1)
+        return value, by_b, by_a
+
+
+def _moved(
+    values: tuple[FloatArray, FloatArray], step: FloatArray, along: tuple[FloatArray, FloatArray]
+) -> tuple[FloatArray, FloatArray]:
+    """Return values of b and a, shifted by a step (B, 1)."""
+    first, second = (
+        each + step.reshape(-1, *(1,) * (each.ndim - 1)) * change
+        for each, change in zip(values, along, strict=True)
+    )
+    return first, second
+
+
+def _squares(momentum: tuple[FloatArray, FloatArray]) -> FloatArray:
+    first, second = momentum
+    return np.asarray((first * first).sum(-1) + (second * second).sum((-2, -1)))

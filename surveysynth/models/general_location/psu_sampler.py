@@ -1,0 +1,238 @@
+"""Gibbs sampler of the general location model with effects of PSUs (methods 3.5 and 3.6).
+
+    a_k ~ N(0, T),  T = D Omega D,  scales half-t3,  Omega ~ LKJ
+
+a_k has the effects of a PSU on the predictors of all logits, then on all columns of z. A sweep:
+
+    b, a of each logit                   together, by a Hamiltonian trajectory (``psu_logits``)
+    regressions | a                      as without PSUs, of z less the effects (``sampler``)
+    a of z | regressions                 normal
+    scales of T | a over these           likelihood times the priors of the scales
+    coefficients and a | predictors      in directions that are constant in PSUs, normal
+    T | a                                as a residual covariance (``parts.covariance``)
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.general_location.psu_amounts import AmountSums
+from surveysynth.models.general_location.psu_logits import PsuLogit
+from surveysynth.models.general_location.sampler import Regressions
+from surveysynth.models.general_location.stats import GeneralStats
+from surveysynth.models.parts.covariance import CovarianceBlock
+from surveysynth.models.parts.psu_effects import (
+    INTRACLASS_GUESS,
+    PSU_COVARIANCE,
+    PSU_EFFECT,
+    proposed_ratio,
+)
+from surveysynth.sampling import primitives
+from surveysynth.sampling.sweeps import Streams
+
+#: Variance of a standard logistic variable, that of the residual of a predictor of a logit.
+LOGISTIC_VARIANCE = np.pi**2 / 3.0
+
+
+class ClusteredGibbs:
+    """State of a batch of chains, B = databases x chains, with effects (B, C, D) of PSUs."""
+
+    def __init__(self, stats: GeneralStats, priors: Mapping[str, float], rng: Streams) -> None:
+        self.layout, self.rng, self.scale = stats.layout, rng, priors["psu_scale"]
+        self.constant, count = stats.psus[0].constant, stats.psus[0].count
+        self.batch = stats.databases * rng.chains
+        sds = stats.layout.logit_sds(priors)
+        self.logits = [
+            PsuLogit(sums, [each.logits[k] for each in stats.psus], sds[k], count, rng)
+            for k, sums in enumerate(stats.logits)
+        ]
+        self.logit_precision = [sd[: self.layout.columns] ** -2.0 for sd in sds]
+        first, last = self.layout.amount_effects.start, self.layout.amount_effects.stop
+        self.effects = np.zeros((self.batch, count, last))
+        spread = np.full((self.batch, last), LOGISTIC_VARIANCE)
+        self.regressions: Regressions | None = None
+        if stats.rows is not None:
+            self.sums = AmountSums(stats.psus, rng.chains)
+            rows = self.sums.rows(self.effects[..., first:])
+            self.regressions = Regressions(self.layout, rows, priors, rng, stats.pseudo)
+            spread[:, first:] = self.regressions.scales.variance[..., 0].T
+        inflation = np.exp(rng.standard_normal((self.batch, 1), 0))
+        start = INTRACLASS_GUESS * (inflation * spread)[..., None] * np.eye(last)
+        # Effects of zero would be collinear once the same coefficients have moved against them.
+        noise = rng.standard_normal(self.effects.shape, 0)
+        self.effects = np.sqrt(np.einsum("bdd->bd", start))[:, None] * noise
+        for logit, columns in zip(self.logits, self.layout.logit_effects, strict=True):
+            logit.begin(self.effects[..., columns])
+        size = np.full(self.batch, float(count))
+        self.block = CovarianceBlock(start, size, self.scale, priors["lkj"], rng)
+
+    def state(self) -> Theta:
+        """Return the parameters of all parts by name, T, and the effects of the sampled PSUs."""
+        parts = zip(self.layout.logits, self.logits, strict=True)
+        state = {f"logit_{part.name}": logit.b for part, logit in parts}
+        if self.regressions is not None:
+            state |= self.regressions.state()
+        return {**state, PSU_COVARIANCE: self.block.covariance, PSU_EFFECT: self.effects}
+
+    def draw_random_numbers(self, c: int) -> None:
+        """Draw the random numbers of the next c sweeps."""
+        rng, (batch, count, size) = self.rng, self.effects.shape
+        self.block.draw_random_numbers(c)
+        for logit in self.logits:
+            logit.draw_random_numbers(c)
+        if self.regressions is not None:
+            self.regressions.draw_random_numbers(c)
+        q = self.layout.q
+        self.n_effects = rng.standard_normal((c, batch, count, q), 1)
+        self.u_ratio = rng.random((c, 2, q, batch), 3)
+        self.n_shift = rng.standard_normal((c, size, batch, self.constant.along.shape[1]), 2)
+
+    def sweep(self, i: int) -> None:
+        """Run one sweep; i counts the sweeps since the random numbers were drawn."""
+        with np.errstate(over="ignore", under="ignore"):
+            precision = np.asarray(np.linalg.inv(self.block.covariance), dtype=np.float64)
+            for logit, columns in zip(self.logits, self.layout.logit_effects, strict=True):
+                logit.trajectory(i, *self._law(precision, columns))
+                self._set(columns, logit.a)
+            likelihood = None if self.regressions is None else self._amounts(i, precision)
+            factor = self._rescale(i, likelihood)
+            precision = precision / (factor[:, :, None] * factor[:, None, :])
+            self._shift_logits(i, precision)
+            self._shift_amounts(i, precision)
+        self.block.update(i, self.effects.swapaxes(-1, -2) @ self.effects)
+
+    def _set(self, columns: slice, values: FloatArray) -> None:
+        # Draws that are kept are these arrays: they are replaced, never written into.
+        effects = self.effects.copy()
+        effects[..., columns] = values
+        self.effects = effects
+
+    def _law(self, precision: FloatArray, columns: slice) -> tuple[FloatArray, FloatArray]:
+        """Return the normal law of some effects given the others: precision, and linear term."""
+        own = precision[:, columns, columns]
+        a = self.effects
+        return own, -(a @ precision[..., columns] - a[..., columns] @ own)
+
+    # --- amounts ------------------------------------------------------------------------------
+
+    def _amounts(self, i: int, precision: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Draw regressions and their effects; return the likelihood of these effects."""
+        regressions, columns = self.regressions, self.layout.amount_effects
+        assert regressions is not None  # the caller has looked
+        regressions.observe(self.sums.rows(self.effects[..., columns]))
+        regressions.sweep(i)
+        own, linear = self._law(precision, columns)
+        told, information = self.sums.likelihood(
+            self._means(), regressions.core_slopes(), regressions.scales.variance[..., 0].T
+        )
+        q = self.layout.q
+        drawn = primitives.normal_from_precision(
+            (information + own[:, None]).reshape(-1, q, q),
+            (told + linear).reshape(-1, q),
+            self.n_effects[i].reshape(-1, q),
+        )
+        self._set(columns, drawn.reshape(told.shape))
+        return told, information
+
+    def _means(self) -> FloatArray:
+        """Return the coefficients (B, W, q) on x~ of all regressions."""
+        assert self.regressions is not None  # the caller has looked
+        result = np.zeros((self.batch, self.layout.width, self.layout.q))
+        for j, part in enumerate(self.regressions.parts):
+            result[:, part.part.columns, j] = part.core[:, : part.size]
+        return result
+
+    # --- coefficients and effects that leave predictors as they are ---------------------------
+
+    def _shift_logits(self, i: int, precision: FloatArray) -> None:
+        k, parts = self.layout.columns, zip(self.logits, self.layout.logit_effects, strict=True)
+        for part, (logit, columns) in enumerate(parts):
+            for c in range(logit.c):
+                prior = np.broadcast_to(self.logit_precision[part], (self.batch, k))
+                b = logit.b.copy()
+                b[:, :k, c] += self._shift(i, columns.start + c, b[:, :k, c], prior, precision)
+                logit.b = b
+            logit.a = self.effects[..., columns]
+
+    def _shift_amounts(self, i: int, precision: FloatArray) -> None:
+        regressions, k = self.regressions, self.layout.columns
+        first = self.layout.amount_effects.start
+        for j, part in enumerate([] if regressions is None else regressions.parts):
+            assert regressions is not None  # it has parts
+            core = part.core.copy()
+            prior, told = regressions.prior_precision(j)[:, :k], regressions.told_by_prior(j)
+            core[:, :k] += self._shift(i, first + j, core[:, :k], prior, precision, told)
+            part.core = core
+
+    def _shift(
+        self,
+        i: int,
+        column: int,
+        core: FloatArray,
+        prior: FloatArray,
+        precision: FloatArray,
+        told: tuple[FloatArray, FloatArray] | None = None,
+    ) -> FloatArray:
+        """Shift the effects in one column against coefficients; return the change of these.
+
+        core (B, K): coefficients with prior precisions ``prior``; precision: of the effects; told:
+        what else is known of the coefficients, precision (B, K, K) and score (B, K).
+        """
+        directions, along = self.constant.coefficients, self.constant.along
+        pull = along.T @ (self.effects @ precision[:, :, column, None])
+        own = directions.T @ (prior[..., None] * directions)
+        own = own + precision[:, column, column, None, None] * (along.T @ along)
+        linear = pull[..., 0] - (prior * core) @ directions
+        if told is not None:
+            own, linear = own + directions.T @ told[0] @ directions, linear + told[1] @ directions
+        shift = primitives.normal_from_precision(own, linear, self.n_shift[i, column])
+        moved = self.effects[..., column] - shift @ along.T
+        self._set(slice(column, column + 1), moved[..., None])
+        return np.asarray(shift @ directions.T, dtype=np.float64)
+
+    # --- covariance ---------------------------------------------------------------------------
+
+    def _rescale(
+        self, i: int, likelihood: tuple[FloatArray, FloatArray] | None
+    ) -> FloatArray:
+        """Draw the scales of T given the effects over these; return the ratios (B, D).
+
+        likelihood: that of the effects on columns of z.
+        """
+        covariance = self.block.covariance
+        scale = np.sqrt(np.einsum("bdd->bd", covariance))
+        factor = np.ones(scale.shape)
+        for logit, columns in zip(self.logits, self.layout.logit_effects, strict=True):
+            factor[:, columns] = logit.rescale(i, scale[:, columns], self.scale)
+        if likelihood is not None:
+            columns = self.layout.amount_effects
+            units = scale[:, columns] / self.scale
+            factor[:, columns] = self._ratios(i, units, self.effects[..., columns], *likelihood)
+        self.effects = self.effects * factor[:, None]
+        self.block.covariance = covariance * factor[:, :, None] * factor[:, None, :]
+        return factor
+
+    def _ratios(
+        self,
+        i: int,
+        units: FloatArray,
+        effects: FloatArray,
+        linear: FloatArray,
+        precision: FloatArray,
+    ) -> FloatArray:
+        """Draw the ratios (B, q) of new and old scales, one column after another.
+
+        units: scales over that of their prior; linear, precision: the likelihood of the effects.
+        """
+        linears = (effects * linear).sum(1)
+        quadratics = np.einsum("bci,bcij,bcj->bij", effects, precision, effects)
+        factor, log_u = np.ones(units.shape), np.log(self.u_ratio[i, 1])
+        for j in range(self.layout.q):
+            quadratic = quadratics[:, j, j]
+            left = linears[:, j] + quadratic - (quadratics[:, j] * factor).sum(1)
+            ratio, log_accept = proposed_ratio(
+                units[:, j], left, quadratic, self.u_ratio[i, 0, j]
+            )
+            factor[:, j] = np.where(log_u[j] < log_accept, ratio, factor[:, j])
+        return factor

@@ -1,0 +1,94 @@
+"""All mistakes of a file in one error: keys that are still open ("?"), then the others."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+from surveysynth._support.messages import raise_problems
+from surveysynth.errors import InputError
+from surveysynth.spec.privacy import without_tag
+from surveysynth.spec.tables_in_file import as_written, inherited
+from surveysynth.spec.wording import describe, where_of
+
+#: The value of a key that a person must fill in. No key accepts it, so validation finds each one.
+OPEN = "?"
+
+#: How to fill in a key, with the keys that the answer calls for: one reading is enough.
+ANSWERS = {
+    "kind": 'for an amount "continuous", or "semicontinuous" with spikes = [0], both with '
+    'range = [low, high]; for an answer "binary", or "categorical" with levels = ["..", ".."]; '
+    'for a whole number, alone and by the pseudo-posterior, "count"',
+    "levels": 'all answers that may occur, such as levels = ["no", "yes"]',
+    "range": "the lowest and the highest possible value, such as range = [0, 500000]",
+    "transform": 'leave it out and write range = [low, high], or choose "log", "asinh" or '
+    '"yeo_johnson"',
+    "scale": "about a tenth of a typical value, such as scale = 1000",
+    "centre": "a typical value, such as centre = 30000",
+    "spread": "a typical standard deviation on the scale of the transform, such as spread = 0.5",
+    "design_effect": "the factor by which the units raise variances, such as design_effect = 1.5",
+}
+_WEIGHT = "the logarithm of a typical weight, population size over records, such as centre = 5.3"
+
+Location = tuple[int | str, ...]
+
+
+def raise_mistakes(
+    source: str,
+    errors: Sequence[ErrorDetails],
+    content: Mapping[str, Any],
+    known_keys: Callable[[Location], str],
+) -> None:
+    """Raise one ``InputError`` for all mistakes of ``content``, each at its place in the file."""
+    found = [
+        (details, as_written(location, content))
+        for details in errors
+        if not inherited(location := without_tag(details["loc"]), content)
+    ]
+    left = [place for details, place in found if details["input"] == OPEN]
+    problems = [
+        line
+        for details, place in found
+        if place not in left
+        for line in describe(details, place, known_keys)
+    ]
+    if not left:
+        raise_problems(source, problems)
+        return
+    count, lines = len(dict.fromkeys(left)), [*_open_lines(left), *_of_units(left, content)]
+    lines += problems
+    raise InputError("\n".join([
+        f"{source}: {'1 key is' if count == 1 else f'{count} keys are'} still open, marked "
+        f'"{OPEN}". Answers come from public sources, such as a questionnaire or a codebook, '
+        "never from the data.",
+        *(f"  - {line}" for line in lines),
+    ]))  # fmt: skip
+
+
+def _open_lines(left: Sequence[Location]) -> list[str]:
+    """Return how to fill in open keys; those with the same answer share a line."""
+    places: dict[str, list[str]] = {}
+    for place in dict.fromkeys(left):
+        places.setdefault(_answer(place), []).append(where_of(place))
+    return [f"{', '.join(those)}: {answer}." for answer, those in places.items()]
+
+
+def _of_units(left: Sequence[Location], content: Mapping[str, Any]) -> list[str]:
+    """Return what units call for, once kinds are known."""
+    survey = content.get("survey")
+    kinds = any(place[-1] == "kind" for place in left)
+    if not kinds or not isinstance(survey, Mapping) or "psu" not in survey:
+        return []
+    if "design_effect" in survey:
+        return []
+    return [
+        "survey.design_effect: needed with psu unless every outcome is a continuous amount: "
+        f"{ANSWERS['design_effect']}."
+    ]
+
+
+def _answer(place: Location) -> str:
+    key = str(place[-1])
+    if place == ("outcomes", "weight", "centre"):
+        return _WEIGHT
+    return ANSWERS.get(key, f"see surveysynth keys {key}")
