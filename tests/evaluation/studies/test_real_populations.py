@@ -56,6 +56,18 @@ def test_settings_change_mechanism_and_epsilon_alone(name: str) -> None:
     assert made == {key: value for key, value in base.items() if key != "privacy"}
 
 
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_learned_transform_is_declared_by_its_range_alone(name: str, tmp_path: Path) -> None:
+    frame = FRAMES[name]
+    outcomes = SETTINGS["learned_10.8"].specification(frame)["outcomes"]
+    assert outcomes[frame.outcome].keys() <= {"kind", "spikes", "range"}
+    assert outcomes[frame.outcome]["range"] == list(frame.range)
+    others = SETTINGS["noisy_10.8"].specification(frame)["outcomes"]
+    assert {k: v for k, v in outcomes.items() if k != frame.outcome} == {
+        k: v for k, v in others.items() if k != frame.outcome
+    }
+
+
 def test_classes_begin_at_their_ends() -> None:
     made = classes(pd.Series([0.0, 9.9, 10.0, 19.0, 20.0]), (10, 20), ("a", "b", "c"))
     assert made.tolist() == ["a", "a", "b", "b", "c"]
@@ -71,7 +83,7 @@ def test_another_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_another_frame_is_refused(tmp_path: Path) -> None:
-    right = Frame(lambda raw: pd.DataFrame({"amount": [1.0, 2.0]}), 2, "amount", 3.0, PPS)
+    right = Frame(lambda raw: pd.DataFrame({"amount": [1.0, 2.0]}), 2, "amount", 3.0, PPS, (0, 9))
     assert len(right.made(tmp_path)) == 2
     for wrong in (replace(right, units=3), replace(right, total=3.1)):
         with pytest.raises(SystemExit, match="expected"):
