@@ -1,9 +1,10 @@
 // The general location model as a chain: multinomial logits of the discrete parts, regressions of
 // the amounts and of the log weight, with slopes on the residuals of earlier columns; slopes and
 // variances may differ by group; each record raised to its risk weight. The data are weighted
-// counts, and rows that have the weighted moments of the records of each group. Arrays of all parts
-// stand end to end, rows first. With PSUs (C > 0) every predictor of a logit and every mean also has
-// an effect of the PSU, and rows are by PSU.
+// counts, and rows that have the weighted moments of the records of each group. Rows of the prior
+// have the scale and the slopes that groups share. Arrays of all parts stand end to end, rows first.
+// With PSUs (C > 0) every predictor of a logit and every mean also has an effect of the PSU, and rows
+// are by PSU.
 functions {
 #include functions/half_student_t.stan
 #include functions/psu_effects.stan
@@ -32,13 +33,19 @@ data {
   int<lower=1> W; // columns of (x, indicators of categories)
   array[J, W] int<lower=0, upper=1> uses; // those of each regression
   array[J, J] int<lower=0, upper=1> before; // earlier columns of z of each regression
-  array[W] int<lower=0, upper=1> ridged; // columns of shrunken interactions
+  array[W] int<lower=0, upper=1> ridged; // columns of shrunken interactions: without tau
   int<lower=0> M; // rows, group by group
   array[M] int<lower=1, upper=G> group;
   matrix[M, W] rows_x;
   matrix[M, J] rows_z; // zero where absent
   matrix<lower=0, upper=1>[M, J] present;
   array[J, G] real<lower=0> total; // sums of alpha
+  int<lower=0> R; // rows of the prior
+  matrix[R, W] prior_x;
+  matrix[R, J] prior_z;
+  matrix<lower=0, upper=1>[R, J] prior_present;
+  array[J] real<lower=0> prior_count; // records that they are
+  real<lower=0> least_df; // lower end of nu
   int<lower=0> C; // PSUs with effects
   array[sum(T)] int<lower=0, upper=C> logit_psu; // PSU of each row of a logit, zero for none
   array[M] int<lower=0, upper=C> row_psu; // PSU of each row of the regressions, zero for none
@@ -55,7 +62,6 @@ data {
 transformed data {
   real df = 3;
   int with_slopes = 0;
-  int R = sum(ridged);
   int E = sum(Q) + J; // effects of a PSU: categories of each logit, columns of z
   array[J] int width; // columns of each regression
   array[J] int D; // of which the last, slopes on earlier z, differ by group
@@ -71,7 +77,7 @@ parameters {
   vector<lower=0>[J] tau;
   matrix<lower=0>[G, J] sd;
   vector<lower=0>[grouped * J] s_0;
-  vector<lower=0>[grouped * J] nu;
+  vector<lower=least_df>[grouped * J] nu;
   vector[G * sum(D)] slopes;
   vector<lower=0>[with_slopes] t;
   vector<lower=0>[C > 0 ? E : 0] psu_scale;
@@ -111,42 +117,42 @@ model {
   int at_slope = 0;
   int k = 0;
   matrix[M, J] residual; // about the means
-  matrix[J, R] interaction = rep_matrix(0, J, R); // shrunken coefficients over their scale
+  matrix[R, J] prior_residual;
   for (j in 1 : J) {
     vector[width[j]] b = segment(core, at + 1, width[j]);
     vector[M] fitted = rep_vector(0, M);
+    vector[R] prior_fitted = rep_vector(0, R);
     for (i in 1 : M) {
       if (row_psu[i] > 0) fitted[i] = row_root[i] * psu_effect[row_psu[i], first_effect + j];
     }
     int used = 0;
-    int shrunken = 0;
     int slope = 0;
     for (l in 1 : W) {
       if (uses[j, l]) {
         used += 1;
         fitted += col(rows_x, l) * b[used];
-        if (ridged[l]) {
-          shrunken += 1;
-          interaction[j, shrunken] = b[used] / interaction_scale;
-        } else {
-          target += normal_lpdf(b[used] | 0, tau[j]);
-        }
+        prior_fitted += col(prior_x, l) * b[used];
+        if (!ridged[l]) target += normal_lpdf(b[used] | 0, tau[j]);
       }
     }
     residual[, j] = col(present, j) .* (col(rows_z, j) - fitted);
     vector[M] rest = col(residual, j);
-    row_vector[R] left = interaction[j];
+    prior_residual[, j] = col(prior_present, j) .* (col(prior_z, j) - prior_fitted);
+    vector[R] prior_rest = col(prior_residual, j);
     for (l in 1 : J) {
       if (before[j, l]) {
         slope += 1;
         vector[G] f = rep_vector(b[used + slope], G);
         if (grouped) for (g in 1 : G) f[g] += slopes[at_slope + (g - 1) * D[j] + slope];
         rest -= col(present, j) .* col(residual, l) .* f[group];
-        left -= b[used + slope] * interaction[l];
+        prior_rest -= col(prior_present, j) .* col(prior_residual, l) * b[used + slope];
         target += normal_lpdf(b[used + slope] | 0, tau[j]);
       }
     }
-    target += normal_lpdf(left | 0, grouped ? s_0[j] : sd[1, j]) - R * log(interaction_scale);
+    real common = grouped ? s_0[j] : sd[1, j];
+    target += -0.5 * dot_self(prior_rest / common)
+              - prior_count[j] * (0.5 * log(2 * pi()) + log(common))
+              - sum(ridged) * log(interaction_scale);
     if (D[j] > 0) {
       k += 1;
       target += normal_lpdf(segment(slopes, at_slope + 1, G * D[j]) | 0, t[k]);

@@ -98,6 +98,7 @@ from .inference.debias import debias_draws as debias_draws
 from .inference.synthesis import SyntheticDataset as SyntheticDataset
 from .inference.synthesis import synthesise as synthesise
 from .mechanisms.base import PrivateDraws as PrivateDraws
+from .mechanisms.declared import Declared as Declared
 from .mechanisms.pseudo_posterior.fit import ConfidentialFit as ConfidentialFit
 from .mechanisms.pseudo_posterior.mechanism import privacy_statement as privacy_statement
 from .mechanisms.pseudo_posterior.risk import (

@@ -35,7 +35,8 @@ from surveysynth.survey.weights_from import RHO_FACTORS
 if TYPE_CHECKING:
     from surveysynth.models.base import Model
     from surveysynth.spec.spec import Spec
-    from surveysynth.survey.survey import PublicDesign
+    from surveysynth.survey.pseudo_records import may_be_rare
+from surveysynth.survey.survey import PublicDesign
 
 _SHOWN_CELLS = 40
 _DOCUMENTS = ", ".join(["codebook.json", DDI_NAME, PRIVACY_NAME, "README.md", *DOSSIER_NAMES])
@@ -114,7 +115,8 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
         if any(outcome.is_amount for outcome in design.outcomes):
             lines.append(SKEWED)
     lines += [
-        f"Outcome: {each.model_words} ({each.public_words or each.kind})."
+        f"Outcome: {each.model_words} "
+        f"({each.public_words or ('count' if model.takes_count else each.kind)})."
         for each in design.outcomes
     ]
     if design.learns_weight:
@@ -171,7 +173,27 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
         lines.append(f"Pooled for that: {design.pooling.words}. {design.pooling.means}")
     elif smallest < settings.least_records * (1.0 - ROUNDING):
         lines.append("There are fewer: the statement does not cover this release.")
-    return lines
+    return lines + _pseudo_lines(design)
+
+
+def _pseudo_lines(design: "PublicDesign") -> list[str]:
+    """State what the prior of rare answers is worth, and what it costs."""
+    pseudo = design.pseudo
+    if pseudo is None or not may_be_rare(design.outcomes):
+        return []
+    words = (
+        f"Rare answers: effects on weights and amounts have a prior worth {pseudo.records:.3g} "
+        f"records. What an answer that k records give does to them is shown by about k/(k + "
+        f"{pseudo.records:.3g}) of its size."
+    )
+    if pseudo.lacking:
+        words += (
+            " Amounts that some records lack have as many pseudo-records at their declared centre:"
+            " of 100 records with an amount they move its mean by "
+            f"{pseudo.records / (100.0 + pseudo.records):.0%} of the distance, which debiasing "
+            "takes back on average."
+        )
+    return [f"{words} Shares are not moved. Noisy statistics need none of it."]
 
 
 #: Asked as long as nobody has answered in the specification.

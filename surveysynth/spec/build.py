@@ -14,6 +14,7 @@ from surveysynth.spec.replicates import columns_of_pattern, replicate_problems
 if TYPE_CHECKING:
     from surveysynth.estimation.margins_of_calibration import Calibration, Margin
     from surveysynth.mechanisms.base import Mechanism
+    from surveysynth.mechanisms.declared import Declared
     from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.models.base import Model
@@ -234,28 +235,18 @@ def mechanism_of(spec: "Spec") -> "Mechanism":
 
 def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
     """Return the settings of noisy statistics, all public; ``changes``: of a comparison."""
-    from surveysynth.mechanisms.noisy_statistics.settings import (
-        NOISY_PLAN,
-        Declared,
-        NoisySettings,
-    )
+    from surveysynth.mechanisms.declared import Declared
+    from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, NoisySettings
     from surveysynth.spec.outcome_section import WEIGHT
     from surveysynth.spec.privacy import as_noisy_statistics
-    from surveysynth.survey.outcome import ABOVE, BELOW
 
     synthesizer, privacy = spec.synthesizer, as_noisy_statistics(spec.privacy)
 
-    def declared(side: int) -> dict[str, Declared]:
-        return {
-            name: Declared(*section.of_side(side)) for name, section in spec.outcomes.items()
-        }
-
-    above, below = declared(ABOVE), declared(BELOW)
-    split = [each.name for each in spec.declared if each.split is not None]
+    above, below = declared_of(spec)
     given = {
         "budget": privacy.cost,
-        "declared": {name: above[name] for name in synthesizer.outcome if name in above},
-        "declared_below": {name: below[name] for name in split},
+        "declared": {name: each for name, each in above.items() if name != WEIGHT},
+        "declared_below": below,
         "weight": above.get(WEIGHT, Declared()),
         "m": privacy.m,
         "radius": privacy.radius or 0.0,
@@ -264,6 +255,16 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         "count_share": privacy.count_share,
     }
     return NoisySettings(**{**given, **changes})
+
+
+def declared_of(spec: "Spec") -> "tuple[dict[str, Declared], dict[str, Declared]]":
+    """Return what is declared by name, of amounts above a split (or of all) and below it."""
+    from surveysynth.mechanisms.declared import Declared
+    from surveysynth.survey.outcome import ABOVE, BELOW
+
+    above = {name: Declared(*each.of_side(ABOVE)) for name, each in spec.outcomes.items()}
+    split = [each.name for each in spec.declared if each.split is not None]
+    return above, {name: Declared(*spec.outcomes[name].of_side(BELOW)) for name in split}
 
 
 def spreads_of(spec: "Spec") -> dict[str, float]:
@@ -286,6 +287,7 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
 
     privacy, synthesizer = as_pseudo_posterior(spec.privacy), spec.synthesizer
     of_papers = synthesizer.inference == "paper"
+    above, below = declared_of(spec)
     return MechanismSettings(
         epsilon=privacy.epsilon,
         m=privacy.m,
@@ -302,6 +304,8 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
         origin=privacy.origin or ("density" if of_papers else None),
         plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
         learned_epsilon=learned_cost(privacy.epsilon, spec.learned) if privacy.private else 0.0,
+        declared=above,
+        declared_below=below,
     )
 
 

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, PlainValidator
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
 
 from surveysynth.spec.sections import Name, Section, as_tuple
 from surveysynth.spec.wording import shown
@@ -46,6 +46,10 @@ def _by_side(*, positive: bool) -> PlainValidator:
     return PlainValidator(read)
 
 
+def _written(value: float | tuple[float, float] | None) -> Any:
+    """Return a number, or a list of two: Pydantic warns of pairs in a union."""
+    return list(value) if isinstance(value, tuple) else value
+
 #: The section of the sampling weight, whatever its column is called.
 WEIGHT = "weight"
 
@@ -57,8 +61,9 @@ class OutcomeSection(Section):
     """``[outcomes.NAME]``: kind, transform, spikes, split, bounds and levels, all public.
 
     ``Outcome`` checks that the keys belong together. With a split, centre is a typical value above
-    it and one below, and spread is one number or two. Only noisy statistics use them.
-    ``[outcomes.weight]`` has centre and spread of the log weight, or the range of the weight.
+    it and one below, and spread is one number or two: noisy statistics use them, and
+    pseudo-records. ``[outcomes.weight]`` has centre and spread of the log weight, or the range of
+    the weight.
     """
 
     about = (
@@ -116,12 +121,13 @@ class OutcomeSection(Section):
     error. A proportion is the share of the second of two levels. Type: list of texts or whole
     numbers. Default: 0 and 1 for a binary outcome; required for a categorical one. Public: The
     levels, and that no record has another."""
-    centre: Annotated[BySide, _by_side(positive=False)] = None
+    centre: Annotated[BySide, _by_side(positive=False), PlainSerializer(_written)] = None
     """A typical value in the outcome's units; for the weight, a typical logarithm. Noisy statistics
-    clip records to a ball around it. A value far off costs accuracy, never privacy. Type: a number,
-    or with a split a list of two, above and below. Default: none; log(N/n) for the weight if N is
+    clip records to a ball around it. Under the pseudo-posterior pseudo-records of an amount that
+    some records lack are there. A value far off costs accuracy, never privacy. Type: a number, or
+    with a split a list of two, above and below. Default: none; log(N/n) for the weight if N is
     given. Public: The number. It sets the noise, so never take it from the survey."""
-    spread: Annotated[BySide, _by_side(positive=True)] = None
+    spread: Annotated[BySide, _by_side(positive=True), PlainSerializer(_written)] = None
     """A typical standard deviation on the scale of the transform. Noise is proportional to it, and
     records are clipped at a multiple of it. `surveysynth check` also simulates with it. Type: a
     number above 0, or with a split a list of two, above and below. Default: none; 0.6 for the

@@ -20,13 +20,13 @@ from surveysynth.models import get_model, registered
 from surveysynth.spec.learned import (
     LEARNED,
     OF_LEARNED,
-    is_learned,
     learned_transform,
     learns_weight,
     weight_problems,
 )
 from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
 from surveysynth.spec.privacy_section import PrivacySection
+from surveysynth.spec.scales import scale_problems
 from surveysynth.spec.sections import LabelSection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_section import TablesSection
@@ -368,22 +368,7 @@ def strict_problems(
             problems.append(
                 f"synthesizer.{key}: {given!r} is for mechanism = 'pseudo_posterior'; leave it out."
             )
-    for name in synthesizer.outcome:
-        section = outcomes.get(name, OutcomeSection())
-        learned = is_learned(name, synthesizer, section)
-        if learned or section.kind in ("binary", "categorical"):
-            continue
-        missing = [key for key in ("centre", "spread") if getattr(section, key) is None]
-        if missing:
-            problems.append(
-                f"outcomes.{name}: {' and '.join(missing)} missing. Declare the public range of "
-                "the outcome, range = [low, high], and no transform: its transform is then learned "
-                "within the budget. Or declare both with a transform: centre, a typical value in "
-                "the outcome's own units (with a split one above it and one below), and spread, a "
-                "typical standard deviation on the scale of the transform. Take them from public "
-                "sources (a codebook, last year's publication, a register), never from these "
-                "data; values far off cost accuracy, never privacy."
-            )
+    problems += scale_problems(synthesizer, outcomes)
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
     modelled = not (whole or survey.public_weights or learns_weight(synthesizer, outcomes))
     if survey.population_size is None and of_weight.centre is None and modelled:

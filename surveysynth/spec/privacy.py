@@ -79,7 +79,7 @@ class PseudoPosteriorSection(PrivacySection):
 
     promise: ClassVar[str] = (
         "risky records count less in the fit; an asymptotic epsilon, found on this survey; nothing "
-        "to declare"
+        "to declare unless records may lack an amount"
     )
     currency: ClassVar[Currency] = "epsilon"
     combining: ClassVar[Combining] = "partial_synthesis"
@@ -135,6 +135,11 @@ class PseudoPosteriorSection(PrivacySection):
     def private(self) -> bool:
         """False for risk "none"."""
         return self.risk != "none"
+
+    @property
+    def has_pseudo_records(self) -> bool:
+        """True unless few records are allowed to decide, or nothing is protected."""
+        return self.private and self.small_strata != "allow"
 
     @property
     def weight_map(self) -> Literal["fixed_point", "linear"]:

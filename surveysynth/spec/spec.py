@@ -37,14 +37,10 @@ from surveysynth.spec.problems import (
     public_weight_problems,
     study_problems,
 )
+from surveysynth.spec.scales import rare_problems
 from surveysynth.spec.sections import LabelSection, StudySection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
-from surveysynth.spec.tables_in_file import (
-    ALL_TABLES,
-    folded,
-    section_of,
-    where_problems,
-)  # fmt: skip
+from surveysynth.spec.tables_in_file import ALL_TABLES, folded, section_of, where_problems
 from surveysynth.spec.tables_section import TablesSection
 from surveysynth.spec.wording import read_text
 from surveysynth.survey.outcome import Outcome
@@ -150,6 +146,7 @@ class Spec(BaseModel):
                 problems += self._table_problems(number)
         problems += wrong
         if not wrong:
+            problems += rare_problems(synthesizer, self.privacy, self.outcomes, self.declared)
             levels = {name: tuple(label.levels) for name, label in self.labels.items()}
             problems += label_problems(self.declared, levels)
             problems += calibration_problems(

@@ -17,6 +17,7 @@ from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.pooling import Pooling, pool
+from surveysynth.survey.pseudo_records import PseudoRecords
 from surveysynth.survey.records import (
     Records,
     level_problems,
@@ -85,6 +86,8 @@ class PublicDesign:
         Transform of the confidential weight: the log, or a learned one.
     calibrated_by
         Public columns by which synthetic weights are calibrated; None without calibration.
+    pseudo
+        The pseudo-records of the model's prior, where risk weights protect; else None.
 
     Examples
     --------
@@ -124,6 +127,7 @@ class PublicDesign:
     missing: str = "fail"
     pooling: Pooling | None = None
     calibrated_by: tuple[str, ...] | None = None
+    pseudo: PseudoRecords | None = None
     weight_transform: Transform = Transform()  # noqa: RUF009  (frozen)
 
     def __post_init__(self) -> None:
@@ -342,9 +346,7 @@ def build_public_design(
     )
     matrix = build(declaration.predictors)
     if longer := with_log_weight(matrix.formula, design, matrix.cell):
-        matrix = replace(
-            build(longer), by_default=matrix.by_default, left_out=matrix.left_out
-        )
+        matrix = replace(build(longer), by_default=matrix.by_default, left_out=matrix.left_out)
     effect, orders = declaration.design_effect, declaration.orders
     size = declaration.population_size
     return PublicDesign(
@@ -395,5 +397,3 @@ def _range_problems(declaration: Declaration, n: int) -> list[str]:
 def _count(codes: IntArray | None) -> str:
     """Return the number of strata or PSUs."""
     return "0" if codes is None else f"{int(codes.max()) + 1:,}"
-
-

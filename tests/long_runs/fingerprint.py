@@ -75,8 +75,8 @@ kind = "binary"
 kind = "categorical"
 levels = ["public", "private", "none"]
 """
-PLAIN_KINDS = KINDS.replace("centre = 3000\nspread = 0.6\n", 'transform = "yeo_johnson"\n'
-                            "scale = 1000\npower = 0.4\n")  # fmt: skip
+PLAIN_KINDS = AMOUNTS + KINDS.replace("spread = 0.6\n", 'spread = 1.0\ntransform = "yeo_johnson"\n'
+                                      "scale = 1000\npower = 0.4\n")  # fmt: skip
 SEVERAL = """[all_tables]
 title = "Salaries"
 statistics = ["count", "mean", "quantile(0.25)", "share"]

@@ -81,11 +81,6 @@ class Method:
     releases: int
     privacy: tuple[tuple[str, Any], ...] = ()
 
-    @property
-    def noisy(self) -> bool:
-        """Whether centres and spreads are needed."""
-        return ("mechanism", "noisy_statistics") in self.privacy
-
 
 METHODS = {
     each.name: each
@@ -182,7 +177,7 @@ class Part:
         moments = {
             name: dict(zip(("centre", "spread"), given, strict=True))
             for name, (_, given) in OUTCOMES.items()
-            if given is not None and self.method.noisy and name in survey.design.outcome_names
+            if given is not None and self.method.privacy and name in survey.design.outcome_names
         }
         privacy = dict(self.method.privacy)
         tables = ss.tables(

@@ -63,13 +63,15 @@ def survey(n: int = N, each: int = 3, seed: int = SEED) -> ss.Survey:
 
 def measured(epsilon: float, each: int, debias: bool) -> dict[str, Any]:
     """One run of the mechanism, and of debiasing where it is asked for."""
-    whole = survey(each=each)
-    model = get_model("fbs").of(whole.design)
+    whole, given = survey(each=each), ss.Declared(8_000.0, 1.5)
+    declared = {outcome.name: given for outcome in whole.design.outcomes if outcome.is_amount}
+    settings = ss.MechanismSettings(epsilon=epsilon, m=3, declared=declared)
+    design = settings.prepared(whole.design)
+    model = get_model("fbs").of(design)
     rng, start = np.random.default_rng(SEED), time.process_time()
     found: dict[str, Any] = {"outcomes": 4 * each, "n": N, "epsilon": epsilon}
     try:
-        settings = ss.MechanismSettings(epsilon=epsilon, m=3)
-        draws, fit = run(model, whole.design, whole.confidential, settings, rng)
+        draws, fit = run(model, design, whole.confidential, settings, rng)
     except RefusedError as refusal:
         return {
             **found, "seconds": time.process_time() - start, "refused": str(refusal),
@@ -82,7 +84,7 @@ def measured(epsilon: float, each: int, debias: bool) -> dict[str, Any]:
     }  # fmt: skip
     if debias:
         start = time.process_time()
-        made = ss.debias_draws(model, whole.design, draws, rng)
+        made = ss.debias_draws(model, design, draws, rng)
         found |= {"debiasing": made.record.status,
                   "seconds_of_debiasing": time.process_time() - start}  # fmt: skip
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

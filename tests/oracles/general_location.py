@@ -2,19 +2,20 @@
 ``general_location.stan``.
 
 Order of u, in each part by part: coefficients of logits (row by row), coefficients of regressions,
-log tau, log residual SDs (by regression, then group); with groups log s_0, log nu, what groups add
-to slopes (by regression, group, column) and log t of the regressions that have slopes. What belongs
-to effects of PSUs comes last, as in ``psu_effects``.
+log tau, log residual SDs (by regression, then group); with groups log s_0, log nu (of what is above
+its lower end), what groups add to slopes (by regression, group, column) and log t of the
+regressions that have slopes. What belongs to effects of PSUs comes last, as in ``psu_effects``.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import gammaln, psi
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.general_location.layout import Layout, of_parts
+from surveysynth.models.general_location.prior_rows import PriorRows
 from surveysynth.models.general_location.psu_sums import PsuCounts, PsuSums
 from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.models.parts.coefficients import HALF_T_DF
@@ -96,6 +97,9 @@ def log_density(
     flat = u.reshape(-1, u.shape[-1])
     flat, psus = _taken_apart(flat, stats.shape)
     p, layout = _parts(flat, stats.shape), stats.layout
+    # log nu in the place of the log of what is above its lower end, and back at the end.
+    least = _least_df(layout)
+    above, p = p.nu, replace(p, nu=np.log(least + np.exp(p.nu)))
     value = np.zeros(flat.shape[0])
     slope = _parts(np.zeros_like(flat), stats.shape)
     by_effect = None if psus is None else np.zeros_like(psus.effects)
@@ -135,6 +139,7 @@ def log_density(
             value += _normal(p.slopes[j].reshape(size), t, by_slopes, by_t)
             with_slopes += 1
     value += _ridge(p, slope, layout, priors["interaction_scale"])
+    value += _pseudo_records(p, slope, layout, stats.pseudo)
     scale = priors["residual_scale"]
     hyper = [(p.tau, slope.tau, HALF_T_DF, priors["coefficient_scale"])]
     hyper += [(p.t, slope.t, HALF_T_DF, priors["slope_scale"])]
@@ -146,6 +151,8 @@ def log_density(
         prior, prior_slope = unconstrained.half_t_log_density(log_scale, df, prior_scale)
         value += prior.sum(-1)
         by_scale[...] += prior_slope
+    value += (above - p.nu).sum(-1)
+    slope.nu[...] = 1.0 + (slope.nu - 1.0) * np.exp(above - p.nu)
     joined = slope.joined()
     if psus is not None and by_effect is not None:
         term = psu_effects.psu_log_prior(psus, priors["psu_scale"], priors["lkj"])
@@ -195,6 +202,10 @@ def _rows_of_psus(psus: PsuSums, layout: Layout) -> tuple[GroupRows, FloatArray]
     return rows, np.vstack(unit)
 
 
+def _least_df(layout: Layout) -> float:
+    return 0.0 if layout.pseudo is None else layout.pseudo.records
+
+
 def _logit_sd(
     columns: int, size: int, layout: Layout, priors: Mapping[str, float]
 ) -> FloatArray:
@@ -238,6 +249,39 @@ def _ridge(p: _Parts, slope: _Parts, layout: Layout, scale: float) -> FloatArray
     for by_core, each in zip(slope.core, by_rho, strict=True):
         by_core[:, ridged] += each / scale
     return value - len(ridged) * len(rho) * np.log(scale)
+
+
+def _pseudo_records(
+    p: _Parts, slope: _Parts, layout: Layout, rows: PriorRows | None
+) -> FloatArray:
+    """Log density of the pseudo-records (S,), at the scales and slopes that groups share."""
+    value = np.zeros(len(p.tau))
+    if rows is None:
+        return value
+    common, by_common = (
+        part.s_0 if layout.grouped else part.sd[..., 0] for part in (p, slope)
+    )  # fmt: skip
+    about = np.stack([
+        rows.present[:, j] * (rows.z[:, j] - p.core[j][:, : part.columns.size]
+                              @ rows.x[:, part.columns].T)
+        for j, part in enumerate(layout.regressions)
+    ])  # fmt: skip
+    for j, part in enumerate(layout.regressions):
+        size, own = part.columns.size, rows.present[:, j]
+        b = p.core[j][:, size:]
+        left = about[j] - own * np.einsum("sk,ksr->sr", b, about[part.earlier])
+        precision = np.exp(-2.0 * common[:, j])
+        squares = (left * left).sum(-1) * precision
+        value -= rows.count[j] * (0.5 * unconstrained.LOG_2PI + common[:, j]) + 0.5 * squares
+        by_common[:, j] += squares - rows.count[j]
+        score = own * left * precision[:, None]
+        slope.core[j][:, :size] += score @ rows.x[:, part.columns]
+        for k, column in enumerate(part.earlier):
+            slope.core[j][:, size + k] += (score * about[column]).sum(-1)
+            of_earlier = layout.regressions[column].columns
+            told = rows.present[:, column] * score * b[:, k, None]
+            slope.core[column][:, : of_earlier.size] -= told @ rows.x[:, of_earlier]
+    return value
 
 
 def _regressions(
@@ -326,7 +370,7 @@ def constrain(u: FloatArray, shape: Shape) -> Theta:
         theta[f"coefficient_scale_{name}"] = np.exp(p.tau[..., j])
         if layout.grouped:
             theta[f"pooled_scale_{name}"] = np.exp(p.s_0[..., j])
-            theta[f"pooled_df_{name}"] = np.exp(p.nu[..., j])
+            theta[f"pooled_df_{name}"] = _least_df(layout) + np.exp(p.nu[..., j])
         if p.slopes[j].shape[-1]:
             theta[f"slopes_{name}"] = p.slopes[j]
             theta[f"slope_scale_{name}"] = np.exp(p.t[..., with_slopes])
@@ -334,15 +378,16 @@ def constrain(u: FloatArray, shape: Shape) -> Theta:
     return theta
 
 
-def unconstrain(theta: Theta) -> FloatArray:
-    """Inverse of ``constrain``."""
+def unconstrain(theta: Theta, least_df: float = 0.0) -> FloatArray:
+    """Inverse of ``constrain``; least_df: the lower end of nu."""
 
     def flat(prefix: str, axes: int) -> list[FloatArray]:
         arrays = of_parts(theta, prefix)
         return [each.reshape(*each.shape[: each.ndim - axes], -1) for each in arrays]
 
     def logs(prefix: str, axes: int, factor: float = 1.0) -> list[FloatArray]:
-        return [factor * np.log(each) for each in flat(prefix, axes)]
+        lower = least_df if prefix == "pooled_df_" else 0.0
+        return [factor * np.log(each - lower) for each in flat(prefix, axes)]
 
     parts = [*flat("logit_", 2), *flat("coefficients_", 1), *logs("coefficient_scale_", 0)]
     parts += [*logs("variance_", 1, 0.5), *logs("pooled_scale_", 0), *logs("pooled_df_", 0)]

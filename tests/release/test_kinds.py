@@ -31,11 +31,15 @@ YES = "=ja, \"`x`\""
 SECTIONS = f"""
 [outcomes.salary]
 upper = 1e9
+centre = 60000
+spread = 0.5
 [outcomes.benefit]
 kind = "semicontinuous"
 spikes = [0, 5000]
 transform = "yeo_johnson"
 scale = 1000
+centre = 1500
+spread = 0.5
 [outcomes.works]
 kind = "binary"
 levels = ["nein", '{YES}']
@@ -303,6 +307,8 @@ transform = "yeo_johnson"
 scale = 10000
 power = 0.3
 lower = -1000000
+centre = [60000, 15000]
+spread = 1.0
 """
 
 

@@ -37,8 +37,8 @@ pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
 ALL = 'formats = ["csv", "html", "latex", "xlsx", "markdown"]\nfigures = ["svg"]'
 DECLARED = {
-    "salary": "",
-    "benefit": 'kind = "semicontinuous"\nspikes = [0]\n',
+    "salary": "centre = 60000\nspread = 0.5\n",
+    "benefit": 'kind = "semicontinuous"\nspikes = [0]\ncentre = 1500\nspread = 0.5\n',
     "works": 'kind = "binary"\nlevels = ["no", "ja, \\"`x`\\""]\n',
     "employed": 'kind = "binary"\n',
     "sector": 'kind = "categorical"\nlevels = ["3", "1", "none"]\n',

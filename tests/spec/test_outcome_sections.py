@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.settings import Declared
+from surveysynth.mechanisms.declared import Declared
 from surveysynth.spec.build import model_options, noisy_settings_of
 from surveysynth.spec.in_memory import spec_of_survey
 from surveysynth.spec.spec import Spec, parse_spec
@@ -67,6 +67,8 @@ transform = "yeo_johnson"
 scale = 10000
 power = 0.4
 upper = 149999.5
+centre = 30000
+spread = 1.0
 [outcomes.weight]
 centre = 4.0
 spread = 0.5
@@ -79,6 +81,8 @@ levels = [1, 2, "none"]
 [outcomes.smokes]
 kind = "binary"
 [outcomes.hours]
+centre = 20
+spread = 1.0
 transform = "identity"
 scale = 10
 lower = 0
@@ -206,13 +210,16 @@ def test_the_section_of_the_weight_is_of_the_weight() -> None:
     assert "rename an outcome" in same_name
 
 
+ZEROS = "kind = 'semicontinuous'\nspikes = [0]\ncentre = 3\nspread = 1"
+
+
 @pytest.mark.parametrize(
     ("model", "keys", "remedy"),
     [
         ("fbp", "kind = 'categorical'\nlevels = ['a', 'b']", "use model = 'fbs'."),
         ("normal", "kind = 'binary'", "use model = 'fbs' or 'fbp'."),
-        ("normal_mixture", "kind = 'semicontinuous'\nspikes = [0]", "'fbs' or 'fbp'"),
-        ("poisson", "kind = 'semicontinuous'\nspikes = [0]", "'fbs' or 'fbp'"),
+        ("normal_mixture", ZEROS, "'fbs' or 'fbp'"),
+        ("poisson", ZEROS, "'fbs' or 'fbp'"),
         ("normal", "upper = 9", "outcomes.y.upper: model 'normal' supports no bounds"),
         ("own.toml", "kind = 'binary'", "use model = 'fbs' or 'fbp'."),
     ],
@@ -256,6 +263,20 @@ def test_noisy_statistics_need_constants_of_amounts_alone() -> None:
     amount = "[outcomes.y]\nkind = 'semicontinuous'\nspikes = [0]"
     assert "outcomes.y: centre and spread missing" in refusal(amount, **given)
     parse_spec(text_of(f"{amount}\ncentre = 3\nspread = 1.0", **given))
+
+
+def test_pseudo_records_need_constants_where_an_amount_may_be_lacking() -> None:
+    amount = "[outcomes.y]\nkind = 'semicontinuous'\nspikes = [0]"
+    beside = "[outcomes.x]\ncentre = 3\nspread = 1"
+    text = refusal(f"{beside}\n{amount}")
+    assert "outcomes.y: centre and spread missing" in text
+    assert "pseudo-records" in text
+    assert "outcomes.x" in refusal(f"[outcomes.x]\n{amount}\ncentre = 3\nspread = 1.0")
+    parse_spec(text_of(f"{beside}\n{amount}\ncentre = 3\nspread = 1.0"))
+    parse_spec(text_of(f"{beside}\n{amount}\nrange = [1, 100]"))
+    parse_spec(text_of("[outcomes.x]\n[outcomes.y]\nkind = 'binary'"))
+    for privacy in ("risk = 'none'", "small_strata = 'allow'"):
+        parse_spec(text_of(f"[outcomes.x]\n{amount}", privacy=privacy))
 
 
 SPLIT = "[outcomes.tax]\nkind = 'semicontinuous'\nsplit = 0\nscale = 1000\n"
@@ -383,7 +404,10 @@ def test_a_survey_in_memory_says_the_same() -> None:
     survey = Survey.from_frame(frame, outcomes=outcomes, weight="weight", by="field")
     assert survey.design.outcomes == outcomes
     sections = {"tables": {"by": ["field"]}, "privacy": PSEUDO}
-    assert spec_of_survey(survey.design, sections).declared == outcomes
+    scales = {
+        "benefit": {"centre": 60_000, "spread": 1.0}, "salary": {"centre": 60_000, "spread": 0.5},
+    }  # fmt: skip
+    assert spec_of_survey(survey.design, {**sections, "outcomes": scales}).declared == outcomes
     # A model that is an object says by itself what it takes.
     assert spec_of_survey(survey.design, {**sections, "synthesizer": {"model": "own.toml"}})
     plain = Survey.from_frame(

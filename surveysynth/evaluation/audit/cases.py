@@ -20,9 +20,10 @@ from surveysynth.evaluation.audit.lines import Case
 from surveysynth.evaluation.studies.example import simulate_survey
 from surveysynth.evaluation.studies.population import published_cells
 from surveysynth.mechanisms.base import Mechanism
+from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
-from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
+from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED, guessed_dataset
 from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
@@ -57,6 +58,8 @@ BENEFIT = Outcome(
 EMPLOYED = Outcome("employed", "binary")
 PAPERS = Outcome("papers", transform=Transform("identity"))
 KINDS = (SALARY, BENEFIT, EMPLOYED)
+CLAIMS = Outcome("claims", "binary")
+GRANT = Outcome("grant", "semicontinuous", BONUS.transform, spikes=(0.0,))
 #: Transforms that are learned, each from its share of the budget.
 LEARNED = (
     Outcome("salary", transform=LearnedTransform(low=0.0, high=2e6, share=0.05)),
@@ -68,7 +71,7 @@ LEARNED_WEIGHT = MappingProxyType(
 #: Public guesses of a typical value and of a typical SD on the scale of the transform.
 DECLARED = MappingProxyType({
     "salary": Declared(80_000.0, 0.5), "bonus": Declared(5_000.0, 1.0),
-    "benefit": Declared(3_000.0, 1.0),
+    "benefit": Declared(3_000.0, 1.0), "grant": Declared(3_000.0, 1.0),
 })  # fmt: skip
 
 
@@ -99,12 +102,20 @@ def frame_of(n: int, seed: int) -> "pd.DataFrame":
     return frame
 
 
+def with_rare_answers(frame: "pd.DataFrame", count: int, seed: int) -> "pd.DataFrame":
+    """Return the frame with answers that few records give: ``claims``, ones; ``grant``, amounts."""
+    given = np.zeros(len(frame), dtype=bool)
+    given[np.random.default_rng([seed, count]).permutation(len(frame))[:count]] = True
+    return frame.assign(claims=given.astype(int), grant=np.where(given, frame["bonus"], 0.0))
+
+
 @dataclass(frozen=True)
 class Example:
     """One way to use the package: a model, outcomes, design, and the mechanism's settings.
 
     survey, settings: what differs from the usual ones; ``noisy``: by noisy statistics;
-    ``calibrated``: weights are calibrated again after a replacement.
+    ``calibrated``: weights are calibrated again after a replacement; ``rare``: how many records
+    have a rare answer; ``control``: without pseudo-records, which the test must find.
     """
 
     name: str
@@ -114,20 +125,26 @@ class Example:
     settings: Mapping[str, Any] = field(default_factory=dict)
     noisy: bool = False
     calibrated: bool = False
+    rare: int | None = None
+    control: bool = False
 
     def case(self, n: int, seed: int) -> Case:
         """Return the case with n simulated records."""
+        frame = frame_of(n, seed)
+        if self.rare is not None:
+            frame = with_rare_answers(frame, self.rare, seed)
         given = {
             "weight": "weight", "strata": "field", "by": ("field", "gender"),
             "predictors": "field + gender", "population_size": published_cells().size,
         }  # fmt: skip
         survey = Survey.from_frame(
-            frame_of(n, seed), outcomes=self.outcomes,
+            frame, outcomes=self.outcomes,
             **{**given, **self.survey},
         )  # fmt: skip
         return Case(
-            self.name, get_model(self.model), survey, self.mechanism, calibrated=self.calibrated
-        )
+            self.name, get_model(self.model), survey, self.mechanism, calibrated=self.calibrated,
+            without_prior=self.control,
+        )  # fmt: skip
 
     @property
     def mechanism(self) -> Mechanism:
@@ -137,7 +154,7 @@ class Example:
             given = {"budget": Budget.of_epsilon(EPSILON, DELTA),
                      "declared": {k: v for k, v in DECLARED.items() if k in names}}  # fmt: skip
             return NoisyStatisticsMechanism(NoisySettings(**{**given, **self.settings}))
-        usual = {"epsilon": EPSILON, "plan": PLAN}
+        usual = {"epsilon": EPSILON, "plan": PLAN, "declared": dict(DECLARED)}
         return PseudoPosterior(MechanismSettings(**{**usual, **self.settings}))
 
 
@@ -167,6 +184,12 @@ EXAMPLES = (
     Example("fbp, by gender alone", "fbp", survey=GENDER),
     Example("fbp, clustered", "fbp", (LOCAL,), _local(), LONGER),
     Example("fbp, amounts with zeros", "fbp", (BENEFIT,), settings=USUAL),
+    *(Example(f"fbs, a binary outcome with {k} ones", "fbs", (CLAIMS,), rare=k)
+      for k in (0, 1, 3, 10)),
+    *(Example(f"fbs, {k} amounts above zero", "fbs", (GRANT,), settings=USUAL, rare=k)
+      for k in (3, 15)),
+    Example("fbs, a binary outcome with 1 one, no pseudo-records", "fbs", (CLAIMS,), rare=1,
+            control=True),
     Example("normal", "normal"),
     Example("poisson", "poisson", (PAPERS,), settings=USUAL),
     Example("negative_binomial", "negative_binomial", (PAPERS,), settings=USUAL),

@@ -25,7 +25,7 @@ class Case:
     """A simulated survey, and the model and mechanism that would release it.
 
     ``name``: what distinguishes the case; ``calibrated``: weights are calibrated again after a
-    replacement.
+    replacement; ``without_prior``: a planted violation, pseudo-records that weigh nothing.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Case:
     survey: Survey
     mechanism: "Mechanism"
     calibrated: bool = False
+    without_prior: bool = False
 
 
 @dataclass(frozen=True)

@@ -99,9 +99,9 @@ class Centres:
 def places(survey: Survey, centres: Centres | None = None) -> dict[str, IntArray]:
     """Return records to replace, by kind.
 
-    Kinds: in the largest cell of X, the smallest, the smallest stratum, the smallest PSU, and of
-    highest leverage. Of each kind it is the record nearest to its fit. A record of several kinds
-    occurs under each.
+    Kinds: in the largest cell of X, the smallest, the smallest stratum, the smallest PSU, of
+    highest leverage, and of the rarest answer to an outcome with categories. Of each kind it is the
+    record nearest to its fit. A record of several kinds occurs under each.
     """
     design, centres = survey.design, centres or Centres.of(survey)
     cell = design.matrix.cell
@@ -116,6 +116,11 @@ def places(survey: Survey, centres: Centres | None = None) -> dict[str, IntArray
         if codes is not None:
             own = np.bincount(codes)[codes]
             groups[name] = own == own.min()
+    for j, outcome in enumerate(design.outcomes):
+        if outcome.is_discrete:
+            category = outcome.category(survey.confidential.outcome[:, j])
+            own = np.bincount(category)[category]
+            groups[f"rarest {outcome.name}"] = own == own.min()
     distance = _distances(survey, centres)
     return {
         name: np.flatnonzero(group)[[np.argmin(distance[group])]]

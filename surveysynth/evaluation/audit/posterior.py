@@ -193,6 +193,8 @@ def _share_above(
 #: Number of worst replacements that are fitted again with fresh random numbers.
 FRESH = 3
 UNCHANGED = "none, fitted twice"
+#: Records that a prior of next to nothing is worth.
+NOTHING = 1e-6
 
 
 class Alike(np.random.Generator):
@@ -241,6 +243,9 @@ def posterior_lines(
     if settings.truncate < 1:
         yield replace(head, reason="the draws are truncated: their posterior has no closed form")
         return
+    if case.without_prior:
+        yield control_line(model, case, settings, changes, seed)
+        return
     found: list[tuple[Line, IntArray, Change]] = []
     for line, records, change in _lines(model, case, settings, changes, seed):
         found.append((replace(head, **line), records, change))
@@ -258,7 +263,21 @@ def prepared(case: Case) -> Case:
     raises ``RefusedError``.
     """
     design = case.mechanism.prepared(case.model.with_ridge(case.survey.design))
+    if case.without_prior and design.pseudo is not None:
+        design = replace(design, pseudo=replace(design.pseudo, records=NOTHING))
     return replace(case, survey=replace(case.survey, design=design))
+
+
+def control_line(
+    model: Model, case: Case, settings: MechanismSettings, changes: Sequence[Change], seed: int
+) -> Line:
+    """Return the worst replacement without pseudo-records: of few records it passes the bound."""
+    found = [line for line, _, _ in _lines(model, case, settings, changes, seed)]
+    worst = max(found, key=lambda line: line.get("ratio") or 0.0)
+    if (worst.get("ratio") or 0.0) > 1.0:
+        return replace(head_of(case), **{**worst, "verdict": "fires"})
+    reason = "of so many records one does not decide, even without pseudo-records"
+    return replace(head_of(case), **{**worst, "verdict": "skipped", "reason": reason})
 
 
 def _lines(

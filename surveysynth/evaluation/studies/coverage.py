@@ -31,13 +31,9 @@ from surveysynth.evaluation.methods import (
 )
 from surveysynth.evaluation.studies.designs import WEIGHT, SamplingDesign, check_clusters
 from surveysynth.evaluation.studies.population import Population, paper_population, superpopulation
+from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.settings import (
-    NOISY_PLAN,
-    RECORD,
-    Declared,
-    NoisySettings,
-)
+from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, RECORD, NoisySettings
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model, model_names
 from surveysynth.sampling.plan import SamplingPlan

@@ -12,12 +12,14 @@ import numpy as np
 
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.declared import Declared, typical
 from surveysynth.mechanisms.learned.histogram import what_is_left
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.learned import LearnedTransform
-from surveysynth.survey.outcome import BELOW, Outcome
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.pseudo_records import undeclared
 from surveysynth.survey.survey import PublicDesign
 
 #: Neighbours differ in one record; else in the records of a unit of a public column.
@@ -29,17 +31,6 @@ RECORD = "record"
 NOISY_PLAN = SamplingPlan(chains=32, warmup=40, draws=60)
 #: SD of log weights about their centre, where nothing is declared.
 WEIGHT_SPREAD = 0.6
-
-
-@dataclass(frozen=True)
-class Declared:
-    """The public constants of a column.
-
-    A typical value, in the units of an outcome or as a log weight, and a typical SD on the
-    scale of the transform or of log weights."""
-
-    centre: float | None = None
-    spread: float | None = None
 
 
 @dataclass(frozen=True)
@@ -142,19 +133,10 @@ class NoisySettings:
 
     def _moments(self, outcome: Outcome, side: int) -> tuple[float, float]:
         """Return centre and spread of a column of z."""
-        if outcome.learned is not None:
-            return 0.0, 1.0  # its values are about standard normal
-        given = (self.declared_below if side == BELOW else self.declared).get(outcome.name)
-        where = outcome.side_name(side)
-        if given is None or given.centre is None or given.spread is None:
-            raise InputError(
-                f"The outcome {outcome.name!r} needs a declared centre and spread"
-                f"{f' {where}' if where else ''}, from public sources and never from these data: a "
-                "typical value in its own units and a typical standard deviation on the scale of "
-                "its transform. Or declare a public range and learn the transform."
-            )
-        centre = float(outcome.forward(np.array([given.centre]), side)[0])
-        return centre, given.spread
+        found = typical(outcome, side, self.declared, self.declared_below)
+        if found is None:
+            raise InputError(undeclared(outcome, side))
+        return found
 
     def log_weight(self, design: PublicDesign) -> tuple[float, float]:
         """Return centre and spread of the log weight: declared ones, or their defaults.

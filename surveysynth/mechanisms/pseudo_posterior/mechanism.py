@@ -42,6 +42,7 @@ from surveysynth.models.base import Model, psu_codes
 from surveysynth.sampling.convergence import MAX_R_HAT
 from surveysynth.sampling.randomness import STAN_SEED_BITS
 from surveysynth.survey.design_matrix import records_per_coefficient
+from surveysynth.survey.pseudo_records import may_be_rare
 from surveysynth.survey.survey import Confidential, PublicDesign, require_variation
 
 _PACKAGE = "surveysynth.mechanisms.pseudo_posterior"
@@ -118,6 +119,8 @@ def privacy_statement(
         smallest=f"{smallest_records(design):g}",
         least=f"{settings.least_records:.4g}",
         few=_few(design, settings),
+        pseudo=_pseudo(design, model),
+        at_centre=design.pseudo is not None and design.pseudo.lacking,
         beyond=_BEYOND,
         pooling=design.pooling,
         psu_effects=psu_codes(model, design) is not None,
@@ -139,7 +142,16 @@ def smallest_records(design: PublicDesign) -> float:
 
 
 def _few(design: PublicDesign, settings: MechanismSettings) -> bool:
-    return smallest_records(design) < math.floor(10.0 * settings.least_records) / 10.0
+    unprotected = may_be_rare(design.outcomes) and design.pseudo is None
+    return unprotected or (
+        smallest_records(design) < math.floor(10.0 * settings.least_records) / 10.0
+    )
+
+
+def _pseudo(design: PublicDesign, model: Model) -> str | None:
+    """Return the number of pseudo-records, where answers may be rare."""
+    rare = may_be_rare(design.outcomes) or getattr(model, "takes_count", False)
+    return f"{design.pseudo.records:.4g}" if rare and design.pseudo is not None else None
 
 
 def outside_of_stated(design: PublicDesign, settings: MechanismSettings, model: Model) -> str:
@@ -283,6 +295,7 @@ class PseudoPosterior:
             "shared_weights": settings.shared_weights,
             "least_records_per_coefficient": settings.least_records,
             "records_per_coefficient": smallest_records(design),
+            "pseudo_records": None if design.pseudo is None else design.pseudo.records,
             "pooled": None if design.pooling is None else design.pooling.as_dict(),
             **learned_facts(design.modelled, "epsilon", settings.epsilon),
         }

@@ -1,6 +1,7 @@
 """The price of a release: epsilon = 2 m max(Delta, max osc) (methods 2)."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -8,11 +9,14 @@ import numpy as np
 from surveysynth._support.messages import no_fixed_point, no_peak
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import Settings
+from surveysynth.mechanisms.declared import Declared, typical
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskMeasure, RiskName, risk_measure
 from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.design_matrix import records_per_coefficient
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.pooling import ROUNDING
+from surveysynth.survey.pseudo_records import PseudoRecords, may_be_rare
 from surveysynth.survey.survey import PublicDesign
 
 WeightMap = Literal["fixed_point", "linear"]
@@ -29,6 +33,8 @@ LEAST_SHARE = 0.97
 #: posterior by more than is stated. Larger bounds take fewer in proportion; smaller ones take more
 #: by the power 3/2, since they take weight from all records (methods 2.10).
 RECORDS, AT_BOUND = 20.0, 1.8
+#: What the prior is worth at the same bound where answers may be rare.
+PSEUDO_RECORDS = 10.0
 #: Relative: the ball of 50,000 is 40,000 to 60,000 ([S]).
 DEFAULT_RADIUS = 0.2
 
@@ -87,6 +93,9 @@ class MechanismSettings:
         Size of a fit.
     learned_epsilon
         The part of epsilon that learned transforms spend; draws have the rest.
+    declared, declared_below
+        Public centre and spread by name of an outcome; with a split, of what lies above and below
+        it. They are needed where some records may lack an amount.
 
     Raises
     ------
@@ -116,6 +125,8 @@ class MechanismSettings:
     shared_weights: SharedWeights = "refuse"
     plan: SamplingPlan = field(default_factory=SamplingPlan)
     learned_epsilon: float = 0.0
+    declared: Mapping[str, Declared] = field(default_factory=dict, hash=False)
+    declared_below: Mapping[str, Declared] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pattern", tuple(self.pattern))
@@ -244,8 +255,15 @@ class MechanismSettings:
         ratio = AT_BOUND / self.target_bound
         return float(RECORDS * max(ratio, ratio**1.5))
 
+    @property
+    def pseudo_records(self) -> float:
+        """The records that a prior is worth where answers may be rare (methods 2.10).
+
+        10 at a bound of 1.8, 30 at one of 0.6, by public settings alone."""
+        return float(PSEUDO_RECORDS * max(AT_BOUND / self.target_bound, 1.0))
+
     def prepared(self, design: PublicDesign) -> PublicDesign:
-        """Return the design whose model matrix the mechanism takes: with small strata pooled.
+        """Return the design that the mechanism takes: small strata pooled, with pseudo-records.
 
         Parameters
         ----------
@@ -255,8 +273,8 @@ class MechanismSettings:
         Returns
         -------
         PublicDesign
-            The same where every row rests on ``least_records``, ``small_strata`` is "allow", or
-            nothing is protected (``risk`` is "none").
+            With pseudo-records; the same where ``small_strata`` is "allow" or nothing is protected
+            (``risk`` is "none").
 
         Raises
         ------
@@ -288,7 +306,18 @@ class MechanismSettings:
                 "record could move such a fit by more than is stated. Set small_strata = 'pool' to "
                 "pool them for the model, or use coarser levels."
             )
-        return made
+        pseudo = self._pseudo_of(design.outcomes)
+        return made if made.pseudo == pseudo else replace(made, pseudo=pseudo)
+
+    def _pseudo_of(self, outcomes: Sequence[Outcome]) -> PseudoRecords:
+        """Return the pseudo-records of outcomes, with what is declared of amounts."""
+        found = [
+            typical(outcome, side, self.declared, self.declared_below)
+            for outcome in outcomes
+            for side in outcome.sides
+        ]
+        lacking = any(each.is_discrete and each.sides for each in outcomes)
+        return PseudoRecords(self.pseudo_records, tuple(found), lacking)
 
     @property
     def _as_they_are(self) -> bool:
@@ -328,4 +357,10 @@ class MechanismSettings:
                 f"{smallest:.1f} records support some row of the model matrix, and {least:g} are "
                 "required: use the design that settings.prepared(design) returns, or set "
                 "small_strata = 'allow', which is outside the statement."
+            )
+        if not self._as_they_are and design.pseudo is None and may_be_rare(design.outcomes):
+            raise RefusedError(
+                "answers may be rare, and this design has no pseudo-records: use the one that "
+                "settings.prepared(design) returns, or set small_strata = 'allow', which is "
+                "outside the statement."
             )

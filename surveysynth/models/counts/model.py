@@ -127,7 +127,10 @@ class CountModel(Model):
         z = simulated.z
         log_weight = z[:, 1] if z.shape[1] > 1 else None
         matrix = design.matrix
-        return count_records(matrix.x_cells, matrix.cell, z[:, 0], log_weight, matrix.shrunken)
+        pseudo = 0.0 if design.pseudo is None else design.pseudo.records
+        return count_records(
+            matrix.x_cells, matrix.cell, z[:, 0], log_weight, matrix.shrunken, pseudo
+        )
 
     def compress(self, records: PairRecords, risk_weights: FloatArray) -> CountStats:
         """Compute sums by cell and by distinct count (methods 4)."""

@@ -17,6 +17,9 @@ from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.logit import filled_up
 from surveysynth.models.parts.pairs import PairRecords, sum_by
 
+#: Share of pseudo-records that are an event.
+EVENTS = 0.5
+
 
 def count_records(
     x_cells: FloatArray,
@@ -24,9 +27,10 @@ def count_records(
     y: FloatArray,
     log_weight: FloatArray | None,
     shrunken: int = 0,
+    pseudo: float = 0.0,
 ) -> PairRecords:
     """Return records of counts y (n,); the weight is regressed on log(1 + y)."""
-    return PairRecords(x_cells, cell, y, np.log1p(y), log_weight, shrunken)
+    return PairRecords(x_cells, cell, y, np.log1p(y), log_weight, shrunken, pseudo)
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,11 +98,17 @@ class CountStats(Unpickled):
 def compress(records: PairRecords, risk_weights: FloatArray, scale: float) -> CountStats:
     """Compute the sums in one pass over the records (methods 4), without counts of no weight.
 
-    ``scale``: prior SD of the weight's coefficients of shrunken columns, in residual SDs.
+    ``scale``: prior SD of the weight's coefficients of shrunken columns, in residual SDs. Of R
+    pseudo-records half are events, spread as the design is, without adding to what is exposed: a
+    mean next to zero would rest on the few records above it. The weight's slope has a prior worth R
+    records of one event.
     """
     n_cells = records.x_cells.shape[0]
     mass = sum_by(records.cell, risk_weights, n_cells)
     sums = sum_by(records.cell, risk_weights * records.y, n_cells)
+    if records.pseudo:
+        share = np.bincount(records.cell, minlength=n_cells) / records.n
+        sums = sums + EVENTS * records.pseudo * share
     value_mass = sum_by(records.code, risk_weights, records.values.size)
     seen = value_mass > 0
     values, value_mass = records.values[seen], value_mass[seen]
@@ -111,4 +121,7 @@ def compress(records: PairRecords, risk_weights: FloatArray, scale: float) -> Co
         log_factorials=np.array([value_mass @ gammaln(values + 1.0)]),
         shrunken=records.shrunken,
     )
-    return CountStats(counts, records.weight_stats(risk_weights, scale))
+    weight = records.weight_stats(risk_weights, scale)
+    if weight is not None and records.pseudo:
+        weight = weight.with_slope_prior(float(np.sqrt(records.pseudo) * np.log(2.0)))
+    return CountStats(counts, weight)

@@ -1,7 +1,8 @@
 """Parameters of the general location model that debiasing shifts (methods 8.3).
 
-Residual scales of all groups, coefficients of amounts with bounds, and all coefficients of the
-logits. Amounts without bounds are symmetric about their means, which down-weighting does not move.
+Residual scales of all groups, coefficients of amounts with bounds or pseudo-records, and all
+coefficients of the logits. Other amounts are symmetric about their means, which down-weighting does
+not move; pseudo-records move them towards their centre.
 """
 
 from collections.abc import Iterator
@@ -41,14 +42,14 @@ def with_log_scales(theta: Theta, values: FloatArray) -> Theta:
 
 
 def debiased(theta: Theta, design: PublicDesign, layout: Layout) -> Coordinates:
-    """Return log scales, coefficients of amounts with bounds, and log odds.
+    """Return log scales, coefficients of amounts that may be off, and log odds.
 
     The log odds of each category but the first are a mean over the design's records, all earlier
     discrete parts at their first category; the slopes say how far the coefficients are from it.
     """
     row = mean_row(design.matrix)
     parts = [Coordinates.of("scale", log_scales(theta))]
-    for name in _bounded(design, layout):
+    for name in _located(design, layout):
         parts.append(Coordinates.of("location", theta[name][:, : row.size]))
     for logit in of_parts(theta, "logit_"):
         mean = row @ logit[:, : row.size]
@@ -64,7 +65,7 @@ def with_debiased(
     scales = log_scales(theta).shape[-1]
     result, columns = with_log_scales(theta, values[:, :scales]), _Columns(values[:, scales:])
     k = design.matrix.n_columns
-    for name in _bounded(design, layout):
+    for name in _located(design, layout):
         moved = columns.next(theta[name][:, :k].shape)
         result[name] = np.concatenate([moved, theta[name][:, k:]], axis=1)
     for name in names_of(theta, "logit_"):
@@ -88,11 +89,14 @@ class _Columns:
         return self.values[:, self.first - size : self.first].reshape(shape)
 
 
-def _bounded(design: PublicDesign, layout: Layout) -> Iterator[str]:
-    """Yield the names of the coefficients of amounts with bounds."""
+def _located(design: PublicDesign, layout: Layout) -> Iterator[str]:
+    """Yield the names of the coefficients of amounts with bounds or pseudo-records."""
     for part in layout.regressions:
         outcome = None if part.outcome is None else design.outcomes[part.outcome]
-        if outcome is not None and (outcome.lower, outcome.upper) != (None, None):
+        if outcome is None:
+            continue
+        bounded = (outcome.lower, outcome.upper) != (None, None)
+        if bounded or (layout.pseudo is not None and outcome.is_discrete):
             yield f"coefficients_{part.name}"
 
 

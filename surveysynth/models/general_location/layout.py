@@ -15,6 +15,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.survey.outcome import ABOVE, BELOW, Outcome
+from surveysynth.survey.pseudo_records import PseudoRecords
 from surveysynth.survey.survey import PublicDesign
 
 #: Name of the log weight's part, whatever the column's name.
@@ -69,7 +70,8 @@ class Layout:
 
     sides (p,): number of amounts of an outcome, 2 with a split and 0 for levels; weighted: there is
     a log weight; grouped: variances and slopes differ by group; ridged: the columns of X that
-    belong to shrunken interactions. These are the same columns of every part.
+    belong to shrunken interactions. These are the same columns of every part. pseudo: the
+    pseudo-records of a design whose records risk weights protect.
     """
 
     columns: int
@@ -78,6 +80,7 @@ class Layout:
     weighted: bool
     grouped: bool
     ridged: tuple[int, ...] = ()
+    pseudo: PseudoRecords | None = None
 
     @classmethod
     def of(cls, design: PublicDesign, grouped: bool) -> "Layout":
@@ -87,7 +90,7 @@ class Layout:
         plain = cls.of_outcomes(
             x.shape[1], design.outcomes, weighted=design.weight_name is not None, grouped=grouped
         )
-        return replace(plain, ridged=tuple(ridged.tolist()))
+        return replace(plain, ridged=tuple(ridged.tolist()), pseudo=design.pseudo)
 
     @classmethod
     def of_outcomes(

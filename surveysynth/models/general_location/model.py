@@ -47,6 +47,7 @@ from surveysynth.models.parts import psu_effects
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import Streams, run_sweeps
+from surveysynth.survey.pseudo_records import require_scales
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 if TYPE_CHECKING:
@@ -92,7 +93,10 @@ class GeneralLocation(Model):
         return bool(self.covariance_by)
 
     def of(self, design: PublicDesign) -> "GeneralLocation":
-        """Return the model, without groups where the design has only one."""
+        """Return the model, without groups where the design has only one.
+
+        Raises ``InputError`` for an amount without a public scale that pseudo-records need."""
+        require_scales(design.pseudo, design.outcomes)
         if self.grouped and self.groups(design).count == 1:
             return replace(self, covariance_by=())
         return self
@@ -363,6 +367,7 @@ def general_form(
         names = ()
     if not (names or special):
         return None
+    require_scales(design.pseudo, design.outcomes)
     if clustered:
         _check_clusters(form, design, names)
     for key in priors:

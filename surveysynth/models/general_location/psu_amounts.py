@@ -1,4 +1,4 @@
-"""Effects of PSUs on the columns of z of the general location model (methods 3, clusters).
+"""Effects of PSUs on the columns of z of the general location model (methods 3.5).
 
 z less the effects of PSUs has the regressions of the model without PSUs. So their sampler takes
 rows with the moments of z - a, and the effects are normal given the regressions. Moments of z - a

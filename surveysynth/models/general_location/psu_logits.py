@@ -1,4 +1,4 @@
-"""A multinomial logit with effects of PSUs (methods 3, clusters; methods 4).
+"""A multinomial logit with effects of PSUs (methods 3.5 and 3.6).
 
     log p_c / p_0 = x b_c + a_kc,  k the PSU of a record
 

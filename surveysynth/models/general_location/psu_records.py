@@ -1,4 +1,4 @@
-"""Records by primary sampling unit (PSU) of the general location model (methods 3, clusters).
+"""Records by primary sampling unit (PSU) of the general location model (methods 3.5).
 
 PSUs have effects on the predictors of all logits and on the means of all columns of z. Some
 coefficients change predictors by the same amount in all records of a PSU, as those of strata do.

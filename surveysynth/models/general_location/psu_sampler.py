@@ -1,4 +1,4 @@
-"""Gibbs sampler of the general location model with effects of PSUs (methods 4, clusters).
+"""Gibbs sampler of the general location model with effects of PSUs (methods 3.5 and 3.6).
 
     a_k ~ N(0, T),  T = D Omega D,  scales half-t3,  Omega ~ LKJ
 
@@ -55,7 +55,7 @@ class ClusteredGibbs:
         if stats.rows is not None:
             self.sums = AmountSums(stats.psus, rng.chains)
             rows = self.sums.rows(self.effects[..., first:])
-            self.regressions = Regressions(self.layout, rows, priors, rng)
+            self.regressions = Regressions(self.layout, rows, priors, rng, stats.pseudo)
             spread[:, first:] = self.regressions.scales.variance[..., 0].T
         inflation = np.exp(rng.standard_normal((self.batch, 1), 0))
         start = INTRACLASS_GUESS * (inflation * spread)[..., None] * np.eye(last)
@@ -161,22 +161,31 @@ class ClusteredGibbs:
         for j, part in enumerate([] if regressions is None else regressions.parts):
             assert regressions is not None  # it has parts
             core = part.core.copy()
-            prior = regressions.prior_precision(j)[:, :k]
-            core[:, :k] += self._shift(i, first + j, core[:, :k], prior, precision)
+            prior, told = regressions.prior_precision(j)[:, :k], regressions.told_by_prior(j)
+            core[:, :k] += self._shift(i, first + j, core[:, :k], prior, precision, told)
             part.core = core
 
     def _shift(
-        self, i: int, column: int, core: FloatArray, prior: FloatArray, precision: FloatArray
+        self,
+        i: int,
+        column: int,
+        core: FloatArray,
+        prior: FloatArray,
+        precision: FloatArray,
+        told: tuple[FloatArray, FloatArray] | None = None,
     ) -> FloatArray:
         """Shift the effects in one column against coefficients; return the change of these.
 
-        core (B, K): coefficients with prior precisions ``prior``; precision: of the effects.
+        core (B, K): coefficients with prior precisions ``prior``; precision: of the effects; told:
+        what else is known of the coefficients, precision (B, K, K) and score (B, K).
         """
         directions, along = self.constant.coefficients, self.constant.along
         pull = along.T @ (self.effects @ precision[:, :, column, None])
         own = directions.T @ (prior[..., None] * directions)
         own = own + precision[:, column, column, None, None] * (along.T @ along)
         linear = pull[..., 0] - (prior * core) @ directions
+        if told is not None:
+            own, linear = own + directions.T @ told[0] @ directions, linear + told[1] @ directions
         shift = primitives.normal_from_precision(own, linear, self.n_shift[i, column])
         moved = self.effects[..., column] - shift @ along.T
         self._set(slice(column, column + 1), moved[..., None])

@@ -9,10 +9,10 @@ with r the residuals of the earlier columns of z about their own x~ c, zero wher
     c, b ~ N(0, tau^2), but for c of shrunken interactions
     d_g ~ N(0, t^2 I),  s_g^2 ~ scaled inverse chi^2(nu, s_0^2)
 
-Without groups there are no d, and s itself has the prior of s_0. The c of one shrunken interaction
-in all regressions are normal, with kappa^2 times the covariance that b and s_0 make. That is the
-likelihood of a record with x~ = 1 / kappa there and zero elsewhere, z = 0, slopes b and variances
-s_0^2; the rows have one for each. A sweep takes exact steps:
+Without groups there are no d, and s itself has the prior of s_0. The rows have those of the prior
+(``prior_rows``): records with slopes b and variances s_0^2. So the c of one shrunken interaction in
+all regressions are normal, with kappa^2 times the covariance that b and s_0 make. A sweep takes
+exact steps:
 
     c | b, d, tau, s                  all regressions at once, in odd sweeps: those of an amount and
                                       of a weight that follows it hold each other fast
@@ -36,6 +36,7 @@ import numpy as np
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.general_location.coefficients import ROUNDING, Coefficients
 from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.prior_rows import PriorRows, of_interactions
 from surveysynth.models.general_location.scales import Scales
 from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.models.parts.logit import LogitBlocks
@@ -52,11 +53,18 @@ class Regressions:
     """
 
     def __init__(
-        self, layout: Layout, rows: GroupRows, priors: Mapping[str, float], rng: Streams
+        self,
+        layout: Layout,
+        rows: GroupRows,
+        priors: Mapping[str, float],
+        rng: Streams,
+        pseudo: PriorRows | None = None,
     ) -> None:
         self.grouped, self.ridged = layout.grouped, list(layout.ridged)
-        self.interaction_scale = priors["interaction_scale"]
-        rows = rows.with_ridge(self.ridged, self.interaction_scale)
+        self.width = layout.columns
+        shrunken = of_interactions(layout, priors["interaction_scale"])
+        self.prior = shrunken if pseudo is None else PriorRows.joined([shrunken, pseudo])
+        rows = rows.with_prior(self.prior)
         self.parts: list[Coefficients] = []
         self.residual: FloatArray = np.zeros(rows.z.shape)
         for part in layout.regressions:
@@ -69,13 +77,14 @@ class Regressions:
         spread = np.stack([part.spread for part in self.parts])
         size = np.stack([(part.core**2).mean(-1) for part in self.parts])
         groups = self.parts[0].groups
-        self.scales = Scales(spread, size, groups, layout.grouped, priors, rng)
+        least = 0.0 if layout.pseudo is None else layout.pseudo.records
+        self.scales = Scales(spread, size, groups, layout.grouped, priors, rng, least)
         self.columns = np.array([[float(free.size)] for free in self.free])
         self._take(rows)
 
     def observe(self, rows: GroupRows) -> None:
         """Take other rows, where they change between sweeps."""
-        rows = rows.with_ridge(self.ridged, self.interaction_scale)
+        rows = rows.with_prior(self.prior)
         for part in self.parts:
             part.observe(rows)
         self._take(rows)
@@ -123,24 +132,23 @@ class Regressions:
         result[:, self.ridged] = 0.0
         return result
 
-    def ridge(self) -> tuple[int, FloatArray]:
-        """Return the number of shrunken interactions, and sums of squares (J, B) of each column.
+    def told_by_prior(self, j: int) -> tuple[FloatArray, FloatArray]:
+        """Return what pseudo-records of an amount say of its coefficients on X.
 
-        They are those of the records of the ridge: of what slopes leave, whose variance is s_0^2.
-        """
-        core = [part.core[:, self.ridged] for part in self.parts]
-        scaled = np.stack(core, axis=1) / self.interaction_scale
-        left = scaled - self.core_slopes() @ scaled
-        return len(self.ridged), np.moveaxis((left * left).sum(-1), 0, 1)
+        Precision (B, K, K) and score (B, K); what they say of shrunken columns is not in it."""
+        part, rows = self.parts[j], self.prior
+        alone = rows.present[:, j] & (rows.present.sum(1) == 1)
+        x = rows.x[alone][:, part.part.columns]
+        left = rows.z[alone, j] - part.core[:, : part.size] @ x.T
+        x, variance = x[:, : self.width], self.scales.common[j] ** 2
+        return (x.T @ x) / variance[:, None, None], (left @ x) / variance[:, None]
 
-    def log_ridge(self) -> FloatArray:
-        """Return the log prior (B,) of the shrunken interactions given b and s_0 (s).
+    def of_prior(self) -> tuple[FloatArray, FloatArray]:
+        """Return the number of the prior's records (J, 1), and their sums of squares (J, B).
 
-        Up to a constant.
-        """
-        count, squares = self.ridge()
-        common = self.scales.common
-        return np.asarray(-(count * np.log(common) + 0.5 * squares / common**2).sum(0))
+        Of what slopes leave, whose variance is s_0^2."""
+        left = self.rest[:, self.total.shape[-1] :]
+        return self.prior.count[:, None], np.moveaxis((left * left).sum((1, 2)), 0, 1)
 
     def sweep(self, i: int) -> None:
         """Run one sweep; i counts the sweeps since the random numbers were drawn."""
@@ -160,7 +168,7 @@ class Regressions:
         self._set_rest()
         groups = self.total.shape[-1]
         left = np.moveaxis((self.rest[:, :groups] ** 2).sum(2), -1, 0)
-        scales.update_variances(i, self.total, left, self.ridge())
+        scales.update_variances(i, self.total, left, self.of_prior())
 
     def _precision(self) -> FloatArray:
         """Return 1 / s^2 (B, g', q) of all rows; those of the ridge have s_0."""
@@ -263,7 +271,7 @@ class Gibbs:
         self.regressions = None
         if stats.rows is not None:
             repeated = stats.rows.repeated(rng.chains)
-            self.regressions = Regressions(stats.layout, repeated, priors, rng)
+            self.regressions = Regressions(stats.layout, repeated, priors, rng, stats.pseudo)
 
     def observe(self, stats: GeneralStats) -> None:
         """Take other statistics of the same databases, where they change between sweeps."""

@@ -43,10 +43,11 @@ class Scales:
         grouped: bool,
         priors: Mapping[str, float],
         rng: Streams,
+        least_df: float = 0.0,
     ) -> None:
         """Set overdispersed starts about residual variances and mean squares of coefficients.
 
-        spread: residual variances, size: mean squares, (J, B) both.
+        spread: residual variances, size: mean squares, (J, B) both; least_df: lower end of nu.
         """
         self.priors, self.rng, self.grouped = priors, rng, grouped
         self.j, self.batch = spread.shape
@@ -57,7 +58,9 @@ class Scales:
         self.variance = spread[..., None] * np.exp(0.2 * inflation)
         self.tau = (np.sqrt(size) + 1e-3) * np.exp(0.5 + 0.5 * jitter[0])
         self.s_0 = np.sqrt(spread) * np.exp(0.2 * jitter[1])
-        self.nu = 20.0 * np.exp(0.5 * jitter[2])
+        #: Bracket of log nu.
+        self.log_nu = max(LOG_NU[0], np.log(least_df)) if least_df else LOG_NU[0], LOG_NU[1]
+        self.nu = least_df + 20.0 * np.exp(0.5 * jitter[2])
         self.t = 0.1 * priors["slope_scale"] * np.exp(0.5 * jitter[3])
 
     def draw_random_numbers(self, c: int) -> None:
@@ -120,24 +123,28 @@ class Scales:
         i: int,
         total: FloatArray,
         squares: FloatArray,
-        ridge: tuple[int, FloatArray],
+        prior: tuple[FloatArray, FloatArray],
     ) -> None:
         """Draw variances given weighted sums of squares of ``total`` records, (J, B, g) both.
 
-        ridge: number of coefficients whose prior has the residual scale times a constant, and the
-        sums of squares (J, B) of these over that constant squared.
+        prior: the number (J, 1) of the prior's records, whose scale groups share, and their sums of
+        squares (J, B).
         """
         if self.grouped:
-            self._pooled(i, 0.5 * total, squares, ridge)
+            self._pooled(i, 0.5 * total, squares, prior)
             return
         scale = _scale_of(
-            np.sqrt(self.variance), total + ridge[0], squares + ridge[1][..., None],
+            np.sqrt(self.variance), total + prior[0][..., None], squares + prior[1][..., None],
             self.priors["residual_scale"], self.u_variance[i],
         )  # fmt: skip
         self.variance = scale * scale
 
     def _pooled(
-        self, i: int, half_total: FloatArray, squares: FloatArray, ridge: tuple[int, FloatArray]
+        self,
+        i: int,
+        half_total: FloatArray,
+        squares: FloatArray,
+        prior: tuple[FloatArray, FloatArray],
     ) -> None:
         """Draw s_0 and nu with the variances summed out, in every second sweep; then the variances.
 
@@ -153,7 +160,7 @@ class Scales:
             return np.asarray(-result.sum(-1), dtype=np.float64)
 
         def of_scale(log_s: FloatArray) -> FloatArray:
-            return log_marginal(log_s, log_nu) + _log_ridge(log_s, ridge)
+            return log_marginal(log_s, log_nu) + _log_prior(log_s, prior)
 
         def of_df(log_nu: FloatArray) -> FloatArray:
             half = 0.5 * np.exp(log_nu)[..., None]
@@ -162,10 +169,10 @@ class Scales:
 
         if i % 2:
             log_nu, scale = np.log(self.nu), self.priors["residual_scale"]
-            ends = _pooled_ends(half_total, squares, ridge, self.nu)
+            ends = _pooled_ends(half_total, squares, prior, self.nu)
             self.s_0 = self._slice(i, _POOLED, of_scale, self.s_0, scale, ends=ends)
             log_s, df = np.log(self.s_0), self.priors["pooling_df"]
-            self.nu = self._slice(i, _NU, of_df, self.nu, df, 1.0, LOG_NU)
+            self.nu = self._slice(i, _NU, of_df, self.nu, df, 1.0, self.log_nu)
         shape = 0.5 * self.nu[..., None] + half_total
         gamma = np.maximum(gammainccinv(shape, self.u_variance[i, 0]), VARIANCES[0])
         scaled = 0.5 * (squares + (self.nu * self.s_0**2)[..., None])
@@ -194,7 +201,7 @@ class Scales:
         all by default.
         """
         centre, now = np.log(prior_scale), np.log(current)
-        low, high = LOG_NU if which == _NU else (centre - BRACKET, centre + BRACKET)
+        low, high = self.log_nu if which == _NU else (centre - BRACKET, centre + BRACKET)
         # Only a start value can lie outside the bracket, and it must be included.
         lower = np.minimum(np.clip(ends[0], low, high), now - 0.01)
         upper = np.maximum(np.clip(ends[1], low, high), now + 0.01)
@@ -211,7 +218,10 @@ class Scales:
 
 
 def _pooled_ends(
-    half_total: FloatArray, squares: FloatArray, ridge: tuple[int, FloatArray], nu: FloatArray
+    half_total: FloatArray,
+    squares: FloatArray,
+    prior: tuple[FloatArray, FloatArray],
+    nu: FloatArray,
 ) -> tuple[FloatArray, FloatArray]:
     """Return the ends (J, B) of the mass of log s_0, or what is farther out.
 
@@ -222,11 +232,12 @@ def _pooled_ends(
     there = total > 0
     with np.errstate(divide="ignore"):
         log_sd = 0.5 * np.log(squares / np.where(there, total, 1.0))
-        of_ridge = 0.5 * np.log(ridge[1] / max(ridge[0], 1))
+        of_prior = 0.5 * np.log(prior[1] / np.maximum(prior[0], 1e-300))
     low = np.where(there, log_sd, np.inf).min(-1)
     high = np.where(there, log_sd, -np.inf).max(-1)
-    if ridge[0]:
-        low, high = np.minimum(low, of_ridge), np.maximum(high, of_ridge)
+    known = prior[0] > 0
+    low = np.where(known, np.minimum(low, of_prior), low)
+    high = np.where(known, np.maximum(high, of_prior), high)
     some = low < np.inf
     low, high = np.where(some, low, -np.inf), np.where(some, high, np.inf)
     rate = 0.8 * np.minimum(total, nu[..., None]).sum(-1)
@@ -234,11 +245,9 @@ def _pooled_ends(
     return low - 1.0 - 80.0 / (rate + 1.0), high + 1.0 + right
 
 
-def _log_ridge(log_scale: FloatArray, ridge: tuple[int, FloatArray]) -> FloatArray:
-    """Return the log prior (J, B) of the coefficients that shrink with a residual scale."""
-    count, squares = ridge
-    if not count:
-        return np.zeros(log_scale.shape)
+def _log_prior(log_scale: FloatArray, prior: tuple[FloatArray, FloatArray]) -> FloatArray:
+    """Return the log density (J, B) of the prior's records at a scale."""
+    count, squares = prior
     return np.asarray(-count * log_scale - 0.5 * squares * np.exp(-2.0 * log_scale))
 
 

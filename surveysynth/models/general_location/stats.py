@@ -8,12 +8,14 @@ within them. So sums of squares are sums over rows, and lose no digits.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.models.general_location.layout import Layout, LogitPart
+from surveysynth.models.general_location.prior_rows import PriorRows, of_pseudo_records
 from surveysynth.models.general_location.psu_sums import PsuSums, psu_sums
 from surveysynth.models.general_location.records import Block, GeneralRecords, LogitTable
 from surveysynth.models.parts.logit import LogitSums
@@ -44,28 +46,28 @@ class GroupRows(Unpickled):
         x, z, total = (np.repeat(part, chains, axis=0) for part in (self.x, self.z, self.total))
         return GroupRows(x, z, np.repeat(self.present, chains, axis=0), total)
 
-    def with_ridge(self, ridged: Sequence[int], scale: float) -> "GroupRows":
-        """Append a record for each of some columns of x~, in groups after the others.
+    def with_prior(self, prior: PriorRows) -> "GroupRows":
+        """Append rows of the prior, in groups after the others.
 
-        Its x~ is 1 / scale there and zero elsewhere, and it has all columns of z, which are zero.
-        It has no weight in ``total``, which stays that of the other groups.
+        They have no weight in ``total``, which stays that of the other groups.
         """
-        size = len(ridged)
+        size = len(prior.x)
         if not size:
             return self
-        batch, _, most, width = self.x.shape
+        batch, _, most, _ = self.x.shape
         groups = -(-size // most)
-        x, there = np.zeros((groups * most, width)), np.zeros((groups * most, 1), dtype=bool)
-        x[np.arange(size), ridged], there[:size] = 1.0 / scale, True
 
-        lead = (batch, groups, most)
-        x = np.broadcast_to(x.reshape(groups, most, -1), (*lead, width))
-        z = np.zeros((*lead, self.z.shape[-1]))
-        present = np.broadcast_to(there.reshape(groups, most, 1), z.shape)
+        def appended(own: Any, more: Any) -> Any:
+            filled = np.zeros((groups * most, more.shape[1]), dtype=own.dtype)
+            filled[:size] = more
+            shape = (batch, groups, most, more.shape[1])
+            more = np.broadcast_to(filled.reshape(shape[1:]), shape)
+            return np.concatenate([own, more], axis=1)
+
         return GroupRows(
-            np.concatenate([self.x, x], axis=1),
-            np.concatenate([self.z, z], axis=1),
-            np.concatenate([self.present, present], axis=1),
+            appended(self.x, prior.x),
+            appended(self.z, prior.z),
+            appended(self.present, prior.present),
             self.total,
         )
 
@@ -90,13 +92,14 @@ class GeneralStats(Unpickled):
     """Sums of B databases: ``logits`` in the order of the layout's parts, ``rows`` of regressions.
 
     rows: None where the layout has no regressions. psus: sums by PSU of each database, empty where
-    PSUs have no effects.
+    PSUs have no effects. pseudo: rows of the layout's pseudo-records.
     """
 
     layout: Layout
     logits: tuple[LogitSums, ...]
     rows: GroupRows | None
     psus: tuple[PsuSums, ...] = ()
+    pseudo: PriorRows | None = None
 
     @property
     def shape(self) -> tuple[Layout, int]:
@@ -126,6 +129,7 @@ class GeneralStats(Unpickled):
             tuple(map(LogitSums.stacked, zip(*(part.logits for part in parts), strict=True))),
             GroupRows.stacked(rows) if rows else None,
             tuple(each for part in parts for each in part.psus),
+            parts[0].pseudo,
         )
 
 
@@ -152,7 +156,8 @@ def compress(records: GeneralRecords, risk_weights: FloatArray) -> GeneralStats:
     )
     rows = _rows(records, risk_weights) if layout.q else None
     psus = () if records.psus is None else (psu_sums(records, risk_weights),)
-    return GeneralStats(layout, logits, rows, psus)
+    pseudo = of_pseudo_records(layout, records.x_cells, records.cell) if layout.q else None
+    return GeneralStats(layout, logits, rows, psus, pseudo)
 
 
 def _logit(part: LogitPart, table: LogitTable, mass: FloatArray) -> LogitSums:

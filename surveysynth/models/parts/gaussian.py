@@ -108,7 +108,7 @@ class GaussianStats(Unpickled):
     of X'AX b = X'AZ; residual (B, q, q) = (Z - X fit)'A(Z - X fit), without the cancellation of
     Z'AZ. The weighted sum of squares at b is residual + (b - fit)'X'AX(b - fit). psu: sums by PSU,
     where PSUs have effects. shrunken: the number of last columns of X that are shrunken; ridges:
-    those whose ridge is in gram, fit and residual.
+    those whose ridge is in gram, fit and residual; more: records of another prior that are there.
     """
 
     total: FloatArray
@@ -119,11 +119,21 @@ class GaussianStats(Unpickled):
     psu: PsuStats | None = None
     shrunken: int = 0
     ridges: int = 0
+    more: int = 0
 
     @property
     def count(self) -> FloatArray:
-        """Sum of alpha with the records that stand for ridges, (B,): the power of a variance."""
-        return self.total + self.ridges
+        """Sum of alpha with the records that stand for priors, (B,): the power of a variance."""
+        return self.total + self.ridges + self.more
+
+    def with_slope_prior(self, size: float) -> "GaussianStats":
+        """Return the statistics of (y, v) with the prior N(0, s^2 / size^2) of v's slope on y.
+
+        It is the likelihood of one more record that is ``size`` away in y from its mean and not in
+        v; only squares of v given y read it."""
+        residual = self.residual.copy()
+        residual[:, 0, 0] += size**2
+        return replace(self, residual=residual, more=self.more + 1)
 
     def with_ridge(self, scale: float | None) -> "GaussianStats":
         """Return the statistics with the prior B_k | Sigma ~ N(0, scale^2 Sigma) of shrunken k.
@@ -164,7 +174,7 @@ class GaussianStats(Unpickled):
         )
         psu = None if self.psu is None else self.psu.repeated(chains)
         return GaussianStats(
-            total, x_sum, gram, fit, residual, psu, self.shrunken, self.ridges
+            total, x_sum, gram, fit, residual, psu, self.shrunken, self.ridges, self.more
         )
 
     @classmethod
@@ -179,7 +189,9 @@ class GaussianStats(Unpickled):
             raise ValueError("databases of one batch must all have PSUs, or none of them")
         psu = PsuStats.stacked(by_psu) if by_psu else None
         first = stats[0]
-        return cls(total, x_sum, gram, fit, residual, psu, first.shrunken, first.ridges)
+        return cls(
+            total, x_sum, gram, fit, residual, psu, first.shrunken, first.ridges, first.more
+        )
 
     def cross(self) -> FloatArray:
         """Return X'AZ, (B, K, q)."""

@@ -24,7 +24,7 @@ class PairRecords(Unpickled):
     y, code (n,) indexes them; ``pair_cell`` and ``pair_y`` (P,) describe the pairs, sorted by cell.
     ``joint``: (h, log w) by cell of X, if there is a weight. ``pairs``: log w (or nothing, n x 0)
     by pair, whose rows are (y, h, x). ``shrunken``: number of columns of X, the last ones, that are
-    shrunken.
+    shrunken; ``pseudo``: pseudo-records of the prior.
     """
 
     x_cells: FloatArray
@@ -33,6 +33,7 @@ class PairRecords(Unpickled):
     h: FloatArray
     log_weight: FloatArray | None
     shrunken: int = 0
+    pseudo: float = 0.0
     values: FloatArray = field(init=False)
     code: IntArray = field(init=False)
     pair_cell: IntArray = field(init=False)

@@ -34,10 +34,10 @@ from surveysynth.evaluation.studies.measures import measure_cells
 from surveysynth.evaluation.studies.population import superpopulation
 from surveysynth.evaluation.studies.specified import chosen_study, study_of
 from surveysynth.inference.synthesis import datasets_of
+from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
-from surveysynth.mechanisms.noisy_statistics.settings import Declared
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.spec import parse_spec

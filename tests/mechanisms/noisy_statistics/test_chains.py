@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import RefusedError
+from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior import draws
 from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import Augmentation
@@ -21,7 +22,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.moments import NoisyMomen
 from surveysynth.mechanisms.noisy_statistics.posterior.slices import shrinking, slice_step
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
-from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, Declared, NoisySettings
+from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, NoisySettings
 from surveysynth.models import get_model
 from surveysynth.sampling import primitives
 from surveysynth.sampling.convergence import check_convergence

@@ -6,6 +6,7 @@ import pytest
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.estimation.domains import build_domains
+from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.expected_se import expected_errors
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import sample_noisy
@@ -16,7 +17,7 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     noise_design,
     release_statistics,
 )
-from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
+from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign, Survey

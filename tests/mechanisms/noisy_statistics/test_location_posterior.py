@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
-from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
+from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.sampling.plan import SamplingPlan
 from tests.models.general_location.general_cases import (
     BENEFIT,

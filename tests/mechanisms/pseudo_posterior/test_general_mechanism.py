@@ -1,6 +1,7 @@
 """The whole way from records of every kind to tables, by the pseudo-posterior: fit, debiasing,
 datasets, tables. Truth: shares of the records themselves, and what a probability can be."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import surveysynth as ss
 from surveysynth.errors import RefusedError
+from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
 from surveysynth.mechanisms.pseudo_posterior.mechanism import privacy_statement
 from surveysynth.models.general_location.model import GeneralFBP, GeneralFBS, GeneralLocation
@@ -55,8 +57,11 @@ class Way:
     def __init__(self, name: str) -> None:
         self.name = name
         self.survey, self.form = CASES[name]
-        design, rng = self.survey.design, np.random.default_rng(7)
-        self.settings = ss.MechanismSettings(epsilon=10.8, plan=PLAN)
+        rng = np.random.default_rng(7)
+        declared = {"benefit": Declared(400.0, 0.6)}
+        self.settings = ss.MechanismSettings(epsilon=10.8, plan=PLAN, declared=declared)
+        design = self.settings.prepared(self.survey.design)
+        self.survey = replace(self.survey, design=design)
         self.model = ss.get_model(name, **OPTIONS[name])
         private, fit = ss.run_mechanism(
             self.model, design, self.survey.confidential, self.settings, rng

@@ -12,6 +12,7 @@ from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralFBP, GeneralFBS, GeneralLocation
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.pseudo_records import PseudoRecords
 from surveysynth.survey.survey import Confidential, PublicDesign
 from surveysynth.survey.transforms import Transform
 from tests.models.model_designs import make_design
@@ -37,10 +38,12 @@ def general_design(
     seed: int = 1,
     weighted: bool = True,
     ridged: bool = False,
+    pseudo: float = 0.0,
     psus: int = 0,
 ) -> PublicDesign:
     """Main effects of region and sex; cells of unequal size. ridged: shrunken interactions too.
 
+    pseudo: number of pseudo-records, whose amounts have centre .3, .4, ... and spread 1.2, 1.3, ...
     psus: PSUs with effects, in regions; there are no effects of none.
     """
     rng = np.random.default_rng([seed, regions])
@@ -62,6 +65,7 @@ def general_design(
         levels={name: tuple(sorted(set(frame[name]))) for name in BY},
         outcomes=tuple(outcomes),
         weight_name="w" if weighted else None,
+        pseudo=pseudo_records(outcomes, pseudo) if pseudo else None,
         **({"psu": _psus(region, psus, rng), "psu_name": "psu"} if psus else {}),
     )
 
@@ -71,6 +75,12 @@ def _psus(region: IntArray, count: int, rng: np.random.Generator) -> IntArray:
     regions = int(region.max()) + 1
     code = region + regions * rng.integers(0, max(count // regions, 1), region.size)
     return np.asarray(np.unique(code, return_inverse=True)[1], dtype=np.int64)
+
+
+def pseudo_records(outcomes: Sequence[Outcome], records: float) -> PseudoRecords:
+    """Those of ``general_design``."""
+    amounts = sum(len(outcome.sides) for outcome in outcomes)
+    return PseudoRecords(records, tuple((0.3 + 0.1 * k, 1.2 + 0.1 * k) for k in range(amounts)))
 
 
 def model_for(by: Sequence[str] = (), form: str = "fbs", **priors: float) -> GeneralLocation:

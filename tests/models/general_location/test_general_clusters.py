@@ -11,6 +11,9 @@ from scipy import stats
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import location_design
+from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
 from surveysynth.models import get_model
 from surveysynth.models.base import stacked
 from surveysynth.models.general_location.psu_amounts import AmountSums
@@ -42,10 +45,16 @@ PSUS = 12
 
 
 def statistics_of(
-    outcomes: tuple[Outcome, ...], n: int = 150, seed: int = 3, *, ridged: bool = False
+    outcomes: tuple[Outcome, ...],
+    n: int = 150,
+    seed: int = 3,
+    *,
+    ridged: bool = False,
+    pseudo: float = 0.0,
 ) -> GeneralStats:
     """Of a simulated database; a share of the records has weight one."""
-    design, model = general_design(n, outcomes, psus=PSUS, ridged=ridged), model_for()
+    design = general_design(n, outcomes, psus=PSUS, ridged=ridged, pseudo=pseudo)
+    model = model_for()
     theta = draw(random_theta(model, design, 1, seed=seed), 0)
     rng = np.random.default_rng(seed)
     survey = confidential_of(design, model.simulate(theta, design, rng))
@@ -61,14 +70,26 @@ def error_of(statistics: GeneralStats, draws: int) -> float:
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "ridged"),
-    [((BENEFIT, SICK), True), ((WORK,), False)],
-    ids=["two-part and binary", "categorical"],
+    ("outcomes", "ridged", "pseudo"),
+    [((BENEFIT, SICK), True, 0.0), ((WORK,), False, 0.0), ((BENEFIT,), False, 20.0)],
+    ids=["two-part and binary", "categorical", "pseudo-records"],
 )
 def test_draws_satisfy_the_identities_of_the_density(
-    outcomes: tuple[Outcome, ...], ridged: bool
+    outcomes: tuple[Outcome, ...], ridged: bool, pseudo: float
 ) -> None:
-    assert error_of(statistics_of(outcomes, ridged=ridged), 700) < 4.8
+    assert error_of(statistics_of(outcomes, ridged=ridged, pseudo=pseudo), 700) < 4.8
+
+
+def test_shifts_that_forget_pseudo_records_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    sound = ClusteredGibbs._shift
+
+    def wrong(
+        self: ClusteredGibbs, i: int, column: int, core: FloatArray, *law: FloatArray
+    ) -> FloatArray:
+        return sound(self, i, column, core, law[0], law[1])
+
+    monkeypatch.setattr(ClusteredGibbs, "_shift", wrong)
+    assert error_of(statistics_of((BENEFIT,), n=60, pseudo=60.0), 1600) > 8.0
 
 
 def wide_scales(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +120,7 @@ def loose_shifts(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(
         self: ClusteredGibbs, i: int, column: int, core: FloatArray, *law: FloatArray
     ) -> FloatArray:
-        return sound(self, i, column, core, law[0], 0.1 * law[1])
+        return sound(self, i, column, core, law[0], 0.1 * law[1], *law[2:])
 
     monkeypatch.setattr(ClusteredGibbs, "_shift", wrong)
 
@@ -256,6 +277,11 @@ def test_scales_of_effects_on_amounts_follow_those_of_residuals() -> None:
 
 def test_what_effects_are_not_combined_with_is_refused() -> None:
     clustered = general_design(60, (BENEFIT,), psus=PSUS)
+    noisy = NoisySettings(
+        budget=Budget.of_epsilon(4.0, 1e-6), declared={"benefit": Declared(1.0, 1.0)}
+    )
+    with pytest.raises(InputError, match="no sums by primary sampling unit"):
+        location_design(model_for(), clustered, noisy)
     assert get_model("fbs").of(clustered).clustered
     with pytest.raises(InputError, match="covariance_by"):
         get_model("fbs", covariance_by=list(BY)).of(clustered)

@@ -11,9 +11,10 @@ from scipy import stats
 from scipy.special import expit, gammainccinv
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.general_location import layout
+from surveysynth.models.general_location import layout, sampler
 from surveysynth.models.general_location.coefficients import Coefficients
 from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.general_location.prior_rows import of_interactions
 from surveysynth.models.general_location.sampler import Regressions
 from surveysynth.models.general_location.scales import Scales
 from surveysynth.models.general_location.stats import GeneralStats, GroupRows
@@ -36,6 +37,7 @@ from tests.models.general_location.general_cases import (
     random_theta,
 )
 from tests.oracles import nuts
+from tests.oracles.general_location import unconstrain
 
 
 def statistics_of(
@@ -45,9 +47,10 @@ def statistics_of(
     seed: int = 3,
     full: float = 0.7,
     ridged: bool = False,
+    pseudo: float = 0.0,
 ) -> GeneralStats:
     """Of a database simulated from arbitrary parameters; a share of the records has weight one."""
-    design = general_design(n, outcomes, ridged=ridged)
+    design = general_design(n, outcomes, ridged=ridged, pseudo=pseudo)
     theta = draw(random_theta(model, design, 1, seed=seed), 0)
     rng = np.random.default_rng(seed)
     survey = confidential_of(design, model.simulate(theta, design, rng, "sample"))
@@ -72,23 +75,25 @@ def largest_z(one: FloatArray, two: FloatArray) -> float:
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "by", "ridged"),
+    ("outcomes", "by", "ridged", "pseudo"),
     [
-        pytest.param((BENEFIT, WORK), (), True, id="two-part and categorical"),
-        pytest.param((INCOME, BENEFIT), ("region",), False, id="groups"),
-        pytest.param((INCOME,), BY, True, id="cells"),
+        pytest.param((BENEFIT, WORK), (), True, 0.0, id="two-part and categorical"),
+        pytest.param((INCOME, BENEFIT), ("region",), False, 0.0, id="groups"),
+        pytest.param((INCOME,), BY, True, 0.0, id="cells"),
+        pytest.param((BENEFIT, WORK), (), True, 10.0, id="pseudo-records"),
+        pytest.param((INCOME, BENEFIT), ("region",), False, 10.0, id="pseudo-records by group"),
     ],
 )
 def test_draws_satisfy_the_identities_of_the_density(
-    outcomes: tuple, by: tuple[str, ...], ridged: bool
+    outcomes: tuple, by: tuple[str, ...], ridged: bool, pseudo: float
 ) -> None:
     """E grad log p(u) = 0 and E u_j d log p / du_j = -1 by parts: sampler and density agree.
 
     Draws 1.3 times as far from their mean are rejected."""
     model = model_for(by)
-    statistics = statistics_of(model, 120, outcomes, ridged=ridged)
+    statistics = statistics_of(model, 120, outcomes, ridged=ridged, pseudo=pseudo)
     drawn = model.sample(statistics, SamplingPlan(4, 300, 1600), np.random.default_rng(1))
-    u = oracles.unconstrain(model, {name: values[0] for name, values in drawn.items()})
+    u = unconstrain({name: values[0] for name, values in drawn.items()}, pseudo)
     assert largest_error(model, u, statistics) < 4.5
     mean = u.mean((0, 1))
     assert largest_error(model, mean + 1.3 * (u - mean), statistics) > 8.0
@@ -101,9 +106,7 @@ def plain_ridge(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> Ge
 
 def wide_ridge(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> GeneralStats:
     """Three times the scale of interactions."""
-    monkeypatch.setattr(
-        Regressions, "interaction_scale", property(lambda _: 0.9, lambda *_: None), raising=False
-    )
+    monkeypatch.setattr(sampler, "of_interactions", lambda layout, _: of_interactions(layout, 0.9))
     return statistics
 
 
@@ -111,8 +114,8 @@ def with_df(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Variances drawn under another df than the one that is kept."""
     sound = Scales.update_variances
 
-    def wrong(self: Scales, i: int, total: FloatArray, squares: FloatArray, ridge: tuple) -> None:
-        sound(self, i, total, squares, ridge)
+    def wrong(self: Scales, i: int, total: FloatArray, squares: FloatArray, prior: tuple) -> None:
+        sound(self, i, total, squares, prior)
         shape = 0.5 * (factor * self.nu[..., None] + total)
         gamma = np.maximum(gammainccinv(shape, self.u_variance[i, 0]), 1e-200)
         pull = factor * (self.nu * self.s_0**2)[..., None]
@@ -165,6 +168,41 @@ def wide_logits(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> Ge
     """Three times the prior SD of interactions of a logit."""
     monkeypatch.setattr(layout, "LOGIT_RIDGE", 6.0)
     return statistics
+
+
+def no_records_of_the_prior(
+    statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch
+) -> GeneralStats:
+    """Sums of squares of pseudo-records, but not their number."""
+    pseudo = statistics.pseudo
+    assert pseudo is not None
+    return replace(statistics, pseudo=replace(pseudo, count=0.0 * pseudo.count))
+
+
+def no_effects_in_the_prior(
+    statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch
+) -> GeneralStats:
+    """Effects of categories with tau alone."""
+    pseudo = statistics.pseudo
+    assert pseudo is not None
+    x = pseudo.x.copy()
+    x[:, statistics.layout.columns :] = 0.0
+    return replace(statistics, pseudo=replace(pseudo, x=x))
+
+
+@pytest.mark.parametrize("wrong", [no_records_of_the_prior, no_effects_in_the_prior])
+def test_wrong_pseudo_records_are_rejected(
+    wrong: Callable[[GeneralStats, pytest.MonkeyPatch], GeneralStats],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """By the identities of the density, of few records."""
+    model = model_for()
+    statistics = statistics_of(model, 40, (BENEFIT,), pseudo=20.0)
+    drawn = model.sample(
+        wrong(statistics, monkeypatch), SamplingPlan(4, 150, 400), np.random.default_rng(1)
+    )
+    u = unconstrain({name: values[0] for name, values in drawn.items()})
+    assert largest_error(model, u, statistics) > 8.0
 
 
 @pytest.mark.parametrize(

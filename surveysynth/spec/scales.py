@@ -1,0 +1,50 @@
+"""Public centres and spreads of amounts: where they are required."""
+
+from collections.abc import Sequence
+
+from surveysynth.spec.learned import is_learned
+from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
+from surveysynth.spec.privacy_section import PrivacySection
+from surveysynth.spec.synthesizer_section import SynthesizerSection
+from surveysynth.survey.outcome import Outcome
+
+
+def scale_problems(synthesizer: SynthesizerSection, outcomes: Outcomes) -> list[str]:
+    """Return amounts that lack a public centre and spread, or a range to learn them from."""
+    problems = []
+    for name in synthesizer.outcome:
+        section = outcomes.get(name, OutcomeSection())
+        learned = is_learned(name, synthesizer, section)
+        if learned or section.kind in ("binary", "categorical"):
+            continue
+        missing = [key for key in ("centre", "spread") if getattr(section, key) is None]
+        if missing:
+            problems.append(
+                f"outcomes.{name}: {' and '.join(missing)} missing. Declare the public range of "
+                "the outcome, range = [low, high], and no transform: its transform is then learned "
+                "within the budget. Or declare both with a transform: centre, a typical value in "
+                "the outcome's own units (with a split one above it and one below), and spread, a "
+                "typical standard deviation on the scale of the transform. Take them from public "
+                "sources (a codebook, last year's publication, a register), never from these "
+                "data; values far off cost accuracy, never privacy."
+            )
+    return problems
+
+
+def rare_problems(
+    synthesizer: SynthesizerSection,
+    privacy: PrivacySection,
+    outcomes: Outcomes,
+    declared: Sequence[Outcome],
+) -> list[str]:
+    """Return amounts that lack a public scale where some records may lack an amount.
+
+    Risk weights need pseudo-records there, which are at the centre."""
+    if not privacy.has_pseudo_records or synthesizer.model not in ("fbs", "fbp"):
+        return []
+    rare = [each.name for each in declared if each.is_discrete and each.sides]
+    why = (
+        f" (Some records may lack an amount of {', '.join(map(repr, rare))}: pseudo-records at the "
+        "centre keep one answer from being all that is known of it.)"
+    )
+    return [each + why for each in scale_problems(synthesizer, outcomes)] if rare else []
