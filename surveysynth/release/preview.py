@@ -30,12 +30,12 @@ from surveysynth.release.tables.table_notes import synthetic_columns
 from surveysynth.spec.build import calibration_of
 from surveysynth.spec.replicates import replicate_lines
 from surveysynth.survey.pooling import ROUNDING
+from surveysynth.survey.pseudo_records import may_be_rare
 from surveysynth.survey.weights_from import RHO_FACTORS
 
 if TYPE_CHECKING:
     from surveysynth.models.base import Model
     from surveysynth.spec.spec import Spec
-    from surveysynth.survey.pseudo_records import may_be_rare
 from surveysynth.survey.survey import PublicDesign
 
 _SHOWN_CELLS = 40

@@ -19,7 +19,7 @@ from surveysynth.release.folder.microdata import public_order
 from surveysynth.release.folder.reader import read_release
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
-from surveysynth.spec.build import model_of, read_design
+from surveysynth.spec.build import model_of, read_design, settings_of
 from surveysynth.spec.spec import load_spec
 from tests.release.documents.test_readme_programs import assert_recomputes, has_haven, program_of
 from tests.surveys import small_survey
@@ -281,6 +281,18 @@ def test_check_prints_kinds_and_public_constants(make_spec: MakeSpec) -> None:
         "Outcome: sector (categorical: 3, 1, none).",
     ):
         assert words in lines
+
+
+def test_check_says_what_rare_answers_cost(make_spec: MakeSpec) -> None:
+    spec = load_spec(spec_of(make_spec, privacy="small_strata = 'pool'"))
+    design = settings_of(spec).prepared(read_design(spec))
+    (line,) = [
+        each for each in preview_lines(spec, design, model_of(spec)) if "Rare answers" in each
+    ]
+    assert "worth 10 records" in line
+    assert "by 9% of the distance" in line
+    plain = replace(design, outcomes=design.outcomes[:1])
+    assert not [each for each in preview_lines(spec, plain, model_of(spec)) if "Rare" in each]
 
 
 def test_an_amount_by_its_section_goes_through_the_model(

