@@ -26,6 +26,7 @@ from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_i
 from surveysynth.release.guessed_curves import Guesses, guess_lines
 from surveysynth.release.preview import budget_words, preview_lines, row_label
 from surveysynth.release.public_checks import rare_levels, without_rare
+from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import needs_general_form
 from surveysynth.survey.weights_from import refuse_sources
 
@@ -188,7 +189,21 @@ def _declared(
         *(f"  {name}: centre {centre:.5g}, spread {spread:.5g}"
           for name, centre, spread in constants),
         f"  records are clipped to {clipping.radius:.4g} spreads from the centres",
+        *_weight_lines(design, clipping),
     ]  # fmt: skip
+
+
+def _weight_lines(design: "PublicDesign", clipping: Clipping) -> list[str]:
+    """State which weights are taken as they are, where their logarithm has a centre and spread."""
+    if design.weight_name is None or isinstance(design.weight_transform, LearnedTransform):
+        return []
+    reach = clipping.radius * clipping.spread[-1]
+    low, high = np.exp(clipping.centre[-1] - reach), np.exp(clipping.centre[-1] + reach)
+    return [
+        f"  so weights from {low:,.3g} to {high:,.3g} are taken as they are, and others are cut. "
+        "Where the survey has many others, counts are wrong: declare the public range of the "
+        "weight, range = [low, high] in [outcomes.weight], or a larger spread"
+    ]
 
 
 def _units(expected: Expectation) -> list[str]:

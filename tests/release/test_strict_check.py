@@ -164,6 +164,23 @@ def test_what_is_said_before_anything_is_read(make_spec: MakeSpec) -> None:
     assert all(len(re.findall(r"\d+\.\d\d\b", line)) == 6 for line in rows)
 
 
+def test_which_weights_are_taken_as_they_are(make_spec: MakeSpec) -> None:
+    """All that lie within the ball if the outcome is at its centre; none where a range is given."""
+    spec = load_spec(strict_spec(make_spec))
+    design, settings = read_design(spec), noisy_settings_of(spec)
+    (line,) = [each for each in check_strict(spec) if "are taken as they are" in each]
+    found = re.search(r"weights from ([\d.,e+]+) to ([\d.,e+]+) are", line)
+    assert found is not None
+    low, high = (float(each.replace(",", "")) for each in found.groups())
+    clipping = settings.clipping(design)
+    z = np.array([np.log(design.population_size or 0.0) - np.log(design.n), 0.6])
+    for weight, inside in ((low * 1.01, True), (high * 0.99, True), (high * 1.01, False)):
+        distance = abs(np.log(weight) - z[0]) / z[1]
+        assert bool(distance <= clipping.radius) is inside
+    learned = strict_spec(make_spec, labels=f"{SALARY}\n[outcomes.weight]\nrange = [1, 5000]\n")
+    assert not [each for each in check_strict(load_spec(learned)) if "taken as" in each]
+
+
 def test_blank_outcomes_are_counted_by_a_release_alone(make_spec: MakeSpec) -> None:
     """They are not looked at before; who drops them is told so."""
     frame = small_survey()
