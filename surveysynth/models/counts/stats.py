@@ -105,10 +105,7 @@ def compress(records: PairRecords, risk_weights: FloatArray, scale: float) -> Co
     """
     n_cells = records.x_cells.shape[0]
     mass = sum_by(records.cell, risk_weights, n_cells)
-    sums = sum_by(records.cell, risk_weights * records.y, n_cells)
-    if records.pseudo:
-        share = np.bincount(records.cell, minlength=n_cells) / records.n
-        sums = sums + EVENTS * records.pseudo * share
+    sums = sum_by(records.cell, risk_weights * records.y, n_cells) + _events(records)
     value_mass = sum_by(records.code, risk_weights, records.values.size)
     seen = value_mass > 0
     values, value_mass = records.values[seen], value_mass[seen]
@@ -125,3 +122,9 @@ def compress(records: PairRecords, risk_weights: FloatArray, scale: float) -> Co
     if weight is not None and records.pseudo:
         weight = weight.with_slope_prior(float(np.sqrt(records.pseudo) * np.log(2.0)))
     return CountStats(counts, weight)
+
+
+def _events(records: PairRecords) -> FloatArray:
+    """Return the events (G,) that pseudo-records add to the counts of each cell."""
+    share = np.bincount(records.cell, minlength=records.x_cells.shape[0]) / max(records.n, 1)
+    return np.asarray(EVENTS * records.pseudo * share)
