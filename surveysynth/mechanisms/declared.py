@@ -10,10 +10,24 @@ from surveysynth.survey.outcome import BELOW, Outcome
 
 @dataclass(frozen=True)
 class Declared:
-    """The public constants of a column.
+    """The public constants of a column, from public sources and never from the data.
 
-    A typical value, in the units of an outcome or as a log weight, and a typical SD on the
-    scale of the transform or of log weights."""
+    Parameters
+    ----------
+    centre
+        A typical value, in the units of an outcome or as a log weight.
+    spread
+        A typical SD, on the scale of the transform or of log weights.
+
+    Examples
+    --------
+    >>> import surveysynth as ss
+    >>> settings = ss.MechanismSettings(
+    ...     epsilon=10.8, declared={"income": ss.Declared(centre=40_000.0, spread=0.6)}
+    ... )
+    >>> settings.pseudo_records
+    10.0
+    """
 
     centre: float | None = None
     spread: float | None = None

@@ -114,7 +114,7 @@ def audit_result() -> AuditResult:
 
 
 RESULTS: dict[str, tuple[Callable[[], Any], list[str], list[str]]] = {
-    "release": (release_result, ["TEST RUN", "a <b> folder", "a hint", "10.8"],
+    "release": (release_result, ["TEST RUN", "a <b> folder", "1 more to know", "10.8"],
                 ["4711", "815", "canary"]),
     "read": (read_release, ["Salaries & more", "NOT PRIVATE", "means", "Biology & <co>",
                             "Field <of>", "All", "1,235", "0.01234", "epsilon 10.8"],

@@ -23,6 +23,8 @@ SECTIONS = """
 [outcomes.benefit]
 kind = "semicontinuous"
 spikes = [0]
+centre = 30000
+spread = 0.5
 [outcomes.employed]
 kind = "binary"
 [outcomes.sector]
