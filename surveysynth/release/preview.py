@@ -30,7 +30,7 @@ from surveysynth.release.tables.table_notes import synthetic_columns
 from surveysynth.spec.build import calibration_of
 from surveysynth.spec.replicates import replicate_lines
 from surveysynth.survey.pooling import ROUNDING
-from surveysynth.survey.pseudo_records import may_be_rare
+from surveysynth.survey.pseudo_records import may_be_rare, may_lack_amounts
 from surveysynth.survey.weights_from import RHO_FACTORS
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def _pseudo_lines(design: "PublicDesign") -> list[str]:
         f"records. What an answer that k records give does to them is shown by about k/(k + "
         f"{pseudo.records:.3g}) of its size."
     )
-    if pseudo.lacking:
+    if may_lack_amounts(design.outcomes):
         words += (
             " Amounts that some records lack have as many pseudo-records at their declared centre:"
             " of 100 records with an amount they move its mean by "

@@ -16,13 +16,12 @@ class PseudoRecords:
     """The prior of a design: a number of records, and typical values of amounts.
 
     typical: of each amount, in the order of the outcomes and above a split first, its centre and
-    spread on the scale of its transform; None where they are not declared. lacking: some records
-    may lack an amount, and all of them have pseudo-records.
+    spread on the scale of its transform; None where they are not declared. They are used where some
+    records may lack an amount.
     """
 
     records: float
     typical: tuple[tuple[float, float] | None, ...]
-    lacking: bool = True
 
 def undeclared(outcome: Outcome, side: int) -> str:
     """Say that an amount lacks its public constants."""
@@ -40,9 +39,14 @@ def may_be_rare(outcomes: Sequence[Outcome]) -> bool:
     return any(each.is_discrete for each in outcomes)
 
 
+def may_lack_amounts(outcomes: Sequence[Outcome]) -> bool:
+    """Return whether some records may lack an amount."""
+    return any(each.is_discrete and each.sides for each in outcomes)
+
+
 def require_scales(pseudo: PseudoRecords | None, outcomes: Sequence[Outcome]) -> None:
     """Raise ``InputError`` for an amount without a centre and spread that pseudo-records need."""
-    if pseudo is None or not pseudo.lacking:
+    if pseudo is None or not may_lack_amounts(outcomes):
         return
     amounts = [(outcome, side) for outcome in outcomes for side in outcome.sides]
     for (outcome, side), typical in zip(amounts, pseudo.typical, strict=True):

@@ -42,7 +42,7 @@ from surveysynth.models.base import Model, psu_codes
 from surveysynth.sampling.convergence import MAX_R_HAT
 from surveysynth.sampling.randomness import STAN_SEED_BITS
 from surveysynth.survey.design_matrix import records_per_coefficient
-from surveysynth.survey.pseudo_records import may_be_rare
+from surveysynth.survey.pseudo_records import may_be_rare, may_lack_amounts
 from surveysynth.survey.survey import Confidential, PublicDesign, require_variation
 
 _PACKAGE = "surveysynth.mechanisms.pseudo_posterior"
@@ -120,7 +120,7 @@ def privacy_statement(
         least=f"{settings.least_records:.4g}",
         few=_few(design, settings),
         pseudo=_pseudo(design, model),
-        at_centre=design.pseudo is not None and design.pseudo.lacking,
+        at_centre=may_lack_amounts(design.outcomes),
         beyond=_BEYOND,
         pooling=design.pooling,
         psu_effects=psu_codes(model, design) is not None,

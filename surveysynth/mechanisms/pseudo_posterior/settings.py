@@ -257,7 +257,7 @@ class MechanismSettings:
 
     @property
     def pseudo_records(self) -> float:
-        """The records that a prior is worth where answers may be rare (methods 2.10).
+        """The records that a prior is worth where answers may be rare (methods 2.11).
 
         10 at a bound of 1.8, 30 at one of 0.6, by public settings alone."""
         return float(PSEUDO_RECORDS * max(AT_BOUND / self.target_bound, 1.0))
@@ -316,8 +316,7 @@ class MechanismSettings:
             for outcome in outcomes
             for side in outcome.sides
         ]
-        lacking = any(each.is_discrete and each.sides for each in outcomes)
-        return PseudoRecords(self.pseudo_records, tuple(found), lacking)
+        return PseudoRecords(self.pseudo_records, tuple(found))
 
     @property
     def _as_they_are(self) -> bool:

@@ -107,6 +107,16 @@ class Layout:
         return self.columns + sum(size - 1 for size in self.categories)
 
     @property
+    def least_df(self) -> float:
+        """The lower end of nu: pseudo-records of every group's variance."""
+        return 0.0 if self.pseudo is None else self.pseudo.records
+
+    @property
+    def may_lack_amounts(self) -> bool:
+        """True if some records may lack an amount."""
+        return any(k > 1 and m for k, m in zip(self.categories, self.sides, strict=True))
+
+    @property
     def amounts(self) -> tuple[tuple[int, int], ...]:
         """Outcome and side of each column of z but the log weight."""
         return tuple((j, side) for j, sides in enumerate(self.sides) for side in range(sides))

@@ -1,4 +1,4 @@
-"""Rows of the prior: what the regressions know before any record (methods 2.10, 4).
+"""Rows of the prior: what the regressions know before any record (methods 2.11, 4).
 
 A normal prior whose scale is the residual scale is the likelihood of records. There are two kinds.
 
@@ -45,6 +45,12 @@ class PriorRows:
         return cls(x, z, present, np.sum([part.count for part in parts], axis=0))
 
 
+def rows_of_prior(layout: Layout, scale: float, pseudo: PriorRows | None) -> PriorRows:
+    """Return all rows: of interactions with prior SD ``scale``, and of pseudo-records, if any."""
+    shrunken = of_interactions(layout, scale)
+    return shrunken if pseudo is None else PriorRows.joined([shrunken, pseudo])
+
+
 def of_interactions(layout: Layout, scale: float) -> PriorRows:
     """Return the rows of shrunken interactions with prior SD ``scale``."""
     rows = _rows(layout, len(layout.ridged))
@@ -64,7 +70,7 @@ def of_pseudo_records(layout: Layout, x_cells: FloatArray, cell: IntArray) -> Pr
     weighted = mass[:, None] * np.insert(x_cells, 0, 1.0, axis=1)
     moments = np.asarray(np.linalg.qr(weighted, mode="r"), dtype=np.float64)
     for position, typical in enumerate(pseudo.typical):
-        if pseudo.lacking and typical is not None:
+        if layout.may_lack_amounts and typical is not None:
             parts += _of_amount(layout, position, pseudo.records, typical, moments)
     return PriorRows.joined(parts)
 

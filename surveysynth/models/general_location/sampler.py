@@ -36,7 +36,7 @@ import numpy as np
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.general_location.coefficients import ROUNDING, Coefficients
 from surveysynth.models.general_location.layout import Layout
-from surveysynth.models.general_location.prior_rows import PriorRows, of_interactions
+from surveysynth.models.general_location.prior_rows import PriorRows, rows_of_prior
 from surveysynth.models.general_location.scales import Scales
 from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.models.parts.logit import LogitBlocks
@@ -62,8 +62,7 @@ class Regressions:
     ) -> None:
         self.grouped, self.ridged = layout.grouped, list(layout.ridged)
         self.width = layout.columns
-        shrunken = of_interactions(layout, priors["interaction_scale"])
-        self.prior = shrunken if pseudo is None else PriorRows.joined([shrunken, pseudo])
+        self.prior = rows_of_prior(layout, priors["interaction_scale"], pseudo)
         rows = rows.with_prior(self.prior)
         self.parts: list[Coefficients] = []
         self.residual: FloatArray = np.zeros(rows.z.shape)
@@ -77,8 +76,7 @@ class Regressions:
         spread = np.stack([part.spread for part in self.parts])
         size = np.stack([(part.core**2).mean(-1) for part in self.parts])
         groups = self.parts[0].groups
-        least = 0.0 if layout.pseudo is None else layout.pseudo.records
-        self.scales = Scales(spread, size, groups, layout.grouped, priors, rng, least)
+        self.scales = Scales(spread, size, groups, layout.grouped, priors, rng, layout.least_df)
         self.columns = np.array([[float(free.size)] for free in self.free])
         self._take(rows)
 

@@ -9,7 +9,7 @@ import numpy as np
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray, IntArray, Theta
 from surveysynth.models.general_location.layout import WEIGHT, part_name
-from surveysynth.models.general_location.prior_rows import PriorRows, of_interactions
+from surveysynth.models.general_location.prior_rows import rows_of_prior
 from surveysynth.models.general_location.stats import GeneralStats
 from surveysynth.models.parts import psu_effects
 from surveysynth.sampling.stan.source import StanProgramSpec
@@ -26,9 +26,7 @@ def _data(stats: GeneralStats, priors: Mapping[str, float]) -> dict[str, Any]:
     rows = _psu_rows(stats) if stats.psus else _group_rows(stats)
     total = np.zeros((1, 0)) if stats.rows is None else stats.rows.total[0]
     size = len(rows.x) // groups
-    prior = of_interactions(layout, priors["interaction_scale"])
-    if stats.pseudo is not None:
-        prior = PriorRows.joined([prior, stats.pseudo])
+    prior = rows_of_prior(layout, priors["interaction_scale"], stats.pseudo)
     uses = np.zeros((len(layout.regressions), layout.width), dtype=np.int64)
     before = np.zeros((len(layout.regressions), layout.q), dtype=np.int64)
     for j, part in enumerate(layout.regressions):
@@ -64,7 +62,7 @@ def _data(stats: GeneralStats, priors: Mapping[str, float]) -> dict[str, Any]:
         "prior_z": prior.z.tolist(),
         "prior_present": prior.present.astype(int).tolist(),
         "prior_count": prior.count.tolist(),
-        "least_df": 0.0 if layout.pseudo is None else layout.pseudo.records,
+        "least_df": layout.least_df,
         "C": stats.psus[0].count if stats.psus else 0,
         "logit_psu": logit_psu,
         "row_psu": rows.psu.tolist(),

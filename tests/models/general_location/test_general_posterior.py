@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.special import expit, gammainccinv
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.general_location import layout, sampler
+from surveysynth.models.general_location import layout, prior_rows
 from surveysynth.models.general_location.coefficients import Coefficients
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.general_location.prior_rows import of_interactions
@@ -106,7 +106,9 @@ def plain_ridge(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> Ge
 
 def wide_ridge(statistics: GeneralStats, monkeypatch: pytest.MonkeyPatch) -> GeneralStats:
     """Three times the scale of interactions."""
-    monkeypatch.setattr(sampler, "of_interactions", lambda layout, _: of_interactions(layout, 0.9))
+    monkeypatch.setattr(
+        prior_rows, "of_interactions", lambda layout, _: of_interactions(layout, 0.9)
+    )
     return statistics
 
 
