@@ -234,7 +234,7 @@ class Moves:
 
         def point_of(white: FloatArray) -> tuple[Point, FloatArray]:
             there = mean + np.einsum("bji,jb->ib", inverse, lies + spread * white)
-            log_size = 2.0 * np.log(np.maximum(there[: self.q], 1e-300))
+            log_size = 2.0 * np.log(np.maximum(there[: self.q], 1e-30))
             moved = np.concatenate([log_size, there[self.q :]]) - start
             return self._coupled(self._with_common(moved), held)
 
