@@ -134,9 +134,7 @@ class NoisySweeps:
 #: Rounds between kept draws: at first, and whenever a fit that has not converged goes on, with all
 #: that it has run so far as its warm-up. Nothing but time is spent by going on.
 THINNINGS = (1, 2, 4, 16, 64, 256)
-LOCATION_THINNINGS = (4, 8, 16, 32, 64)
-#: Rounds in a sweep of the warm-up before them.
-LOCATION_WARMUP = 2
+LOCATION_THINNINGS = (2, 4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
@@ -281,7 +279,7 @@ def location_draws(
         table_of(model, design), design.matrix.cell, [statistics], plan.chains
     )
     layout, streams = Layout.of(design, model.grouped), Streams((rng,), 1)
-    sweeps = LocationSweeps(layout, target, model.priors, streams, LOCATION_WARMUP)
+    sweeps = LocationSweeps(layout, target, model.priors, streams, LOCATION_THINNINGS[0])
     begun = min(plan.warmup, 1)
     for i in range(begun):  # which shows how long the others take
         sweeps.sweep(i)
