@@ -93,7 +93,8 @@ def check(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="For noisy statistics: the folder for expected standard errors of every row.",
+            help="The folder for expected standard errors of every row: of formulas, for noisy "
+            "statistics, or of --simulate.",
         ),
     ] = None,
     ledger: LedgerOption = None,
@@ -108,6 +109,17 @@ def check(
             "lie: draws the curve that they would give. May be repeated.",
         ),
     ] = None,
+    simulate: Annotated[
+        bool,
+        typer.Option(
+            "--simulate",
+            help="Release simulated records: standard errors of all rows, and how long it takes.",
+        ),
+    ] = False,
+    epsilon: Annotated[
+        list[float] | None,
+        typer.Option(help="With --simulate: another epsilon. May be repeated."),
+    ] = None,
     time_limit: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time for simulating the mechanism.", min=1)
     ] = 300.0,
@@ -119,6 +131,7 @@ def check(
     with StageReporter(()) as progress:
         checked = commands.check(
             spec, out=out, ledger=ledger, overwrite=overwrite, guesses=read_guesses(guess or ()),
+            simulate=simulate, epsilons=epsilon or (),
             tell=lambda part: print(part, flush=True), time_limit=time_limit, progress=progress,
         )  # fmt: skip
     if not checked.feasible:

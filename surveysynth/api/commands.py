@@ -43,6 +43,8 @@ class CheckResult:
         The total of the survey's ledger, and whether the budget has room for a release.
     no_room
         The reason why the budget has no room; empty if it has.
+    simulated
+        Lines on standard errors and seconds of a release of simulated records, where asked for.
 
     Examples
     --------
@@ -58,6 +60,7 @@ class CheckResult:
     confidential: str = field(default="", repr=False)
     spent: tuple[str, ...] = ()
     no_room: str = ""
+    simulated: tuple[str, ...] = ()
 
     @property
     def feasible(self) -> bool:
@@ -71,7 +74,7 @@ class CheckResult:
 
     def __str__(self) -> str:
         rest = [] if self.feasibility is None else self.feasibility.lines()
-        return "\n".join([*self.preview, *self.spent, *rest])
+        return "\n".join([*self.preview, *self.spent, *rest, *self.simulated])
 
 
 @shows_stages(())
@@ -82,6 +85,8 @@ def check(
     ledger: str | Path | None = None,
     overwrite: bool = False,
     guesses: Mapping[str, tuple[float, float]] | None = None,
+    simulate: bool = False,
+    epsilons: Sequence[float] = (),
     tell: Progress | None = None,
     time_limit: float | None = None,
     progress: Progress | None = None,
@@ -96,7 +101,8 @@ def check(
     spec
         The specification file.
     out
-        A folder for the expected standard errors of all rows, which are public.
+        A folder for the expected standard errors of all rows, which are public: those of formulas,
+        for noisy statistics of one kind of outcome, or those of ``simulate``.
     ledger
         The file of the survey's ledger; by default as in ``release``.
     overwrite
@@ -104,6 +110,12 @@ def check(
     guesses
         By name of a learned column two values between which about two thirds of the population
         lie: the report draws the curve that they would give under the noise.
+    simulate
+        Whether to release records that are simulated from what is declared: the report has the
+        standard errors of every table over those of the simulated sample, and how long a release
+        takes. For every kind of outcome and both mechanisms.
+    epsilons
+        More epsilons to simulate at.
     tell
         Called with each part of the report as soon as it is known.
     time_limit
@@ -120,8 +132,8 @@ def check(
     Raises
     ------
     InputError
-        For unusable input, an engine that is not installed, a folder that exists, and ``out`` for
-        another mechanism.
+        For unusable input, an engine that is not installed, a folder that exists, ``out`` for
+        another mechanism, and ``epsilons`` without ``simulate``.
     RefusedError
         For a clustered survey whose standard errors would be far too small, for weights computed
         from confidential columns, and if too few records inform a row of the model matrix and
@@ -147,15 +159,32 @@ def check(
 
     say = tell or (lambda part: None)
     specification = with_file_labels(load_spec(spec))
+    if epsilons and not simulate:
+        raise InputError("--epsilon is for --simulate; give both or none.")
+
+    def simulated() -> tuple[str, ...]:
+        from surveysynth.evaluation.studies.simulated import simulated_report
+
+        if not simulate:
+            return ()
+        lines = simulated_report(specification, epsilons, guesses, out, overwrite=overwrite)
+        say("\n".join(lines))
+        return tuple(lines)
+
     if not specification.privacy.down_weights:
         from surveysynth.release.strict_check import check_strict
 
-        lines = check_strict(specification, out, overwrite=overwrite, guesses=guesses)
+        of_formulas = None if simulate else out
+        lines = check_strict(specification, of_formulas, overwrite=overwrite, guesses=guesses)
         spent, no_room = spending(specification, ledger_of(specification, ledger))
         say("\n".join([*lines, *spent]))
-        return CheckResult(tuple(lines), spent=tuple(spent), no_room=no_room)
-    if out is not None:
-        raise InputError("--out is for mechanism = 'noisy_statistics'; leave it out.")
+        return CheckResult(
+            tuple(lines), spent=tuple(spent), no_room=no_room, simulated=simulated()
+        )
+    if out is not None and not simulate:
+        raise InputError(
+            "--out is for mechanism = 'noisy_statistics', or with --simulate; leave it out."
+        )
     model, settings = model_of(specification), settings_of(specification)
     check_engine(specification, model)
     survey = read_survey(specification)
@@ -175,7 +204,9 @@ def check(
         time_limit=feasibility.TIME_LIMIT if time_limit is None else time_limit,
     )  # fmt: skip
     say("\n".join(report.lines()))
-    return CheckResult(tuple(preview), report, confidential, tuple(spent), no_room)
+    return CheckResult(
+        tuple(preview), report, confidential, tuple(spent), no_room, simulated()
+    )
 
 
 @shows_stages()
