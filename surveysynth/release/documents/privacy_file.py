@@ -14,6 +14,7 @@ from surveysynth._support.doctor import version_of
 from surveysynth.release.documents.render import outside_sentence, render_json, shared_context
 from surveysynth.release.facts import ReleaseFacts, debias_facts
 from surveysynth.release.tables.labels import listed
+from surveysynth.spec.build import model_of
 from surveysynth.survey.weights_from import RHO_FACTORS, UNKNOWN
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "outcomes": list(synthesizer.outcome),
         "transforms": [each.formulas for each in facts.design.outcomes],
         "declared_outcomes": {each.name: each.as_dict() for each in facts.design.outcomes},
-        "covariance_by": synthesizer.grouping,
+        "covariance_by": _spread_by(facts),
         "formula": facts.design.matrix.formula,
         "interaction_scale": _interaction_scale(facts.design.matrix),
         "engine": synthesizer.engine,
@@ -85,6 +86,14 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "records": facts.design.n,
         "records_dropped": facts.design.dropped,
     }
+
+
+def _spread_by(facts: ReleaseFacts) -> list[str]:
+    """Return the columns whose cells have residual spreads of their own, chosen or by default."""
+    if facts.spec.synthesizer.is_program:
+        return []
+    model = model_of(facts.spec).of(facts.design)
+    return list(getattr(model, "covariance_by", ()))
 
 
 def _of_tables(spec: "Spec") -> dict[str, Any]:
