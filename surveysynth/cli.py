@@ -126,10 +126,10 @@ def check(
 ) -> None:
     """Preview a release: validity, cell sizes, feasibility or expected errors, published files."""
     from surveysynth._support.progress import StageReporter
-    from surveysynth.api import commands
+    from surveysynth.api.check import check as previewed
 
     with StageReporter(()) as progress:
-        checked = commands.check(
+        checked = previewed(
             spec, out=out, ledger=ledger, overwrite=overwrite, guesses=read_guesses(guess or ()),
             simulate=simulate, epsilons=epsilon or (),
             tell=lambda part: print(part, flush=True), time_limit=time_limit, progress=progress,
