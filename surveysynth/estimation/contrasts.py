@@ -14,8 +14,9 @@ import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.domains import Domains, OutcomeRows, TableRows, margin_sets
+from surveysynth.estimation.domains import Domains, OutcomeRows, TableRows
 from surveysynth.estimation.linearised import Linearised
+from surveysynth.estimation.row_labels import RowLabels, hidden_rows, margin_sets
 
 ContrastKind: TypeAlias = Literal["difference", "ratio"]
 
@@ -50,13 +51,14 @@ class Contrast:
 class Pairs:
     """The rows of a table that hold a contrast, and what they are compared with.
 
-    level: of the contrast's by variable in every row (D,), 0 for the margin; against: of the
-    second; stride: rows from a level to the next; holds: (D,); second: the row (D,) that a row is
-    compared with, itself where it holds none.
+    labels: of the contrast's by variable; label: its position in every row (D,), 0 for the margin;
+    against: of the second; stride: rows from a label to the next; holds: (D,); second: the row (D,)
+    that a row is compared with, itself where it holds none.
     """
 
     contrast: Contrast
-    level: IntArray
+    labels: RowLabels
+    label: IntArray
     against: int
     stride: int
     holds: BoolArray
@@ -73,27 +75,29 @@ class Pairs:
                 f"A contrast is of levels of a by variable, but {contrast.column!r} is not one of "
                 f"them: {', '.join(map(repr, rows.by)) or 'there are none'}."
             )
-        level, names = rows.table[contrast.column].factorize()
-        levels = [str(name) for name in names[1:]]  # the margin is the first
+        place = rows.by.index(contrast.column)
+        labels = rows.labels[place]
         for wanted in (contrast.first, contrast.second):
-            if wanted is not None and wanted not in levels:
+            if wanted is not None and wanted not in labels.levels:
                 raise InputError(
                     f"A contrast needs levels of {contrast.column!r}, which are "
-                    f"{', '.join(map(repr, levels))}, but names {wanted!r}."
+                    f"{', '.join(map(repr, labels.levels))}, but names {wanted!r}."
                 )
-        later = rows.by[rows.by.index(contrast.column) + 1 :]
-        stride = int(np.prod([rows.table[name].nunique() for name in later], dtype=np.int64))
-        against = 0 if contrast.second is None else 1 + levels.index(contrast.second)
-        first = None if contrast.first is None else 1 + levels.index(contrast.first)
-        holds = (level > 0) & (level != against) if first is None else level == first
+        sizes = [len(each.names) for each in rows.labels]
+        stride = int(np.prod(sizes[place + 1 :], dtype=np.int64))
         own = np.arange(len(rows.table))
-        second = np.where(holds, own + stride * (against - level), own)
-        return cls(contrast, level.astype(np.int64), against, stride, holds, second)
+        label = own // stride % sizes[place]
+        against = 0 if contrast.second is None else 1 + labels.levels.index(contrast.second)
+        holds = (label > 0) & (label != against) & ~hidden_rows(rows.labels)
+        if contrast.first is not None:
+            holds = label == 1 + labels.levels.index(contrast.first)
+        second = np.where(holds, own + stride * (against - label), own)
+        return cls(contrast, labels, label, against, stride, holds, second)
 
     @cached_property
     def firsts(self) -> tuple[int, ...]:
-        """The levels that are compared with the second."""
-        return tuple(int(each) for each in np.unique(self.level[self.holds]))
+        """The labels that are compared with the second."""
+        return tuple(int(each) for each in np.unique(self.label[self.holds]))
 
     def fewer(self, n: IntArray) -> IntArray:
         """Return the smaller number (D,) of records of both rows, 0 where there is no contrast."""
@@ -102,23 +106,24 @@ class Pairs:
     def moved(self, codes: IntArray, first: int) -> IntArray:
         """Return rows (n,) of records in which both compared rows are one.
 
-        Records of neither row join the second level, which shows no contrast.
+        Records of neither row join the second label, which shows no contrast. ``codes`` are rows
+        of levels.
         """
-        level = self.level[codes]
-        to = np.full(level.shape, first) if self.against == 0 else np.where(
-            (level == first) | (level == self.against), first, self.against
-        )  # fmt: skip
-        return np.asarray(codes + self.stride * (to - level), dtype=np.int64)
+        label, member = self.label[codes], self.labels.member
+        either = np.concatenate([[False], member[first] | member[self.against]])
+        to = np.where(either[label], first, self.against)
+        return np.asarray(codes + self.stride * (to - label), dtype=np.int64)
 
-    def passes(self, by: tuple[str, ...]) -> list[tuple[int, int]]:
-        """Margin sets and first levels: in each pass records are in one row."""
-        position = by.index(self.contrast.column)
-        sets = [index for index, kept in enumerate(margin_sets(len(by))) if kept[position]]
+    def passes(self, rows: TableRows) -> list[tuple[int, int]]:
+        """Margin sets and first labels: in each pass records are in one row."""
+        place = rows.by.index(self.contrast.column)
+        kept = self.labels.kept
+        sets = [index for index, way in enumerate(margin_sets(rows.labels)) if way[place] == kept]
         return [(margin_set, first) for margin_set in sets for first in self.firsts]
 
     def domains(self, domains: Domains) -> Domains:
         """Return the table with the records of both rows in the row that shows their contrast."""
-        passes = self.passes(domains.by)
+        passes = self.passes(domains)
         codes = np.stack([self.moved(domains.codes[index], first) for index, first in passes])
         rows = None
         if domains.rows is not None:
@@ -171,13 +176,14 @@ def contrasted(
     else:
         factor = np.where(pairs.holds, estimate, 0.0)
         scale = np.where(pairs.holds, 1.0 / second, 0.0)
-    record = pairs.level[domains.codes[-1]]  # in the last margin set every record has its level
+    # In the last margin set every record has its level.
+    record, member = pairs.label[domains.codes[-1]] - 1, pairs.labels.member
     rest = _outside(weight, made)
 
     def inside(rows: IntArray) -> FloatArray:
         other = pairs.second[rows]
-        u = np.where(record == pairs.level[rows], made.inside(rows), rest(rows))
-        in_second = (pairs.against == 0) | (record == pairs.against)
+        u = np.where(member[pairs.label[rows], record], made.inside(rows), rest(rows))
+        in_second = member[pairs.against, record]
         u = u - factor[rows] * np.where(in_second, made.inside(other), rest(other))
         return np.asarray(np.where(pairs.holds[rows], u * scale[rows], 0.0))
 

@@ -4,7 +4,7 @@ By variables are public columns, or outcomes with levels: then every dataset has
 a row, and how many the confidential sample has there is not looked at.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
@@ -16,8 +16,13 @@ import pandas as pd
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.classes import Classes
-
-DEFAULT_MARGIN_LABEL = "All"
+from surveysynth.estimation.row_labels import (
+    DEFAULT_MARGIN_LABEL,
+    Collapsed,
+    RowLabels,
+    margin_sets,
+    row_labels,
+)
 
 
 class TableRows(Protocol):
@@ -26,6 +31,11 @@ class TableRows(Protocol):
     @property
     def by(self) -> tuple[str, ...]:
         """The by variables."""
+        ...
+
+    @property
+    def labels(self) -> tuple[RowLabels, ...]:
+        """The labels of each by variable; rows run through all combinations."""
         ...
 
     @property
@@ -95,28 +105,32 @@ class OutcomeRows(Protocol):
 
 @dataclass(frozen=True)
 class Domains:
-    """The D rows of a table over k by variables, D = prod(1 + number of levels).
+    """The D rows of a table over k by variables, D = prod(number of labels).
 
     Attributes
     ----------
     by
         The by variables, in the order of the table's columns.
+    labels
+        The labels of each: its margin, its levels, and levels taken together.
     table
-        D rows: a text column per by variable (a level or the margin's label) and ``is_margin``,
-        true where at least one by variable is summed over. Of each variable the margin comes
-        first, then the levels in their order; row 0 is the whole, the last variable runs fastest.
+        D rows: a text column per by variable (one of its labels) and ``is_margin``, true where at
+        least one by variable is summed over, or over some of its levels. Of each variable the
+        margin comes first, then the levels in their order, then levels taken together; row 0 is
+        the whole, the last variable runs fastest.
     n
         Unweighted number of records of each row, shape (D,). Public, where all by variables are.
     codes
-        For each of the 2**k margin sets (which variables are summed over) the table row that a
-        record belongs to, shape (2**k, n records). Set 0 is the whole, the last set the interior
-        cells. Within one set the rows are disjoint and cover all records, so that one pass over
-        the records serves all of the set's rows.
+        For each of the S margin sets (how the levels of each variable combine) the table row that
+        a record belongs to, shape (S, n records); 2**k sets where none are taken together. Set 0
+        is the whole, the last set the interior cells. Within one set the rows are disjoint and
+        cover all records, so that one pass over the records serves all of the set's rows.
     rows
         Of one dataset among many, where by variables are outcomes: the rows of all; or None.
     """
 
     by: tuple[str, ...]
+    labels: tuple[RowLabels, ...]
     table: pd.DataFrame
     n: IntArray
     codes: IntArray
@@ -161,17 +175,13 @@ class Domains:
             return self.codes[margin_set], np.zeros(1, dtype=np.int64)
         return self.rows.public[margin_set], self.rows.steps[margin_set]
 
-    @cached_property
-    def level_counts(self) -> tuple[int, ...]:
-        """Number of levels of each by variable, margins apart."""
-        return tuple(int(self.table[name].nunique()) - 1 for name in self.by)
-
 
 def build_domains(
     frame: pd.DataFrame,
     by: Sequence[str],
     levels: Mapping[str, Sequence[str]],
     margin_labels: Mapping[str, str] | None = None,
+    other: Collapsed | None = None,
 ) -> Domains:
     """Lay out all cells and margins of any number of by variables (methods 5).
 
@@ -185,6 +195,9 @@ def build_domains(
         The levels of each by variable in table order. A level without records keeps its rows.
     margin_labels
         What stands for "summed over", by variable; "All" where none is given.
+    other
+        Further rows of levels taken together, by variable and label:
+        ``{"region": {"North": ["N", "NE"]}}``.
 
     Returns
     -------
@@ -194,8 +207,8 @@ def build_domains(
     Raises
     ------
     InputError
-        If a by column is missing or named twice, if a margin's label is also a level, or if
-        records have a value that is not among the levels.
+        If a by column is missing or named twice, if a margin's label is also a level, if levels
+        cannot be taken together, or if records have a value that is not among the levels.
 
     Examples
     --------
@@ -209,19 +222,21 @@ def build_domains(
     1    F      False  2
     2    M      False  1
     """
-    made = _rows(frame, by, levels, {}, margin_labels)
-    return Domains(made.by, made.table, _sizes(made.public, len(made.table)), made.public)
+    made = _rows(frame, by, levels, {}, margin_labels, other)
+    n = _sizes(made.public, len(made.table))
+    return Domains(made.by, made.labels, made.table, n, made.public)
 
 
 @dataclass(frozen=True, eq=False)
 class RowsByOutcome:
     """The rows of a table where some by variables are outcomes.
 
-    by, table: as in ``Domains``; public: rows (2**k, n) of the records in the margins of the
+    by, labels, table: as in ``Domains``; public: rows (S, n) of the records in the margins of the
     outcomes; outcomes: by name, with the step from one level to the next.
     """
 
     by: tuple[str, ...]
+    labels: tuple[RowLabels, ...]
     table: pd.DataFrame
     public: IntArray
     outcomes: Mapping[str, tuple[Classes, int]]
@@ -240,20 +255,21 @@ class RowsByOutcome:
         """Return the rows with the records of a dataset, given its outcomes (n, p)."""
         codes = self.public.copy()
         for name, (by, stride) in self.outcomes.items():
-            _step(codes, self.by, name, stride * (1 + by.of(outcomes)))
-        return Domains(self.by, self.table, _sizes(codes, len(self.table)), codes, self)
+            _step(codes, self.labels, self.by.index(name), stride, by.of(outcomes))
+        n = _sizes(codes, len(self.table))
+        return Domains(self.by, self.labels, self.table, n, codes, self)
 
     @cached_property
     def steps(self) -> tuple[IntArray, ...]:
         """Return, by margin set, rising steps from a row of ``public`` to rows by outcome."""
         found = []
-        for kept in margin_sets(len(self.by)):
-            ways = [
-                [stride * (1 + level) for level in range(len(by.names))]
-                for name, (by, stride) in self.outcomes.items()
-                if kept[self.by.index(name)]
-            ]
-            found.append(np.array(sorted(sum(way) for way in product(*ways)), dtype=np.int64))
+        for chosen in margin_sets(self.labels):
+            steps = np.zeros(1, dtype=np.int64)
+            for name, (_, stride) in self.outcomes.items():
+                place = self.by.index(name)
+                labels = np.unique(self.labels[place].ways[chosen[place]])
+                steps = (steps[:, None] + stride * labels).ravel()
+            found.append(np.sort(steps))
         return tuple(found)
 
     @cached_property
@@ -288,14 +304,15 @@ def build_rows(
     levels: Mapping[str, Sequence[str]],
     outcomes: Mapping[str, Classes],
     margin_labels: Mapping[str, str] | None = None,
+    other: Collapsed | None = None,
 ) -> Domains | RowsByOutcome:
     """Build rows as ``build_domains`` does, where by variables may be ``outcomes`` by name.
 
     Raises ``InputError`` as it does. ``frame`` has the other by columns, one row a record.
     """
     if not outcomes:
-        return build_domains(frame, by, levels, margin_labels)
-    return _rows(frame, by, levels, outcomes, margin_labels)
+        return build_domains(frame, by, levels, margin_labels, other)
+    return _rows(frame, by, levels, outcomes, margin_labels, other)
 
 
 def _rows(
@@ -304,40 +321,43 @@ def _rows(
     levels: Mapping[str, Sequence[str]],
     outcomes: Mapping[str, Classes],
     margin_labels: Mapping[str, str] | None,
+    other: Collapsed | None,
 ) -> RowsByOutcome:
-    by = tuple(by)
+    by, margins, groups = tuple(by), margin_labels or {}, other or {}
     if len(set(by)) < len(by):
         raise InputError(f"A by variable may be named only once, but by is {', '.join(by)}.")
-    record_codes = {
+    if strangers := [name for name in groups if name not in by]:
+        raise InputError(f"{strangers[0]}: levels taken together are those of a by variable.")
+    record_levels = {
         name: _level_codes(frame, name, levels) for name in by if name not in outcomes
     }
-    names = {**levels, **{name: each.names for name, each in outcomes.items()}}
-    labels = [_row_labels(name, names[name], margin_labels or {}) for name in by]
-    sizes = [len(each) for each in labels]
+    named = {**levels, **{name: each.names for name, each in outcomes.items()}}
+    labels = tuple(
+        row_labels(name, named[name], margins.get(name, DEFAULT_MARGIN_LABEL), groups.get(name, {}))
+        for name in by
+    )
+    sizes = [len(each.names) for each in labels]
     strides = {name: int(np.prod(sizes[i + 1 :], dtype=np.int64)) for i, name in enumerate(by)}
 
-    table = pd.DataFrame(list(product(*labels)), columns=pd.Index(by, dtype=str), dtype=str)
-    in_level = np.array(list(product(*(range(size) for size in sizes)))) > 0
+    rows = list(product(*(each.names for each in labels)))
+    table = pd.DataFrame(rows, columns=pd.Index(by, dtype=str), dtype=str)
+    in_level = np.array(list(product(*(each.way_of_label == each.kept for each in labels))))
     table["is_margin"] = [not by or not all(row) for row in in_level.tolist()]
 
-    codes = np.zeros((2 ** len(by), len(frame)), dtype=np.int64)
-    for name, level in record_codes.items():
-        _step(codes, by, name, strides[name] * (1 + level))
+    codes = np.zeros((len(list(margin_sets(labels))), len(frame)), dtype=np.int64)
+    for name, level in record_levels.items():
+        _step(codes, labels, by.index(name), strides[name], level)
     found = {name: (each, strides[name]) for name, each in outcomes.items() if name in by}
-    return RowsByOutcome(by, table, codes, found)
+    return RowsByOutcome(by, labels, table, codes, found)
 
 
-def margin_sets(k: int) -> Iterator[tuple[bool, ...]]:
-    """Yield, for each margin set of k by variables, flags of the variables that are kept."""
-    return product((False, True), repeat=k)
-
-
-def _step(codes: IntArray, by: tuple[str, ...], name: str, steps: IntArray) -> None:
-    """Move records (n,) by steps in the margin sets (2**k, n) that keep a by variable."""
-    position = by.index(name)
-    for index, kept in enumerate(margin_sets(len(by))):
-        if kept[position]:
-            codes[index] += steps
+def _step(
+    codes: IntArray, labels: Sequence[RowLabels], place: int, stride: int, level: IntArray
+) -> None:
+    """Move records (n,) of these levels of a by variable to its labels, in all sets (S, n)."""
+    for index, chosen in enumerate(margin_sets(labels)):
+        if chosen[place]:
+            codes[index] += stride * labels[place].ways[chosen[place]][level]
 
 
 def _sizes(codes: IntArray, n_rows: int) -> IntArray:
@@ -363,16 +383,3 @@ def _level_codes(frame: pd.DataFrame, name: str, levels: Mapping[str, Sequence[s
             f"of {len(frame)} have another value or none; add the level or drop these records."
         )
     return codes.astype(np.int64)
-
-
-def _row_labels(
-    name: str, levels: Sequence[str], margin_labels: Mapping[str, str]
-) -> tuple[str, ...]:
-    """Labels of one by column: the margin's, then the levels."""
-    margin = margin_labels.get(name, DEFAULT_MARGIN_LABEL)
-    if margin in levels:
-        raise InputError(
-            f"The margin of '{name}' is labelled '{margin}', which is also one of its levels; "
-            f"choose another label for the margin."
-        )
-    return (margin, *levels)

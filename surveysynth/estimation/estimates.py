@@ -165,9 +165,9 @@ class Estimates:
         cells = table[held].reset_index(drop=True).drop(columns=WHERE, errors="ignore")
         if kind.contrast.first is not None:  # it says nothing any more
             cells = cells.drop(columns=kind.contrast.column)
-            margins = {name: table[name].iloc[0] for name in self.rows.by}
+            labels = dict(zip(self.rows.by, self.rows.labels, strict=True))
             kept = [name for name in cells.columns if name != "is_margin"]
-            at_margin = [(cells[name] == margins[name]).to_numpy() for name in kept]
+            at_margin = [~cells[name].isin(labels[name].levels).to_numpy() for name in kept]
             cells["is_margin"] = np.any(at_margin, axis=0) if kept else True
         return TableLines(cells, held, n[held], by_dataset[held])
 

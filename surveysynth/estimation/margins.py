@@ -15,12 +15,14 @@ import pandas as pd
 from scipy import sparse
 
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.estimation.domains import Domains
+from surveysynth.estimation.domains import Domains, TableRows
+from surveysynth.estimation.row_labels import RowLabels
 
 
 def interior_rows(domains: Domains) -> IntArray:
     """Table rows (I,) of the interior cells, in the order of the table."""
-    return np.flatnonzero(margin_set_of_row(domains) == 2 ** len(domains.by) - 1)
+    sets = margin_set_of_row(domains)
+    return np.flatnonzero(sets == sets.max())
 
 
 def cell_of_record(domains: Domains) -> IntArray:
@@ -32,17 +34,16 @@ def cell_of_record(domains: Domains) -> IntArray:
     return cell
 
 
-def margin_set_of_row(domains: Domains) -> IntArray:
+def margin_set_of_row(rows: TableRows) -> IntArray:
     """Position in ``domains.codes`` of the margin set that each row belongs to, shape (D,)."""
-    return _margin_sets(domains.level_counts)
+    return _margin_sets(rows.labels)
 
 
 @lru_cache(maxsize=16)
-def _margin_sets(counts: tuple[int, ...]) -> IntArray:
+def _margin_sets(labels: tuple[RowLabels, ...]) -> IntArray:
     sets = np.zeros(1, dtype=np.int64)
-    for levels in counts:
-        kept = (np.arange(1 + levels) > 0).astype(np.int64)
-        sets = (2 * sets[:, None] + kept).ravel()
+    for each in labels:
+        sets = (len(each.ways) * sets[:, None] + each.way_of_label).ravel()
     sets.setflags(write=False)  # shared by all callers
     return sets
 
@@ -53,14 +54,14 @@ def margin_matrix(domains: Domains) -> Any:
     One by variable has its margin first, then its levels: a row of ones above an identity. With
     several, rows and cells run through all combinations, the last variable fastest.
     """
-    return _margin_matrix(domains.level_counts)
+    return _margin_matrix(domains.labels)
 
 
 @lru_cache(maxsize=16)
-def _margin_matrix(counts: tuple[int, ...]) -> Any:
+def _margin_matrix(labels: tuple[RowLabels, ...]) -> Any:
     matrix: Any = sparse.csr_array(np.ones((1, 1)))
-    for levels in counts:
-        one = sparse.csr_array(np.vstack([np.ones((1, levels)), np.eye(levels)]))
+    for each in labels:
+        one = sparse.csr_array(each.member.astype(np.float64))
         matrix = sparse.csr_array(sparse.kron(matrix, one, format="csr"))
     return matrix
 
@@ -104,7 +105,7 @@ class RowExtremes:
     """Extremes and sums by interior cell, then by margin, for columns of values at once."""
 
     def __init__(self, domains: Domains) -> None:
-        self._levels = domains.level_counts
+        self._labels = domains.labels
         cell = cell_of_record(domains)
         self._order = np.argsort(cell, kind="stable")
         self._cells, self._starts = _runs(cell[self._order])
@@ -122,12 +123,17 @@ class RowExtremes:
 
     def _rows(self, by_cell: FloatArray, reduce: np.ufunc, empty: float) -> FloatArray:
         """Interior cells (I', S) to all rows of the table (D, S)."""
-        columns = by_cell.shape[1]
-        grid = np.full((int(np.prod(self._levels)), columns), empty)
+        columns, levels = by_cell.shape[1], [len(each.levels) for each in self._labels]
+        grid = np.full((int(np.prod(levels)), columns), empty)
         grid[self._cells] = by_cell
-        grid = grid.reshape(*self._levels, columns)
-        for axis in range(len(self._levels)):
-            grid = np.concatenate([reduce.reduce(grid, axis=axis, keepdims=True), grid], axis=axis)
+        grid = grid.reshape(*levels, columns)
+        for axis, labels in enumerate(self._labels):
+            whole = reduce.reduce(grid, axis=axis, keepdims=True)
+            groups = [
+                reduce.reduce(grid.compress(member, axis=axis), axis=axis, keepdims=True)
+                for member in labels.member[1 + len(labels.levels) :]
+            ]
+            grid = np.concatenate([whole, grid, *groups], axis=axis)
         return grid.reshape(-1, columns)
 
 

@@ -27,6 +27,7 @@ from surveysynth.estimation.domains import (
     build_domains,
     build_rows,
 )
+from surveysynth.estimation.row_labels import Collapsed, hidden_rows
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.where import COMPARE, Condition, Relation, columns_of, folded, relations
 
@@ -242,6 +243,7 @@ def build_subpopulation(
     levels: Mapping[str, Sequence[str]],
     outcomes: Mapping[str, ByOutcome],
     margin_labels: Mapping[str, str] | None = None,
+    other: Collapsed | None = None,
 ) -> Domains | RowsByOutcome:
     """Build the rows of ``build_rows`` inside a subpopulation, and hidden rows outside.
 
@@ -255,7 +257,7 @@ def build_subpopulation(
         own[WHERE] = subpopulation.names
     else:
         classes[WHERE] = subpopulation
-    return build_rows(frame, (WHERE, *by), own, classes, margin_labels)
+    return build_rows(frame, (WHERE, *by), own, classes, margin_labels, other)
 
 
 def build_public_rows(
@@ -263,6 +265,7 @@ def build_public_rows(
     by: Sequence[str],
     levels: Mapping[str, Sequence[str]],
     margin_labels: Mapping[str, str] | None = None,
+    other: Collapsed | None = None,
 ) -> Domains:
     """Build the rows of ``build_domains`` with the records that may be inside by public columns.
 
@@ -271,7 +274,7 @@ def build_public_rows(
     inside = np.where(subpopulation.may_be_inside, INSIDE, OUTSIDE)
     own = {**levels, WHERE: subpopulation.names}
     frame = subpopulation.frame.assign(**{WHERE: inside})
-    return build_domains(frame, (WHERE, *by), own, margin_labels)
+    return build_domains(frame, (WHERE, *by), own, margin_labels, other)
 
 
 def inside_rows(rows: TableRows) -> BoolArray:
@@ -288,24 +291,25 @@ def shown_rows(rows: TableRows) -> BoolArray:
     table by field.
     """
     inside = inside_rows(rows)
-    shown = inside
-    if shown.all():
+    shown = inside & ~hidden_rows(rows.labels)
+    if inside.all():
         return shown
     outside = np.asarray(rows.table[WHERE] == OUTSIDE, dtype=bool)
     by_outcome = rows.outcomes if isinstance(rows, RowsByOutcome) else {}
     condition = by_outcome[WHERE][0] if WHERE in by_outcome else None
-    for name in (name for name in rows.by if name != WHERE):
+    for name, labels in zip(rows.by, rows.labels, strict=True):
+        if name == WHERE:
+            continue
         column = rows.table[name]
-        found = list(column.unique())
         if isinstance(condition, Subpopulation):
-            kept = condition.may_have(name, found[1:])
-            empty = [level for level, may in zip(found[1:], kept, strict=True) if not may]
+            may = labels.member @ condition.may_have(name, labels.levels)
+            empty = [label for label, each in zip(labels.names, may, strict=True) if not each]
         else:
             empty = [
-                level
-                for level in found
-                if not rows.n_public[inside & (column == level)].any()
-                and rows.n_public[outside & (column == level)].any()
+                label
+                for label in labels.names
+                if not rows.n_public[inside & (column == label)].any()
+                and rows.n_public[outside & (column == label)].any()
             ]
         shown = shown & ~column.isin(empty).to_numpy(dtype=bool)
     return shown
@@ -318,12 +322,13 @@ def shown_pairs(contrast: Contrast, rows: TableRows) -> Pairs:
     subpopulation leaves out: every number would be missing.
     """
     pairs = Pairs.of(contrast, rows)
-    levels = [str(level) for level in rows.table[contrast.column][shown_rows(rows)].unique()]
+    shown = set(rows.table[contrast.column][shown_rows(rows)])
+    levels = [level for level in pairs.labels.levels if level in shown]
     for wanted in (contrast.first, contrast.second):
-        if wanted is not None and wanted not in levels[1:]:
+        if wanted is not None and wanted not in levels:
             raise InputError(
                 f"A contrast needs levels of {contrast.column!r} that the subpopulation (where) "
-                f"has, which are {', '.join(map(repr, levels[1:]))}, but names {wanted!r}."
+                f"has, which are {', '.join(map(repr, levels))}, but names {wanted!r}."
             )
     return pairs
 

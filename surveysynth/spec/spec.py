@@ -18,6 +18,7 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.calibration_section import CalibrationSection, calibration_problems
+from surveysynth.spec.collapsed import other_problems
 from surveysynth.spec.learned import learned_columns
 from surveysynth.spec.mistakes import raise_mistakes
 from surveysynth.spec.outcome_section import WEIGHT, OutcomeSection
@@ -183,6 +184,7 @@ class Spec(BaseModel):
         problems = by_problems(
             tables, declared, self.labels, self.statistics, study=self.study is not None
         ) or statistic_problems(tables, declared)
+        problems += other_problems(tables.other, tables.by, study=self.study is not None)
         problems += where_problems(tables.where, declared, known, weight)
         if tables.name is not None and not self.named_tables:
             problems.append("tables.name: only one of several [[tables]] has a name; leave it out.")

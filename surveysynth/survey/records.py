@@ -114,6 +114,8 @@ def read_records(frame: pd.DataFrame, declaration: Declaration) -> Records:
                 "leave such records out. By noisy statistics, missing = \"model\" keeps records "
                 "whose answers are missing."
             )
+    if problems and set(roles.confidential) <= set(numbers):  # all that is wrong, at once
+        problems += confidential_problems(Records(len(frame), text, numbers, 0), declaration)
     raise_problems(source, problems)
     lost = np.logical_or.reduce(list(blank.values())) if blank else np.zeros(len(frame), bool)
     kept = _keep(text, numbers, ~lost)
@@ -288,7 +290,8 @@ def confidential_problems(records_read: Records, declaration: Declaration) -> li
     if weight is not None and (wrong := weight_value_problem(values[weight], weight)):
         problems.append(wrong)
     for outcome in outcomes:
-        wrong = outcome_problem(values[outcome.name], outcome)
+        own = values[outcome.name]
+        wrong = outcome_problem(own[~np.isnan(own)], outcome)
         problems += [wrong] * bool(wrong)
     for position in zero_one(outcomes) or range(len(outcomes)):
         for statistic in declaration.binary_for:

@@ -83,6 +83,16 @@ def test_privacy_record_states_targets(make_spec: MakeSpec, tmp_path: Path) -> N
     assert record["assumptions"]
     assert record["versions"]["numpy"] == np.__version__
     assert not re.search("realised|r_hat|ess|seed", " ".join(record["settings"]))
+    assert record["settings"]["covariance_by"] == []  # the default of this mechanism
+
+
+def test_privacy_record_names_the_cells_with_spreads_of_their_own(
+    make_spec: MakeSpec, tmp_path: Path
+) -> None:
+    asked = "covariance_by = ['gender']\ninference = 'paper'"
+    release(make_spec(survey=RATIO, synthesizer=asked), tmp_path / "out")
+    record = json.loads((tmp_path / "out" / "release" / "privacy.json").read_text())
+    assert record["settings"]["covariance_by"] == ["gender"]
 
 
 @pytest.mark.parametrize(

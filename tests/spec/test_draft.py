@@ -458,6 +458,31 @@ def test_the_proposal_leaves_what_it_requires_open_where_nothing_is_answered(dat
         load_spec(path)
 
 
+@pytest.mark.parametrize(
+    ("outcomes", "statistics"),
+    [
+        (("salary:continuous",), ["count", "mean", "median"]),
+        (("visits:count",), ["count", "mean"]),
+        (("salary:semicontinuous", "gender:categorical"), ["count", "mean", "median", "share"]),
+        (("salary:continuous", "visits"), ["count", "mean", "median"]),
+        (("visits",), ["count"]),
+    ],
+)
+def test_statistics_suit_the_kinds_and_open_kinds_have_a_hint(
+    data: Path, outcomes: tuple[str, ...], statistics: list[str]
+) -> None:
+    flags = [part for each in outcomes for part in ("--outcome", each)]
+    mechanism = "pseudo_posterior" if "visits:count" in outcomes else "noisy_statistics"
+    out = data.with_name("made.toml")
+    given = [str(data), *flags, "--weight", "weight", "--mechanism", mechanism, "--epsilon", "3.6",
+             "--by", "field", "--out", str(out)]  # fmt: skip
+    assert cli.main(["init", *given]) == 0
+    text = out.read_text()
+    assert tomllib.loads(text)["tables"]["statistics"] == statistics
+    still_open = any(":" not in each for each in outcomes)
+    assert ('"mean" and "median" for amounts' in text) == still_open
+
+
 def test_a_count_by_noisy_statistics_is_refused_with_both_remedies(data: Path) -> None:
     script = Script(["visits", "count", "noisy_statistics"])
     with pytest.raises(StopIteration):  # at the second try

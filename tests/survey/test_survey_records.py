@@ -67,6 +67,17 @@ def test_counts_by_column_are_listed_together() -> None:
     assert "'gender': 3 records" in text
 
 
+def test_missing_answers_and_wrong_numbers_are_listed_together() -> None:
+    frame = good()
+    frame.loc[[1, 2], "salary"] = np.nan
+    frame.loc[[2, 5, 6], "weight"] = 0.0
+    frame.loc[[8], "salary"] = -CANARY_OUTCOME
+    text = message(frame)
+    for part in ("3 problems", "'salary': 2 records", "3 records with a value of zero",
+                 "1 record where log(salary)"):  # fmt: skip
+        assert part in text
+
+
 def test_drop_counts_and_leaves_out_what_is_blank(tmp_path: Path) -> None:
     frame = good()
     frame.loc[[1, 2], "salary"] = np.nan

@@ -16,10 +16,10 @@ Parts: TypeAlias = tuple[tuple[Fraction, ...], ...]
 
 @dataclass(frozen=True)
 class BudgetSplit:
-    """Parts of epsilon for T tables over 2^k margin sets; their sum is exact.
+    """Parts of epsilon for T tables over S margin sets; their sum is exact.
 
     A record is in one row of each margin set, so a part serves all rows of its set. ``point`` (T,
-    2^k) is for estimates; ``replicate`` (T, 2^k) for each one of ``replicates`` replicates.
+    S) is for estimates; ``replicate`` (T, S) for each one of ``replicates`` replicates.
     """
 
     epsilon: Fraction

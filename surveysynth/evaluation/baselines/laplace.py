@@ -22,6 +22,7 @@ from surveysynth.estimation.replication import (
     replicate_estimates,
     replication_variance,
 )
+from surveysynth.estimation.row_labels import hidden_rows
 from surveysynth.estimation.statistics import statistic_of, values_of
 from surveysynth.estimation.taylor import Linearisation, SampleDesign
 from surveysynth.evaluation.baselines.budget_split import BudgetSplit, Share, split_budget
@@ -62,11 +63,12 @@ def group_sensitivities(domains: Domains, by_row: FloatArray) -> FloatArray:
 
     Cells do not show the full range of their population, so interior cells take the largest among
     them, and each kind of margin the largest of its own ([T] 2.4). Rows without a sensitivity of
-    their own keep NaN or infinity.
+    their own keep NaN or infinity. Rows that no table shows do not count.
     """
     sets = margin_set_of_row(domains)
-    finite = np.where(np.isfinite(by_row), by_row, 0.0)
-    largest = np.zeros((2 ** len(domains.by), by_row.shape[1]))
+    counted = np.isfinite(by_row) & ~hidden_rows(domains.labels)[:, None]
+    finite = np.where(counted, by_row, 0.0)
+    largest = np.zeros((len(domains.codes), by_row.shape[1]))
     np.maximum.at(largest, sets, finite)
     return np.where(np.isfinite(by_row), largest[sets], by_row)
 
@@ -155,7 +157,7 @@ def laplace_tables(
     InputError
         If the parts do not fit together, or nothing is known of a statistic's sensitivity.
     """
-    split = _split(epsilon, len(keys), len(domains.by), replicates)
+    split = _split(epsilon, len(keys), len(domains.codes), replicates)
     half_samples = preston_bootstrap(sample_design, split.replicates, rng)
     known = None
     if linearisation == "ratio":
@@ -171,12 +173,12 @@ def laplace_tables(
 
 
 def _split(
-    epsilon: Share | BudgetSplit, tables: int, by: int, replicates: int
+    epsilon: Share | BudgetSplit, tables: int, margin_sets: int, replicates: int
 ) -> BudgetSplit:
     """Return the budget by table, margin set and replicate; check its number of tables."""
     split = epsilon
     if not isinstance(split, BudgetSplit):
-        split = split_budget(split, tables=tables, margin_sets=2**by, replicates=replicates)
+        split = split_budget(split, tables=tables, margin_sets=margin_sets, replicates=replicates)
     if len(split.point) != tables or split.replicates < 2:
         raise InputError(
             f"The budget is divided among {len(split.point)} tables and {split.replicates} "

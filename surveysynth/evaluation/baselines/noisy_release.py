@@ -155,7 +155,7 @@ def _release(
     design = survey.design
     kinds = _kinds(survey, bounds, statistics)
     domains = build_domains(design.frame, design.by, design.levels, margin_labels)
-    sets = 2 ** len(design.by)
+    sets = len(domains.codes)
     split = split_budget(
         epsilon, tables=len(kinds), margin_sets=sets, replicates=0, point_share=1,
         set_shares=set_shares,

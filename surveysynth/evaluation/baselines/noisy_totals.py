@@ -27,6 +27,7 @@ from surveysynth.estimation.margins import (
     cell_of_record,
     margin_matrix,
 )
+from surveysynth.estimation.row_labels import hidden_rows
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
@@ -174,10 +175,10 @@ def _cells(domains: Domains, design: SampleDesign) -> tuple[_Cells, IntArray]:
             f"{found.size:,} with records; use fewer by variables."
         )
     member = margin_matrix(domains)[:, found].toarray()
-    measured = np.flatnonzero(member.any(axis=1))
-    # A record is in one row of each margin set: equal shares of a row of length 1. Row lengths are
-    # cut below 1 before they become whole numbers.
-    basis = member[measured].T * (np.sqrt(0.5 ** len(domains.by)) * (1.0 - 1e-12))
+    measured = np.flatnonzero(member.any(axis=1) & ~hidden_rows(domains.labels))
+    # A record is in at most one row of each margin set: equal shares of a row of length 1. Row
+    # lengths are cut below 1 before they become whole numbers.
+    basis = member[measured].T * (np.sqrt(1.0 / len(domains.codes)) * (1.0 - 1e-12))
     by_stratum = np.zeros((found.size, design.n_strata))
     np.add.at(by_stratum, (code, design.strata), 1.0)
     return _Cells(member, np.bincount(code), by_stratum, basis), code.astype(np.int64)

@@ -14,6 +14,7 @@ from surveysynth.estimation.combining import Combined, interval_of
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.estimates import Key as EstimateKey
 from surveysynth.estimation.statistics import COUNT, MEAN, TOTAL, statistic_of
+from surveysynth.estimation.subpopulation import shown_rows
 from surveysynth.estimation.taylor import Linearisation
 from surveysynth.evaluation.baselines.consistent import consistent_tables
 from surveysynth.evaluation.baselines.laplace import (
@@ -34,7 +35,7 @@ from surveysynth.evaluation.compare.tables import (
 from surveysynth.evaluation.methods import CONSISTENT, LAPLACE
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
-from surveysynth.release.tables.table_builder import estimates_for, keys_of
+from surveysynth.release.tables.table_builder import estimates_for, keys_of, rows_of
 from surveysynth.spec.build import noisy_settings_of
 
 if TYPE_CHECKING:
@@ -113,7 +114,8 @@ class Noise:
         for each, sample in self._samples():
             keys = [key for key in keys_of(each) if suited(key[0])]
             if keys and _noise_fits(each):
-                of_table = _OfTable(each, self.survey, sample, tuple(keys))
+                shown = shown_rows(rows_of(each, self.survey.design))
+                of_table = _OfTable(each, self.survey, sample, tuple(keys), shown)
                 found.append((each.table.name or "", of_table, len(keys)))
         total = sum(count for *_, count in found)
         for name, of_table, count in found:
@@ -161,13 +163,15 @@ def _without_numbers(sample: pd.DataFrame) -> pd.DataFrame:
 class _OfTable:
     """The noise of one table.
 
-    spec: its specification; sample: the sample's own frames of it; keys: what noise is made for.
+    spec: its specification; sample: the sample's own frames of it; keys: what noise is made for;
+    shown: which rows (D,) they show.
     """
 
     spec: "Spec"
     survey: "Survey"
     sample: Mapping[Key, pd.DataFrame]
     keys: tuple[EstimateKey, ...]
+    shown: BoolArray
 
     def laplace(
         self, sensitivity: Rule, rng: np.random.Generator, share: float
@@ -214,14 +218,14 @@ class _OfTable:
 
         Flags of impossible values replace those of small cells.
         """
-        sample = self.sample[key]
+        sample, shown = self.sample[key], self.shown
         lower, upper = interval_of(statistic_of(key[0]), made, self.spec.table.level)
         return sample.assign(
-            estimate=made.estimate,
-            se=made.standard_error,
-            ci_lower=lower,
-            ci_upper=upper,
-            flag=np.where(impossible, IMPOSSIBLE_FLAG, sample["flag"]),
+            estimate=made.estimate[shown],
+            se=made.standard_error[shown],
+            ci_lower=lower[shown],
+            ci_upper=upper[shown],
+            flag=np.where(impossible[shown], IMPOSSIBLE_FLAG, sample["flag"]),
         )
 
 

@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.estimation.domains import margin_sets
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.estimates import Key as EstimateKey
+from surveysynth.estimation.margins import margin_set_of_row
+from surveysynth.estimation.row_labels import RowLabels, margin_sets
 from surveysynth.estimation.statistics import LEVEL, TABLE, statistic_of
 from surveysynth.estimation.subpopulation import WHERE, shown_rows
 from surveysynth.evaluation.compare.leaning import (
@@ -201,18 +202,20 @@ class _Rows:
         difference, se, n = np.full((3, len(domains.table)), np.nan)
         difference[held], se[held], n[held] = frame["difference"], frame["sample_se"], frame["n"]
         usable = np.isfinite(difference) & ~domains.by_dataset
-        labels = {name: domains.table[name].iloc[0] for name in domains.by}
-        inside = {name: (domains.table[name] != labels[name]).to_numpy() for name in domains.by}
-        margins = []
-        for kept in margin_sets(len(domains.by)):
-            here = usable.copy()
-            for name, keeps in zip(domains.by, kept, strict=True):
-                here &= inside[name] == keeps
-            if here.any():
-                names = zip(domains.by, kept, strict=True)
-                by = tuple(name for name, keeps in names if keeps and name != WHERE)
-                margins.append((by, np.flatnonzero(here)))
+        sets, margins = margin_set_of_row(domains), []
+        for position, ways in enumerate(margin_sets(domains.labels)):
+            here = np.flatnonzero(usable & (sets == position))
+            if here.size:
+                by = [name for name in map(_kept, domains.by, domains.labels, ways) if name]
+                margins.append((tuple(by), here))
         return cls(difference, se, n, margins)
+
+
+def _kept(name: str, labels: RowLabels, way: int) -> str | None:
+    """Return a by variable with its levels in a margin set; None where it is summed over."""
+    if way == 0 or name == WHERE:
+        return None
+    return name if way == labels.kept else f"{name} ({labels.groups[way - 1][0]})"
 
 
 def _leans_of(

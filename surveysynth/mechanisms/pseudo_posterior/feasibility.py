@@ -117,7 +117,7 @@ class FeasibilityReport:
         reached = sum(trial.reached is True for trial in self.trials)
         undecided = sum(trial.reached is None for trial in self.trials)
         if reached == len(self.trials):
-            return self._of_convergence() or ["Feasible under every guess."]
+            return self._of_convergence() or [_FEASIBLE]
         if not self.feasible:
             return [
                 "Not feasible: a release would be refused.",
@@ -155,6 +155,14 @@ class FeasibilityReport:
             "with the draws and warmup of a release, which is refused where its own fit has not.",
             *self._reasons(converged=False),
         ]
+
+
+#: A verdict on the mechanism and its chains, and on nothing that follows them.
+_FEASIBLE = (
+    "Feasible under every guess: the target is reached and the chains converge. Not tried here is "
+    "the debiasing that follows. A release is refused where it does not converge, which is most "
+    'likely for counts; inference = "paper" has none.'
+)
 
 
 def check(

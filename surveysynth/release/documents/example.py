@@ -77,7 +77,7 @@ def make_example(
     name, of_table, table = next(
         (each for each in ordered if each[2].frame["se"].notna().any()), ordered[0]
     )
-    row = _example_row(table, facts.design)
+    row = _example_row(table, of_table)
     setting = _setting(of_table, table, row, separate_pair=separate_pair)
     if facts.microdata_format in PROGRAMS:
         columns = labelled_columns(facts.design, facts.labels, separate_pair=separate_pair)
@@ -136,9 +136,12 @@ def has_lonely_stratum(design: "PublicDesign") -> bool:
     return bool(np.any(_units_by_stratum(design) == 1))
 
 
-def _example_row(table: ReleaseTable, design: "PublicDesign") -> int:
-    frame = table.frame
+def _example_row(table: ReleaseTable, facts: ReleaseFacts) -> int:
+    frame, design = table.frame, facts.design
     shown, first = frame["se"].notna(), 0
+    for column, groups in facts.spec.table.other.items():
+        if column in frame:  # a program selects single levels
+            shown &= ~frame[column].isin(list(groups))
     if table.categories:  # a level or a spike, which a program can compare with, and not of none
         outcome = design.outcomes[design.outcome_names.index(str(table.outcome))]
         if outcome.spikes:

@@ -14,6 +14,7 @@ from surveysynth._support.doctor import version_of
 from surveysynth.release.documents.render import outside_sentence, render_json, shared_context
 from surveysynth.release.facts import ReleaseFacts, debias_facts
 from surveysynth.release.tables.labels import listed
+from surveysynth.spec.build import model_of
 from surveysynth.survey.weights_from import RHO_FACTORS, UNKNOWN
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "outcomes": list(synthesizer.outcome),
         "transforms": [each.formulas for each in facts.design.outcomes],
         "declared_outcomes": {each.name: each.as_dict() for each in facts.design.outcomes},
-        "covariance_by": synthesizer.grouping,
+        "covariance_by": _spread_by(facts),
         "formula": facts.design.matrix.formula,
         "interaction_scale": _interaction_scale(facts.design.matrix),
         "engine": synthesizer.engine,
@@ -87,6 +88,14 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
     }
 
 
+def _spread_by(facts: ReleaseFacts) -> list[str]:
+    """Return the columns whose cells have residual spreads of their own, chosen or by default."""
+    if facts.spec.synthesizer.is_program:
+        return []
+    model = model_of(facts.spec).of(facts.design)
+    return list(getattr(model, "covariance_by", ()))
+
+
 def _of_tables(spec: "Spec") -> dict[str, Any]:
     """Return the settings of the table, or of each of several tables."""
     if not spec.named_tables:
@@ -109,6 +118,7 @@ def _of_table(section: "TablesSection") -> dict[str, Any]:
         **({} if section.where is None else {"where": section.where}),
         "interval": section.interval,
         "intervals": section.intervals,
+        **({"other": section.other} if section.other else {}),
         "flags": section.flags,
         "flag_action": section.flag_action,
         "round_counts": section.round_counts,

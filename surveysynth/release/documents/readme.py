@@ -187,6 +187,7 @@ def _rows(facts: ReleaseFacts) -> dict[str, Any]:
             for each in spec.tables
         ),
         "simultaneous": any(each.intervals == "simultaneous" for each in spec.tables),
+        "together": any(each.other for each in spec.tables),
         "by_level": any(kind.by_level for _, kind in pairs),
         "exact_intervals": _plurals([kind for each, kind in pairs if by_korn_graubard(each, kind)]),
         "logit_intervals": _plurals([kind for kind in auto if kind.interval == "logit"]),

@@ -25,6 +25,7 @@ from surveysynth.estimation.domains import (
 )
 from surveysynth.estimation.estimates import Estimates, Key, TableLines
 from surveysynth.estimation.joint import simultaneous_level
+from surveysynth.estimation.row_labels import row_labels
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import Statistic, statistic_of, table_keys
 from surveysynth.estimation.subpopulation import (
@@ -44,6 +45,7 @@ from surveysynth.release.tables.table_notes import (
     table_notes,
 )
 from surveysynth.spec.build import calibration_of
+from surveysynth.spec.collapsed import OtherRows
 from surveysynth.survey.where import parse_where
 
 if TYPE_CHECKING:
@@ -91,9 +93,22 @@ def _rows(
         if outcome.name in by
     }
     margins = {column: spec.margin_label(column) for column in by}
+    levels, other = design.levels, _other(spec, design)
     if inside is None:
-        return build_rows(design.frame, by, design.levels, outcomes, margins)
-    return build_subpopulation(inside, by, design.levels, outcomes, margins)
+        return build_rows(design.frame, by, levels, outcomes, margins, other)
+    return build_subpopulation(inside, by, levels, outcomes, margins, other)
+
+
+def _other(spec: "Spec", design: "PublicDesign") -> OtherRows:
+    """Return the levels that are taken together; raise ``InputError`` where they cannot be."""
+    outcomes = {each.name: each.category_names for each in design.outcomes}
+    for column, groups in spec.table.other.items():
+        levels = outcomes.get(column) or design.levels[column]
+        try:
+            row_labels(column, levels, spec.margin_label(column), groups)
+        except InputError as error:
+            raise InputError(f"tables.other{_named(spec)}: {error}") from None
+    return spec.table.other
 
 
 def subpopulation_of(spec: "Spec", design: "PublicDesign") -> Subpopulation | None:
@@ -120,11 +135,12 @@ def public_domains(spec: "Spec", design: "PublicDesign") -> Domains:
 
     Of a subpopulation these are the rows that public columns allow inside.
     """
-    inside = subpopulation_of(spec, design)
-    margins = {column: spec.margin_label(column) for column in spec.public_by}
+    inside, by = subpopulation_of(spec, design), spec.public_by
+    margins = {column: spec.margin_label(column) for column in by}
+    other = {name: groups for name, groups in _other(spec, design).items() if name in by}
     if inside is not None:
-        return build_public_rows(inside, spec.public_by, design.levels, margins)
-    return build_domains(design.frame, spec.public_by, design.levels, margins)
+        return build_public_rows(inside, by, design.levels, margins, other)
+    return build_domains(design.frame, by, design.levels, margins, other)
 
 
 def keys_of(spec: "Spec") -> tuple[Key, ...]:

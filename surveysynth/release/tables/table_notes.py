@@ -78,6 +78,7 @@ def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[st
         notes.append(
             "Intervals are computed on the logit scale, so that they stay between 0% and 100%."
         )
+    notes += _taken_together(spec)
     if spec.table.where is not None:
         notes.append(_DOMAIN)
     if synthetic := synthetic_columns(spec):
@@ -96,6 +97,16 @@ def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[st
     if design.dropped:
         notes.append(f"{design.dropped:,} survey records with missing values were left out.")
     return notes
+
+
+def _taken_together(spec: "Spec") -> list[str]:
+    """Name the levels in each row that takes some together."""
+    rows = [
+        f"{_title(spec, column)} {label!r} is {listed([_level(spec, column, e) for e in levels])}"
+        for column, groups in spec.table.other.items()
+        for label, levels in groups.items()
+    ]
+    return [f"Levels taken together: {'; '.join(rows)}."] if rows else []
 
 
 def _known_totals(spec: "Spec", kind: Statistic) -> list[str]:
@@ -120,8 +131,7 @@ def _contrasted(spec: "Spec", contrast: Contrast) -> str:
     def named(level: str | None) -> str:
         if level is None:
             return f"all of {_title(spec, contrast.column)}"
-        label = spec.labels.get(contrast.column)
-        return (label and label.levels.get(level)) or level
+        return _level(spec, contrast.column, level)
 
     second = named(contrast.second)
     if contrast.first is None:
@@ -145,6 +155,12 @@ _DOMAIN = (
     "records of the sample enter, inside or outside."
 )
 _BETWEEN = {"difference": "less", "ratio": "over"}
+
+
+def _level(spec: "Spec", column: str, level: str) -> str:
+    """Return the label of a level, or the level."""
+    label = spec.labels.get(column)
+    return (label and label.levels.get(level)) or level
 
 
 def _title(spec: "Spec", column: str) -> str:

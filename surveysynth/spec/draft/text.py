@@ -32,6 +32,10 @@ _KIND_WORDS = {
     "count": "a whole number, modelled without a transform",
 }
 
+_STATISTICS = """\
+# Add what suits the kinds of the outcomes: "mean" and "median" for amounts, "mean" for counts,
+# "share" for binary and categorical ones, as in statistics = ["count", "mean", "median"]."""
+
 _RANGE = """\
 # The lowest and the highest possible value, from a questionnaire or a codebook, never from the
 # data. Values outside count as the nearer end; a generous range costs little. A tenth of the
@@ -321,11 +325,15 @@ def _tables(choices: Choices) -> list[str]:
     statistics = ["count"]
     if any(each.is_amount or each.kind == "count" for each in choices.outcomes):
         statistics.append("mean")
+    if any(each.is_amount for each in choices.outcomes):
+        statistics.append("median")
     if any(each.levelled for each in choices.outcomes):
         statistics.append("share")
+    still_open = any(each.kind is None for each in choices.outcomes)
     return [
         line("by", list(by), "public; tables have all cells and all margins"),
-        line("statistics", statistics, "also total, proportion, median, quantile(0.9)"),
+        line("statistics", statistics, "also total, proportion, quantile(0.9)"),
+        *(_STATISTICS.split("\n") if still_open else ()),
         line("formats", ["csv", "html"], "also xlsx, ods, latex, markdown"),
         '# flags = "nchs"                # or "statcan": mark or withhold unreliable numbers',
         '# title = ".."',

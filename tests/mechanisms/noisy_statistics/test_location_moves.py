@@ -18,7 +18,10 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps 
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.moves import Moves
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
-from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import MeanReference
+from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import (
+    MeanReference,
+    Normal,
+)
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.sampling.sweeps import Streams
 from tests.long_runs import location_sbc
@@ -265,12 +268,8 @@ def _turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shrunken interactions move along with s_0, and that they take more room is forgotten."""
-    own = Parameters.along
-    monkeypatch.setattr(
-        Parameters, "along",
-        lambda self, point, other: (own(self, point, other)[0], np.zeros(point.log_s.shape[1])),
-    )  # fmt: skip
+    """Coefficients move along with s_0, and that they take more room is forgotten."""
+    monkeypatch.setattr(Normal, "log_room", property(lambda self: np.zeros(len(self.mean))))
 
 
 def _no_area(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,7 +343,7 @@ def test_nothing_is_learned_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -
     moves = sweeps.moves
     assert moves is not None
     of_learned = ("information", "pull", "wide", "told", "middle")
-    of_moves = ("lies", "log_width", "log_group_width")
+    of_moves = ("lies", "spread", "log_width", "log_group_width")
 
     def after(rounds: int) -> list[FloatArray]:
         for i in range(rounds):

@@ -26,6 +26,8 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.point import (
 
 #: Weight of the latest round in what the warm-up learns.
 FORGETTING = 0.05
+#: Least precision of the proposal of a log variance: priors of a scale alone leave about that.
+LEAST_PRECISION = 0.05
 #: Of the parameters of a point: the axis of chains.
 AXES = {
     "means": 1, "core": 2, "slopes": 2, "log_variance": 1, "log_s": 1, "log_nu": 1, "log_t": 1,
@@ -104,6 +106,33 @@ class Learned:
         """Return what groups have in common (p, B): log s_0^2 by column, and core slopes."""
         row, column = self.parameters.row, self.parameters.column
         return np.concatenate([2.0 * point.log_s, point.core[row, column]])
+
+    def inverse_root(self, point: Point) -> FloatArray:
+        """Return the inverse of a root (B, p, p) of the precision of log s_0^2 and b.
+
+        Where no noisy sum tells a slope, its prior does."""
+        told = self._repeated(self.told)
+        prior = np.full((len(told), self.size), LEAST_PRECISION)
+        prior[:, self.q :] = np.exp(-2.0 * point.log_tau)[self.parameters.row].T
+        root = np.linalg.cholesky(told + prior[..., None] * np.eye(self.size))
+        return np.asarray(np.linalg.inv(root), dtype=np.float64)
+
+    def reference(self, point: Point) -> tuple[FloatArray, FloatArray]:
+        """Return mean (p, B) and inverse root (B, p, p) of a normal of s_0 and core slopes.
+
+        That of log s_0^2 and b, given how groups deviate, on the scale of s_0 by a tangent."""
+        information, pull, middle = map(self._repeated, (self.information, self.pull, self.middle))
+        off = self.values(point) - self.common(point)[..., None]
+        pull = (pull - (information @ first(off)[..., None])[..., 0]).sum(1)
+        inverse = self.inverse_root(point)
+        mean = (inverse.swapaxes(-1, -2) @ (inverse @ pull[..., None]))[..., 0]
+        scale = np.arange(self.size) < self.q
+        size = np.where(scale, 0.5 * np.exp(0.5 * middle), 1.0)
+        return (size * (np.where(scale, 2.0, middle) + mean - middle)).T, inverse * size[:, None]
+
+    def _repeated(self, values: FloatArray) -> FloatArray:
+        """Return values (D, ...) for every chain (B, ...)."""
+        return np.repeat(values, self.data.target.chains, axis=0)
 
     def _told(self, point: Point) -> tuple[FloatArray, FloatArray]:
         """Return information (D, G, p, p) and score (D, G, p) at a point of D databases.

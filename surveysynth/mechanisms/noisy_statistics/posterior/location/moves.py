@@ -5,9 +5,10 @@ held they depend almost on the noisy moments alone. A round makes, each an exact
 or a slice:
 
 - log variances and slopes of every group, all groups at once, each accepted by itself;
-- what groups have in common, with groups moving along: s_0 and core slopes together by a slice;
-  log nu, and log t, with groups at the same standard normals about another normal; one scale, one
-  slope, and a turn of one against the other, with shrunken interactions moving along as well;
+- what groups have in common, with groups moving along: s_0 and core slopes together by a slice; one
+  scale, and a turn of it against a slope; one log nu, and log t, with groups at the same standard
+  normals about another normal. Where interactions are shrunken by s_0, coefficients move along in
+  the first three, at the same standard normals about their law given T~;
 - the same given the parameters of groups (``conditionals``), and tau;
 - coefficients on x~ of all regressions, by a slice about their normal law given T~ (``reference``).
 
@@ -29,10 +30,13 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation imp
     possible,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
-from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import FORGETTING, Learned
+from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import (
+    FORGETTING,
+    LEAST_PRECISION,
+    Learned,
+)
 from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law import (
     Law,
-    first,
     last,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
@@ -41,10 +45,6 @@ from surveysynth.sampling.sweeps import Streams
 
 #: Tries of a slice.
 TRIES = 3
-#: Slices in a round of what groups have in common.
-SHIFTS = 2
-#: Least precision of the proposal of a log variance: priors of a scale alone leave about that.
-LEAST_PRECISION = 0.05
 #: The longest steps of a scale are the usual ones over this number.
 SHORTEST = 0.05
 #: Share of steps to accept.
@@ -71,14 +71,14 @@ class Moves:
             self.steps.append(self._of_variances)
             if parameters.row.size:
                 self.steps.append(self._of_slopes)
-        # Last, as shrunken interactions move along: laws have to be found anew from then on.
         if parameters.row.size:
-            self.steps += [self._slope, self._turned]
+            self.steps.append(self._turned)
         self.steps.append(self._scale)
         self.databases = self.batch // self.chains
         self.adapting, self.rounds = True, 0
         self.log_group_width = np.zeros((self.databases, self.groups))
-        self.lies = np.zeros((self.databases, self.size))
+        self.lies, self.spread = np.zeros((2, self.databases, self.size))
+        self.spread += 1.0
         self.log_width = np.zeros((self.databases, len(self.steps)))
 
     def draw_random_numbers(self, c: int) -> None:
@@ -89,9 +89,9 @@ class Moves:
         self.n_group = rng.standard_normal((c, 2, p, b, g), 3)
         self.u_group = rng.random((c, 2, b, g), 2)
         self.u_group_angle = rng.random((c, TRIES, b, g), 2)
-        self.n_shift = rng.standard_normal((c, SHIFTS, p, b), 3)
-        self.u_level = rng.random((c, SHIFTS + 1, b), 2)
-        self.u_angle = rng.random((c, SHIFTS + 1, TRIES, b), 3)
+        self.n_shift = rng.standard_normal((c, p, b), 2)
+        self.u_level = rng.random((c, 2, b), 2)
+        self.u_angle = rng.random((c, 2, TRIES, b), 3)
         self.n_step = rng.standard_normal((c, len(self.steps), b), 2)
         # Some long steps of scales, as long as the tails of those that noise hides.
         self.n_step[:, -1] /= np.maximum(rng.random((c, b), 1), SHORTEST)
@@ -108,8 +108,7 @@ class Moves:
             self.value = self._of_chain(factor, self.point)
             if self.parameters.grouped:
                 self._groups(i, factor)
-            for k in range(SHIFTS):
-                self._shift(i, k)
+            self._shift(i)
             for number in range(len(self.steps)):
                 self._step(i, number)
             self.point = self.conditionals.draw(i, self.point)
@@ -216,64 +215,40 @@ class Moves:
             log_variance=self._inside(point.log_variance + own[..., None]),
         )  # fmt: skip
 
-    def _shift(self, i: int, k: int) -> None:
+    def _shift(self, i: int) -> None:
         """Move s_0 and core slopes by a slice about a normal, deviations of groups held.
 
         In s_0 and not in its logarithm: under noise that may have a long tail to the left, in which
         a slice about a normal would stay."""
-        learned, q = self.learned, self.q
-        start = learned.common(self.point)
-        off = self.learned.values(self.point) - start[..., None]
-        told, pull = (
-            np.repeat(each, self.chains, axis=0) for each in (learned.information, learned.pull)
-        )
-        pull = pull - (told @ first(off)[..., None])[..., 0]
-        root, inverse = self._common_normal()
-        middle = np.repeat(learned.middle, self.chains, axis=0)
-        # The normal of log s_0^2 and b, on the scale of s_0 by a tangent.
-        mean = (inverse.swapaxes(-1, -2) @ (inverse @ pull.sum(1)[..., None]))[..., 0]
-        size = np.ones(mean.shape)
-        size[:, :q] = 0.5 * np.exp(0.5 * middle[:, :q])
-        place = np.where(np.arange(self.size) < q, 2.0, middle)
-        mean, root, inverse = (
-            (size * (place + mean - middle)).T, root / size[..., None], inverse * size[:, None]
-        )
-        now = np.concatenate([np.exp(0.5 * start[:q]), start[q:]])
-        white = np.einsum("bji,jb->ib", root, now - mean)
-        # The chains may lie about another mean.
-        lies = np.repeat(self.lies, self.chains, axis=0).T
+        start, (mean, inverse) = self.learned.common(self.point), self.learned.reference(self.point)
+        now = np.concatenate([np.exp(0.5 * start[: self.q]), start[self.q :]])
+        white = np.einsum("bji,jb->ib", np.linalg.inv(inverse), now - mean)
+        # The chains may lie about another mean, and farther from it.
+        lies, spread = (np.repeat(a, self.chains, axis=0).T for a in (self.lies, self.spread))
         if self.adapting:
             share = max(1.0 / (self.rounds + 1.0), FORGETTING)
+            off = self._by_database((white - lies).T ** 2)
+            self.spread = self.spread + share * (np.maximum(off, 1.0) - self.spread)
             self.lies = self.lies + share * (self._by_database(white.T) - self.lies)
-        mean = mean + np.einsum("bji,jb->ib", inverse, lies)
-        white = white - lies
+        held, log_room = self._held(self.point)
 
-        def point_of(white: FloatArray) -> Point:
-            there = mean + np.einsum("bji,jb->ib", inverse, white)
-            log_size = 2.0 * np.log(np.maximum(there[:q], 1e-300))
-            return self._with_common(np.concatenate([log_size, there[q:]]) - start)
+        def point_of(white: FloatArray) -> tuple[Point, FloatArray]:
+            there = mean + np.einsum("bji,jb->ib", inverse, lies + spread * white)
+            log_size = 2.0 * np.log(np.maximum(there[: self.q], 1e-30))
+            moved = np.concatenate([log_size, there[self.q :]]) - start
+            return self._coupled(self._with_common(moved), held)
 
         def log_density(white: FloatArray) -> FloatArray:
-            point = point_of(white)
-            return self._density(point) + tangent(point) - normal(white)
+            point, log_room = point_of(white)
+            return self._density(point) + log_room + tangent(point) - normal(white)
 
-        value = self.value + tangent(self.point) - normal(white)
+        white = (white - lies) / spread
+        value = self.value + log_room + tangent(self.point) - normal(white)
         white, value = elliptical(
-            white, self.n_shift[i, k], log_density, value, self.u_level[i, k], self.u_angle[i, k]
+            white, self.n_shift[i], log_density, value, self.u_level[i, 0], self.u_angle[i, 0]
         )
-        self.point = point_of(white)
-        self.value = value - tangent(self.point) + normal(white)
-
-    def _common_normal(self) -> tuple[FloatArray, FloatArray]:
-        """Return a root (B, p, p) of the precision of log s_0^2 and b, and its inverse.
-
-        Where no noisy sum tells a slope, its prior does."""
-        parameters = self.parameters
-        told = np.repeat(self.learned.told, self.chains, axis=0)
-        prior = np.full((self.batch, self.size), LEAST_PRECISION)
-        prior[:, self.q :] = np.exp(-2.0 * self.point.log_tau)[parameters.row].T
-        root = np.linalg.cholesky(told + prior[..., None] * np.eye(self.size))
-        return np.asarray(root, dtype=np.float64), np.asarray(np.linalg.inv(root))
+        self.point, log_room = point_of(white)
+        self.value = value - log_room - tangent(self.point) + normal(white)
 
     def _density(self, point: Point) -> FloatArray:
         return self._of_chain(self.data.log_factor(self._laws(point)), point)
@@ -298,23 +273,32 @@ class Moves:
 
     def _scale(self, step: FloatArray) -> tuple[Point, FloatArray]:
         """Move the log variances of one column of all groups, which may have no lower end."""
-        return self._one(self.rounds % self.q, step)
-
-    def _slope(self, step: FloatArray) -> tuple[Point, FloatArray]:
-        """Move one slope of all groups."""
-        return self._one(self.q + self.rounds % self.parameters.row.size, step)
-
-    def _one(self, number: int, step: FloatArray) -> tuple[Point, FloatArray]:
-        sd = np.sqrt((self._common_normal()[1][:, :, number] ** 2).sum(1))
-        moved = np.zeros((self.size, self.batch))
-        moved[number] = sd * step
+        number, moved = self.rounds % self.q, np.zeros((self.size, self.batch))
+        inverse = self.learned.inverse_root(self.point)
+        moved[number] = np.sqrt((inverse[:, :, number] ** 2).sum(1)) * step
         return self._with_all(moved)
 
     def _with_all(self, moved: FloatArray) -> tuple[Point, FloatArray]:
-        """Return the point with what groups have in common moved (p, B), all else along."""
-        point = self._with_common(moved)
-        means, log_jacobian = self.parameters.along(self.point, point)
-        return replace(point, means=means), log_jacobian
+        """Return the point with what groups have in common moved (p, B), and coefficients along."""
+        held, log_room = self._held(self.point)
+        point, other = self._coupled(self._with_common(moved), held)
+        return point, other - log_room
+
+    def _held(self, point: Point) -> tuple[FloatArray, FloatArray]:
+        """Return the standard normals (B, C) of coefficients about their law given T~; log room.
+
+        Interactions that s_0 shrinks would hold it where it is; else nothing needs to move."""
+        if not self.parameters.ridged.size:
+            return point.means, np.zeros(self.batch)
+        near = self.means.normal(self._laws(point), point)
+        return near.white(point.means.T), near.log_room
+
+    def _coupled(self, point: Point, held: FloatArray) -> tuple[Point, FloatArray]:
+        """Return the point with coefficients at the standard normals held; log room (B,)."""
+        if not self.parameters.ridged.size:
+            return point, np.zeros(self.batch)
+        near = self.means.normal(self._laws(point), point)
+        return replace(point, means=(near.mean + near.drawn(held)).T), near.log_room
 
     def _turned(self, step: FloatArray) -> tuple[Point, FloatArray]:
         """Turn s_0 of a column against what a slope takes of its variance, groups along.
@@ -333,8 +317,10 @@ class Moves:
         return point, log_jacobian - 0.5 * moved[row]
 
     def _of_variances(self, step: FloatArray) -> tuple[Point, FloatArray]:
-        """Move log nu, and groups along."""
-        return self._along(replace(self.point, log_nu=self.point.log_nu + step))
+        """Move log nu of one column, and groups along."""
+        log_nu = self.point.log_nu.copy()
+        log_nu[self.rounds % self.q] += step
+        return self._along(replace(self.point, log_nu=log_nu))
 
     def _of_slopes(self, step: FloatArray) -> tuple[Point, FloatArray]:
         """Move log t, and groups along."""
@@ -365,7 +351,7 @@ class Moves:
 
         value = _told(self.data.log_factor(laws), laws)
         off, _ = elliptical(
-            start, fresh, log_density, value, self.u_level[i, SHIFTS], self.u_angle[i, SHIFTS]
+            start, fresh, log_density, value, self.u_level[i, 1], self.u_angle[i, 1]
         )
         self.point = replace(self.point, means=middle + off)
         return self.data.with_means(laws, self.parameters.coefficients(self.point.means))

@@ -134,18 +134,6 @@ class Parameters:
         left = _left(scaled, point.core)
         return np.asarray((left * left).sum(1))
 
-    def along(self, point: Point, other: Point) -> tuple[FloatArray, FloatArray]:
-        """Return means (C, B) of another point, and the log Jacobian (B,) of the move.
-
-        Shrunken interactions stay at the same standard normals: what slopes leave of them keeps
-        its ratio to s_0."""
-        means, ratio = point.means.copy(), other.log_s - point.log_s
-        left = _left(point.means[self.ridged], point.core) * np.exp(ratio)[:, None]
-        for j, own in enumerate(self.ridged):
-            earlier = means[self.ridged[:j]]
-            means[own] = left[j] + np.einsum("lb,lkb->kb", other.core[j, :j], earlier)
-        return means, self.ridged.shape[1] * ratio.sum(0)
-
     def squares(self, point: Point) -> FloatArray:
         """Return sums of squares (q, B) of the coefficients whose scale is tau."""
         return np.asarray(self.free @ point.means**2 + (point.core**2).sum(1))

@@ -34,6 +34,15 @@ class Normal:
         """Return what standard normals (B, C) are, less the mean."""
         return solved(self.root, normals, transposed=True)
 
+    def white(self, values: FloatArray) -> FloatArray:
+        """Return the standard normals (B, C) of values (B, C)."""
+        return np.asarray(((values - self.mean)[:, None] @ self.root)[:, 0])
+
+    @property
+    def log_room(self) -> FloatArray:
+        """Log determinant (B,) of values by their standard normals."""
+        return np.asarray(-np.log(np.einsum("bcc->bc", self.root)).sum(1))
+
 
 class MeanReference:
     """The law of all coefficients on x~, regression after regression, given the noisy sums."""
