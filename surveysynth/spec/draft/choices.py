@@ -107,7 +107,8 @@ class Choices:
         """True if its models have no effects of the primary sampling units."""
         bounded = any({"lower", "upper"} & set(each.constants) for each in self.outcomes)
         plain = all(each.kind in ("continuous", None) for each in self.outcomes)
-        return bool(self.psu) and (bounded or not plain)
+        count = any(each.kind == "count" for each in self.outcomes)
+        return bool(self.psu) and (count or (self.strict and (bounded or not plain)))
 
 
 def check_choices(choices: Choices, columns: Sequence[str]) -> None:
