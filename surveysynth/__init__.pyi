@@ -3,10 +3,10 @@
 from . import datasets as datasets
 from . import errors as errors
 from .api.calibrate import calibrate as calibrate
-from .api.commands import (
+from .api.check import (
     CheckResult as CheckResult,
 )
-from .api.commands import (
+from .api.check import (
     check as check,
 )
 from .api.commands import (

@@ -93,7 +93,8 @@ def check(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="For noisy statistics: the folder for expected standard errors of every row.",
+            help="The folder for expected standard errors of every row: of formulas, for noisy "
+            "statistics, or of --simulate.",
         ),
     ] = None,
     ledger: LedgerOption = None,
@@ -108,17 +109,29 @@ def check(
             "lie: draws the curve that they would give. May be repeated.",
         ),
     ] = None,
+    simulate: Annotated[
+        bool,
+        typer.Option(
+            "--simulate",
+            help="Release simulated records: standard errors of all rows, and how long it takes.",
+        ),
+    ] = False,
+    epsilon: Annotated[
+        list[float] | None,
+        typer.Option(help="With --simulate: another epsilon. May be repeated."),
+    ] = None,
     time_limit: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time for simulating the mechanism.", min=1)
     ] = 300.0,
 ) -> None:
     """Preview a release: validity, cell sizes, feasibility or expected errors, published files."""
     from surveysynth._support.progress import StageReporter
-    from surveysynth.api import commands
+    from surveysynth.api.check import check as previewed
 
     with StageReporter(()) as progress:
-        checked = commands.check(
+        checked = previewed(
             spec, out=out, ledger=ledger, overwrite=overwrite, guesses=read_guesses(guess or ()),
+            simulate=simulate, epsilons=epsilon or (),
             tell=lambda part: print(part, flush=True), time_limit=time_limit, progress=progress,
         )  # fmt: skip
     if not checked.feasible:

@@ -1,14 +1,12 @@
 """The commands as functions."""
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from surveysynth._support.fragment import fragment
 from surveysynth._support.progress import shows_parts, shows_stages
-from surveysynth.errors import InputError, LeaningTableWarning
+from surveysynth.errors import LeaningTableWarning
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run as run_mechanism
 from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.folder.ledger_file import Ledger
@@ -17,165 +15,11 @@ from surveysynth.release.result import ReleaseResult
 
 if TYPE_CHECKING:
     from surveysynth.evaluation.studies.work import StudyResult
-    from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 
-__all__ = ["CheckResult", "check", "ledger", "release", "run_mechanism", "run_release", "study"]
+__all__ = ["ledger", "release", "run_mechanism", "run_release", "study"]
 
 Progress = Callable[[str], None]
 Count = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class CheckResult:
-    """A preview of a release from public inputs alone, made by ``check``.
-
-    Attributes
-    ----------
-    preview
-        Lines on design, cells, and the files that would be published.
-    feasibility
-        The result of simulating whether epsilon can be reached; None for noisy statistics, which
-        reach any epsilon.
-    confidential
-        A warning for the user only, if the sum of the weights is far from the population size.
-        Empty otherwise; the text does not include it.
-    spent
-        The total of the survey's ledger, and whether the budget has room for a release.
-    no_room
-        The reason why the budget has no room; empty if it has.
-
-    Examples
-    --------
-    >>> import surveysynth as ss
-    >>> from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
-    >>> report = FeasibilityReport(ss.MechanismSettings(epsilon=10.8), ())
-    >>> ss.CheckResult(("100 records",), report).feasible
-    True
-    """
-
-    preview: tuple[str, ...]
-    feasibility: "FeasibilityReport | None" = None
-    confidential: str = field(default="", repr=False)
-    spent: tuple[str, ...] = ()
-    no_room: str = ""
-
-    @property
-    def feasible(self) -> bool:
-        """True if a release would be made: the budget has room and the target can be reached."""
-        return not self.no_room and (self.feasibility is None or self.feasibility.feasible)
-
-    def _repr_html_(self) -> str:
-        """Return the report for notebooks, without confidential parts."""
-        verdict = "A release can be made." if self.feasible else "A release would be refused."
-        return fragment("Check of a specification", lines=[verdict], text=str(self))
-
-    def __str__(self) -> str:
-        rest = [] if self.feasibility is None else self.feasibility.lines()
-        return "\n".join([*self.preview, *self.spent, *rest])
-
-
-@shows_stages(())
-def check(
-    spec: str | Path,
-    *,
-    out: str | Path | None = None,
-    ledger: str | Path | None = None,
-    overwrite: bool = False,
-    guesses: Mapping[str, tuple[float, float]] | None = None,
-    tell: Progress | None = None,
-    time_limit: float | None = None,
-    progress: Progress | None = None,
-) -> CheckResult:
-    """Preview a release: what would be published, and whether epsilon can be reached.
-
-    For noisy statistics, report the standard errors to expect, without looking at outcomes or
-    weights.
-
-    Parameters
-    ----------
-    spec
-        The specification file.
-    out
-        A folder for the expected standard errors of all rows, which are public.
-    ledger
-        The file of the survey's ledger; by default as in ``release``.
-    overwrite
-        Replaces ``out`` if it has such errors.
-    guesses
-        By name of a learned column two values between which about two thirds of the population
-        lie: the report draws the curve that they would give under the noise.
-    tell
-        Called with each part of the report as soon as it is known.
-    time_limit
-        Seconds for deciding whether epsilon can be reached; None for 300. Undecided cases are
-        reported as undecided.
-    progress
-        Called with every simulated fit that begins; otherwise notebooks show a progress bar.
-
-    Returns
-    -------
-    CheckResult
-        ``str`` gives the report, ``feasible`` the verdict.
-
-    Raises
-    ------
-    InputError
-        For unusable input, an engine that is not installed, a folder that exists, and ``out`` for
-        another mechanism.
-    RefusedError
-        For a clustered survey whose standard errors would be far too small, for weights computed
-        from confidential columns, and if too few records inform a row of the model matrix and
-        pooling is off or cannot help.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> import surveysynth as ss
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ss.check(ss.example(folder, n=400)[1]).feasible
-    True
-    """
-    from surveysynth.estimation.clusters import refuse_clusters
-    from surveysynth.mechanisms.pseudo_posterior import feasibility
-    from surveysynth.release.guessed_curves import guess_lines
-    from surveysynth.release.preview import preview_lines
-    from surveysynth.release.run_record import ledger_of, spending
-    from surveysynth.spec.build import check_engine, model_of, read_survey, settings_of, spreads_of
-    from surveysynth.spec.file_labels import with_file_labels
-    from surveysynth.spec.spec import load_spec
-    from surveysynth.survey.weights_from import refuse_sources
-
-    say = tell or (lambda part: None)
-    specification = with_file_labels(load_spec(spec))
-    if not specification.privacy.down_weights:
-        from surveysynth.release.strict_check import check_strict
-
-        lines = check_strict(specification, out, overwrite=overwrite, guesses=guesses)
-        spent, no_room = spending(specification, ledger_of(specification, ledger))
-        say("\n".join([*lines, *spent]))
-        return CheckResult(tuple(lines), spent=tuple(spent), no_room=no_room)
-    if out is not None:
-        raise InputError("--out is for mechanism = 'noisy_statistics'; leave it out.")
-    model, settings = model_of(specification), settings_of(specification)
-    check_engine(specification, model)
-    survey = read_survey(specification)
-    refuse_sources(survey.design.confidential_sources)
-    design = settings.prepared(model.with_ridge(survey.design))
-    settings.require_identified(model := model.of(design))
-    preview = preview_lines(specification, design, model)
-    preview += guess_lines(specification, design, guesses or {})
-    spent, no_room = spending(specification, ledger_of(specification, ledger))
-    say("\n".join([*preview, *spent]))
-    confidential = survey.population_warning()
-    if confidential:
-        say(f"{confidential}\n")
-    refuse_clusters(design, model)
-    report = feasibility.check(
-        design, model, settings, spreads=spreads_of(specification), progress=progress,
-        time_limit=feasibility.TIME_LIMIT if time_limit is None else time_limit,
-    )  # fmt: skip
-    say("\n".join(report.lines()))
-    return CheckResult(tuple(preview), report, confidential, tuple(spent), no_room)
 
 
 @shows_stages()

@@ -111,12 +111,12 @@ class Expectation:
         if self.design.design_effect is not None:
             return (
                 f"Expected standard errors are not available for a declared design effect "
-                f"({column}): the formulas assume samples without clusters."
+                f"({column}): the formulas assume samples without clusters. --simulate finds them."
             )
         return (
             f"Expected standard errors are not available for a model with effects of {column}: "
             "the formulas ignore these effects and would promise too little error. Half of the "
-            "budget goes to the sums by unit."
+            "budget goes to the sums by unit. --simulate finds them."
         )
 
     @property

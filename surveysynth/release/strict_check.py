@@ -38,11 +38,12 @@ TABLE_NAME, FIGURE_NAME = "expected_se.csv", "expected_se.png"
 _WHAT = "expected standard errors"
 _NOT_AVAILABLE = (
     "Expected standard errors are not available for outcomes with categories, spikes or bounds: "
-    "the formulas assume one normal distribution of all records."
+    "the formulas assume one normal distribution of all records. --simulate finds them."
 )
 _ONE_SPREAD = (
     "Expected standard errors are those of one spread for all cells, the declared one. The model "
-    "has spreads by cell, whose noise adds a little; a cell that varies more errs by more."
+    "has spreads by cell, which noise leaves less certain: at a small epsilon means err by up to "
+    "half as much again, as --simulate shows."
 )
 #: Numbers of records beyond which chains are slow: 270 took a minute, 20,250 three hours.
 MANY = 5_000

@@ -54,7 +54,7 @@ class Patience:
         first += self._seconds(self._thinnings[0], rounds) * self._plan.warmup / self._plan.draws
         if self._progress is not None and first >= LONG:
             self._progress(
-                f"{POSTERIOR}, {_duration(first)}; up to {_duration(first + sum(others))} if "
+                f"{POSTERIOR}, {duration(first)}; up to {duration(first + sum(others))} if "
                 "chains mix slowly"
             )
 
@@ -65,7 +65,7 @@ class Patience:
             return
         r_hat = math.sqrt(1.0 + self._excess[-1])
         self._progress(
-            f"{POSTERIOR}, {thinning} rounds a draw, {_duration(seconds)}, since R-hat is "
+            f"{POSTERIOR}, {thinning} rounds a draw, {duration(seconds)}, since R-hat is "
             f"{r_hat:.2f}"
         )
 
@@ -90,7 +90,7 @@ class Patience:
             f"The chains given the noise mix too slowly: R-hat is {r_hat:.2f} after {thinning} "
             f"rounds a draw, {math.sqrt(1.0 + expected):.2f} is to be expected after {most}, the "
             f"most that are tried, and {MAX_R_HAT} is required. They may converge with draws = "
-            f"{draws} in [synthesizer] ({_duration(seconds)}). Otherwise release fewer outcomes "
+            f"{draws} in [synthesizer] ({duration(seconds)}). Otherwise release fewer outcomes "
             "together, use fewer predictors and levels, or raise epsilon; centres and spreads far "
             "from the truth slow chains down too."
         )
@@ -103,7 +103,8 @@ class Patience:
         return of_round * thinning * self._plan.draws
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return seconds in words."""
     if seconds < 90:
         return f"about {seconds:.0f} seconds"
     if seconds < 5400:

@@ -1,0 +1,274 @@
+"""One release of simulated records: how large its standard errors will be, and how long it takes.
+
+Outcomes and weights are drawn from what is declared; design, tables and settings are the survey's
+own. No outcome and no weight of the survey is read, and nothing is spent.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.estimation.statistics import LEVEL, TABLE
+from surveysynth.evaluation.compare.tables import sample_weight
+from surveysynth.evaluation.studies.frame_release import as_text, long_rows, released, row_keys
+from surveysynth.mechanisms.declared import Declared, typical
+from surveysynth.mechanisms.noisy_statistics.posterior.patience import duration
+from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED
+from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS
+from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
+from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
+from surveysynth.spec.outcome_section import WEIGHT
+from surveysynth.survey.learned import LearnedTransform
+from surveysynth.survey.outcome import BELOW, Outcome
+from surveysynth.survey.survey import Confidential, PublicDesign, Survey
+
+if TYPE_CHECKING:
+    from surveysynth.models.base import Model
+    from surveysynth.release.guessed_curves import Guesses
+    from surveysynth.spec.spec import Spec
+
+TABLE_NAME = "simulated_se.csv"
+WHAT = "standard errors of a simulated release"
+#: Of the simulation, which protects nobody: a check says the same whenever it is run.
+SEED = 0
+#: A range without a guess is this many standard normal SDs wide.
+_SDS_OF_RANGE = 6.0
+_RATIO = "se_over_sample"
+#: Seconds that a release takes beside, for files, figures and the report on its fit.
+_OF_FILES = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedRelease:
+    """The standard errors of a release of simulated records at one epsilon.
+
+    rows: labels, epsilon, ``se`` and ``se_over_sample`` of every row of every table; seconds: that
+    its numbers took; refused: why there was none, else empty.
+    """
+
+    epsilon: float
+    seconds: float
+    rows: pd.DataFrame
+    refused: str = ""
+
+    def lines(self) -> list[str]:
+        """Return what ``check`` says."""
+        took = duration(self.seconds + _OF_FILES)
+        if self.refused:
+            took = duration(self.seconds)
+            return [f"  epsilon {self.epsilon:.4g}: refused after {took}: {self.refused}"]
+        lines = [f"  epsilon {self.epsilon:.4g}, a release takes {took}:"]
+        for key, own in self.rows.groupby([TABLE, "statistic", "outcome"], sort=False):
+            ratio = own[_RATIO].to_numpy(dtype=np.float64)
+            ratio = ratio[np.isfinite(ratio)]
+            if ratio.size:
+                lines.append(
+                    f"    {' '.join(filter(None, map(str, key)))}: {np.median(ratio):.2f} in the "
+                    f"median of {ratio.size:,} rows ({ratio.min():.2f} to {ratio.max():.2f})"
+                )
+        return lines
+
+
+def simulated_releases(
+    spec: "Spec",
+    design: PublicDesign,
+    epsilons: Sequence[float] = (),
+    guesses: "Guesses | None" = None,
+) -> list[SimulatedRelease]:
+    """Release simulated records at the epsilon of a specification and at others.
+
+    Parameters
+    ----------
+    spec, design
+        Of the release.
+    epsilons
+        Others, in any order.
+    guesses
+        Two values of learned columns by name, between which two thirds of the population lie.
+
+    Raises
+    ------
+    InputError
+        For an epsilon that is not above zero.
+    """
+    if not all(0.0 < each < np.inf for each in epsilons):
+        raise InputError(f"--epsilon: expected numbers above zero, got {list(epsilons)}.")
+    from surveysynth.spec.build import model_of
+
+    rng = np.random.default_rng(SEED)
+    survey = Survey(design, _values(spec, design, model_of(spec).of(design), guesses or {}, rng))
+    own = spec.for_records(design.n)
+    sample = _sample_rows(own, survey)
+    found = [_at(own, own.privacy.stated_epsilon, survey, sample)]
+    for each in sorted(set(epsilons)):
+        changed: dict[str, Any] = {"epsilon": each}
+        if own.privacy.rho_given is not None:
+            changed["rho"] = None
+        other = own.model_copy(update={"privacy": own.privacy.model_copy(update=changed)})
+        found.append(_at(other, each, survey, sample))
+    return found
+
+
+def simulated_report(
+    spec: "Spec",
+    epsilons: Sequence[float],
+    guesses: "Guesses | None",
+    out: str | Path | None,
+    *,
+    overwrite: bool,
+) -> list[str]:
+    """Release simulated records and return what ``check`` says of it.
+
+    ``out``: a folder for the standard errors of all rows, which are public. Raises ``InputError``
+    as ``simulated_releases``, for public columns that cannot be read and a folder that exists.
+    """
+    from surveysynth.release.writers.csv import write_records
+    from surveysynth.spec.build import read_design
+
+    own, target = (TABLE_NAME,), None
+    if out is not None:
+        target = plan_folder(Path(out), overwrite=overwrite, own=own, marker=own[0], what=WHAT)
+    found = simulated_releases(spec, read_design(spec), epsilons, guesses)
+    lines = [
+        "Simulated: outcomes and weights are drawn from what is declared, with all categories "
+        "equally frequent and no effect of public columns; none of the survey's are read.",
+        "Standard errors over those of the simulated sample itself:",
+        *(line for each in found for line in each.lines()),
+    ]
+    if target is None:
+        return lines
+    with staged_folder(target, WHAT) as folder:
+        rows = pd.concat([each.rows for each in found], ignore_index=True)
+        needless = [name for name in (TABLE, LEVEL) if not rows[name].any()]
+        write_records(rows.drop(columns=needless), folder / TABLE_NAME, "csv")
+        swap_in(folder, target)
+    return [*lines, f"All rows: {target / TABLE_NAME}. It is public."]
+
+
+def _at(
+    spec: "Spec", epsilon: float, survey: Survey, sample: pd.DataFrame
+) -> SimulatedRelease:
+    """Release the simulated survey once."""
+    started = time.monotonic()
+    try:
+        made = released(spec, survey, np.random.SeedSequence(SEED))
+    except RefusedError as error:
+        return SimulatedRelease(epsilon, time.monotonic() - started, sample[:0], str(error))
+    seconds = time.monotonic() - started
+    keys = row_keys(spec)
+    rows = long_rows(*made)[[*keys, "se"]]
+    rows[keys] = as_text(rows[keys])
+    rows = rows.merge(sample, on=keys, suffixes=("", "_of_sample"), validate="one_to_one")
+    rows[_RATIO] = rows["se"] / rows.pop("se_of_sample").where(lambda se: se > 0)
+    rows.insert(len(keys), "epsilon", epsilon)
+    return SimulatedRelease(epsilon, seconds, rows)
+
+
+def _sample_rows(spec: "Spec", survey: Survey) -> pd.DataFrame:
+    """Return labels and standard errors of the sample's own tables, by unit."""
+    design = replace(survey.design, design_effect=None)
+    estimates = estimates_of_each(spec, design)
+    for of_table in estimates.values():
+        of_table.add_alone(survey.confidential.outcome, sample_weight(survey))
+    keys = row_keys(spec)
+    rows = long_rows(spec, tables_of_each(spec, design, estimates), estimates)[[*keys, "se"]]
+    rows[keys] = as_text(rows[keys])
+    return rows
+
+
+def _values(
+    spec: "Spec", design: PublicDesign, model: "Model", guesses: "Guesses",
+    rng: np.random.Generator,
+) -> Confidential:
+    """Draw outcomes (n, p) and weights (n,) from what is declared.
+
+    Amounts fall where weights rise, as in samples in proportion to size; units hold a twentieth of
+    the variance, as in many household surveys."""
+    from surveysynth.spec.build import declared_of
+
+    declared = declared_of(spec)
+    of_weight = _unit_normals(design, rng)
+    if getattr(model, "takes_count", False):
+        theta = model.prior_guess(design, UNDECLARED)
+        assert theta is not None  # models of counts have one
+        outcome = model.simulate(theta, design, rng, "sample").outcomes(design)
+    else:
+        pull = -0.5 / max(1, sum(each.is_amount for each in design.outcomes)) ** 0.5
+        columns = []
+        for each in design.outcomes:
+            unit = pull * of_weight + (1.0 - pull**2) ** 0.5 * _unit_normals(design, rng)
+            category = rng.integers(each.categories, size=design.n)
+            columns.append(_amounts(each, unit, category, declared, guesses))
+        outcome = np.stack(columns, axis=1)
+    if design.weight_name is None:
+        return Confidential(outcome, None)
+    weight = _weights(design, of_weight, declared[0].get(WEIGHT), guesses)
+    return Confidential(outcome, weight)
+
+
+def _unit_normals(design: PublicDesign, rng: np.random.Generator) -> FloatArray:
+    """Return standard normals (n,), correlated within PSUs."""
+    own = rng.standard_normal(design.n)
+    if design.psu is None:
+        return own
+    effects = rng.standard_normal(int(design.psu.max()) + 1)[design.psu]
+    return np.asarray((1 - INTRACLASS_GUESS) ** 0.5 * own + INTRACLASS_GUESS**0.5 * effects)
+
+
+def _amounts(
+    outcome: Outcome,
+    unit: FloatArray,
+    category: IntArray,
+    declared: tuple[Mapping[str, Declared], Mapping[str, Declared]],
+    guesses: "Guesses",
+) -> FloatArray:
+    """Return values (n,) of an outcome from standard normals (n,) and categories (n,)."""
+    z = unit
+    for side in outcome.sides:
+        centre, spread = _moments(outcome, side, declared, guesses)
+        z = np.where(category == side, centre + spread * unit, z)
+    values = outcome.values(category, z)
+    if outcome.lower is None and outcome.upper is None:
+        return values
+    return np.asarray(np.clip(values, outcome.lower, outcome.upper), dtype=np.float64)
+
+
+def _moments(
+    outcome: Outcome,
+    side: int,
+    declared: tuple[Mapping[str, Declared], Mapping[str, Declared]],
+    guesses: "Guesses",
+) -> tuple[float, float]:
+    """Return centre and spread on the scale of the transform, as declared or guessed."""
+    if (guess := guesses.get(outcome.name)) is not None and side != BELOW:
+        assert outcome.learned is not None  # guesses are of learned columns
+        low, high = outcome.forward(np.array(guess), side).tolist()
+        return 0.5 * (low + high), 0.5 * (high - low)
+    return typical(outcome, side, *declared) or (0.0, UNDECLARED)
+
+
+def _weights(
+    design: PublicDesign, unit: FloatArray, declared: Declared | None, guesses: "Guesses"
+) -> FloatArray:
+    """Return sampling weights (n,) from about standard normals (n,)."""
+    given, guess = design.weight_transform, guesses.get(str(design.weight_name))
+    if isinstance(given, LearnedTransform):
+        low, high = np.log(np.array(guess or (given.low, given.high)))
+        step = 0.5 * (high - low) if guess else (high - low) / _SDS_OF_RANGE
+        return np.clip(_exp(0.5 * (low + high) + step * unit), given.low, given.high)
+    centre = None if declared is None else declared.centre
+    spread = None if declared is None else declared.spread
+    if centre is None:
+        centre = float(np.log((design.population_size or design.n) / design.n))
+    return _exp(centre + (spread or design.guessed_weight_sd) * unit)
+
+
+def _exp(logs: FloatArray) -> FloatArray:
+    return np.asarray(np.exp(logs), dtype=np.float64)

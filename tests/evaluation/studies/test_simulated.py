@@ -1,0 +1,182 @@
+"""``check --simulate``: a release of records that are simulated from what is declared.
+
+Truth: the declared constants; formulas of strict 5 where one spread is the model; standard errors
+of a release of a survey like the one declared; other answers in the same file.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import surveysynth as ss
+from surveysynth.cli import main
+from surveysynth.evaluation.studies import simulated
+from surveysynth.evaluation.studies.simulated import TABLE_NAME, SimulatedRelease
+from surveysynth.release.expected import Expectation
+from surveysynth.spec.build import model_of, read_design
+from surveysynth.spec.spec import Spec, load_spec
+from surveysynth.survey.survey import Confidential
+from tests.surveys import small_survey, spec_text, write_survey
+
+STRICT = 'mechanism = "noisy_statistics"\nepsilon = 10.8'
+PSEUDO = 'mechanism = "pseudo_posterior"\nepsilon = 10.8'
+SURVEY = "population_size = 30000\nstrata = 'gender'"
+KINDS = """
+[outcomes.benefit]
+kind = "semicontinuous"
+spikes = [0]
+split = 100
+transform = "identity"
+centre = [3000, -500]
+spread = [600, 50]
+lower = -600
+[outcomes.employed]
+kind = "binary"
+[outcomes.income]
+range = [0, 100000]
+[outcomes.weight]
+range = [1, 1000]
+"""
+ALL = 'outcome = ["benefit", "employed", "income"]\npredictors = "gender"'
+
+
+def several(
+    folder: Path, *, n: int = 4000, shift: float = 0.0, privacy: str = STRICT
+) -> Path:
+    """A survey whose answers lie ``shift`` away from others'."""
+    rng = np.random.default_rng(8)
+    frame = small_survey(n).assign(
+        benefit=rng.normal(3000 + shift, 600, n), income=rng.uniform(0, 50_000 + shift, n)
+    )
+    text = spec_text(survey=SURVEY, synthesizer=ALL, privacy=privacy, labels=KINDS,
+                     tables="by = ['gender']\nstatistics = ['count', 'mean', 'share']")  # fmt: skip
+    return write_survey(folder / "in", frame, text)
+
+
+def values_of(spec: Spec, guesses: dict[str, tuple[float, float]] | None = None) -> Confidential:
+    design = read_design(spec)
+    model = model_of(spec).of(design)
+    return simulated._values(spec, design, model, guesses or {}, np.random.default_rng(3))
+
+
+def misses(spec: Spec, made: Confidential) -> list[str]:
+    """What of the values is not as it was declared."""
+    benefit, employed, income = made.outcome.T
+    weight = made.sampling_weight
+    assert weight is not None
+    above = benefit[benefit > 100]
+    below = benefit[(benefit < 100) & (benefit != 0)]
+    x = np.arcsinh(income / 100)
+    found = {
+        "thirds": [np.mean(benefit == 0), above.size / benefit.size, below.size / benefit.size],
+        "binary": [employed.mean()],
+        "above": [above.mean() / 3000, above.std() / 600],
+        "below": [np.median(below) / -500],
+        "income": [np.mean((x > 2.0) & (x < 6.0))],
+        "weight": [np.log(weight).std(), np.log(weight).mean()],
+    }
+    wanted = {
+        "thirds": [1 / 3] * 3, "binary": [0.5], "above": [1.0, 1.0], "below": [1.0],
+        "income": [0.683], "weight": [np.log(1000) / 6, np.log(1000) / 2],
+    }  # fmt: skip
+    return [name for name in found if not np.allclose(found[name], wanted[name], atol=0.04)]
+
+
+def test_values_are_drawn_from_what_is_declared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a spread x 1.3 is told."""
+    spec = load_spec(several(tmp_path))
+    guess = {"income": (100 * np.sinh(2.0), 100 * np.sinh(6.0))}
+    made = values_of(spec, guess)
+    assert misses(spec, made) == []
+    assert made.outcome[:, 0].min() == -600  # the bound
+    assert ((made.outcome[:, 2] >= 0) & (made.outcome[:, 2] <= 100_000)).all()
+    own = simulated._moments
+    monkeypatch.setattr(
+        simulated, "_moments", lambda *given: (own(*given)[0], 1.3 * own(*given)[1])
+    )
+    assert misses(spec, values_of(spec, guess)) == ["above", "income"]
+
+
+def test_no_answer_is_read(tmp_path: Path) -> None:
+    """Other answers, and a file whose answers cannot be read, give the same values."""
+    path = several(tmp_path)
+    first = values_of(load_spec(path))
+    second = values_of(load_spec(several(tmp_path, shift=9000.0)))
+    np.testing.assert_array_equal(first.outcome, second.outcome)
+    data = load_spec(path).data_path
+    frame = pd.read_csv(data).astype({"income": object, "weight": object})
+    frame[["income", "weight"]] = "secret"
+    frame.to_csv(data, index=False)
+    np.testing.assert_array_equal(first.outcome, values_of(load_spec(path)).outcome)
+
+
+def released(folder: Path, *, formula: str = "", n: int = 600) -> tuple[Spec, SimulatedRelease]:
+    spec = load_spec(example(folder, formula=formula, n=n))
+    (made,) = simulated.simulated_releases(spec, read_design(spec))
+    return spec, made
+
+
+def example(folder: Path, *, formula: str = "", n: int = 600) -> Path:
+    _, path = ss.example(folder, n=n)
+    text = path.read_text(encoding="utf-8")
+    text = text.replace('transform = "log"', f'transform = "log"\n{formula}', 1)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_one_spread_agrees_with_the_formulas(tmp_path: Path) -> None:
+    """Where they hold: within a tenth in the median row, for counts and for means."""
+    spec, made = released(tmp_path, formula="covariance_by = []")
+    design = read_design(spec)
+    typical = Expectation(spec, design, model_of(spec)).typical()
+    ratio = made.rows.groupby("statistic")["se_over_sample"].median()
+    for key, expected in typical.items():
+        assert ratio[key[0]] == pytest.approx(expected, rel=0.15)
+    wrong = made.rows.groupby("statistic")["se"].median() / 0.6  # of noise that is forgotten
+    assert (wrong > 1.3 * ratio).all()
+
+
+def test_it_is_said_and_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every epsilon, a row of the file for every row of the tables; refusals are told."""
+    spec = str(example(tmp_path / "in", formula="covariance_by = []"))
+    out = tmp_path / "out"
+    assert main(["check", spec, "--epsilon", "1"]) == 2
+    assert "--epsilon is for --simulate" in capsys.readouterr().err
+    out.mkdir()
+    assert main(["check", spec, "--simulate", "--out", str(out)]) == 2
+    assert not list(out.iterdir())
+    out.rmdir()
+    given = ["check", spec, "--simulate", "--epsilon", "10.8", "--out", str(out)]
+    assert main(given) == 0
+    said = capsys.readouterr().out
+    assert "epsilon 3.6, a release takes about " in said
+    assert "epsilon 10.8, a release takes about " in said
+    rows = pd.read_csv(out / TABLE_NAME)
+    assert rows.groupby("epsilon").size().to_dict() == {3.6: 54, 10.8: 54}
+    known = rows[rows["se_over_sample"] > 0]
+    assert known.groupby("epsilon")["se_over_sample"].median().is_monotonic_decreasing
+
+    def refuse(*given: object) -> None:
+        raise ss.errors.RefusedError("The chains did not converge.")
+
+    monkeypatch.setattr(simulated, "released", refuse)
+    assert main(given[:3]) == 0
+    assert "refused after about 0 seconds: The chains did not conv" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("privacy", [STRICT, PSEUDO], ids=["noise", "pseudo-posterior"])
+@pytest.mark.slow
+def test_every_kind_is_simulated(tmp_path: Path, privacy: str) -> None:
+    """Ratios of all statistics are numbers, and a half of the sample's error at least."""
+    spec = load_spec(several(tmp_path, n=600, privacy=privacy))
+    (made,) = simulated.simulated_releases(spec, read_design(spec))
+    assert made.refused == ""
+    ratio = made.rows.groupby(["statistic", "outcome"])["se_over_sample"].median()
+    assert len(ratio) == 5
+    assert ratio.between(0.5, 20.0).all()
