@@ -106,9 +106,9 @@ class Choices:
     def needs_design_effect(self) -> bool:
         """True if its models have no effects of the primary sampling units."""
         bounded = any({"lower", "upper"} & set(each.constants) for each in self.outcomes)
-        plain = all(each.kind in ("continuous", None) for each in self.outcomes)
-        count = any(each.kind == "count" for each in self.outcomes)
-        return bool(self.psu) and (count or (self.strict and (bounded or not plain)))
+        kinds = {each.kind for each in self.outcomes}
+        general = bounded or not kinds <= {"continuous", None}
+        return bool(self.psu) and ("count" in kinds or (self.strict and general))
 
 
 def check_choices(choices: Choices, columns: Sequence[str]) -> None:
