@@ -96,7 +96,7 @@ def _estimates(noisy: FloatArray, variance: float, ends: FloatArray) -> list[Flo
 
 
 def _drawn_to(pooled: FloatArray, own: FloatArray, signal: float) -> FloatArray:
-    """Return counts (J,) between the curves theta (J,), by a stratum's records in SDs of a count."""
+    """Return counts (J,) between two curves theta (J,); signal: records, in SDs of a count."""
     share = max(signal, 0.0) / (max(signal, 0.0) + POOLED_WORTH)
     between = np.exp(share * own + (1.0 - share) * pooled)
     return np.asarray(between * (np.exp(own).sum() / between.sum()))
