@@ -90,8 +90,8 @@ def _estimates(noisy: FloatArray, variance: float, ends: FloatArray) -> list[Flo
         )
         own = _Bins(counts, variance, _Limits.of(tails, ends))
         like_normal = _smooth(own, normal, _normal_start(counts))
-        own = max(like_pooled, like_normal, key=itemgetter(1))[0]
-        rows.append(_drawn_to(pooled, own, counts.sum() / np.sqrt(variance + 1.0)))
+        likely = max(like_pooled, like_normal, key=itemgetter(1))[0]
+        rows.append(_drawn_to(pooled, likely, counts.sum() / np.sqrt(variance + 1.0)))
     return rows
 
 
