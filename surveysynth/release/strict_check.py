@@ -45,6 +45,8 @@ _ONE_SPREAD = (
     "has spreads by cell, which noise leaves less certain: at a small epsilon means err by up to "
     "half as much again, as --simulate shows."
 )
+#: Numbers of records beyond which chains are slow: 270 took a minute, 20,250 three hours.
+MANY = 5_000
 #: A table with more rows is shown by its margins and its worst cells, so many of each at most.
 _SHOWN_ROWS, _SHOWN_OF_A_KIND = 40, 12
 
@@ -134,8 +136,22 @@ def _general_promise(
             f"{len(public.blocks):,} blocks ({len(shape.patterns)} sets of amounts x "
             f"{shape.groups} groups of rows); small blocks are not used."
         )
+    many = _many(design.n, cells * combinations) if shape.discrete else []
     return [
-        *_declared(spec, design, settings, clipping), f"Noise: {noise}", f"Model: {model.title}.",
+        *_declared(spec, design, settings, clipping), f"Noise: {noise}", *many,
+        f"Model: {model.title}.",
+    ]
+
+
+def _many(n: int, numbers: int) -> list[str]:
+    """Warn of numbers of records that are too many for the posterior to be quick."""
+    if numbers <= MANY:
+        return []
+    return [
+        f"WARNING: these are {numbers:,} numbers of records, {n / numbers:.2g} records in each on "
+        "average. The posterior draws all of them in every round, which may take hours and "
+        "gigabytes of memory; a release says how long soon after its noise is drawn and spent. "
+        "Coarser strata, by columns and predictors, or fewer outcomes with levels, make them fewer."
     ]
 
 

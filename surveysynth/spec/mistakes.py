@@ -81,10 +81,12 @@ def _of_units(left: Sequence[Location], content: Mapping[str, Any]) -> list[str]
         return []
     if "design_effect" in survey:
         return []
-    return [
-        "survey.design_effect: needed with psu unless every outcome is a continuous amount: "
-        f"{ANSWERS['design_effect']}."
-    ]
+    privacy = content.get("privacy")
+    mechanism = privacy.get("mechanism") if isinstance(privacy, Mapping) else None
+    when = {"pseudo_posterior": "for counts"}.get(
+        str(mechanism), "unless every outcome is a continuous amount"
+    )
+    return [f"survey.design_effect: needed with psu {when}: {ANSWERS['design_effect']}."]
 
 
 def _answer(place: Location) -> str:

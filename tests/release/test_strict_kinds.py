@@ -18,6 +18,7 @@ from surveysynth.cli import main
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
+from surveysynth.release import strict_check
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
 from tests.surveys import small_survey
@@ -224,12 +225,18 @@ def test_too_large_a_table_is_refused_before_anything_is_spent(
 
 
 def test_check_tells_the_noise(
-    make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+    make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     spec = spec_of(make_spec)
     assert main(["check", str(spec)]) == 0
     said = capsys.readouterr().out
     assert "on 2 x 12 numbers of records" in said
+    assert "may take hours" not in said
+    monkeypatch.setattr(strict_check, "MANY", 23)
+    assert main(["check", str(spec)]) == 0
+    many = f"WARNING: these are 24 numbers of records, {len(frame_of()) / 24:.2g} records in each"
+    assert many in capsys.readouterr().out
     assert "Expected standard errors are not available" in said
     assert main(["check", str(spec), "--out", str(tmp_path / "expected")]) == 2
     assert "Leave it out" in capsys.readouterr().err

@@ -105,9 +105,10 @@ class Choices:
     @property
     def needs_design_effect(self) -> bool:
         """True if its models have no effects of the primary sampling units."""
+        kinds = {each.kind for each in self.outcomes}
         bounded = any({"lower", "upper"} & set(each.constants) for each in self.outcomes)
-        plain = all(each.kind in ("continuous", None) for each in self.outcomes)
-        return bool(self.psu) and (bounded or not plain)
+        general = self.strict and (bounded or not kinds <= {"continuous", None})
+        return bool(self.psu) and (general or "count" in kinds)
 
 
 def check_choices(choices: Choices, columns: Sequence[str]) -> None:
@@ -268,8 +269,7 @@ def _declared_amount(given: dict[str, Any], name: str, *, strict: bool) -> dict[
         given["scale"] = _one_digit(abs(centre) / 10) if centre else OPEN
     if kind == "yeo_johnson":
         given.setdefault("power", 0.5)
-    constants = [given.get(key, default) for key, default in
-                 (("scale", 1.0), ("shift", 0.0), ("power", 0.5))]  # fmt: skip
+    constants = [given.get(key, d) for key, d in (("scale", 1.0), ("shift", 0.0), ("power", 0.5))]
     known = OPEN not in (kind, *constants)
     if middle is not None and "spread" not in given and known:
         given["spread"] = _half_width(Transform(kind, *constants), middle, name)
