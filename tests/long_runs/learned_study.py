@@ -5,7 +5,7 @@ region and sex, a Pareto tail of index 1.8, a tenth zeros, and losses. Samples o
 informative weights, each released by noisy statistics at epsilon 10.8: with a range alone, and with
 transforms of a declared power (0.4 and 0.2) whose center and spread are the population's own. RMSE
 and coverage of counts, means and medians against the population, beside those of the sample. The
-part ``remedies`` has losses apart from other amounts, and more of the budget for the histogram.
+part ``remedies`` has losses apart from other amounts.
 
 The pseudo-posterior gets samples of the incomes above zero, which a logarithm takes too: how many
 records lose weight, and how far the mean of a release lies from the sample's own.
@@ -64,11 +64,10 @@ TRANSFORMS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-#: What intervals of medians need: losses apart, or more of the budget for the histogram.
+#: What intervals of medians need: losses apart. More of the budget does not help
+#: (``learned_medians``).
 REMEDIES: dict[str, dict[str, Any]] = {
-    "learned": {"range": list(RANGE)},
     "learned, split at 0": {"range": list(RANGE), "split": 0.0},
-    "learned, share 0.15": {"range": list(RANGE), "learned_share": 0.15},
 }
 
 
