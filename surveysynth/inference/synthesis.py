@@ -15,7 +15,7 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.inference.bias_search import DebiasRecord
 from surveysynth.inference.debias import Debiased, debias_draws
 from surveysynth.mechanisms.base import PrivateDraws
-from surveysynth.mechanisms.learned.redraw import redrawn_design
+from surveysynth.mechanisms.learned.redraw import redrawn_designs
 from surveysynth.models.base import Model, Simulated, SimulationKind
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.survey.survey import PublicDesign
@@ -136,9 +136,9 @@ def synthesise(
     steadied = private_draws
     if isinstance(model, GeneralLocation):
         steadied = replace(private_draws, theta=model.steadied(private_draws.theta, design))
-    for draw in range(private_draws.settings.m):
+    m = private_draws.settings.m
+    for draw, redrawn in enumerate(redrawn_designs(design, m, rng)):
         theta = steadied.draw(draw)
-        redrawn = redrawn_design(design, rng)
         for replicate in range(replicates_per_draw):
             arrays = _dataset(model, design, redrawn, theta, rng, scale_to, variance)
             yield SyntheticDataset(draw + 1, replicate + 1, *arrays)

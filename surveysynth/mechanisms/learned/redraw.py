@@ -1,15 +1,21 @@
 """Curves that could have been learned instead: the error of a learned curve, drawn again.
 
 A parametric bootstrap from public numbers, at no cost. Counts are drawn from the expected counts of
-the published curve T, with the variance of a sample and of the noise, and smoothed: a curve T*. The
-second stage knows location and spread of z, whatever the curve, so T* is used on the scale of T:
+the published curve T, with the variance of a sample and of the noise, and smoothed: a curve T*. A
+smoothed curve that is smoothed again is flatter in its tails: the mean of all T* is not T, and
+means of a skewed outcome follow it. So of T* only its deviation from the others is used, the log of
+its slope less the mean over all m curves of a release. The second stage knows location and spread
+of z, whatever the curve, so the result is used on the scale of T:
 
-    C(y) = (T*(y) - a) / b,   a and b: mean and SD of T*(T^-1(z)) for a standard normal z.
+    log D' = log T' + log T*' - mean log T*',
+    C(y) = (D(y) - a) / b,   a and b: mean and SD of D(T^-1(z)) for a standard normal z.
 
-Values y = C^-1(z) then differ from T^-1(z) by the shape alone. One curve for each draw of the model
-puts the error of the curve into the variance between draws.
+Values y = C^-1(z) then differ from T^-1(z) by the shape alone, and hardly on average. One curve for
+each draw of the model puts the error of the curve into the variance between draws. A release of one
+draw has no such variance, and keeps T.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -26,34 +32,62 @@ from surveysynth.survey.survey import PublicDesign
 NODES = ndtri((np.arange(400) + 0.5) / 400)
 
 
-def redrawn_design(design: PublicDesign, rng: np.random.Generator) -> PublicDesign:
-    """Return the design with redrawn curves; the same one where no transform is learned."""
+def redrawn_designs(
+    design: PublicDesign, m: int, rng: np.random.Generator
+) -> list[PublicDesign]:
+    """Return m designs with redrawn curves; the same one where no transform is learned."""
     if not any(each.learned and each.learned.expected for each in design.modelled):
-        return design
-    return with_columns(design, [_redrawn(each, rng) for each in design.modelled])
+        return [design] * m
+    columns = [_redrawn(each, m, rng) for each in design.modelled]
+    return [with_columns(design, of_draw) for of_draw in zip(*columns, strict=True)]
 
 
-def _redrawn(outcome: Outcome, rng: np.random.Generator) -> Outcome:
+def _redrawn(outcome: Outcome, m: int, rng: np.random.Generator) -> list[Outcome]:
     given = outcome.learned
     if given is None or not given.expected:
-        return outcome
-    curves = []
-    for side, expected in enumerate(given.expected):
-        of_side = side_of(outcome, side)
-        redrawn = redrawn_knots(of_side, np.array(expected), given.noise_variance, rng)
-        curves.append(tuple(map(tuple, redrawn.tolist())))
-    return replace(outcome, transform=replace(given, curves=tuple(curves)))
+        return [outcome] * m
+    sides = [
+        redrawn_knots(side_of(outcome, side), np.array(expected), given.noise_variance, m, rng)
+        for side, expected in enumerate(given.expected)
+    ]
+    return [
+        replace(outcome, transform=replace(given, curves=_as_tuples(curves)))
+        for curves in zip(*sides, strict=True)
+    ]
+
+
+def _as_tuples(curves: Sequence[FloatArray]) -> tuple[tuple[tuple[float, ...], ...], ...]:
+    return tuple(tuple(map(tuple, side.tolist())) for side in curves)
 
 
 def redrawn_knots(
-    transform: LearnedTransform, expected: FloatArray, variance: float, rng: np.random.Generator
+    transform: LearnedTransform,
+    expected: FloatArray,
+    variance: float,
+    m: int,
+    rng: np.random.Generator,
 ) -> FloatArray:
-    """Return the knots of C (H, parts + 1), for expected counts (H, J) and noise of a variance."""
-    noise = np.round(rng.normal(0.0, np.sqrt(variance), expected.shape))
+    """Return the knots of m curves C (m, H, parts + 1), for expected counts (H, J) and noise."""
     ends = np.linspace(*transform.grid, BINS + 1)
-    drawn = normal_scores(smoothed_counts(rng.poisson(expected) + noise, variance, ends))
-    places = np.arange(drawn.shape[1])
+    slopes = np.stack([
+        np.log(np.diff(normal_scores(smoothed_counts(counts, variance, ends))))
+        for counts in _drawn_counts(expected, variance, m, rng)
+    ])  # fmt: skip
+    slopes += np.log(np.diff(transform.knots)) - slopes.mean(axis=0)
+    drawn = np.zeros((m, *transform.knots.shape))
+    np.cumsum(np.exp(slopes), axis=-1, out=drawn[..., 1:])
+    places = np.arange(drawn.shape[-1])
     for row, own in enumerate(transform.knots):
-        z = np.interp(np.interp(NODES, own, places), places, drawn[row])
-        drawn[row] = (drawn[row] - z.mean()) / z.std() * NODES.std()
+        at = np.interp(NODES, own, places)
+        for curve in drawn[:, row]:
+            z = np.interp(at, places, curve)
+            curve[:] = (curve - z.mean()) / z.std() * NODES.std()
     return drawn
+
+
+def _drawn_counts(
+    expected: FloatArray, variance: float, m: int, rng: np.random.Generator
+) -> FloatArray:
+    """Return noisy counts (m, H, J) of samples that could have been drawn."""
+    shape = (m, *expected.shape)
+    return rng.poisson(expected, shape) + np.round(rng.normal(0.0, np.sqrt(variance), shape))

@@ -17,6 +17,10 @@ the improper normal prior that the penalty is. The same likelihood says which th
 takes. A misfit within the number of bins, the other usual rule, lets noise make a mode in an empty
 tail every few samples, and means follow it.
 
+**Strata.** The more likely curve of a stratum is drawn to the pooled one: theta is a mean of both,
+with weights of the stratum's records and of ``POOLED_WORTH`` SDs of a count. Location and spread
+are those of the second stage, so what the pooled curve adds to a small stratum is shape.
+
 **Tails.** Beyond the bins whose sum to the end is more than noise, theta is concave, and away from
 zero it falls at least as that of a Pareto law of index 1.5: a stiff penalty on second and first
 differences above that. A tail there falls like a normal one or like a power, and cannot rise again.
@@ -39,6 +43,8 @@ from surveysynth._support.types import BoolArray, FloatArray
 
 #: Penalties that are compared, from stiff to loose.
 PENALTIES = 10.0 ** np.arange(6.0, -2.0, -1.0)
+#: The weight of the pooled curve beside that of a stratum: records, in SDs of one of its counts.
+POOLED_WORTH = 20.0
 #: Penalty on differences that are too large in tails.
 STIFF = 1e4
 #: Least index of a Pareto tail, beyond the x where steps are nearly those of a logarithm.
@@ -84,8 +90,16 @@ def _estimates(noisy: FloatArray, variance: float, ends: FloatArray) -> list[Flo
         )
         own = _Bins(counts, variance, _Limits.of(tails, ends))
         like_normal = _smooth(own, normal, _normal_start(counts))
-        rows.append(np.exp(max(like_pooled, like_normal, key=itemgetter(1))[0]))
+        likely = max(like_pooled, like_normal, key=itemgetter(1))[0]
+        rows.append(_drawn_to(pooled, likely, counts.sum() / np.sqrt(variance + 1.0)))
     return rows
+
+
+def _drawn_to(pooled: FloatArray, own: FloatArray, signal: float) -> FloatArray:
+    """Return counts (J,) between two curves theta (J,); signal: records, in SDs of a count."""
+    share = max(signal, 0.0) / (max(signal, 0.0) + POOLED_WORTH)
+    between = np.exp(share * own + (1.0 - share) * pooled)
+    return np.asarray(between * (np.exp(own).sum() / between.sum()))
 
 
 def _with_doubt(counts: FloatArray, variance: float, ends: FloatArray) -> FloatArray:

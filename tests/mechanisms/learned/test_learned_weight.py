@@ -25,7 +25,7 @@ from surveysynth.mechanisms.learned.histogram import (
     true_counts,
     what_is_left,
 )
-from surveysynth.mechanisms.learned.redraw import redrawn_design
+from surveysynth.mechanisms.learned.redraw import redrawn_designs
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.rebuild import rebuild
@@ -262,7 +262,7 @@ def test_weights_of_two_sizes_come_back(learned: bool) -> None:
 
 def test_redraws_move_the_curve_of_the_weight() -> None:
     design = learned_of(with_learned_weight(survey_of(400)))
-    again = redrawn_design(design, np.random.default_rng(6))
+    again = redrawn_designs(design, 2, np.random.default_rng(6))[0]
     assert again.weight_transform != design.weight_transform
     z = np.linspace(-2.0, 2.0, design.n)
     ratio = again.weight_transform.inverse(z) / design.weight_transform.inverse(z)

@@ -51,6 +51,10 @@ def wide(n: int, rng: np.random.Generator) -> FloatArray:
     return np.exp(rng.normal(9.5, 1.5, n))
 
 
+def modest(n: int, rng: np.random.Generator) -> FloatArray:
+    return np.exp(rng.normal(8.5, 0.9, n))
+
+
 LAWS: dict[str, tuple[Callable[[int, np.random.Generator], FloatArray], float, float]] = {
     "lognormal": (lognormal, 0.0, 5e6),
     "mixture": (mixture, 0.0, 1e6),
@@ -190,6 +194,25 @@ def test_a_stratum_of_few_records_takes_the_common_shape() -> None:
             apart.append(np.abs(counts / counts.sum() - truth).sum())
     own, clipped = np.array(apart).reshape(-1, 2).T
     assert own.max() < 0.5 * clipped.min()
+
+
+def test_a_small_stratum_has_its_tail_from_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """150 records, with others that lie higher, under the noise of epsilon 3.6."""
+    grid, draws = LearnedTransform(low=0.0, high=5e6), (modest, lognormal, heavy, lognormal)
+
+    def far() -> float:
+        rng, found = np.random.default_rng(4), []
+        for _ in range(24):
+            strata = [draw(n, rng) for draw, n in zip(draws, (150, 300, 300, 300), strict=True)]
+            counts = np.stack([histogram(grid, values) for values in strata])
+            noisy = counts + np.round(rng.normal(0.0, np.sqrt(45.0), counts.shape))
+            curve = learned(grid, smoothed_counts(noisy, 45.0, ends_of(grid))[0])
+            found.append(distance(curve, strata[0], strata[0].size))
+        return float(np.sqrt(np.mean(np.square(found))))
+
+    assert far() < 1.2
+    monkeypatch.setattr(smoothing, "POOLED_WORTH", 0.0)  # planted: every stratum by itself
+    assert far() > 1.5
 
 
 def test_a_wide_law_of_few_records_keeps_its_mean(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -216,7 +216,8 @@ def _no_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Groups move along with their scales, and that their normal takes more room is forgotten."""
     own = Moves._along
     monkeypatch.setattr(
-        Moves, "_along", lambda self, point: (own(self, point)[0], np.zeros(self.batch))
+        Moves, "_along",
+        lambda self, point: (own(self, point)[0], np.zeros(self.batch), np.zeros(self.batch)),
     )
 
 
@@ -260,7 +261,7 @@ def _turns(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Moves.draw_random_numbers
 
     def turned(self: Moves, c: int) -> None:
-        self.steps = [self._turned] * 8
+        self.steps, self.before = [self._turned] * 8, 0
         self.log_width = np.zeros((self.databases, 8))
         own(self, c)
 
@@ -277,9 +278,9 @@ def _no_area(monkeypatch: pytest.MonkeyPatch) -> None:
     own = Moves._turned
     _turns(monkeypatch)
 
-    def wrong(self: Moves, step: FloatArray) -> tuple[Point, FloatArray]:
-        point, log_jacobian = own(self, step)
-        return point, log_jacobian + (point.log_s - self.point.log_s).sum(0)
+    def wrong(self: Moves, step: FloatArray) -> tuple[Point, FloatArray, FloatArray]:
+        point, log_jacobian, log_room = own(self, step)
+        return point, log_jacobian + (point.log_s - self.point.log_s).sum(0), log_room
 
     monkeypatch.setattr(Moves, "_turned", wrong)
 

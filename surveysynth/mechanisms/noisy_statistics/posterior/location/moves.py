@@ -50,7 +50,8 @@ SHORTEST = 0.05
 #: Share of steps to accept.
 ACCEPTED = 0.35
 
-Move = Callable[[FloatArray], tuple[Point, FloatArray]]
+#: A point, the log Jacobian of the move to it but for coefficients, and their log room there.
+Move = Callable[[FloatArray], tuple[Point, FloatArray, FloatArray]]
 
 
 class Moves:
@@ -71,6 +72,8 @@ class Moves:
             self.steps.append(self._of_variances)
             if parameters.row.size:
                 self.steps.append(self._of_slopes)
+        #: Steps before coefficients move along.
+        self.before = len(self.steps)
         if parameters.row.size:
             self.steps.append(self._turned)
         self.steps.append(self._scale)
@@ -108,8 +111,12 @@ class Moves:
             self.value = self._of_chain(factor, self.point)
             if self.parameters.grouped:
                 self._groups(i, factor)
+            self.log_room = np.zeros(self.batch)
+            for number in range(self.before):
+                self._step(i, number)
+            self._hold()
             self._shift(i)
-            for number in range(len(self.steps)):
+            for number in range(self.before, len(self.steps)):
                 self._step(i, number)
             self.point = self.conditionals.draw(i, self.point)
             laws = self._laws(self.point)
@@ -230,25 +237,24 @@ class Moves:
             off = self._by_database((white - lies).T ** 2)
             self.spread = self.spread + share * (np.maximum(off, 1.0) - self.spread)
             self.lies = self.lies + share * (self._by_database(white.T) - self.lies)
-        held, log_room = self._held(self.point)
 
         def point_of(white: FloatArray) -> tuple[Point, FloatArray]:
             there = mean + np.einsum("bji,jb->ib", inverse, lies + spread * white)
             log_size = 2.0 * np.log(np.maximum(there[: self.q], 1e-30))
             moved = np.concatenate([log_size, there[self.q :]]) - start
-            return self._coupled(self._with_common(moved), held)
+            return self._coupled(self._with_common(moved))
 
         def log_density(white: FloatArray) -> FloatArray:
             point, log_room = point_of(white)
             return self._density(point) + log_room + tangent(point) - normal(white)
 
         white = (white - lies) / spread
-        value = self.value + log_room + tangent(self.point) - normal(white)
+        value = self.value + self.log_room + tangent(self.point) - normal(white)
         white, value = elliptical(
             white, self.n_shift[i], log_density, value, self.u_level[i, 0], self.u_angle[i, 0]
         )
-        self.point, log_room = point_of(white)
-        self.value = value - log_room - tangent(self.point) + normal(white)
+        self.point, self.log_room = point_of(white)
+        self.value = value - self.log_room - tangent(self.point) + normal(white)
 
     def _density(self, point: Point) -> FloatArray:
         return self._of_chain(self.data.log_factor(self._laws(point)), point)
@@ -261,46 +267,42 @@ class Moves:
     def _step(self, i: int, number: int) -> None:
         """Make one step of scales, with the parameters of groups that depend on them."""
         width = np.repeat(np.exp(self.log_width[:, number]), self.chains)
-        point, log_jacobian = self.steps[number](width * self.n_step[i, number])
+        point, log_jacobian, log_room = self.steps[number](width * self.n_step[i, number])
         value = self._density(point)
-        ratio = possible(difference(value, self.value) + log_jacobian)
+        ratio = possible(difference(value, self.value) + log_jacobian + log_room - self.log_room)
         accept = self.log_u_step[i, number] < ratio
         self.point = self.point.chosen(accept, point)
         self.value = np.where(accept, value, self.value)
+        self.log_room = np.where(accept, log_room, self.log_room)
         if self.adapting:
             mean = self._by_database(np.exp(np.minimum(ratio, 0.0)))
             self.log_width[:, number] += self._rate * (mean - ACCEPTED)
 
-    def _scale(self, step: FloatArray) -> tuple[Point, FloatArray]:
+    def _scale(self, step: FloatArray) -> tuple[Point, FloatArray, FloatArray]:
         """Move the log variances of one column of all groups, which may have no lower end."""
         number, moved = self.rounds % self.q, np.zeros((self.size, self.batch))
         inverse = self.learned.inverse_root(self.point)
         moved[number] = np.sqrt((inverse[:, :, number] ** 2).sum(1)) * step
-        return self._with_all(moved)
+        point, log_room = self._coupled(self._with_common(moved))
+        return point, np.zeros(self.batch), log_room
 
-    def _with_all(self, moved: FloatArray) -> tuple[Point, FloatArray]:
-        """Return the point with what groups have in common moved (p, B), and coefficients along."""
-        held, log_room = self._held(self.point)
-        point, other = self._coupled(self._with_common(moved), held)
-        return point, other - log_room
-
-    def _held(self, point: Point) -> tuple[FloatArray, FloatArray]:
-        """Return the standard normals (B, C) of coefficients about their law given T~; log room.
+    def _hold(self) -> None:
+        """Note the standard normals (B, C) of coefficients about their law given T~; log room.
 
         Interactions that s_0 shrinks would hold it where it is; else nothing needs to move."""
-        if not self.parameters.ridged.size:
-            return point.means, np.zeros(self.batch)
-        near = self.means.normal(self._laws(point), point)
-        return near.white(point.means.T), near.log_room
+        self.held = self.point.means
+        if self.parameters.ridged.size:
+            near = self.means.normal(self._laws(self.point), self.point)
+            self.held, self.log_room = near.white(self.point.means.T), near.log_room
 
-    def _coupled(self, point: Point, held: FloatArray) -> tuple[Point, FloatArray]:
+    def _coupled(self, point: Point) -> tuple[Point, FloatArray]:
         """Return the point with coefficients at the standard normals held; log room (B,)."""
         if not self.parameters.ridged.size:
-            return point, np.zeros(self.batch)
+            return point, self.log_room
         near = self.means.normal(self._laws(point), point)
-        return replace(point, means=(near.mean + near.drawn(held)).T), near.log_room
+        return replace(point, means=(near.mean + near.drawn(self.held)).T), near.log_room
 
-    def _turned(self, step: FloatArray) -> tuple[Point, FloatArray]:
+    def _turned(self, step: FloatArray) -> tuple[Point, FloatArray, FloatArray]:
         """Turn s_0 of a column against what a slope takes of its variance, groups along.
 
         Noisy sums tell the sum of their squares, and often little more."""
@@ -312,28 +314,28 @@ class Moves:
         moved = np.zeros((self.size, self.batch))
         moved[row] = 2.0 * np.log(size / own)
         moved[self.q + number] = (np.sin(step) * own + np.cos(step) * slope - slope) / other
-        point, log_jacobian = self._with_all(moved)
+        point, log_room = self._coupled(self._with_common(moved))
         # A turn keeps areas of s_0 and slope; densities are of log s_0.
-        return point, log_jacobian - 0.5 * moved[row]
+        return point, -0.5 * moved[row], log_room
 
-    def _of_variances(self, step: FloatArray) -> tuple[Point, FloatArray]:
+    def _of_variances(self, step: FloatArray) -> tuple[Point, FloatArray, FloatArray]:
         """Move log nu of one column, and groups along."""
         log_nu = self.point.log_nu.copy()
         log_nu[self.rounds % self.q] += step
         return self._along(replace(self.point, log_nu=log_nu))
 
-    def _of_slopes(self, step: FloatArray) -> tuple[Point, FloatArray]:
+    def _of_slopes(self, step: FloatArray) -> tuple[Point, FloatArray, FloatArray]:
         """Move log t, and groups along."""
         log_step = np.where(self.parameters.earlier > 0, step, 0.0)
         return self._along(replace(self.point, log_t=self.point.log_t + log_step))
 
-    def _along(self, point: Point) -> tuple[Point, FloatArray]:
+    def _along(self, point: Point) -> tuple[Point, FloatArray, FloatArray]:
         """Return the point with groups at the same standard normals about another normal."""
         (middle, _, inverse), there = self._group_normal(self.point), self._group_normal(point)
         white = np.einsum("ab...,a...->b...", inverse, self.learned.values(self.point) - middle)
         values = there[0] + np.einsum("ab...,b...->a...", there[1], white)
         sizes = [np.log(np.einsum("aa...->a...", each)).sum((0, 2)) for each in (inverse, there[2])]
-        return self._with_groups(values, point), sizes[0] - sizes[1]
+        return self._with_groups(values, point), sizes[0] - sizes[1], self.log_room
 
     # --- coefficients on x~ ----------------------------------------------------------------------
 

@@ -5,10 +5,9 @@ Given covariances T~ and the prior make them normal, exactly.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-from scipy.linalg import solve_triangular
+from scipy.linalg.blas import dtrsv
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
@@ -116,10 +115,8 @@ class MeanReference:
 def solved(root: FloatArray, values: FloatArray, *, transposed: bool = False) -> FloatArray:
     """Return root^-1 values, or root'^-1 values, of lower roots (B, C, C) and values (B, C).
 
-    One by one: NumPy would not use that these are triangular.
+    One by one: NumPy would not use that these are triangular. BLAS has matrices by column.
     """
-    result = np.empty_like(values)
-    for own, right, there in zip(root, values, result, strict=True):
-        trans: Literal[0, 1] = 1 if transposed else 0
-        there[:] = solve_triangular(own, right, trans=trans, lower=True, check_finite=False)
-    return result
+    trans = 0 if transposed else 1
+    pairs = zip(root.swapaxes(-1, -2), values, strict=True)
+    return np.stack([dtrsv(own, right, lower=0, trans=trans) for own, right in pairs])
