@@ -297,6 +297,8 @@ def _weight(choices: Choices) -> dict[str, list[str]]:
     return {
         "outcomes.weight": [
             "# For the log of the sampling weight: the logarithm of population size over records.",
+            "# Where the largest weights are more than about 50 times the smallest, give their",
+            "# range instead, from the design or an earlier survey: range = [low, high].",
             line("centre", OPEN),
         ]
     }
