@@ -42,9 +42,9 @@ def unit_lines(
     noise = max(amount, share / 0.5) ** 2
     error = float(np.sqrt(2.0 / units.free)) * (1.0 / size + noise)
     lines = [
-        f"Sums by {design.psu_name}: {units.units:,} units of {size:,.3g} records on average; noise "
-        f"on a unit's mean of SD {amount:.2g} (spread 1), on its shares of SD {share:.2g}; an "
-        f"intraclass correlation near 0 is known to within {error:.2g} (one standard error)."
+        f"Sums by {design.psu_name}: {units.units:,} units of {size:,.3g} records on average; "
+        f"noise on a unit's mean of SD {amount:.2g} (spread 1), on its shares of SD {share:.2g}; "
+        f"an intraclass correlation near 0 is known to within {error:.2g} (one standard error)."
     ]
     if error > USUAL_ICC:
         lines.append(

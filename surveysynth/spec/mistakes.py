@@ -81,12 +81,7 @@ def _of_units(left: Sequence[Location], content: Mapping[str, Any]) -> list[str]
         return []
     if "design_effect" in survey:
         return []
-    privacy = content.get("privacy")
-    mechanism = privacy.get("mechanism") if isinstance(privacy, Mapping) else None
-    when = {"pseudo_posterior": "for counts"}.get(
-        str(mechanism), "unless every outcome is a continuous amount"
-    )
-    return [f"survey.design_effect: needed with psu {when}: {ANSWERS['design_effect']}."]
+    return [f"survey.design_effect: needed with psu for counts: {ANSWERS['design_effect']}."]
 
 
 def _answer(place: Location) -> str:

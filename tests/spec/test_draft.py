@@ -523,11 +523,8 @@ def test_one_message_has_all_open_keys_and_one_edit_answers_it(
     assert all(key in told for key in [*open_keys, "outcomes.weight.centre", "privacy.m:"])
     assert told.count("for an amount") == 1  # one line for the three
     assert "survey.design_effect" not in told
-    units = text.replace("[survey]", '[survey]\npsu = "unit"')
-    spec.write_text(units.replace('"noisy_statistics"', '"pseudo_posterior"'))
-    assert "survey.design_effect: needed with psu for counts: " in main_error(spec, capsys)
-    spec.write_text(units)
-    assert main_error(spec, capsys).count("survey.design_effect: needed with psu unless") == 1
+    spec.write_text(text.replace("[survey]", '[survey]\npsu = "unit"'))
+    assert main_error(spec, capsys).count("survey.design_effect: needed with psu for counts: ") == 1
     answers = [
         ('kind = "?"', 'kind = "continuous"\nrange = [0, 200000]'),
         ('kind = "?"', 'kind = "semicontinuous"\nspikes = [0]\nrange = [0, 20000]'),
@@ -545,7 +542,7 @@ def test_kinds_levels_and_units_are_asked_for(data: Path) -> None:
     path, _ = asked(
         data,
         ["semicontinuous", "binary", "categorical", "0,20000", "no,yes", "", "weight", "n", "",
-         "", "unit", "1.4", "", ""],
+         "", "unit", "", ""],
         outcomes=tuple(map(OutcomeChoice, ("benefit", "insured", "heating"))), epsilon=1.0,
         mechanism="noisy_statistics",
     )  # fmt: skip
@@ -553,14 +550,15 @@ def test_kinds_levels_and_units_are_asked_for(data: Path) -> None:
     assert content["outcomes"]["benefit"]["spikes"] == [0]
     assert content["outcomes"]["insured"]["levels"] == ["no", "yes"]
     assert content["outcomes"]["heating"]["levels"] == "?"
-    assert content["survey"]["design_effect"] == 1.4
+    assert content["survey"]["psu"] == "unit"
+    assert "design_effect" not in content["survey"]
 
 
 @pytest.mark.parametrize(
     ("kind", "mechanism", "needed"),
     [
         ("continuous", "noisy_statistics", False),
-        ("categorical", "noisy_statistics", True),
+        ("categorical", "noisy_statistics", False),
         ("categorical", "pseudo_posterior", False),
         ("semicontinuous", "pseudo_posterior", False),
         ("count", "pseudo_posterior", True),

@@ -105,10 +105,7 @@ class Choices:
     @property
     def needs_design_effect(self) -> bool:
         """True if its models have no effects of the primary sampling units."""
-        kinds = {each.kind for each in self.outcomes}
-        bounded = any({"lower", "upper"} & set(each.constants) for each in self.outcomes)
-        general = self.strict and (bounded or not kinds <= {"continuous", None})
-        return bool(self.psu) and (general or "count" in kinds)
+        return bool(self.psu) and any(each.kind == "count" for each in self.outcomes)
 
 
 def check_choices(choices: Choices, columns: Sequence[str]) -> None:

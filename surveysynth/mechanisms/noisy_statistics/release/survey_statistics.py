@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_design import UnitDesign
 from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample

@@ -9,9 +9,9 @@ with k^2 = share R^2. Sums of u are whole numbers of steps, the others k times w
 in which PSU is public.
 
 **One record.** Neighbours differ in (u, d) of one record, which becomes (v, d'). Its PSU stays, so
-one S_j changes. With |u|, |v| <= R the first part moves by |u - v|^2 <= 4 R^2, whichever columns are
-zero. Each discrete outcome takes one away from a count and adds one to another, or does nothing:
-2 k^2 at most. So
+one S_j changes. With |u|, |v| <= R the first part moves by |u - v|^2 <= 4 R^2, whichever columns
+are zero. Each discrete outcome takes one away from a count and adds one to another, or does
+nothing: 2 k^2 at most. So
 
     |change|^2 <= D^2 = 4 R^2 + 2 p k^2 = R^2 (4 + 2 p share),
 
@@ -20,9 +20,9 @@ attained by v = -u on the sphere with all categories changed.
 **Units of protection of up to K records.** Their records may lie in several PSUs. Change one after
 the other: by the triangle inequality the vector of all S_j moves by at most K D.
 
-**Noise.** A discrete Gaussian number of variance s^2 = K^2 D^2 / (2 rho_0) on every sum of u, and of
-variance s^2 / k^2 on every count, all independent: rho = K^2 D^2 / (2 s^2) = rho_0. Variances are
-fractions of the doubles that are declared, and rounded up.
+**Noise.** A discrete Gaussian number of variance s^2 = K^2 D^2 / (2 rho_0) on every sum of u, and
+of variance s^2 / k^2 on every count, all independent: rho = K^2 D^2 / (2 s^2) = rho_0. Variances
+are fractions of the doubles that are declared, and rounded up.
 
 **Composition.** These sums spend rho_0, a share of what learned transforms leave, and counts and
 moments by block spend the rest, rounded down. Costs add up (Bun and Steinke 2016).

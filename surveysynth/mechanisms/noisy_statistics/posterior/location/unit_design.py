@@ -34,8 +34,8 @@ class UnitDesign:
     def of(cls, x_cells: FloatArray, cell: IntArray, psu: IntArray) -> "UnitDesign":
         """Return the design of records with these cells and PSUs (n,)."""
         units, cells = int(psu.max()) + 1, len(x_cells)
-        records = np.bincount(psu * cells + cell, minlength=units * cells)
-        records = records.reshape(units, cells).astype(np.float64)
+        counts = np.bincount(psu * cells + cell, minlength=units * cells)
+        records: FloatArray = counts.reshape(units, cells).astype(np.float64)
         size = records.sum(1)
         mean = records @ x_cells / size[:, None]
         gram = x_cells.T @ (records.sum(0)[:, None] * x_cells)
@@ -44,7 +44,7 @@ class UnitDesign:
         white = vectors[:, there] / np.sqrt(values[there])
         between, axes = np.linalg.eigh(white.T @ (mean.T @ (size[:, None] * mean)) @ white)
         basis = mean @ white @ axes[:, between > BETWEEN]
-        return cls(records, np.linalg.qr(basis)[0])
+        return cls(records, np.asarray(np.linalg.qr(basis)[0], dtype=np.float64))
 
     @property
     def units(self) -> int:
@@ -59,7 +59,7 @@ class UnitDesign:
     @property
     def free(self) -> int:
         """PSUs beyond the absorbed directions."""
-        return self.units - self.absorbed.shape[1]
+        return self.units - int(self.absorbed.shape[1])
 
     def check(self) -> None:
         """Raise ``InputError`` where too few PSUs would say how much PSUs differ."""

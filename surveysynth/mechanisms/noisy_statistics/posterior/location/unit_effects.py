@@ -5,8 +5,8 @@ For a draw theta of that fit, sums S_j of PSU j are about
     S_j ~ N(M_j + J_j e_j, V_j + noise),   e = Q beta + b,  b_j ~ N(0, T),
 
 M_j, J_j and V_j by numbers of records and the moments of ``unit_moments``, Q the absorbed
-directions with beta about flat (``unit_design``). A Gibbs sampler draws e, beta, and T, of all draws
-theta side by side. Effects are in units of residual SDs: declared spreads, and the SD of the
+directions with beta about flat (``unit_design``). A Gibbs sampler draws e, beta, and T, of all
+draws theta side by side. Effects are in units of residual SDs: declared spreads, and the SD of the
 logistic distribution.
 """
 
@@ -209,4 +209,5 @@ def unit_covariances(
     )
     first = gibbs.run(SWEEPS[0])
     gibbs.observe(UnitLikelihood.of(moments, *given, covariance=first))
-    return gibbs.run(SWEEPS[1]) * (scale[:, None] * scale)
+    result: FloatArray = gibbs.run(SWEEPS[1]) * (scale[:, None] * scale)
+    return result

@@ -7,7 +7,7 @@ are kept by taking them out again (strict 7):
 
 - log odds: sum_i x~_i (p_i(c - s, a_i) - p_i(c, 0)) = 0 determines the shift s of coefficients c;
 - means of columns of z: the coefficients lose the regression of a on x~;
-- residual covariances: Sigma becomes Sigma - T, or as much of it as leaves a tenth in any direction.
+- residual covariances: Sigma becomes Sigma - T, or less where a direction would keep no tenth.
 
 The shifts put the variance between PSUs into the variance between draws. Datasets have fresh
 effects, as all of this model have (methods 3.5).
@@ -19,7 +19,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_moments import covariances
-from surveysynth.models.general_location.layout import Layout, LogitPart, RegressionPart
+from surveysynth.models.general_location.layout import Layout, RegressionPart
 from surveysynth.models.general_location.simulate import drawn
 from surveysynth.models.parts.logit import log_shares, shares
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
@@ -61,12 +61,13 @@ def with_effects(
     amounts = layout.amount_effects
     tilde = layout.tilde(design.matrix.x_cells[cell], category)
     there = layout.present(category)
-    for part in layout.regressions:
-        own = effects[there[:, part.position], amounts.start + part.position]
-        rows = tilde[there[:, part.position]][:, part.columns]
-        core = theta[f"coefficients_{part.name}"].copy()
-        core[: part.columns.size] -= _projected(rows, own, part, layout, theta, priors)
-        result[f"coefficients_{part.name}"] = core
+    for regression in layout.regressions:
+        having = np.flatnonzero(there[:, regression.position])
+        own = effects[having, amounts.start + regression.position]
+        core = theta[f"coefficients_{regression.name}"].copy()
+        rows = tilde[having][:, regression.columns]
+        core[: regression.columns.size] -= _projected(rows, own, regression, layout, priors)
+        result[f"coefficients_{regression.name}"] = core
     within = covariance[amounts, amounts]
     return {**result, **_residuals(result, within, layout)} if layout.q else result
 
@@ -121,7 +122,6 @@ def _projected(
     effects: FloatArray,
     part: RegressionPart,
     layout: Layout,
-    theta: Theta,
     priors: Mapping[str, float],
 ) -> FloatArray:
     """Return the regression (P,) of effects on rows, with the prior of shrunken columns."""

@@ -1,8 +1,8 @@
 """Means and covariances of a record's contribution to the sums of its PSU (strict 7).
 
-h = (u, indicators of every category of every discrete outcome), u in declared spreads and zero where
-it is absent. Over combinations d of categories, with effects a of its PSU on the predictors of all
-logits and on the columns of z,
+h = (u, indicators of every category of every discrete outcome), u in declared spreads and zero
+where it is absent. Over combinations d of categories, with effects a of its PSU on the predictors
+of all logits and on the columns of z,
 
     E(h | x) = sum_d p(d | x) h(x, d),
     d E(h | x) / d a_lc = sum_d p(d | x) (1[d_l = c] - p_lc(x, d)) h(x, d)     a logit
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, Theta
+from surveysynth._support.types import BoolArray, FloatArray, Theta
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.models.general_location.layout import RegressionPart
 from surveysynth.models.parts.logit import log_shares
@@ -98,7 +98,7 @@ def _within(theta: Theta, shape: LocationShape, share: FloatArray) -> FloatArray
 
 
 def covariances(
-    theta: Theta, regressions: tuple[RegressionPart, ...], there: FloatArray | np.ndarray
+    theta: Theta, regressions: tuple[RegressionPart, ...], there: BoolArray
 ) -> FloatArray:
     """Return the covariance (groups, q, q) of the columns of z that are ``there`` (q,)."""
     q = len(regressions)
