@@ -301,10 +301,8 @@ class Law:
         ratio = ratio - 0.5 * np.einsum("ii...->...", white)
         # The squares of both normals nearly cancel where noise is small: their difference.
         share, inner = self.target.squares_sd**2 / self.spread, turned(eta, self.turn)
-        cross = gap * (2.0 * self.root * inner - share * gap) / self.spread
-        return np.asarray(
-            ratio + 0.25 * (cross + share * inner * inner).sum((0, 1)) + self.log_constant
-        )
+        both = gap * (2.0 * self.root * inner - share * gap) / self.spread + share * inner * inner
+        return np.asarray(ratio + 0.25 * both.sum((0, 1)) + self.log_constant)
 
     def log_factor(self, xi: FloatArray, eta: FloatArray) -> FloatArray:
         """Return the rest of the target (B, G), -inf where it is impossible, 0 where unused."""
