@@ -61,24 +61,32 @@ LEAST_VARIANCE = 1e-6
 MOST_STEPS, LONGEST_STEP, SMALL_GAIN = 30, 4.0, 1e-3
 
 
-def smoothed_counts(noisy: FloatArray, variance: float, ends: FloatArray) -> FloatArray:
+def smoothed_counts(
+    noisy: FloatArray, variance: float, ends: FloatArray, values: FloatArray | None = None
+) -> FloatArray:
     """Return expected counts (H, J) of noisy histograms (H, J), a row for each stratum.
 
-    variance: of the noise of each count, 0 for none; ends (J + 1,): of the bins, as asinh(y / s).
-    Every stratum is shrunk to the pooled curve or to a normal law.
+    variance: of the noise of each count, 0 for none; ends (J + 1,): of the bins, as asinh(y / s);
+    values (J,): of a count, how many whole numbers each bin has. Every stratum is shrunk to the
+    pooled curve or to a normal law.
     """
     return np.stack([
-        _with_doubt(row, variance, ends) for row in _estimates(noisy, variance, ends)
+        _with_doubt(row, variance, ends) for row in _estimates(noisy, variance, ends, values)
     ])
 
 
-def _estimates(noisy: FloatArray, variance: float, ends: FloatArray) -> list[FloatArray]:
+def _estimates(
+    noisy: FloatArray, variance: float, ends: FloatArray, values: FloatArray | None
+) -> list[FloatArray]:
     """Return the estimate (J,) of every stratum."""
-    variance = max(variance, LEAST_VARIANCE)
-    total, normal = noisy.sum(0), np.zeros(noisy.shape[1])
+    variance, free = max(variance, LEAST_VARIANCE), values is not None
+    total = noisy.sum(0)
+    normal = np.zeros(total.size) if values is None else np.log(values)
     pooled_variance = variance * len(noisy)
     limits = _Limits.of(tail_bins(total, pooled_variance), ends)
-    pooled, _ = _smooth(_Bins(total, pooled_variance, limits), normal, _normal_start(total))
+    pooled, _ = _smooth(
+        _Bins.of(total, pooled_variance, limits, free=free), normal, _normal_start(total)
+    )
     if len(noisy) == 1:
         return [np.exp(pooled)]
     rows = []
@@ -86,9 +94,11 @@ def _estimates(noisy: FloatArray, variance: float, ends: FloatArray) -> list[Flo
         tails = tail_bins(counts, variance)
         size = np.log(max(counts.sum(), 1.0) / np.exp(pooled).sum())
         like_pooled = _smooth(
-            _Bins(counts, variance, limits.and_concave(tails, pooled)), pooled, pooled + size
+            _Bins.of(counts, variance, limits.and_concave(tails, pooled), free=free),
+            pooled,
+            pooled + size,
         )
-        own = _Bins(counts, variance, _Limits.of(tails, ends))
+        own = _Bins.of(counts, variance, _Limits.of(tails, ends), free=free)
         like_normal = _smooth(own, normal, _normal_start(counts))
         likely = max(like_pooled, like_normal, key=itemgetter(1))[0]
         rows.append(_drawn_to(pooled, likely, counts.sum() / np.sqrt(variance + 1.0)))
@@ -109,6 +119,7 @@ def _with_doubt(counts: FloatArray, variance: float, ends: FloatArray) -> FloatA
     mean = counts @ middle / total
     spread = max(float(np.sqrt(counts @ (middle - mean) ** 2 / total)), ends[1] - ends[0])
     hidden = np.exp(-np.abs(middle[:, None] - middle) / min(spread, 1.0 / HIDDEN_INDEX))
+    hidden *= np.diff(ends)[:, None]
     hidden /= hidden.sum(axis=0)
     doubt = HIDDEN_SIZE * np.sqrt(variance + 1.0) / max(counts.sum(), 1.0)
     share = min(doubt, MOST_HIDDEN)
@@ -141,11 +152,13 @@ class _Limits:
         """Return the limits in tails: concave, and falling away from zero like a Pareto law."""
         first, second = (np.diff(np.eye(tails.size), order, axis=0) for order in (1, 2))
         inner, middle = ends[1:-1], tails.size // 2
+        middles = 0.5 * (ends[1:] + ends[:-1])
         far = tails[1:] & tails[:-1] & (np.abs(inner) > LOGARITHMIC)
         upper = np.argmax(~tails) if not tails.all() else middle
         away = np.where(np.arange(inner.size) < upper, -1.0, 1.0)
         far &= np.sign(inner) == away
-        fall = -LEAST_INDEX * np.diff(ends[:-1])
+        # Of the density in x: a bin that is wider than the one before it has more.
+        fall = -LEAST_INDEX * np.diff(middles) + np.diff(np.log(np.diff(ends)))
         return cls(
             np.concatenate([second[tails[1:-1]], (away[:, None] * first)[far]]),
             np.concatenate([np.zeros(int(tails[1:-1].sum())), fall[far]]),
@@ -165,11 +178,27 @@ class _Limits:
 
 @dataclass(frozen=True)
 class _Bins:
-    """Noisy counts (J,), the variance of their noise, and the limits of theta."""
+    """Noisy counts (J,), the variance of their noise, the limits of theta, and its differences.
+
+    differences (r, J): third ones, which the penalty takes.
+    """
 
     counts: FloatArray
     variance: float
     limits: _Limits
+    differences: FloatArray
+
+    @classmethod
+    def of(cls, counts: FloatArray, variance: float, limits: _Limits, *, free: bool) -> "_Bins":
+        """Return the bins; ``free``: the penalty leaves out an outermost bin that is no noise.
+
+        A count may have more zeros, or more records at its top code, than a smooth law has.
+        """
+        third = np.diff(np.eye(counts.size), 3, axis=0)
+        if free:
+            alone = counts[[0, -1]] > sum(MORE_THAN_NOISE) * np.sqrt(variance + 1.0)
+            third = third[~(third[:, [0, -1]].astype(bool) & alone).any(axis=1)]
+        return cls(counts, variance, limits, third)
 
     def deviance(self, theta: FloatArray) -> float:
         """Return half the deviance of exp(theta), but for a constant."""
@@ -188,7 +217,7 @@ def _smooth(
     bins: _Bins, towards: FloatArray, theta: FloatArray
 ) -> tuple[FloatArray, float]:
     """Return theta (J,) under the penalty of largest marginal likelihood, and the log of that."""
-    third = np.diff(np.eye(theta.size), 3, axis=0)
+    third = bins.differences
     best, most = theta, float("-inf")
     for penalty in PENALTIES:
         roughness = penalty * (third.T @ third)
@@ -234,7 +263,8 @@ def _minimum(
 def _normal_start(counts: FloatArray) -> FloatArray:
     """Return theta (J,) of a normal law with about the place and spread of the counts."""
     position = np.linspace(-1.0, 1.0, counts.size)
-    rough = np.maximum(np.convolve(counts, np.full(7, 1.0 / 7.0), "same"), 0.0) + 1e-6
+    width = min(7, 2 * ((counts.size - 1) // 2) + 1)
+    rough = np.maximum(np.convolve(counts, np.full(width, 1.0 / width), "same"), 0.0) + 1e-6
     share = rough / rough.sum()
     centre = share @ position
     spread = np.sqrt(share @ (position - centre) ** 2) + 2.0 / counts.size
