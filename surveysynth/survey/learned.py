@@ -6,7 +6,7 @@ and is linear in x between them. It is public: a mechanism computes it from a no
 Values outside the range count as its nearer end, and no inverse lies outside it.
 
 A count is a whole number y from ``low`` to ``high``. Its transform takes y + U, with U uniform on
-[0, 1) (``survey/counts.py``), so the range of its argument is [low, high + 1). Bins end at whole
+[0, 1) (``mechanisms/learned/counts.py``), so the range of its argument is [low, high + 1). Bins end at whole
 numbers: one value each, or whole numbers of values in the manner of the grid. Within a bin y + U is
 uniform, and the inverse rounds down. So a count has exactly the probabilities of the curve.
 
@@ -164,11 +164,6 @@ class LearnedTransform(Transform):
         return np.linspace(*self.grid, BINS + 1)
 
     @property
-    def values_in_bins(self) -> FloatArray | None:
-        """The number of values (J,) in each bin of a count; None for an amount."""
-        return np.diff(self.edges) if self.whole else None
-
-    @property
     def bins(self) -> int:
         """The number of bins J of a histogram."""
         return len(self.edges) - 1 if self.whole else BINS
@@ -195,8 +190,8 @@ class LearnedTransform(Transform):
         return np.asarray(BINS * np.clip((x - low) / (high - low), 0.0, 1.0), dtype=np.float64)
 
     def violations(self, outcome: FloatArray) -> int:
-        """Return 0: the transform takes every number."""
-        return 0
+        """Count the values of a count that are not whole; other transforms take every number."""
+        return int(np.count_nonzero(outcome % 1.0)) if self.whole else 0
 
     def outside(self, outcome: FloatArray) -> int:
         """Count the values outside the range."""
@@ -242,7 +237,6 @@ class LearnedTransform(Transform):
 
     def describe(self, name: str) -> str:
         """Return the transform as a formula."""
-        name = f"{name} + U" if self.whole else name
         return f"learned({name}, {self.low:,.10g} to {self.high:,.10g})"
 
     def _part(self, outcome: FloatArray) -> tuple[IntArray, FloatArray]:

@@ -42,7 +42,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.learned.smoothing import smoothed_counts
+from surveysynth.mechanisms.learned.count_law import expected_counts
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
 from surveysynth.survey.learned import LearnedTransform, bin_of, normal_scores
 from surveysynth.survey.outcome import Outcome
@@ -81,7 +81,7 @@ class NoisyHistogram:
         curves, expected = [], []
         for side, counts in enumerate(self.counts.astype(np.float64)):
             given = side_of(outcome, side)
-            smooth = smoothed_counts(counts, self.variance, given.ends, given.values_in_bins)
+            smooth = expected_counts(given, counts, self.variance)
             curves.append(tuple(map(tuple, normal_scores(smooth, whole=given.whole).tolist())))
             expected.append(tuple(map(tuple, np.round(smooth, 6).tolist())))
         return replace(

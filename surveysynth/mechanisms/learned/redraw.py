@@ -22,8 +22,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from surveysynth._support.types import FloatArray
+from surveysynth.mechanisms.learned.count_law import expected_counts
 from surveysynth.mechanisms.learned.histogram import side_of, with_columns
-from surveysynth.mechanisms.learned.smoothing import smoothed_counts
 from surveysynth.survey.learned import LearnedTransform, normal_scores
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import PublicDesign
@@ -68,9 +68,8 @@ def redrawn_knots(
     rng: np.random.Generator,
 ) -> FloatArray:
     """Return the knots of m curves C (m, H, parts + 1), for expected counts (H, J) and noise."""
-    ends, values = transform.ends, transform.values_in_bins
     smooth = (
-        smoothed_counts(counts, variance, ends, values)
+        expected_counts(transform, counts, variance)
         for counts in _drawn_counts(expected, variance, m, rng)
     )  # fmt: skip
     slopes = np.stack([
