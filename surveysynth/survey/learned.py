@@ -24,7 +24,7 @@ from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.transforms import Transform, TransformKind
 
-LearnedBy = Literal["strata", "all"]
+LearnedBy = Literal["strata", "all", "cells"]
 
 #: Bins of a histogram, and equal parts of a bin at whose ends a curve has a value.
 BINS, PARTS = 64, 4
@@ -57,7 +57,8 @@ class LearnedTransform(Transform):
     share
         The share of the whole budget for the histogram of this outcome.
     by
-        "strata" for a curve of each stratum, "all" for one of all records.
+        "strata" for a curve of each stratum, "cells" for one of each cell of the by and strata
+        columns, "all" for one of all records. None: "cells" for a count, otherwise "strata".
     whole
         Whether the outcome is a count: whole numbers from ``low`` to ``high``.
     curves
@@ -89,7 +90,7 @@ class LearnedTransform(Transform):
     low: float = 0.0
     high: float = 1.0
     share: float = LEARNED_SHARE
-    by: LearnedBy = "strata"
+    by: LearnedBy | None = None
     whole: bool = False
     curves: tuple[tuple[tuple[float, ...], ...], ...] = field(default=(), repr=False)
     expected: tuple[tuple[tuple[float, ...], ...], ...] = field(default=(), repr=False)
@@ -112,6 +113,15 @@ class LearnedTransform(Transform):
             raise InputError(
                 f"learned_share: expected a number between 0 and 1, got {self.share!r}."
             )
+
+    @property
+    def curve_by(self) -> LearnedBy:
+        """Which records share a curve, as declared or by default.
+
+        U hides where in its interval a count lies. A normal law that is shifted cannot follow from
+        one cell to another, where many records share a value: so each cell of counts has a curve.
+        """
+        return self.by or ("cells" if self.whole else "strata")
 
     def ends_of_side(self, split: float | None, side: int) -> tuple[float, float]:
         """Return the range of the transform's argument: amounts, or distances from a split."""
@@ -184,7 +194,8 @@ class LearnedTransform(Transform):
         """Return places of values on the grid in bins, from 0 at the low end to J at the high."""
         if self.whole:
             inside = np.clip(outcome, self.low, self.high + 1.0)
-            return np.interp(inside, self.edges, np.arange(self.bins + 1.0))
+            places = np.interp(inside, self.edges, np.arange(self.bins + 1.0))
+            return np.asarray(places, dtype=np.float64)
         low, high = self.grid
         x = np.arcsinh(np.clip(outcome, self.low, self.high) / self.divisor)
         return np.asarray(BINS * np.clip((x - low) / (high - low), 0.0, 1.0), dtype=np.float64)

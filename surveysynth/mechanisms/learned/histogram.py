@@ -313,9 +313,14 @@ def range_facts(design: PublicDesign, confidential: Confidential) -> dict[str, d
 
 
 def curve_rows(outcome: Outcome, design: PublicDesign) -> IntArray:
-    """Return the curve of each record (n,): its stratum, or the only one."""
+    """Return the curve of each record (n,): its stratum, its cell, or the only one."""
     given = outcome.learned
-    if design.strata is None or given is None or given.by == "all":
+    if given is not None and given.curve_by == "cells":
+        columns = [design.frame[name].astype(str).to_numpy() for name in design.by]
+        codes = [np.unique(column, return_inverse=True)[1] for column in columns]
+        codes += [np.zeros(design.n, np.int64) if design.strata is None else design.strata]
+        return np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+    if design.strata is None or given is None or given.curve_by == "all":
         return np.zeros(design.n, dtype=np.int64)
     return design.strata
 
