@@ -16,9 +16,9 @@ OPEN = "?"
 
 #: How to fill in a key, with the keys that the answer calls for: one reading is enough.
 ANSWERS = {
-    "kind": 'for an amount "continuous", or "semicontinuous" with spikes = [0], both with '
-    'range = [low, high]; for an answer "binary", or "categorical" with levels = ["..", ".."]; '
-    'for a whole number, alone and by the pseudo-posterior, "count"',
+    "kind": 'for an amount "continuous", or "semicontinuous" with spikes = [0], or for a whole '
+    'number "count", all with range = [low, high]; for an answer "binary", or "categorical" with '
+    'levels = ["..", ".."]',
     "levels": 'all answers that may occur, such as levels = ["no", "yes"]',
     "range": "the lowest and the highest possible value, such as range = [0, 500000]",
     "transform": 'leave it out and write range = [low, high], or choose "log", "asinh" or '

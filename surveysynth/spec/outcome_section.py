@@ -92,12 +92,12 @@ class OutcomeSection(Section):
     shift: float | None = None
     """The number that `log` adds first. Default: that of [synthesizer]. Public: The number."""
     range: Annotated[tuple[float, float], BeforeValidator(as_tuple)] | None = None
-    """For `learned` and for a count: the public range of the outcome, from a codebook or a questionnaire. Amounts
-    outside it count as its nearer end, and synthetic amounts lie within it. A generous range costs
-    little. That of a count has its least and its largest value, and a budget for one number each up
-    to 64 values. That of the weight starts above zero and needs model = "fbs". Type: a list of two
-    numbers. Default: none; required for `learned`. Public: The two numbers, so never take them from
-    the data."""
+    """For `learned` and for a count: the public range of the outcome, from a codebook or a
+    questionnaire. Amounts outside it count as its nearer end, and synthetic amounts lie within it.
+    A generous range costs little. That of a count has its least and its largest value, two whole
+    numbers. That of the weight starts above zero and needs model = "fbs". Type: a list of two
+    numbers. Default: none; required for `learned` and for a count. Public: The two numbers, so
+    never take them from the data."""
     learned_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     """For `learned`: the share of the whole budget for the noisy histogram of this outcome.
     Default: 0.1, divided by the number of columns that are learned. Public: The number, and the

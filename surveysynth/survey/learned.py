@@ -6,9 +6,10 @@ and is linear in x between them. It is public: a mechanism computes it from a no
 Values outside the range count as its nearer end, and no inverse lies outside it.
 
 A count is a whole number y from ``low`` to ``high``. Its transform takes y + U, with U uniform on
-[0, 1) (``mechanisms/learned/counts.py``), so the range of its argument is [low, high + 1). Bins end at whole
-numbers: one value each, or whole numbers of values in the manner of the grid. Within a bin y + U is
-uniform, and the inverse rounds down. So a count has exactly the probabilities of the curve.
+[0, 1) (``mechanisms/learned/counts.py``), so its argument is in [low, high + 1). Bins end at whole
+numbers. Up to ``BINS`` values have one each, others whole numbers of values in about equal steps of
+asinh(y). Within a bin y + U is uniform, and the inverse rounds down. So a count has exactly the
+probabilities of the curve.
 
 Until a curve is learned, z is linear in x from -3 to 3: a guess from the public range alone.
 """
@@ -228,7 +229,8 @@ class LearnedTransform(Transform):
         lower, upper = knots[row, part], knots[row, part + 1]
         share = np.clip((z - lower) / (upper - lower), 0.0, 1.0)
         if self.whole:
-            y = np.floor(np.interp((part + share) / self.parts, np.arange(self.bins + 1.0), self.edges))
+            place = (part + share) / self.parts
+            y = np.floor(np.interp(place, np.arange(self.bins + 1.0), self.edges))
         else:
             low, high = self.grid
             x = low + (part + share) / last * (high - low)

@@ -3,8 +3,8 @@
 A count y becomes y + U, with U uniform on [0, 1), independent of all answers and of all other
 records. It is drawn once a release and never published. For fixed numbers U the mechanism is a
 mechanism for amounts, with its guarantee: neighbors have the same U. A release is a mixture of
-these over U, whose law is the same for both neighbors, and no mixture of pairs is farther apart than
-the farthest of them: Renyi divergence is jointly quasi-convex (strict 8).
+these over U, whose law is the same for both neighbors, and no mixture of pairs is farther apart
+than the farthest of them: Renyi divergence is jointly quasi-convex (strict 8).
 """
 
 from dataclasses import replace
