@@ -83,9 +83,9 @@ def _of_units(left: Sequence[Location], content: Mapping[str, Any]) -> list[str]
         return []
     privacy = content.get("privacy")
     mechanism = privacy.get("mechanism") if isinstance(privacy, Mapping) else None
-    when = {"pseudo_posterior": "for counts"}.get(
-        str(mechanism), "unless every outcome is a continuous amount"
-    )
+    if mechanism == "pseudo_posterior":
+        return []
+    when = "unless every outcome is a continuous amount or a count"
     return [f"survey.design_effect: needed with psu {when}: {ANSWERS['design_effect']}."]
 
 
