@@ -73,7 +73,7 @@ def test_exchanges_are_exact(
 def test_starts_add_up() -> None:
     rng = np.random.default_rng(0)
     noisy, sizes = rng.normal(3.0, 9.0, (5, 4, 6)), np.array([0, 1, 17, 400])
-    start = start_counts(noisy, sizes)
+    start = start_counts(noisy, sizes, 3.0)
     assert (start >= 0).all()
     np.testing.assert_array_equal(start.sum(-1), np.tile(sizes, (5, 1)))
 

@@ -380,3 +380,20 @@ def test_mistakes_are_told(case: Case, mistake: Install, monkeypatch: pytest.Mon
     mistake(monkeypatch)
     assert z_scores(case).max() > 6.0
 
+
+def test_chains_start_near_what_is_declared() -> None:
+    """Least squares would not: where a cell has no record of a kind they have no end."""
+    case, rng = CASES["Two sides"], np.random.default_rng(5)
+    truth = location_sbc.prior(case, 60, rng)
+    noisy = []
+    for d in range(60):
+        own = {name: values[d] for name, values in truth.items()}
+        combination, z = location_sbc.records(case, own, case.cell, rng)
+        noisy.append(location_sbc.noisy_statistics(case, case.cell, combination, z, rng))
+    target = LocationTarget.of(case.shape, case.cell, noisy, 1)
+    sweeps = LocationSweeps(case.layout, target, case.all_priors, Streams(rng.spawn(60), 1), 1)
+    assert sweeps.moves is not None
+    far = case.spread * (1.0 + point_module.FAR_START) + 1e-9
+    reached = np.abs(sweeps.moves.point.means).max()
+    assert 0.99 * far < reached <= far  # some are cut
+    assert np.exp(sweeps.moves.point.log_tau).max() <= far

@@ -66,7 +66,7 @@ class LocationAugmentation:
         self.rounds = tournament(target.counts.shape[2])
         self.turn, self.at_once = 0, min(ROUNDS_AT_ONCE, len(self.rounds))
         inflation = np.exp(0.3 * rng.standard_normal((self.batch,), 0))
-        self.observe(start_counts(target.counts, target.sizes))
+        self.observe(start_counts(target.counts, target.sizes, target.count_sd))
         pairs = zip(target.targets, self.geometry, strict=True)
         starts = [_start(each, geometry, inflation) for each, geometry in pairs]
         self.cross = [cross for cross, _ in starts]

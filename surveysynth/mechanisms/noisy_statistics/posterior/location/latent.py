@@ -91,11 +91,12 @@ def _mode(total: IntArray, log_odds: FloatArray, centre: FloatArray, own: float)
     return np.asarray(0.5 * (low + high))
 
 
-def start_counts(noisy: FloatArray, sizes: IntArray) -> IntArray:
+def start_counts(noisy: FloatArray, sizes: IntArray, sd: float) -> IntArray:
     """Return whole numbers (B, C, D) near noisy ones that add up to the sizes (C,).
 
-    Shares of what is above zero, rounded by largest remainders."""
-    positive = np.maximum(noisy, 0.0) + 0.5
+    Shares of what is above zero, rounded by largest remainders; sd: of the noise, which may hide a
+    record where none is seen."""
+    positive = np.maximum(noisy, 0.0) + min(0.5, sd)
     ideal = positive / positive.sum(axis=-1, keepdims=True) * sizes[:, None]
     result = np.floor(ideal).astype(np.int64)
     left = sizes - result.sum(axis=-1)

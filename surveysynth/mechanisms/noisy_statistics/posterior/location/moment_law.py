@@ -290,27 +290,26 @@ class Law:
         cross = across(back(self.geometry.vectors), along(inner, back(self.turn)))
         return cross, turned(scatter, back(self.turn))
 
-    def log_scatter(self, gap: FloatArray, scatter: FloatArray) -> FloatArray:
+    def log_scatter(self, gap: FloatArray, eta: FloatArray) -> FloatArray:
         """Return log N(Q~ - T'G^+T) + log Wishart(W) - log N(W) (B, G), with df."""
         df, q = self.geometry.df, self.target.q
         scale = 1.0 / np.sqrt(self.size)
-        white = scatter * (scale[:, None] * scale)
+        white = self.scatter_at(gap, eta) * (scale[:, None] * scale)
         size = log_det(np.moveaxis(white, (0, 1), (-2, -1)))
         # Few degrees of freedom have a density that grows toward singular W; beyond is none.
         ratio = np.where(np.isneginf(size), -np.inf, 0.5 * (df - q - 1.0) * size)
         ratio = ratio - 0.5 * np.einsum("ii...->...", white)
-        for j in range(q):
-            white[j, j] -= df
-        ratio = ratio + 0.25 * np.einsum("ij...,ij...->...", white, white) / df
-        told = np.einsum("ij...,ij...->...", gap / self.spread, gap)
-        return np.asarray(ratio - 0.25 * told + self.log_constant)
+        # The squares of both normals nearly cancel where noise is small: their difference.
+        share, inner = self.target.squares_sd**2 / self.spread, turned(eta, self.turn)
+        both = gap * (2.0 * self.root * inner - share * gap) / self.spread + share * inner * inner
+        return np.asarray(ratio + 0.25 * both.sum((0, 1)) + self.log_constant)
 
     def log_factor(self, xi: FloatArray, eta: FloatArray) -> FloatArray:
         """Return the rest of the target (B, G), -inf where it is impossible, 0 where unused."""
         target = self.target
         with np.errstate(all="ignore"):
             gap = self.gap(self.cross_at(xi))
-            value = self.log_scatter(gap, self.scatter_at(gap, eta))
+            value = self.log_scatter(gap, eta)
         value = np.where(self.geometry.possible & ~np.isnan(value), value, -np.inf)
         return np.where(target.used, self.log_cross + np.where(target.told, value, 0.0), 0.0)
 

@@ -47,6 +47,8 @@ from surveysynth.sampling.sweeps import Streams
 TRIES = 3
 #: The longest steps of a scale are the usual ones over this number.
 SHORTEST = 0.05
+#: Chains that lie farther from the mean of a slice, in its SDs, have not come near yet.
+WIDEST = 10.0
 #: Share of steps to accept.
 ACCEPTED = 0.35
 
@@ -234,9 +236,10 @@ class Moves:
         lies, spread = (np.repeat(a, self.chains, axis=0).T for a in (self.lies, self.spread))
         if self.adapting:
             share = max(1.0 / (self.rounds + 1.0), FORGETTING)
-            off = self._by_database((white - lies).T ** 2)
-            self.spread = self.spread + share * (np.maximum(off, 1.0) - self.spread)
-            self.lies = self.lies + share * (self._by_database(white.T) - self.lies)
+            off = np.clip(self._by_database((white - lies).T ** 2), 1.0, WIDEST)
+            middle = np.clip(self._by_database(white.T), -WIDEST, WIDEST)
+            self.spread = self.spread + share * (off - self.spread)
+            self.lies = self.lies + share * (middle - self.lies)
 
         def point_of(white: FloatArray) -> tuple[Point, FloatArray]:
             there = mean + np.einsum("bji,jb->ib", inverse, lies + spread * white)

@@ -19,6 +19,9 @@ from surveysynth.sampling import primitives
 #: Variances of a group without records can be anything: they are kept within this factor of the
 #: declared ones, far beyond what any noise leaves distinguishable from zero.
 FARTHEST = 1e6
+#: Coefficients start within this many spreads. Least squares have no end where noise left a cell
+#: without records, and chains would take long to come back.
+FAR_START = 10.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -90,11 +93,14 @@ class Parameters:
             core[j, part.part.earlier] = part.core[:, size:].T
             if part.k:
                 slopes[j, part.part.earlier] = np.moveaxis(part.slopes, -1, 0)
+        far = np.abs(self.target.centre) + FAR_START * self.target.spread
+        ends = (far @ self.owner)[:, None]
         log_variance = np.clip(np.log(scales.variance), *self.limits)
+        log_tau = np.minimum(np.log(scales.tau), np.log(far)[:, None])
         log_s = np.log(scales.s_0) if self.grouped else 0.5 * log_variance[..., 0]
         return Point(
-            np.concatenate(means, axis=1).T.copy(), core, slopes, log_variance, log_s,
-            np.log(scales.nu), np.log(scales.t), np.log(scales.tau),
+            np.clip(np.concatenate(means, axis=1).T, -ends, ends), core, slopes, log_variance,
+            log_s, np.log(scales.nu), np.log(scales.t), log_tau,
         )  # fmt: skip
 
     def theta(self, point: Point) -> Theta:
