@@ -294,16 +294,18 @@ def range_facts(design: PublicDesign, confidential: Confidential) -> dict[str, d
     """Count the amounts outside the range of each learned outcome, and those at round numbers.
 
     Round numbers are multiples of a thousandth of the range's farther end, rounded down to a power
-    of ten: curves are smooth and do not show such heaps. Confidential.
+    of ten: curves of amounts are smooth and do not show such heaps. Confidential.
     """
     outside: dict[str, int] = {}
     round_numbers: dict[str, dict[str, float]] = {}
     for outcome, values in _learned_values(design, confidential):
         assert outcome.learned is not None  # these are learned
         amounts = values[outcome.regular(values)]
+        outside[outcome.name] = outcome.learned.outside(amounts)
+        if outcome.learned.whole:
+            continue
         step = 10.0 ** math.floor(math.log10(outcome.learned.divisor))
         heaped = np.mod(amounts, step) == 0.0
-        outside[outcome.name] = outcome.learned.outside(amounts)
         round_numbers[outcome.name] = {
             "multiples_of": step, "share": float(heaped.mean()) if heaped.size else 0.0
         }  # fmt: skip
