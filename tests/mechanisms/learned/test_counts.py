@@ -324,7 +324,8 @@ def test_releases_have_whole_counts_and_the_means_of_the_sample(
     others = '[outcomes.insured]\nkind = "binary"\n' * ("insured" in outcomes)
     others += "[outcomes.income]\nrange = [0, 2000000]\n" * ("income" in outcomes)
     (tmp_path / "spec.toml").write_text(SPEC.format(
-        outcomes=json.dumps(outcomes), predictors=" * ".join(by), by=json.dumps(by), others=others, mechanism=mechanism,
+        outcomes=json.dumps(outcomes), predictors=" * ".join(by), by=json.dumps(by),
+        others=others, mechanism=mechanism,
         privacy="m = 10\nreplicates_per_draw = 2" if noisy else "m = 1\nreplicates_per_draw = 2",
         synthesizer="" if noisy else 'inference = "paper"',
     ))  # fmt: skip
