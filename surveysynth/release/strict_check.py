@@ -17,7 +17,10 @@ from surveysynth.estimation.estimates import Key
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE, column_names
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
-from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import location_design
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
+    budget_of_blocks,
+    location_design,
+)
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.expected import FACTORS, Expectation, Misdeclared, UnitLimit
@@ -25,6 +28,7 @@ from surveysynth.release.facts import labels_of
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
 from surveysynth.release.guessed_curves import Guesses, guess_lines
 from surveysynth.release.preview import budget_words, preview_lines, row_label
+from surveysynth.release.psu_check import unit_lines
 from surveysynth.release.public_checks import rare_levels, without_rare
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import needs_general_form
@@ -123,8 +127,9 @@ def _general_promise(
 
     settings = noisy_settings_of(spec)
     public = location_design(model, design, settings)
+    budget = budget_of_blocks(model, design, settings)
     variances = public.variances(
-        settings.of_sums(design.modelled).rho, settings.count_share, settings.unit_size(design)
+        budget.rho, settings.count_share, settings.unit_size(design)
     )
     shape, clipping = public.shape, public.clipping
     cells, combinations = len(shape.x_cells), len(shape.combinations)
@@ -139,7 +144,7 @@ def _general_promise(
     many = _many(design.n, cells * combinations) if shape.discrete else []
     return [
         *_declared(spec, design, settings, clipping), f"Noise: {noise}", *many,
-        f"Model: {model.title}.",
+        *unit_lines(model, design, settings), f"Model: {model.title}.",
     ]
 
 

@@ -253,6 +253,7 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         "protect": privacy.protect,
         "plan": synthesizer.plan(NOISY_PLAN),
         "count_share": privacy.count_share,
+        "psu_share": privacy.psu_share,
     }
     return NoisySettings(**{**given, **changes})
 

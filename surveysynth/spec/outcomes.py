@@ -121,11 +121,10 @@ def outcome_problems(
     sections: Outcomes,
     *,
     known_model: bool = True,
-    noisy: bool = False,
 ) -> list[str]:
     """Return the problems of sections of outcomes by themselves, with the model and the sample.
 
-    ``known_model``: the name determines what the model takes; noisy: by noisy statistics.
+    ``known_model``: the name determines what the model takes.
     """
     problems = _section_problems(synthesizer, sections)
     declared = []
@@ -144,18 +143,16 @@ def outcome_problems(
     if known_model:
         problems += kind_problems(synthesizer, declared)
     if survey.psu is not None and survey.design_effect is None:
-        problems += _cluster_problems(synthesizer, declared, noisy=noisy)
+        problems += _cluster_problems(synthesizer, declared)
     return problems
 
 
 def _cluster_problems(
-    synthesizer: SynthesizerSection, declared: Sequence[Outcome], *, noisy: bool
+    synthesizer: SynthesizerSection, declared: Sequence[Outcome]
 ) -> list[str]:
     """Return what no model has effects of primary sampling units together with."""
     what, general = "a spread by groups" * bool(synthesizer.grouping), needs_general_form(declared)
-    if general and noisy:
-        what = "discrete outcomes or bounds and mechanism = 'noisy_statistics'"
-    elif general and any(outcome.missing for outcome in declared):
+    if general and any(outcome.missing for outcome in declared):
         what = "missing = 'model'"
     return [] if not what else [
         f"survey.psu: with {what} the model has no effects of primary sampling units. Declare "

@@ -181,6 +181,10 @@ class NoisyStatisticsSection(PrivacySection):
     count_share: Annotated[float, Field(gt=0)] = 1.0
     """For noisy statistics with categories or spikes: a number above 1 makes counts more precise
     and sums of amounts less precise. Public: The number."""
+    psu_share: Annotated[float, Field(gt=0, lt=1)] = 0.125
+    """For noisy statistics with psu and outcomes that have categories, spikes or bounds: the share
+    of the budget for sums by primary sampling unit, which say how much units differ. Public: The
+    number."""
 
     promise: ClassVar[str] = (
         "exact noise on sums; (epsilon, delta), proved for every survey of any size; declare a "

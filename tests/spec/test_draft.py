@@ -505,11 +505,8 @@ def test_one_message_has_all_open_keys_and_one_edit_answers_it(
     assert all(key in told for key in [*open_keys, "outcomes.weight.centre", "privacy.m:"])
     assert told.count("for an amount") == 1  # one line for the three
     assert "survey.design_effect" not in told
-    units = text.replace("[survey]", '[survey]\npsu = "unit"')
-    spec.write_text(units.replace('"noisy_statistics"', '"pseudo_posterior"'))
+    spec.write_text(text.replace("[survey]", '[survey]\npsu = "unit"'))
     assert "survey.design_effect" not in main_error(spec, capsys)
-    spec.write_text(units)
-    assert main_error(spec, capsys).count("survey.design_effect: needed with psu unless") == 1
     answers = [
         ('kind = "?"', 'kind = "continuous"\nrange = [0, 200000]'),
         ('kind = "?"', 'kind = "semicontinuous"\nspikes = [0]\nrange = [0, 20000]'),
@@ -527,7 +524,7 @@ def test_kinds_levels_and_units_are_asked_for(data: Path) -> None:
     path, _ = asked(
         data,
         ["semicontinuous", "binary", "categorical", "0,20000", "no,yes", "", "weight", "n", "",
-         "", "unit", "1.4", "", ""],
+         "", "unit", "", ""],
         outcomes=tuple(map(OutcomeChoice, ("benefit", "insured", "heating"))), epsilon=1.0,
         mechanism="noisy_statistics",
     )  # fmt: skip
@@ -535,26 +532,8 @@ def test_kinds_levels_and_units_are_asked_for(data: Path) -> None:
     assert content["outcomes"]["benefit"]["spikes"] == [0]
     assert content["outcomes"]["insured"]["levels"] == ["no", "yes"]
     assert content["outcomes"]["heating"]["levels"] == "?"
-    assert content["survey"]["design_effect"] == 1.4
-
-
-@pytest.mark.parametrize(
-    ("kind", "mechanism", "needed"),
-    [
-        ("continuous", "noisy_statistics", False),
-        ("categorical", "noisy_statistics", True),
-        ("categorical", "pseudo_posterior", False),
-        ("semicontinuous", "pseudo_posterior", False),
-        ("count", "pseudo_posterior", False),
-        ("count", "noisy_statistics", False),
-    ],
-)
-def test_a_design_effect_is_open_where_units_have_no_effects(
-    data: Path, kind: str, mechanism: str, needed: bool
-) -> None:
-    outcome = OutcomeChoice("visits", kind)
-    choices = Choices(outcomes=(outcome,), psu="unit", mechanism=mechanism)
-    assert choices.needs_design_effect == needed
+    assert content["survey"]["psu"] == "unit"
+    assert "design_effect" not in content["survey"]
 
 
 def test_it_asks_on_a_terminal(tmp_path: Path) -> None:

@@ -237,13 +237,15 @@ def test_a_count_is_declared_as_one() -> None:
     assert parse_spec(text).declared == (Outcome("visits", transform=Transform("identity")),)
 
 
-def test_units_have_effects_on_every_kind_but_under_noise_and_with_missing_answers() -> None:
+def test_units_have_effects_on_every_kind_but_with_missing_answers() -> None:
     psu = "psu = 'school'"
     noisy = {"privacy": "mechanism = 'noisy_statistics'"}
+    size = f"{psu}\npopulation_size = 1000"
     for keys in ("kind = 'binary'", "upper = 9\ncentre = 3\nspread = 1"):
         kind = f"[outcomes.y]\n{keys}"
         assert parse_spec(text_of(kind, survey=psu)).survey.psu == "school"
-        for text in (refusal(kind, survey=psu, **noisy),
+        assert parse_spec(text_of(kind, survey=size, **noisy)).privacy.mechanism
+        for text in (refusal(kind, survey=f"{size}\nmissing = 'model'", **noisy),
                      refusal(kind, survey=f"{psu}\nmissing = 'model'")):  # fmt: skip
             assert "survey.psu" in text
             assert "design_effect" in text

@@ -34,6 +34,9 @@ from surveysynth.evaluation.audit.neighbours import Centres, Change, apart, chan
 from surveysynth.mechanisms.learned.histogram import learned_cost, noisy_histograms
 from surveysynth.mechanisms.learned.stage import LEARNED, first_stage
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
+    LocationStatistics,
+)
 from surveysynth.mechanisms.noisy_statistics.release.noise import (
     NoiseSource,
     SeededNoise,
@@ -134,7 +137,9 @@ def _content(
     )
     made = survey_statistics.release_statistics(model, design, confidential, settings, source)
     content = {LEARNED: [each.to_dict() for each in histograms], **made.to_dict()}
-    return content, made.rho + learned_cost(rho, design.modelled)
+    units = made.units if isinstance(made, LocationStatistics) else None
+    cost = learned_cost(rho, design.modelled) + (0.0 if units is None else units.rho)
+    return content, made.rho + cost
 
 
 def with_curves(case: Case, settings: NoisySettings, rng: np.random.Generator) -> PublicDesign:

@@ -102,14 +102,6 @@ class Choices:
         named = (*(self.by or ()), self.strata, self.psu, self.fpc, weight)
         return tuple(dict.fromkeys(name for name in named if name))
 
-    @property
-    def needs_design_effect(self) -> bool:
-        """True if its models have no effects of the primary sampling units."""
-        kinds = {each.kind for each in self.outcomes}
-        bounded = any({"lower", "upper"} & set(each.constants) for each in self.outcomes)
-        general = bounded or not kinds <= {"continuous", "count", None}
-        return bool(self.psu) and self.strict and general
-
 
 def check_choices(choices: Choices, columns: Sequence[str]) -> None:
     """Raise ``InputError`` for missing columns, conflicting roles, and wrong numbers."""

@@ -65,9 +65,6 @@ _STRATA = """
 Strata of the sample: a public column. Press Enter for none."""
 _PSU = """
 Primary sampling units, if the sample is clustered: a public column. Press Enter for none."""
-_EFFECT = """
-By which public factor do the units raise variances? Models of these outcomes have no effects of
-units. Press Enter to leave it open."""
 _BY = """
 Which public columns define the rows of the tables? Separate them by commas. Press Enter for one row
 of all records."""
@@ -240,10 +237,9 @@ def _ask_design(asker: _Asker, choices: Choices) -> Choices:
         choices = _settle(asker, choices, _STRATA, "strata", _or_none(column("strata")))
     if choices.psu is None:
         choices = _settle(asker, choices, _PSU, "psu", _or_none(column("psu")))
-    for part, words in (("design_effect", _EFFECT), ("population_size", _SIZE)):
-        wanted = part != "design_effect" or choices.needs_design_effect
-        if getattr(choices, part) is None and wanted:
-            choices = _settle(asker, choices, words, part, _or_none(_number(part)))
+    if choices.population_size is None:
+        read = _or_none(_number("population_size"))
+        choices = _settle(asker, choices, _SIZE, "population_size", read)
     if choices.by is None:
         choices = _settle(asker, choices, _BY, "by", by)
     return choices

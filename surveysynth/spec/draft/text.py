@@ -213,10 +213,9 @@ def _design(choices: Choices) -> list[str]:
         lines.append('# psu = ".."                    # public: primary sampling units')
     if choices.fpc:
         lines.append(line("fpc", choices.fpc, "public: units in the population, or their share"))
-    if choices.design_effect is not None or choices.needs_design_effect:
-        effect = OPEN if choices.design_effect is None else choices.design_effect
+    if choices.design_effect is not None:
         lines.append("# The public factor by which the units raise variances, for models without")
-        lines.append(line("design_effect", effect, "effects of units"))
+        lines.append(line("design_effect", choices.design_effect, "effects of units"))
     lines += ["# The size of the population, from a frame or a published source, never the sum of",
               "# the weights."]  # fmt: skip
     if choices.population_size is None:

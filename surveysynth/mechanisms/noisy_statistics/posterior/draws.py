@@ -20,6 +20,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps 
     LocationSweeps,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
+from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_draws import draws_with_effects
 from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import (
     ImpliedSample,
     implied_sample,
@@ -293,7 +294,9 @@ def location_draws(
         theta = {name: values[:, 0] for name, values in run_sweeps(sweeps, plan).items()}
         result = draws_if_converged(model, theta, settings, thinning)
         if not isinstance(result, RefusedError):
-            break
+            drawn, record = result
+            shape = target.shape
+            return draws_with_effects(drawn, model, design, shape, statistics, rng), record
         hopeless = patience.refusal(result, thinning, sweeps.rounds)
         if hopeless is not None:
             return hopeless

@@ -32,6 +32,7 @@ from surveysynth.mechanisms.noisy_statistics.release.statistics import (
     add_by_code,
     noisy_moments,
 )
+from surveysynth.mechanisms.noisy_statistics.release.unit_sums import UnitSums
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +149,8 @@ class LocationStatistics(Published):
         The guarantee, for neighbours that differ in one unit of up to ``records`` records.
     noise
         "system"; "seeded" or "approximate" statistics are not private.
+    units
+        Sums by primary sampling unit, with a cost of their own, where PSUs have effects.
     """
 
     n: int
@@ -170,6 +173,18 @@ class LocationStatistics(Published):
     delta: float
     records: int
     noise: str
+    units: UnitSums | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return numbers, words and nested lists; no units where there are none."""
+        result = super().to_dict()
+        units = result.pop("units")
+        return result if units is None else {**result, "units": units.to_dict()}
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, Any]) -> Self:
+        """Return the inverse of ``to_dict``; raise ``InputError`` where entries do not fit."""
+        return super().from_dict({"units": None, **given})
 
     @property
     def is_private(self) -> bool:
@@ -189,6 +204,8 @@ class LocationStatistics(Published):
                  "block_group": np.int64, "present": bool}  # fmt: skip
         values.update((name, np.array(given[name], kind)) for name, kind in kinds.items())
         values["squares_sd"] = tuple(given["squares_sd"])
+        units = given["units"]
+        values["units"] = None if units is None else UnitSums.from_dict(units)
         return cls(**values)
 
     def _check_shapes(self) -> None:

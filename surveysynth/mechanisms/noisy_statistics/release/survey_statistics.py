@@ -5,12 +5,14 @@ number of times, by any model that has such statistics, at no further cost.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_design import UnitDesign
 from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
 from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
     PublicSums,
@@ -29,6 +31,7 @@ from surveysynth.mechanisms.noisy_statistics.release.statistics import (
     NoisyStatistics,
     noisy_statistics,
 )
+from surveysynth.mechanisms.noisy_statistics.release.unit_sums import divided, unit_sums
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model, psu_codes, require
 from surveysynth.models.general_location.model import GeneralLocation
@@ -84,14 +87,29 @@ def _location_statistics(
 ) -> LocationStatistics:
     """Return the noisy statistics of categories, transformed amounts and the log weight."""
     public = location_design(model, design, settings)
-    records = model.records(design, confidential)
-    return location_statistics(
+    records, psu = model.records(design, confidential), psu_codes(model, design)
+    budget, units = settings.of_sums(design.modelled), None
+    size = settings.unit_size(design)
+    if psu is not None:
+        cost, budget = divided(budget, settings.psu_share)
+        units = unit_sums(
+            public.shape, public.clipping, psu, records.category, records.z,
+            rho=cost, share=settings.count_share, records=size, source=source,
+        )  # fmt: skip
+    made = location_statistics(
         public, records.cell, records.category, records.z,
-        budget=settings.of_sums(design.modelled),
-        share=settings.count_share,
-        records=settings.unit_size(design),
-        source=source,
+        budget=budget, share=settings.count_share, records=size, source=source,
     )  # fmt: skip
+    return replace(made, units=units)
+
+
+def budget_of_blocks(
+    model: Model, design: PublicDesign, settings: NoisySettings
+) -> Budget:
+    """Return the budget of counts and moments by block: what sums by PSU leave, if any."""
+    whole = settings.of_sums(design.modelled)
+    clustered = psu_codes(model, design) is not None
+    return divided(whole, settings.psu_share)[1] if clustered else whole
 
 
 def required_design(
@@ -138,12 +156,9 @@ def location_design(
 
     Raise ``InputError`` for what the design lacks, before anything is spent."""
     require(model, design)
-    if psu_codes(model, design) is not None:
-        raise InputError(
-            "Noisy statistics have no sums by primary sampling unit (psu) of outcomes with a "
-            "discrete part or bounds. Declare survey.design_effect, a public factor by which "
-            "clustering raises variances."
-        )
+    psu = psu_codes(model, design)
+    if psu is not None:
+        UnitDesign.of(design.matrix.x_cells, design.matrix.cell, psu).check()
     return LocationDesign.optimal(table_of(model, design), settings.clipping(design))
 
 

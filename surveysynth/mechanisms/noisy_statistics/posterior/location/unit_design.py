@@ -1,0 +1,73 @@
+"""Primary sampling units (PSUs) as their noisy sums see them: public numbers alone (strict 7).
+
+A fit that ignores PSUs puts into its coefficients whatever effects of PSUs coefficients can follow:
+the mean of all effects, and those of strata that are predictors. Sums by PSU compared with such a
+fit show the effects b without these parts, (I - H) b, with
+
+    H = X- (X'X)^-1 X-' N,   X- the mean rows of PSUs, N their numbers of records.
+
+H has eigenvalues in [0, 1]: the share of a direction's variation that lies between PSUs. Directions
+above one half count as absorbed, and nothing is learned from them; the others as seen whole.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.errors import InputError
+
+#: A direction of effects is absorbed if more than this share of its variation is between PSUs.
+BETWEEN = 0.5
+#: PSUs beyond the absorbed directions that the spread of effects needs.
+LEAST_UNITS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class UnitDesign:
+    """Records (C, G) by PSU and cell of X, and the absorbed directions (C, r), orthonormal."""
+
+    records: FloatArray
+    absorbed: FloatArray
+
+    @classmethod
+    def of(cls, x_cells: FloatArray, cell: IntArray, psu: IntArray) -> "UnitDesign":
+        """Return the design of records with these cells and PSUs (n,)."""
+        units, cells = int(psu.max()) + 1, len(x_cells)
+        counts = np.bincount(psu * cells + cell, minlength=units * cells)
+        records: FloatArray = counts.reshape(units, cells).astype(np.float64)
+        size = records.sum(1)
+        mean = records @ x_cells / size[:, None]
+        gram = x_cells.T @ (records.sum(0)[:, None] * x_cells)
+        values, vectors = np.linalg.eigh(gram)
+        there = values > 1e-10 * values.max()
+        white = vectors[:, there] / np.sqrt(values[there])
+        between, axes = np.linalg.eigh(white.T @ (mean.T @ (size[:, None] * mean)) @ white)
+        basis = mean @ white @ axes[:, between > BETWEEN]
+        return cls(records, np.asarray(np.linalg.qr(basis)[0], dtype=np.float64))
+
+    @property
+    def units(self) -> int:
+        """C."""
+        return len(self.records)
+
+    @property
+    def size(self) -> FloatArray:
+        """Records (C,) of each PSU."""
+        return np.asarray(self.records.sum(1))
+
+    @property
+    def free(self) -> int:
+        """PSUs beyond the absorbed directions."""
+        return self.units - int(self.absorbed.shape[1])
+
+    def check(self) -> None:
+        """Raise ``InputError`` where too few PSUs would say how much PSUs differ."""
+        if self.free < LEAST_UNITS:
+            raise InputError(
+                f"survey.psu: {self.units:,} primary sampling units and predictors that determine "
+                f"{self.absorbed.shape[1]:,} directions of them leave {self.free:,} to see how "
+                f"much units differ, and {LEAST_UNITS} are needed. Leave strata out of "
+                "predictors, or declare survey.design_effect, a public factor by which clustering "
+                "raises variances."
+            )

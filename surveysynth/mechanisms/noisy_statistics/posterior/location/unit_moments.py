@@ -1,0 +1,114 @@
+"""Means and covariances of a record's contribution to the sums of its PSU (strict 7).
+
+h = (u, indicators of every category of every discrete outcome), u in declared spreads and zero
+where it is absent. Over combinations d of categories, with effects a of its PSU on the predictors
+of all logits and on the columns of z,
+
+    E(h | x) = sum_d p(d | x) h(x, d),
+    d E(h | x) / d a_lc = sum_d p(d | x) (1[d_l = c] - p_lc(x, d)) h(x, d)     a logit
+    d E(u_k | x) / d a_k = P(column k is there | x) / spread_k                 a column of z
+
+at a = 0: log p(d | x) is the sum of the logs of its logits.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from surveysynth._support.types import BoolArray, FloatArray, Theta
+from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
+from surveysynth.models.general_location.layout import RegressionPart
+from surveysynth.models.parts.logit import log_shares
+
+
+@dataclass(frozen=True, eq=False)
+class CellMoments:
+    """By cell of X: mean (G, H) of h, its slope (G, H, D) on effects, covariance (G, H, H)."""
+
+    mean: FloatArray
+    slope: FloatArray
+    covariance: FloatArray
+
+    @classmethod
+    def of(
+        cls, theta: Theta, shape: LocationShape, centre: FloatArray, spread: FloatArray
+    ) -> "CellMoments":
+        """Return the moments at one draw theta, effects of all PSUs being zero."""
+        share, scores = _shares(theta, shape)
+        there = shape.present_in.astype(np.float64)
+        u = (_means(theta, shape) - centre) / spread * there
+        flags = [
+            (shape.combinations[:, j, None] == np.arange(outcome.categories)).astype(np.float64)
+            for j, outcome in enumerate(shape.outcomes)
+            if outcome.is_discrete
+        ]
+        fixed = np.concatenate([np.zeros((len(there), 0)), *flags], axis=1)
+        h = np.concatenate([u, np.broadcast_to(fixed, (*u.shape[:2], fixed.shape[1]))], axis=-1)
+        weighted = (h * share[..., None]).swapaxes(-1, -2)
+        mean = weighted.sum(-1)
+        covariance = weighted @ h - mean[:, :, None] * mean[:, None]
+        q = shape.q
+        covariance[:, :q, :q] += _within(theta, shape, share) / (spread[:, None] * spread)
+        slope = np.zeros((*mean.shape, scores.shape[-1] + q))
+        slope[..., : scores.shape[-1]] = weighted @ scores
+        own = np.arange(q)
+        slope[:, own, scores.shape[-1] + own] = (share @ there) / spread
+        return cls(mean, slope, covariance)
+
+
+def _shares(theta: Theta, shape: LocationShape) -> tuple[FloatArray, FloatArray]:
+    """Return p(d | x) (G, D) and the scores (G, D, E) of effects on log odds."""
+    k, layout = shape.x_cells.shape[1], shape.layout
+    size = len(shape.x_cells), len(shape.combinations)
+    log_share, scores = np.zeros(size), [np.zeros((*size, 0))]
+    for part in layout.logits:
+        b = theta[f"logit_{part.name}"]
+        eta = (shape.x_cells @ b[:k])[:, None]
+        eta = eta + shape.indicators[:, part.columns[k:] - k] @ b[k:]
+        log_p = log_shares(eta)
+        category = shape.combinations[:, part.outcome]
+        log_share += np.take_along_axis(
+            log_p, np.broadcast_to(category[:, None], (size[0], size[1], 1)), axis=-1
+        )[..., 0]
+        flags = category[:, None] == 1 + np.arange(part.own.size)
+        scores.append(flags - np.exp(log_p[..., 1:]))
+    return np.exp(log_share), np.concatenate(scores, axis=-1)
+
+
+def _means(theta: Theta, shape: LocationShape) -> FloatArray:
+    """Return the means (G, D, q) of columns of z given x and d."""
+    k = shape.x_cells.shape[1]
+    means = np.zeros((len(shape.x_cells), len(shape.combinations), shape.q))
+    for part in shape.layout.regressions:
+        core = theta[f"coefficients_{part.name}"][: part.columns.size]
+        own = part.columns >= k
+        mean = shape.indicators[:, part.columns[own] - k] @ core[own]
+        means[..., part.position] = (shape.x_cells @ core[~own])[:, None] + mean
+    return means
+
+
+def _within(theta: Theta, shape: LocationShape, share: FloatArray) -> FloatArray:
+    """Return E cov(z | x, d) (G, q, q), zero in columns that are absent."""
+    result = np.zeros((len(share), shape.q, shape.q))
+    for pattern, there in enumerate(shape.patterns):
+        covariance = covariances(theta, shape.layout.regressions, there)
+        weight = share[:, shape.pattern == pattern].sum(1)
+        result += weight[:, None, None] * covariance[shape.group]
+    return result
+
+
+def covariances(
+    theta: Theta, regressions: tuple[RegressionPart, ...], there: BoolArray
+) -> FloatArray:
+    """Return the covariance (groups, q, q) of the columns of z that are ``there`` (q,)."""
+    q = len(regressions)
+    groups = theta[f"variance_{regressions[0].name}"].size if q else 1
+    slopes, variance = np.zeros((groups, q, q)), np.zeros((groups, q))
+    for part in regressions:
+        own = theta[f"coefficients_{part.name}"][part.columns.size :]
+        slopes[:, part.position, part.earlier] = own + theta.get(f"slopes_{part.name}", 0.0)
+        variance[:, part.position] = theta[f"variance_{part.name}"]
+    both = np.outer(there, there)
+    inverse = np.linalg.inv(np.eye(q) - slopes * both)
+    scaled = inverse * (variance * there)[:, None]
+    return np.asarray(scaled @ inverse.swapaxes(-1, -2), dtype=np.float64)

@@ -1,0 +1,55 @@
+"""``surveysynth check`` of sums by primary sampling unit (PSU): what their noise leaves to see."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_design import UnitDesign
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import table_of
+from surveysynth.mechanisms.noisy_statistics.release.unit_sums import divided, unit_variances
+from surveysynth.models.base import psu_codes
+
+if TYPE_CHECKING:
+    from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
+    from surveysynth.models.base import Model
+    from surveysynth.survey.survey import PublicDesign
+
+#: An intraclass correlation that household surveys often have; one that noise hides is warned of.
+USUAL_ICC = 0.05
+
+
+def unit_lines(
+    model: "Model", design: "PublicDesign", settings: "NoisySettings"
+) -> list[str]:
+    """Return the noise of unit means, and the intraclass correlation that it lets see.
+
+    An intraclass correlation rho of standardized amounts is estimated from C unit means of n
+    records with a standard error of about sqrt(2 / C) (rho + (1 - rho) / n + noise).
+    """
+    psu = psu_codes(model, design)
+    if psu is None:
+        return []
+    units = UnitDesign.of(design.matrix.x_cells, design.matrix.cell, psu)
+    shape, clipping = table_of(model, design), settings.clipping(design)
+    cost, _ = divided(settings.of_sums(design.modelled), settings.psu_share)
+    variances = unit_variances(
+        clipping, cost, len(shape.discrete), settings.count_share, settings.unit_size(design)
+    )
+    size = float(units.size.mean())
+    amount = float(variances.amounts) ** 0.5 * clipping.step / size
+    share = float(variances.counts) ** 0.5 / size
+    # Shares of one half have the SD 0.5.
+    noise = max(amount, share / 0.5) ** 2
+    error = float(np.sqrt(2.0 / units.free)) * (1.0 / size + noise)
+    lines = [
+        f"Sums by {design.psu_name}: {units.units:,} units of {size:,.3g} records on average; "
+        f"noise on a unit's mean of SD {amount:.2g} (spread 1), on its shares of SD {share:.2g}; "
+        f"an intraclass correlation near 0 is known to within {error:.2g} (one standard error)."
+    ]
+    if error > USUAL_ICC:
+        lines.append(
+            f"WARNING: this noise hides intraclass correlations below {2.0 * error:.2g}, and "
+            "standard errors may come out far too large. Raise epsilon or privacy.psu_share, or "
+            "declare survey.design_effect from public sources."
+        )
+    return lines

@@ -1,0 +1,142 @@
+"""Releases by noisy statistics of outcomes of several kinds in two-stage samples.
+
+Truth: the published files alone, from which everything is made again; planted units whose records
+are alike, against the same records in units that are not."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from surveysynth.cli import main
+from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
+from surveysynth.release.pipeline import release
+from surveysynth.release.rebuild import rebuild
+from tests.release.test_strict_kinds import (
+    KINDS,
+    PLAN,
+    STRICT,
+    MakeSpec,
+    first_chains_kept,
+    frame_of,
+    shared,
+    spec_of,
+)
+from tests.surveys import spec_text, write_survey
+
+pytestmark = pytest.mark.xdist_group("strict units")
+UNITS, SURVEY = 30, "population_size = 30000\nstrata = 'gender'\npsu = 'school'"
+
+
+def clustered(seed: int = 3) -> pd.DataFrame:
+    """Schools within a gender, whose people work or do not, and have a benefit, together."""
+    frame, rng = frame_of(600), np.random.default_rng(seed)
+    place = frame.groupby("gender").cumcount().to_numpy() % (UNITS // 2)
+    frame["school"] = frame["gender"] + [f"{each:02}" for each in place]
+    code = frame["school"].astype("category").cat.codes.to_numpy()
+    works, has = (rng.normal(0.0, 1.5, UNITS)[code] for _ in range(2))
+    frame["employed"] = (rng.random(600) < 1.0 / (1.0 + np.exp(-works))).astype(int)
+    given = np.exp(rng.normal(8.0, 0.5, 600))
+    frame["benefit"] = np.where(rng.random(600) < 1.0 / (1.0 + np.exp(-has)), given, 0.0)
+    return frame
+
+
+def text_of(survey: str = SURVEY) -> str:
+    return spec_text(
+        survey=survey,
+        synthesizer=f'outcome = ["benefit", "employed", "sector"]\n{PLAN}',
+        privacy=STRICT,
+        tables="by = ['gender']\nstatistics = ['count', 'mean', 'share']",
+        labels=KINDS,
+    )
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of one release."""
+    folder = tmp_path_factory.mktemp("units")
+    spec = write_survey(folder / "in", clustered(), text_of())
+    with first_chains_kept():
+        return Path(release(spec, folder / "out", seed=2).out) / "release"
+
+
+def test_it_is_made_again_from_what_is_published(made: Path, tmp_path: Path) -> None:
+    with first_chains_kept():
+        again = rebuild(made, tmp_path / "again")
+    assert again.different == ()
+    assert len(again.same) >= 3
+
+
+def test_what_is_published_of_units_is_stated(made: Path) -> None:
+    given: dict[str, Any] = shared(made / "statistics.json")["statistics"]
+    statistics = statistics_of(given)
+    assert statistics.to_dict() == given
+    units = given["units"]
+    # A benefit and the weight; a spike or an amount, two levels and three.
+    assert np.shape(units["amounts"]) == (UNITS, 2)
+    assert np.shape(units["counts"]) == (UNITS, 7)
+    record = shared(made / "privacy.json")
+    assert record["settings"]["psu_share"] == 0.125
+    assert units["rho"] + given["rho"] == pytest.approx(record["rho"], rel=1e-12)
+    assert units["rho"] == pytest.approx(record["rho"] / 8, rel=1e-12)
+    words = " ".join((made / "README.md").read_text(encoding="utf-8").split())
+    assert "for each primary sampling unit (school): sums of the transformed amounts" in words
+    assert record["settings"]["clusters"]["effects"] is True
+
+
+def test_standard_errors_are_those_of_units_that_differ(
+    made: Path, tmp_path: Path
+) -> None:
+    """Twenty records a unit, an intraclass correlation of .4: a design effect of about 8. Records
+    in units at random have none."""
+    shuffled = clustered()
+    order = np.random.default_rng(5).permutation(len(shuffled))
+    school = np.empty(len(shuffled), dtype=object)
+    for gender in ("f", "m"):
+        own = np.flatnonzero(shuffled["gender"] == gender)
+        school[own] = shuffled["school"].to_numpy()[own[np.argsort(order[own])]]
+    spec = write_survey(tmp_path / "in", shuffled.assign(school=school), text_of())
+    with first_chains_kept():
+        plain = Path(release(spec, tmp_path / "out", seed=2).out) / "release"
+    ratio = []
+    for name in ("employed", "benefit"):
+        one, other = (_share_errors(each, name) for each in (made, plain))
+        ratio.append(one / other)
+    assert min(ratio) > 1.5
+
+
+def _share_errors(folder: Path, outcome: str) -> float:
+    """The standard error of a share of all records."""
+    table = pd.read_csv(folder / "tables" / "shares.csv")
+    return float(table[(table["outcome"] == outcome) & table["is_margin"]]["se"].iloc[0])
+
+
+def test_check_tells_what_the_noise_leaves_to_see(
+    make_spec: MakeSpec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame, given = clustered(), {"survey": SURVEY}
+    privacy = STRICT.replace("20.0", "60.0")
+    assert main(["check", str(spec_of(make_spec, frame, **given, privacy=privacy))]) == 0
+    said = capsys.readouterr().out
+    assert "Sums by school: 30 units of 20 records on average" in said
+    assert "hides intraclass correlations" not in said
+    assert main(["check", str(spec_of(make_spec, frame, **given))]) == 0
+    assert "hides intraclass correlations" in capsys.readouterr().out
+
+
+def test_fbp_and_too_few_units_are_refused(make_spec: MakeSpec, tmp_path: Path) -> None:
+    one = {
+        "synthesizer": f"outcome = 'employed'\nmodel = 'fbp'\n{PLAN}",
+        "labels": '[outcomes.employed]\nkind = "binary"\n',
+        "tables": "by = ['gender']\nstatistics = ['count', 'share']",
+    }
+    few = clustered().assign(school=lambda each: each["gender"] + each["school"].str[-1:])
+    few["school"] = few["gender"] + (few.index % 3).astype(str)
+    for frame, lines in ((clustered(), one), (few, {})):
+        spec = spec_of(make_spec, frame, survey=SURVEY, **lines)
+        with pytest.raises(InputError, match="design_effect"):
+            release(spec, tmp_path / "out")
+        assert not (tmp_path / "out").exists()
