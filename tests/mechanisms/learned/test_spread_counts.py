@@ -1,21 +1,18 @@
-"""Counts as amounts: the spread over unit intervals, bins, curves, cells, and whole releases.
+"""Counts as amounts: the spread over unit intervals, bins, curves, and cells.
 
 Truths: laws of SciPy and NumPy with known probabilities, the sample that a curve is learned from,
 and intervals counted by hand.
 """
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from scipy import stats
 from scipy.special import ndtri
 
 import surveysynth as ss
-from surveysynth import LearnedTransform, Outcome
+from surveysynth import LearnedTransform
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.learned.count_law import expected_counts
@@ -30,15 +27,13 @@ from surveysynth.mechanisms.learned.histogram import (
 from surveysynth.mechanisms.learned.redraw import redrawn_designs
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts
 from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise
-from surveysynth.release.rebuild import rebuild
 from surveysynth.survey.learned import BINS, bin_of, normal_scores
+from tests.mechanisms.learned.count_cases import VISITS, count_frame, count_survey
 
 #: Equal shares of a normal law.
 NODES = ndtri((np.arange(4000) + 0.5) / 4000)
 #: Variance of the noise of a histogram with a tenth of rho = 0.257, epsilon 3.6 at delta 1e-6.
 VARIANCE = 1.0 / 0.0257
-VISITS = Outcome("visits", "count", LearnedTransform(low=0, high=40))
-MEANS = np.array([0.4, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])
 
 
 def with_curve(transform: LearnedTransform, counts: FloatArray) -> LearnedTransform:
@@ -252,98 +247,8 @@ def test_redrawn_curves_differ_in_shape_and_stay_whole() -> None:
     assert 0.0 < shares.std() < 0.1
 
 
-def count_frame(n: int, seed: int = 3) -> pd.DataFrame:
-    """Visits in eight cells with means from 0.4 to 6, an answer and an income that go with them."""
-    rng = np.random.default_rng(seed)
-    region, sex = rng.integers(0, 4, n), rng.integers(0, 2, n)
-    frailty = rng.gamma(2.0, 0.5, n)
-    visits = rng.poisson(MEANS[2 * region + sex] * frailty).clip(0, 40)
-    return pd.DataFrame({
-        "region": np.array(["N", "E", "S", "W"])[region],
-        "sex": np.array(["f", "m"])[sex],
-        "visits": visits,
-        "insured": (rng.random(n) < 1.0 / (1.0 + np.exp(-0.2 - 0.4 * (frailty - 1.0)))).astype(int),
-        "income": np.round(np.exp(10.0 + 0.5 * frailty + 0.4 * rng.normal(size=n)), -1),
-        "weight": np.round(np.exp(4.0 + 0.3 * rng.normal(size=n)), 2),
-    })  # fmt: skip
-
-
-def count_survey(n: int, seed: int = 3) -> ss.Survey:
-    frame = count_frame(n, seed)
-    return ss.Survey.from_frame(
-        frame, outcomes=(VISITS, Outcome("insured", "binary")), weight="weight",
-        by=("region", "sex"), population_size=float(frame["weight"].sum()),
-    )  # fmt: skip
-
-
 def test_counts_that_are_not_whole_are_an_error() -> None:
     frame = count_frame(60)
     frame["visits"] = frame["visits"] + np.where(np.arange(60) < 3, 0.5, 0.0)
     with pytest.raises(InputError, match="3 records with a value that is not a whole number"):
         ss.Survey.from_frame(frame, outcomes=(VISITS,), weight="weight", by=("region",))
-
-
-SPEC = """
-spec_version = 1
-[survey]
-data = "survey.csv"
-weight = "weight"
-population_size = 120000
-[synthesizer]
-outcome = {outcomes}
-predictors = "{predictors}"
-{synthesizer}
-[outcomes.visits]
-kind = "count"
-range = [0, 40]
-{others}
-[privacy]
-mechanism = "{mechanism}"
-epsilon = 10.8
-{privacy}
-[tables]
-by = {by}
-statistics = ["count", "mean", "median"]
-"""
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "outcomes", "by"),
-    [
-        ("noisy_statistics", ["visits"], ["region", "sex"]),
-        ("noisy_statistics", ["visits", "insured"], ["sex"]),
-        ("pseudo_posterior", ["visits", "insured", "income"], ["region", "sex"]),
-    ],
-)
-def test_releases_have_whole_counts_and_the_means_of_the_sample(
-    tmp_path: Path, mechanism: str, outcomes: list[str], by: list[str]
-) -> None:
-    frame = count_frame(1000)
-    frame.to_csv(tmp_path / "survey.csv", index=False)
-    noisy = mechanism == "noisy_statistics"
-    others = '[outcomes.insured]\nkind = "binary"\n' * ("insured" in outcomes)
-    others += "[outcomes.income]\nrange = [0, 2000000]\n" * ("income" in outcomes)
-    (tmp_path / "spec.toml").write_text(SPEC.format(
-        outcomes=json.dumps(outcomes), predictors=" * ".join(by), by=json.dumps(by),
-        others=others, mechanism=mechanism,
-        privacy="m = 10\nreplicates_per_draw = 2" if noisy else "m = 1\nreplicates_per_draw = 2",
-        synthesizer="" if noisy else 'inference = "paper"',
-    ))  # fmt: skip
-    ss.release(tmp_path / "spec.toml", tmp_path / "out", ledger=tmp_path / "ledger.jsonl")
-    release = tmp_path / "out" / "release"
-    made = pd.concat([pd.read_csv(path) for path in (release / "microdata").glob("*.csv")])
-    assert made["visits"].dtype == np.int64
-    assert made["visits"].between(0, 40).all()
-    sample, synthetic = frame.groupby(by), made.groupby(by)
-    se = sample["visits"].std() / np.sqrt(sample.size())
-    apart = (synthetic["visits"].mean() - sample["visits"].mean()) / se
-    assert np.sqrt((apart**2).mean()) < 2.5
-    zeros = frame["visits"].eq(0).mean()
-    assert made["visits"].eq(0).mean() == pytest.approx(zeros, abs=0.07)
-    codebook = json.loads((release / "codebook.json").read_text())
-    (column,) = [each for each in codebook["columns"] if each["name"] == "visits"]
-    assert column["type"] == "integer"
-    assert column["declared"]["kind"] == "count"
-    assert "rounded_to" not in column
-    if noisy:
-        assert rebuild(release, tmp_path / "again").different == ()
