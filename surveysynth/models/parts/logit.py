@@ -199,9 +199,9 @@ class LogitBlocks:
 
     def _expand(self, sums: LogitSums) -> None:
         mode, precision = find_mode(sums, self.sd)
-        self.factor = np.linalg.cholesky(precision).swapaxes(-1, -2)
+        self.factor: FloatArray = np.linalg.cholesky(precision).swapaxes(-1, -2)
         eye = np.broadcast_to(np.eye(self.d), self.factor.shape)
-        self.root = np.linalg.solve(self.factor, eye)
+        self.root: FloatArray = np.asarray(np.linalg.solve(self.factor, eye), np.float64)
         self.origin = np.repeat(mode, self.batch // len(mode), axis=0)
 
     def _times(self, vectors: FloatArray, matrices: FloatArray) -> FloatArray:
