@@ -199,7 +199,8 @@ class LogitBlocks:
 
     def _expand(self, sums: LogitSums) -> None:
         mode, precision = find_mode(sums, self.sd)
-        self.factor: FloatArray = np.linalg.cholesky(precision).swapaxes(-1, -2)
+        lower: FloatArray = np.asarray(np.linalg.cholesky(precision), np.float64)
+        self.factor = lower.swapaxes(-1, -2)
         eye = np.broadcast_to(np.eye(self.d), self.factor.shape)
         self.root: FloatArray = np.asarray(np.linalg.solve(self.factor, eye), np.float64)
         self.origin = np.repeat(mode, self.batch // len(mode), axis=0)
