@@ -68,6 +68,7 @@ LEARNED = (
 LEARNED_WEIGHT = MappingProxyType(
     {"weight_transform": LearnedTransform(low=0.5, high=1e5, share=0.02)}
 )
+PAPERS_COUNT = Outcome("papers", "count", LearnedTransform(low=0, high=60, share=0.1))
 #: Public guesses of a typical value and of a typical SD on the scale of the transform.
 DECLARED = MappingProxyType({
     "salary": Declared(80_000.0, 0.5), "bonus": Declared(5_000.0, 1.0),
@@ -190,6 +191,7 @@ EXAMPLES = (
       for k in (3, 15)),
     Example("fbs, a binary outcome with 1 one, no pseudo-records", "fbs", (CLAIMS,), rare=1,
             control=True),
+    Example("fbs, a count", "fbs", (PAPERS_COUNT,)),
     Example("normal", "normal"),
     Example("poisson", "poisson", (PAPERS,), settings=USUAL),
     Example("negative_binomial", "negative_binomial", (PAPERS,), settings=USUAL),
@@ -203,6 +205,8 @@ EXAMPLES = (
     Example("fbs, schools protected, noisy statistics", "fbs", (SALARY,),
             {"public_columns": ("school",)}, {"protect": "school"}, noisy=True),
     Example("fbs, learned, noisy statistics", "fbs", LEARNED, LEARNED_WEIGHT, noisy=True),
+    Example("fbs, a count and a yes or no, noisy statistics", "fbs", (PAPERS_COUNT, EMPLOYED),
+            noisy=True),
     Example("fbp, noisy statistics", "fbp", noisy=True),
     Example("fbp, clustered, noisy statistics", "fbp", (LOCAL,), _local(), noisy=True,
             settings={"declared": {"local_salary": Declared(80_000.0, 0.5)}}),
