@@ -465,3 +465,52 @@ def test_any_sections_give_a_spec_or_an_error_that_names_section_and_key(
             assert len(outcome.spikes) == len(keys.get("spikes", []))
             for end in ("lower", "upper"):
                 assert getattr(outcome, end) == keys.get(end)
+
+
+#: Further keys of a count, most of which are for other kinds.
+BESIDE_A_RANGE: dict[str, Any] = {
+    "learned_by": "'cells'", "learned_share": 0.2, "spikes": [0], "lower": 0, "split": 1,
+    "transform": "'log'", "centre": 2, "levels": "['a', 'b']", "scale": 2,
+}  # fmt: skip
+#: Ends of a range: whole numbers, others, and far too large ones.
+ENDS = st.one_of(
+    st.integers(-3, 70), st.integers(-(2**45), 2**45), st.sampled_from([0.5, -1.25, 1e300])
+)
+
+
+@given(
+    ends=st.tuples(ENDS, ENDS),
+    others=st.sets(st.sampled_from(sorted(BESIDE_A_RANGE)), max_size=2),
+    model=st.sampled_from(["fbs", "fbp", "normal", "poisson"]),
+    mechanism=st.sampled_from(["pseudo_posterior", "noisy_statistics"]),
+)  # fmt: skip
+@settings(deadline=None, max_examples=200)
+def test_any_count_is_a_transform_of_whole_numbers_or_an_error_that_names_a_key(
+    ends: tuple[float, float], others: set[str], model: str, mechanism: str
+) -> None:
+    """A count has a learned transform of whole numbers alone, and its keys again in memory."""
+    keys = {key: BESIDE_A_RANGE[key] for key in others}
+    text = f"[outcomes.y]\nkind = 'count'\nrange = [{ends[0]}, {ends[1]}]\n"
+    text += "".join(f"{key} = {value}\n" for key, value in keys.items())
+    text = text_of(
+        text, synthesizer=f"model = '{model}'\noutcome = 'y'", survey="population_size = 1000",
+        privacy=f"mechanism = '{mechanism}'",
+    )  # fmt: skip
+    try:
+        spec = parse_spec(text)
+    except InputError as error:
+        lines = str(error).splitlines()
+        for line in lines[1:] if len(lines) > 1 else lines:
+            assert "outcomes.y." in line or "synthesizer.model" in line, line
+        wrong = not ends[0] < ends[1] or any(end % 1.0 or abs(end) > 2**40 for end in ends)
+        allowed = {"learned_by", "learned_share"}
+        assert wrong or set(keys) - allowed or model not in ("fbs", "fbp")
+        return
+    (outcome,) = spec.declared
+    assert model in ("fbs", "fbp")
+    assert (outcome.kind, outcome.limits) == ("count", ends)
+    assert outcome.learned is not None
+    assert outcome.learned.whole
+    assert outcome.learned.edges[[0, -1]].tolist() == [ends[0], ends[1] + 1]
+    assert outcome.learned.share == (0.2 if "learned_share" in keys else 0.1)
+    assert outcome.learned.curve_by == "cells"
