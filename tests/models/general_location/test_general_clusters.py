@@ -11,9 +11,6 @@ from scipy import stats
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import location_design
-from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
 from surveysynth.models import get_model
 from surveysynth.models.base import stacked
 from surveysynth.models.general_location.psu_amounts import AmountSums
@@ -277,11 +274,6 @@ def test_scales_of_effects_on_amounts_follow_those_of_residuals() -> None:
 
 def test_what_effects_are_not_combined_with_is_refused() -> None:
     clustered = general_design(60, (BENEFIT,), psus=PSUS)
-    noisy = NoisySettings(
-        budget=Budget.of_epsilon(4.0, 1e-6), declared={"benefit": Declared(1.0, 1.0)}
-    )
-    with pytest.raises(InputError, match="no sums by primary sampling unit"):
-        location_design(model_for(), clustered, noisy)
     assert get_model("fbs").of(clustered).clustered
     with pytest.raises(InputError, match="covariance_by"):
         get_model("fbs", covariance_by=list(BY)).of(clustered)
