@@ -311,7 +311,7 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     from surveysynth.release.folder.microdata import public_order
     from surveysynth.spec.in_memory import SOURCE
     from surveysynth.survey.outcome import zero_one
-    from surveysynth.survey.records import binary_problems
+    from surveysynth.survey.value_problems import binary_problems
 
     design, confidential = survey.design, survey.confidential
     refuse_sources(design.confidential_sources)

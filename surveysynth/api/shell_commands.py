@@ -28,8 +28,8 @@ OutcomeOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME[:KIND]",
-        help="A confidential column and its kind: continuous, semicontinuous, binary, "
-        "categorical or count. May be repeated.",
+        help="A confidential column and its kind: continuous, semicontinuous, count, "
+        "binary or categorical. May be repeated.",
     ),
 ]
 ConstantOption = Annotated[

@@ -141,12 +141,12 @@ def init(
     out
         The file to write, spec.toml beside the data unless given.
     outcomes
-        Confidential columns, each with its kind ("continuous", "semicontinuous", "binary",
-        "categorical", "count") and constants from public sources: range (the lowest and the
-        highest possible value, all that an amount needs), spikes, levels. Instead of a range:
-        transform, centre (a typical value), middle (two values between which about two thirds of
-        the population lie), spread, scale, power, shift, lower, upper. Missing constants stay open
-        in the file; None leaves the kind open too.
+        Confidential columns, each with its kind ("continuous", "semicontinuous", "count", "binary",
+        "categorical") and constants from public sources: range (the lowest and the highest
+        possible value, all that an amount or a count needs), spikes, levels. An amount may instead
+        have transform, centre (a typical value), middle (two values between which about two thirds
+        of the population lie), spread, scale, power, shift, lower, upper. Missing constants stay
+        open in the file; None leaves the kind open too.
     weight
         Column of sampling weights; required, except for a Stata file with the settings of svyset.
     mechanism

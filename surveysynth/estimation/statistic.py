@@ -115,7 +115,7 @@ class Statistic:
     r: Program
     needs_outcome: bool = True
     binary: bool = False
-    kinds: tuple[OutcomeKind, ...] = ("continuous", "semicontinuous")
+    kinds: tuple[OutcomeKind, ...] = ("continuous", "semicontinuous", "count")
     instead: str = ""
     by_level: bool = False
     interval: Interval = "t"

@@ -74,7 +74,9 @@ class Digits:
         """Round outcomes (n, p)."""
         columns = zip(self.design.outcomes, values.T, strict=True)
         made = [
-            self._amounts(outcome, column) if outcome.is_amount else column
+            self._amounts(outcome, column)
+            if outcome.is_amount and outcome.kind != "count"
+            else column
             for outcome, column in columns
         ]
         return np.stack(made, axis=1)

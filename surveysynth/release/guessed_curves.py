@@ -28,7 +28,7 @@ from surveysynth.mechanisms.learned.histogram import (
     true_counts,
 )
 from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise
-from surveysynth.survey.learned import BINS, PARTS, LearnedTransform
+from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import ABOVE, Outcome
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ Guesses = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True)
 class GuessedCurve:
-    """What a guess gives: counts of bins (BINS,) as guessed, with noise, and by the learned curve.
+    """What a guess gives: counts of bins (J,) as guessed, with noise, and by the learned curve.
 
     quantiles: by the guess and in every run, (runs + 1, len(SHARES)), in units of the outcome.
     """
@@ -74,7 +74,7 @@ def guessed_curve(
     of the first run; of an outcome with a split, those above it.
     """
     transform = side_of(outcome, ABOVE)
-    ends = np.linspace(*transform.grid, BINS + 1)
+    ends = transform.ends
     low, high = np.arcsinh(outcome.distance(np.array(guess)) / transform.divisor)
     below = ndtr((ends - 0.5 * (low + high)) / (0.5 * (high - low)))
     below = (below - below[0]) / (below[-1] - below[0])
@@ -82,14 +82,14 @@ def guessed_curve(
     shown, quantiles = [], [_quantiles(below, transform)]
     runs = max(FEWEST_RUNS, min(MOST_RUNS, MOST_CURVES // strata))
     for rng in np.random.default_rng(SEED).spawn(runs):
-        amounts = transform.divisor * np.sinh(np.interp(rng.random(rows.size), below, ends))
+        amounts = _amounts(np.interp(rng.random(rows.size), below, ends), transform)
         counts = true_counts(outcome, amounts + (outcome.split or 0.0), rows)
         source = None if budget is None else ApproximateNoise(rng)
         made = noisy_histogram(
             outcome.name, counts, budget or Fraction(0), noise, source, records
         )
         curves = made.learned(outcome).of_side(outcome.split, ABOVE)
-        chances = np.diff(ndtr(curves.knots[:, ::PARTS]))
+        chances = np.diff(ndtr(curves.knots[:, :: curves.parts]))
         chances /= chances.sum(axis=1, keepdims=True)
         learned = np.bincount(rows, minlength=strata) @ chances
         shown.append((made.counts[ABOVE].sum(axis=0).astype(np.float64), learned))
@@ -99,9 +99,14 @@ def guessed_curve(
 
 
 def _quantiles(below: FloatArray, transform: LearnedTransform) -> FloatArray:
-    """Return the values (len(SHARES),) for chances (BINS + 1,) to lie below the ends of bins."""
-    x = np.interp(SHARES, below, np.linspace(*transform.grid, BINS + 1))
-    return np.asarray(transform.divisor * np.sinh(x), dtype=np.float64)
+    """Return the values (len(SHARES),) for chances (J + 1,) to lie below the ends of bins."""
+    return _amounts(np.interp(SHARES, below, transform.ends), transform)
+
+
+def _amounts(x: FloatArray, transform: LearnedTransform) -> FloatArray:
+    """Return amounts, or counts, at places on the axis of the grid."""
+    made = transform.divisor * np.sinh(x)
+    return np.asarray(np.floor(made) if transform.whole else made, dtype=np.float64)
 
 
 def guess_lines(spec: "Spec", design: "PublicDesign", guesses: Guesses) -> list[str]:
@@ -120,9 +125,10 @@ def guess_lines(spec: "Spec", design: "PublicDesign", guesses: Guesses) -> list[
             made = guessed_curve(outcome, rows, guess, part, noise, records)
             lines += _drawn(outcome, guess, made, design.n)
             continue
+        given = side_of(outcome, ABOVE)
         sd = 0.0 if part is None else noise_variance(part, noise, records) ** 0.5
         lines.append(
-            f"{outcome.name}: learned from {BINS} counts in each of {int(rows.max()) + 1:,} "
+            f"{outcome.name}: learned from {given.bins} counts in each of {int(rows.max()) + 1:,} "
             f"histograms, with noise of SD {sd:.3g} each. --guess "
             f"{outcome.name}=LOW,HIGH draws the curve of a guess: two values between which about "
             "two thirds of the population lie."
@@ -167,7 +173,7 @@ def _drawn(
     transform = side_of(outcome, ABOVE)
     low, high = (end + (outcome.split or 0.0) for end in (transform.low, transform.high))
     top = max(float(each.max()) for each in (made.guessed, made.noisy, made.learned))
-    runs = made.quantiles[1:]
+    runs, bins = made.quantiles[1:], transform.bins
     table = {
         "records below": [f"{share:.0%}" for share in SHARES],
         "by the guess": _numbers(made.quantiles[0]),
@@ -184,7 +190,7 @@ def _drawn(
                 ("guess", made.guessed), ("noisy", made.noisy), ("learned", made.learned)
             )
         ),
-        f"  {'':<8} {f'{low:,.10g}':<{BINS // 2}}{f'{high:,.10g}':>{BINS - BINS // 2}}",
+        f"  {'':<8} {f'{low:,.10g}':<{bins // 2}}{f'{high:,.10g}':>{bins - bins // 2}}",
         f"  Amounts below which these shares lie, learned in {len(runs)} releases:",
         *(f"  {name:<16}{''.join(f'{each:>12}' for each in row)}" for name, row in table.items()),
     ]  # fmt: skip

@@ -123,7 +123,7 @@ def _learned(given: LearnedTransform) -> dict[str, Any]:
         "transform": given.kind,
         "range": [float(given.low), float(given.high)],
         "learned_share": float(given.share),
-        "learned_by": given.by,
+        **({} if given.by is None else {"learned_by": given.by}),
     }
 
 

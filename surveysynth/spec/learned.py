@@ -17,10 +17,20 @@ OF_LEARNED = ("range", "learned_share", "learned_by")
 _REPLACED = ("scale", "power", "shift", "centre", "spread")
 
 
+def of_counts(synthesizer: SynthesizerSection) -> bool:
+    """Return whether the model is one of counts, which have no transform."""
+    return not synthesizer.is_program and get_model(synthesizer.model).takes_count
+
+
 def is_learned(name: str, synthesizer: SynthesizerSection, section: OutcomeSection) -> bool:
-    """Return whether the transform of an amount is learned: it says so, or has a range alone."""
+    """Return whether the transform of an amount is learned: it says so, or has a range alone.
+
+    That of a count is, but for the models of counts.
+    """
     if section.kind in ("binary", "categorical"):
         return False
+    if section.kind == "count" and not of_counts(synthesizer):
+        return True
     if section.transform is not None:
         return section.transform == LEARNED
     if "transform" in synthesizer.model_fields_set:
@@ -49,11 +59,33 @@ def learned_transform(
     if not is_learned(name, synthesizer, section):
         _refuse_learned_keys(where, section)
         return None
-    if section.kind == "count" and section.range is not None:
-        raise InputError(
-            f"{where}.transform: a count has no transform, so none can be learned; leave it out."
-        )
+    if section.kind == "count":
+        _check_count(where, synthesizer, section)
     return _transform(where, "the outcome", synthesizer, sections, section)
+
+
+def _check_count(where: str, synthesizer: SynthesizerSection, section: OutcomeSection) -> None:
+    """Raise ``InputError`` where a count has another transform, or the model takes no counts."""
+    if of_counts(synthesizer):
+        raise InputError(
+            f"{where}.range: model {synthesizer.model!r} models a count without a transform, so "
+            "none is learned from a range; leave it out."
+        )
+    kinds = ("continuous",) if synthesizer.is_program else get_model(synthesizer.model).kinds
+    if "count" not in kinds:
+        several, alone = (
+            " or ".join(repr(each.name) for each in registered() if holds(each))
+            for holds in (lambda each: "count" in each.kinds, lambda each: each.takes_count)
+        )
+        raise InputError(
+            f"{where}.kind: model {synthesizer.model!r} does not support a count; use model = "
+            f"{several} with its public range, or {alone} with this one outcome."
+        )
+    if section.transform not in (None, LEARNED):
+        raise InputError(
+            f"{where}.transform: the transform of a count is learned within its range, got "
+            f"{section.transform!r}; leave it out."
+        )
 
 
 def weight_transform(synthesizer: SynthesizerSection, sections: Outcomes) -> Transform:
@@ -130,6 +162,12 @@ def _transform(
     section: OutcomeSection,
 ) -> LearnedTransform:
     """Return the learned transform of a section."""
+    whole = section.kind == "count"
+    if section.range is None and whole:
+        raise InputError(
+            f"{where}.range: missing; a count needs the least and the largest count that the "
+            "questionnaire or the codebook allows, such as range = [0, 20]."
+        )
     if section.range is None:
         raise InputError(
             f"{where}.range: missing; transform = 'learned' needs the public range of {what} "
@@ -146,7 +184,9 @@ def _transform(
         share = LEARNED_SHARE / _count(synthesizer, sections)
     low, high = section.range
     try:
-        return LearnedTransform(low=low, high=high, share=share, by=section.learned_by)
+        return LearnedTransform(
+            low=low, high=high, share=share, by=section.learned_by, whole=whole
+        )
     except InputError as error:
         raise InputError(f"{where}.{error}") from None
 

@@ -16,9 +16,9 @@ OPEN = "?"
 
 #: How to fill in a key, with the keys that the answer calls for: one reading is enough.
 ANSWERS = {
-    "kind": 'for an amount "continuous", or "semicontinuous" with spikes = [0], both with '
-    'range = [low, high]; for an answer "binary", or "categorical" with levels = ["..", ".."]; '
-    'for a whole number, alone and by the pseudo-posterior, "count"',
+    "kind": 'for an amount "continuous", or "semicontinuous" with spikes = [0], or for a whole '
+    'number "count", all with range = [low, high]; for an answer "binary", or "categorical" with '
+    'levels = ["..", ".."]',
     "levels": 'all answers that may occur, such as levels = ["no", "yes"]',
     "range": "the lowest and the highest possible value, such as range = [0, 500000]",
     "transform": 'leave it out and write range = [low, high], or choose "log", "asinh" or '
@@ -26,7 +26,6 @@ ANSWERS = {
     "scale": "about a tenth of a typical value, such as scale = 1000",
     "centre": "a typical value, such as centre = 30000",
     "spread": "a typical standard deviation on the scale of the transform, such as spread = 0.5",
-    "design_effect": "the factor by which the units raise variances, such as design_effect = 1.5",
 }
 _WEIGHT = "the logarithm of a typical weight, population size over records, such as centre = 5.3"
 
@@ -55,8 +54,7 @@ def raise_mistakes(
     if not left:
         raise_problems(source, problems)
         return
-    count, lines = len(dict.fromkeys(left)), [*_open_lines(left), *_of_units(left, content)]
-    lines += problems
+    count, lines = len(dict.fromkeys(left)), [*_open_lines(left), *problems]
     raise InputError("\n".join([
         f"{source}: {'1 key is' if count == 1 else f'{count} keys are'} still open, marked "
         f'"{OPEN}". Answers come from public sources, such as a questionnaire or a codebook, '
@@ -71,17 +69,6 @@ def _open_lines(left: Sequence[Location]) -> list[str]:
     for place in dict.fromkeys(left):
         places.setdefault(_answer(place), []).append(where_of(place))
     return [f"{', '.join(those)}: {answer}." for answer, those in places.items()]
-
-
-def _of_units(left: Sequence[Location], content: Mapping[str, Any]) -> list[str]:
-    """Return what units call for, once kinds are known."""
-    survey = content.get("survey")
-    kinds = any(place[-1] == "kind" for place in left)
-    if not kinds or not isinstance(survey, Mapping) or "psu" not in survey:
-        return []
-    if "design_effect" in survey:
-        return []
-    return [f"survey.design_effect: needed with psu for counts: {ANSWERS['design_effect']}."]
 
 
 def _answer(place: Location) -> str:

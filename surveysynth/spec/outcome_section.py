@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
 
@@ -73,11 +73,11 @@ class OutcomeSection(Section):
         "publication, never from the data."
     )
 
-    kind: Literal[OutcomeKind, "count"] = "continuous"
+    kind: OutcomeKind = "continuous"
     """The kind of outcome: "continuous" is an amount without values where many records pile up,
     "semicontinuous" an amount that is often exactly at a spike, "binary" has two levels,
-    "categorical" has several levels, and "count" is a whole number for the models of counts.
-    Public: The kind."""
+    "categorical" has several levels, and "count" is a whole number in a public `range`; for the
+    models of counts, `poisson` and `negative_binomial`, it has none. Public: The kind."""
     transform: TransformKind | None = None
     """The scale on which amounts are modelled. "learned" takes a public `range` alone: a part of
     the budget goes to a noisy histogram, and amounts become normal scores of it. Default: "learned"
@@ -92,18 +92,20 @@ class OutcomeSection(Section):
     shift: float | None = None
     """The number that `log` adds first. Default: that of [synthesizer]. Public: The number."""
     range: Annotated[tuple[float, float], BeforeValidator(as_tuple)] | None = None
-    """For `learned`: the public range of the outcome, from a codebook or a questionnaire. Amounts
-    outside it count as its nearer end, and synthetic amounts lie within it. A generous range costs
-    little. That of the weight starts above zero and needs model = "fbs". Type: a list of two
-    numbers. Default: none; required for `learned`. Public: The two numbers, so never take them from
-    the data."""
+    """For `learned` and for a count: the public range of the outcome, from a codebook or a
+    questionnaire. Amounts outside it count as its nearer end, and synthetic amounts lie within it.
+    A generous range costs little. That of a count has its least and its largest value, two whole
+    numbers. That of the weight starts above zero and needs model = "fbs". Type: a list of two
+    numbers. Default: none; required for `learned` and for a count. Public: The two numbers, so
+    never take them from the data."""
     learned_share: Annotated[float, Field(gt=0, lt=1)] | None = None
     """For `learned`: the share of the whole budget for the noisy histogram of this outcome.
     Default: 0.1, divided by the number of columns that are learned. Public: The number, and the
     noisy histogram."""
-    learned_by: LearnedBy = "strata"
-    """For `learned`: a curve for each stratum ("strata"), which is shrunk to the curve of all, or
-    one curve ("all"). Public: The rule, and the curves."""
+    learned_by: LearnedBy | None = None
+    """For `learned`: a curve for each stratum ("strata") or for each cell of the by and strata
+    columns ("cells"), which is shrunk to the curve of all, or one curve ("all"). Default: "cells"
+    for a count, otherwise "strata". Public: The rule, and the curves."""
     spikes: Annotated[tuple[float, ...], BeforeValidator(as_tuple)] = ()
     """Values where many records lie exactly, such as 0 or a top code. Whether a record is at a
     spike is modelled as a category. Public: The values; synthetic records lie there too."""

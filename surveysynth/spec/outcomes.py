@@ -22,6 +22,7 @@ from surveysynth.spec.learned import (
     OF_LEARNED,
     learned_transform,
     learns_weight,
+    of_counts,
     weight_problems,
 )
 from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
@@ -65,7 +66,8 @@ def declared_outcome(
     else:
         learned = learned_transform(name, synthesizer, sections)
         transform = learned or _transform(name, synthesizer, section)
-    kind: OutcomeKind = "continuous" if section.kind == "count" else section.kind
+    of_count = section.kind == "count" and of_counts(synthesizer)
+    kind: OutcomeKind = "continuous" if of_count else section.kind
     return Outcome(
         name,
         kind,
@@ -97,7 +99,7 @@ def _transform(
             )
         constants[key] = there if here is None else here
     if section.transform is None and "transform" not in synthesizer.model_fields_set:
-        if not synthesizer.is_program and get_model(synthesizer.model).takes_count:
+        if of_counts(synthesizer):
             constants["transform"] = "identity"
         elif section.scale is not None or section.power is not None:
             constants["transform"] = "yeo_johnson"  # of the defaults the one with these constants
@@ -139,7 +141,6 @@ def outcome_problems(
     problems += weight_problems(survey, synthesizer, sections)
     for outcome in declared:
         problems += _moment_problems(outcome, sections.get(outcome.name, OutcomeSection()))
-    problems += count_problems(synthesizer, sections)
     if known_model:
         problems += kind_problems(synthesizer, declared)
     if survey.psu is not None and survey.design_effect is None:
@@ -221,12 +222,15 @@ def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> li
                 "that is a weight, give its logarithm."
             )
     kinds = {name: sections[name].kind for name in synthesizer.outcome if name in sections}
-    levelled = [name for name, kind in kinds.items() if kind in ("binary", "categorical")]
+    levelled = [
+        name for name, kind in kinds.items()
+        if kind in ("binary", "categorical") or (kind == "count" and not of_counts(synthesizer))
+    ]  # fmt: skip
     lists = [key for key in _OF_TRANSFORM.values() if len(getattr(synthesizer, key)) > 1]
     if levelled and lists:
         problems.append(
             f"synthesizer.{lists[0]}: a list needs amounts only, but {listing(levelled)} has "
-            "levels; set this key for each amount in [outcomes.NAME]."
+            "levels or is a count; set this key for each amount in [outcomes.NAME]."
         )
     return problems
 
@@ -333,19 +337,6 @@ def by_problems(
         if name in names
     ]
     return problems
-
-
-def count_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> list[str]:
-    """Return the outcomes declared as counts for a model without counts."""
-    if not synthesizer.is_program and get_model(synthesizer.model).takes_count:
-        return []
-    able = " or ".join(repr(model.name) for model in registered() if model.takes_count)
-    return [
-        f"outcomes.{name}.kind: model {synthesizer.model!r} does not support a count; use "
-        f"model = {able}, with this one outcome."
-        for name in synthesizer.outcome
-        if name in sections and sections[name].kind == "count"
-    ]
 
 
 def strict_problems(

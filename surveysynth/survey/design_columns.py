@@ -16,7 +16,8 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.survey.columns import TextColumn
 from surveysynth.survey.declaration import Declaration, Roles
 from surveysynth.survey.formula import quote
-from surveysynth.survey.records import Records, undeclared_levels, weight_value_problem
+from surveysynth.survey.records import Records, undeclared_levels
+from surveysynth.survey.value_problems import weight_value_problem
 
 #: Names for the columns computed from stratum sizes; the first that no other column has.
 WEIGHT_NAMES = ("weight", "sampling_weight", "design_weight", "stratum_weight")

@@ -5,6 +5,12 @@ the end that is farther from zero. A curve gives z at the ends of ``PARTS`` equa
 and is linear in x between them. It is public: a mechanism computes it from a noisy histogram.
 Values outside the range count as its nearer end, and no inverse lies outside it.
 
+A count is a whole number y from ``low`` to ``high``. Its transform takes y + U, with U uniform on
+[0, 1) (``mechanisms/learned/counts.py``), so its argument is in [low, high + 1). Bins end at whole
+numbers. Up to ``BINS`` values have one each, others whole numbers of values in about equal steps of
+asinh(y). Within a bin y + U is uniform, and the inverse rounds down. So a count has exactly the
+probabilities of the curve.
+
 Until a curve is learned, z is linear in x from -3 to 3: a guess from the public range alone.
 """
 
@@ -19,10 +25,14 @@ from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.transforms import Transform, TransformKind
 
-LearnedBy = Literal["strata", "all"]
+LearnedBy = Literal["strata", "all", "cells"]
 
 #: Bins of a histogram, and equal parts of a bin at whose ends a curve has a value.
 BINS, PARTS = 64, 4
+#: Parts of a bin of a count. Scores are linear in each, and many of them make the scores normal.
+COUNT_PARTS = 32
+#: The ends of the range of a count, in absolute values.
+LARGEST_COUNT = 2.0**40
 #: The divisor of the grid as a share of the range's end that is farther from zero.
 SCALE_SHARE = 1e-3
 #: Share of the budget for the histograms of all outcomes of a survey, unless one is declared.
@@ -48,7 +58,10 @@ class LearnedTransform(Transform):
     share
         The share of the whole budget for the histogram of this outcome.
     by
-        "strata" for a curve of each stratum, "all" for one of all records.
+        "strata" for a curve of each stratum, "cells" for one of each cell of the by and strata
+        columns, "all" for one of all records. None: "cells" for a count, otherwise "strata".
+    whole
+        Whether the outcome is a count: whole numbers from ``low`` to ``high``.
     curves
         z at the ends of the parts of bins, (sides, strata, parts + 1); empty before it is learned.
     expected, noise_variance
@@ -63,7 +76,7 @@ class LearnedTransform(Transform):
     Raises
     ------
     InputError
-        For a range or a share that is not possible.
+        For a range or a share that is not possible, and ends of a count that are not whole.
 
     Examples
     --------
@@ -78,7 +91,8 @@ class LearnedTransform(Transform):
     low: float = 0.0
     high: float = 1.0
     share: float = LEARNED_SHARE
-    by: LearnedBy = "strata"
+    by: LearnedBy | None = None
+    whole: bool = False
     curves: tuple[tuple[tuple[float, ...], ...], ...] = field(default=(), repr=False)
     expected: tuple[tuple[tuple[float, ...], ...], ...] = field(default=(), repr=False)
     noise_variance: float = field(default=0.0, repr=False)
@@ -90,12 +104,27 @@ class LearnedTransform(Transform):
                 "range: expected two finite numbers, the first below the second, got "
                 f"{self.low!r} and {self.high!r}."
             )
+        ends = np.array([self.low, self.high])
+        if self.whole and not (np.abs(ends) <= LARGEST_COUNT).all() * (ends % 1.0 == 0.0).all():
+            raise InputError(
+                "range: expected two whole numbers, the least and the largest count, got "
+                f"{self.low!r} and {self.high!r}."
+            )
         if not 0.0 < self.share < 1.0:
             raise InputError(
                 f"learned_share: expected a number between 0 and 1, got {self.share!r}."
             )
 
-    def ends(self, split: float | None, side: int) -> tuple[float, float]:
+    @property
+    def curve_by(self) -> LearnedBy:
+        """Which records share a curve, as declared or by default.
+
+        U hides where in its interval a count lies. A normal law that is shifted cannot follow from
+        one cell to another, where many records share a value: so each cell of counts has a curve.
+        """
+        return self.by or ("cells" if self.whole else "strata")
+
+    def ends_of_side(self, split: float | None, side: int) -> tuple[float, float]:
         """Return the range of the transform's argument: amounts, or distances from a split."""
         if split is None:
             return self.low, self.high
@@ -105,7 +134,7 @@ class LearnedTransform(Transform):
         """Return the transform of one side of a split."""
         if split is None:
             return self
-        low, high = self.ends(split, side)
+        low, high = self.ends_of_side(split, side)
         return replace(self, low=low, high=high, curves=self.curves[side : side + 1])
 
     def at(self, rows: IntArray | BoolArray) -> "LearnedTransform":
@@ -119,31 +148,62 @@ class LearnedTransform(Transform):
 
     @property
     def divisor(self) -> float:
-        """The s of asinh(y / s), in the outcome's units."""
-        return SCALE_SHARE * max(abs(self.low), abs(self.high))
+        """The s of asinh(y / s), in the outcome's units; 1 for a count."""
+        return 1.0 if self.whole else SCALE_SHARE * max(abs(self.low), abs(self.high))
 
     @property
     def grid(self) -> tuple[float, float]:
         """The ends of the range as x."""
-        low, high = np.arcsinh(np.array([self.low, self.high]) / self.divisor).tolist()
+        ends = np.array([self.low, self.high + self.whole])
+        low, high = np.arcsinh(ends / self.divisor).tolist()
         return low, high
+
+    @cached_property
+    def edges(self) -> FloatArray:
+        """The whole numbers (J + 1,) at which the bins of a count end."""
+        if self.high - self.low < BINS:
+            return np.arange(self.low, self.high + 2.0)
+        x = np.linspace(*self.grid, BINS + 1)[1:-1]
+        inner = np.round(self.divisor * np.sinh(x))
+        return np.unique(np.concatenate([[self.low], inner, [self.high + 1.0]]))
+
+    @property
+    def ends(self) -> FloatArray:
+        """The ends of bins (J + 1,) as x."""
+        if self.whole:
+            return np.asarray(np.arcsinh(self.edges / self.divisor), dtype=np.float64)
+        return np.linspace(*self.grid, BINS + 1)
+
+    @property
+    def bins(self) -> int:
+        """The number of bins J of a histogram."""
+        return len(self.edges) - 1 if self.whole else BINS
+
+    @property
+    def parts(self) -> int:
+        """The number of parts of a bin, at whose ends a curve has a value."""
+        return COUNT_PARTS if self.whole else PARTS
 
     @cached_property
     def knots(self) -> FloatArray:
         """Z at the ends of parts of bins, (strata, parts + 1), of the only side."""
         if self.curves:
             return np.array(self.curves[0])
-        return np.linspace(-GUESSED_END, GUESSED_END, BINS * PARTS + 1)[None]
+        return np.linspace(-GUESSED_END, GUESSED_END, self.bins * self.parts + 1)[None]
 
-    def position(self, outcome: FloatArray) -> FloatArray:
-        """Return places of values on the grid, from 0 at the low end to 1 at the high end."""
+    def place(self, outcome: FloatArray) -> FloatArray:
+        """Return places of values on the grid in bins, from 0 at the low end to J at the high."""
+        if self.whole:
+            inside = np.clip(outcome, self.low, self.high + 1.0)
+            places = np.interp(inside, self.edges, np.arange(self.bins + 1.0))
+            return np.asarray(places, dtype=np.float64)
         low, high = self.grid
         x = np.arcsinh(np.clip(outcome, self.low, self.high) / self.divisor)
-        return np.asarray(np.clip((x - low) / (high - low), 0.0, 1.0), dtype=np.float64)
+        return np.asarray(BINS * np.clip((x - low) / (high - low), 0.0, 1.0), dtype=np.float64)
 
     def violations(self, outcome: FloatArray) -> int:
-        """Return 0: the transform takes every number."""
-        return 0
+        """Count the values of a count that are not whole; other transforms take every number."""
+        return int(np.count_nonzero(outcome % 1.0)) if self.whole else 0
 
     def outside(self, outcome: FloatArray) -> int:
         """Count the values outside the range."""
@@ -168,16 +228,22 @@ class LearnedTransform(Transform):
         part = np.clip(found - 1 - row * (last + 1), 0, last - 1)
         lower, upper = knots[row, part], knots[row, part + 1]
         share = np.clip((z - lower) / (upper - lower), 0.0, 1.0)
-        low, high = self.grid
-        x = low + (part + share) / last * (high - low)
-        values = np.clip(self.divisor * np.sinh(x), self.low, self.high)
-        return np.asarray(values, dtype=np.float64)
+        if self.whole:
+            place = (part + share) / self.parts
+            y = np.floor(np.interp(place, np.arange(self.bins + 1.0), self.edges))
+        else:
+            low, high = self.grid
+            x = low + (part + share) / last * (high - low)
+            y = self.divisor * np.sinh(x)
+        return np.asarray(np.clip(y, self.low, self.high), dtype=np.float64)
 
     def log_slope(self, outcome: FloatArray) -> FloatArray:
         """Return the log of dz/dy; outside the range that of its end."""
         part, _ = self._part(outcome)
         row, (low, high) = self._rows(outcome), self.grid
         rise = self.knots[row, part + 1] - self.knots[row, part]
+        if self.whole:
+            return np.asarray(np.log(rise * self.parts / np.diff(self.edges)[part // self.parts]))
         width = (high - low) / (self.knots.shape[1] - 1)
         inside = np.clip(outcome, self.low, self.high)
         return np.asarray(np.log(rise / width) - np.log(np.hypot(self.divisor, inside)))
@@ -189,7 +255,7 @@ class LearnedTransform(Transform):
     def _part(self, outcome: FloatArray) -> tuple[IntArray, FloatArray]:
         """Return the part of a bin that values are in, and their place in it, from 0 to 1."""
         parts = self.knots.shape[1] - 1
-        place = self.position(outcome) * parts
+        place = self.place(outcome) * self.parts
         part = np.minimum(place.astype(np.int64), parts - 1)
         return part, place - part
 
@@ -201,25 +267,27 @@ class LearnedTransform(Transform):
 
 
 def bin_of(transform: LearnedTransform, outcome: FloatArray) -> IntArray:
-    """Return the bin (n,) of each value (n,), from 0 to ``BINS`` - 1."""
-    place = (transform.position(outcome) * BINS).astype(np.int64)
-    return np.minimum(place, BINS - 1)
+    """Return the bin (n,) of each value (n,), from 0 to J - 1."""
+    return np.minimum(transform.place(outcome).astype(np.int64), transform.bins - 1)
 
 
-def normal_scores(counts: FloatArray) -> FloatArray:
-    """Return the knots (H, J * PARTS + 1) of expected counts (H, J): z = Phi^-1(F).
+def normal_scores(counts: FloatArray, *, whole: bool = False) -> FloatArray:
+    """Return the knots (H, J * parts + 1) of expected counts (H, J): z = Phi^-1(F).
 
-    Inside a bin the log density is linear between the middles of neighboring bins. Rounded to
-    ``STEP``, so that the last digits of other machines' linear algebra do not matter, and with a
-    ramp of that step, so that every curve increases.
+    Inside a bin the log density is linear between the middles of neighboring bins; that of counts,
+    ``whole``, is even. Rounded to ``STEP``, so that the last digits of other machines' linear
+    algebra do not matter, and with a ramp of that step, so that every curve increases.
     """
-    bins = counts.shape[1]
-    middle = (np.arange(bins * PARTS) + 0.5) / PARTS
-    theta = np.log(np.maximum(counts, np.finfo(np.float64).tiny))
-    fine = np.stack([np.interp(middle, np.arange(bins) + 0.5, row) for row in theta])
-    fine = fine.reshape(len(counts), bins, PARTS)
-    within = np.exp(fine - fine.max(axis=-1, keepdims=True))
-    within /= within.sum(axis=-1, keepdims=True)
+    bins, parts = counts.shape[1], COUNT_PARTS if whole else PARTS
+    if whole:
+        within = np.full((len(counts), bins, parts), 1.0 / parts)
+    else:
+        middle = (np.arange(bins * parts) + 0.5) / parts
+        theta = np.log(np.maximum(counts, np.finfo(np.float64).tiny))
+        fine = np.stack([np.interp(middle, np.arange(bins) + 0.5, row) for row in theta])
+        fine = fine.reshape(len(counts), bins, parts)
+        within = np.exp(fine - fine.max(axis=-1, keepdims=True))
+        within /= within.sum(axis=-1, keepdims=True)
     mass = (counts[..., None] * within).reshape(len(counts), -1)
     total = np.maximum(mass.sum(axis=1, keepdims=True), np.finfo(np.float64).tiny)
     mass = (1.0 - EVERYWHERE) * mass / total + EVERYWHERE / mass.shape[1]

@@ -3,6 +3,7 @@
     continuous      a transform
     semicontinuous  a transform, and spikes (public points where values pile up) or a split (a
                     public point above and below which amounts are of two kinds)
+    count           whole numbers in a public range, with a learned transform
     binary          values 0 and 1, or two levels
     categorical     levels, in order, public
 
@@ -30,7 +31,7 @@ from surveysynth.errors import InputError
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.transforms import Transform
 
-OutcomeKind = Literal["continuous", "semicontinuous", "binary", "categorical"]
+OutcomeKind = Literal["continuous", "semicontinuous", "count", "binary", "categorical"]
 
 #: Levels of a binary outcome that declares none.
 BINARY_LEVELS = ("0", "1")
@@ -49,9 +50,10 @@ class Outcome:
     name
         Its column.
     kind
-        "continuous", "semicontinuous", "binary" or "categorical".
+        "continuous", "semicontinuous", "count", "binary" or "categorical".
     transform
-        The transform of amounts; binary and categorical outcomes have the identity.
+        The transform of amounts; binary and categorical outcomes have the identity. Counts need a
+        ``LearnedTransform``, whose range has the least and the largest count.
     spikes
         Points where values of a semicontinuous outcome pile up.
     lower, upper
@@ -98,6 +100,8 @@ class Outcome:
             settled["levels"] = BINARY_LEVELS
         if self.kind in ("binary", "categorical"):
             settled["transform"] = Transform("identity")
+        if self.learned is not None and self.kind == "count":
+            settled["transform"] = replace(self.learned, whole=True)
         for part, value in settled.items():
             object.__setattr__(self, part, value)
         for part, text in self._problems():
@@ -116,6 +120,10 @@ class Outcome:
         last = ABOVE if self.split is None else BELOW
         wanted = {"binary": 2, "categorical": max(2, len(self.levels))}.get(self.kind, 0)
         checks = [
+            ("transform", self.kind != "count" or self.learned is not None,
+             "kind 'count' needs a learned transform, with the public range of the count."),
+            ("transform", self.kind == "count" or self.learned is None or not self.learned.whole,
+             f"a transform of whole numbers is for kind 'count', got kind {self.kind!r}."),
             ("spikes", several or self.kind != "semicontinuous",
              "kind 'semicontinuous' needs spikes (points where values pile up, such as [0]) or "
              f"a split; got {len(self.spikes) or 'none'}."),
@@ -175,17 +183,17 @@ class Outcome:
 
     @property
     def is_amount(self) -> bool:
-        """True for a continuous or semicontinuous outcome."""
-        return self.kind in ("continuous", "semicontinuous")
+        """True for a continuous or semicontinuous outcome, and for a count."""
+        return self.kind in ("continuous", "semicontinuous", "count")
 
     @property
     def is_discrete(self) -> bool:
         """True for an outcome with a discrete part."""
-        return self.kind != "continuous" or self.missing
+        return self.kind not in ("continuous", "count") or self.missing
 
     @property
     def is_plain(self) -> bool:
-        """True for a continuous outcome without bounds, as all those of the papers."""
+        """True for a continuous outcome without bounds, as those of the papers, and for a count."""
         return not self.is_discrete and self.lower is None and self.upper is None
 
     @property
@@ -329,7 +337,7 @@ class Outcome:
     @property
     def public_words(self) -> str:
         """Declarations besides the transform; empty for a continuous outcome without bounds."""
-        if self.is_plain:
+        if self.is_plain and self.kind != "count":
             return ""
         missing = ["missing answers as a category"] if self.missing else []
         if not self.is_amount:
@@ -339,7 +347,8 @@ class Outcome:
             parts.append("spikes at " + ", ".join(f"{spike:,.10g}" for spike in self.spikes))
         if self.split is not None:
             parts.append(f"split at {self.split:,.10g}")
-        ends = (("from", self.lower), ("to", self.upper))
+        given = self.limits if self.kind == "count" else (self.lower, self.upper)
+        ends = zip(("from", "to"), given, strict=True)
         bounds = " ".join(f"{word} {end:,.10g}" for word, end in ends if end is not None)
         return ", ".join([*parts, *([bounds] if bounds else []), *missing])
 

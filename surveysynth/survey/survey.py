@@ -29,14 +29,9 @@ from surveysynth.survey.determined import determined_problems
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.public_design import PublicDesign, build_public_design, public_design
-from surveysynth.survey.records import (
-    Records,
-    confidential_problems,
-    constant_problem,
-    public_problems,
-    read_records,
-)
+from surveysynth.survey.records import Records, confidential_problems, public_problems, read_records
 from surveysynth.survey.transforms import Transform
+from surveysynth.survey.value_problems import constant_problem
 from surveysynth.survey.weights_from import given_weights_from
 
 __all__ = ["Confidential", "PublicDesign", "Survey", "public_design"]

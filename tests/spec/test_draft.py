@@ -78,7 +78,10 @@ COMPLETE = {
               "benefit.range=0,20000", "--outcome", "insured:binary", "--constant",
               "insured.levels=no,yes", "--outcome", "heating:categorical", "--constant",
               "heating.levels=gas,oil,electric"],
-    "count": [*PSEUDO, *BY, "--outcome", "visits:count"],
+    "count": [*PSEUDO, *BY, "--outcome", "visits:count", "--constant", "visits.range=0,30"],
+    "noisy count": [*STRICT, *BY, "--outcome", "visits:count", "--constant", "visits.range=0,30",
+                    "--outcome", "insured:binary", "--constant", "insured.levels=no,yes",
+                    "--population-size", "9000"],
     "units": [*PSEUDO, "--outcome", "insured:binary", "--constant", "insured.levels=no,yes",
               "--psu", "unit", "--design-effect", "1.4"],
     "public weights": [*PSEUDO, *BY, "--public-weights", "--outcome", "salary:continuous",
@@ -95,7 +98,7 @@ def test_with_all_choices_the_file_is_valid_and_fits_the_data(
     spec = load_spec(data.with_name("spec.toml"))
     survey = ss.read_survey(spec)
     assert survey.design.n == 240
-    assert spec.privacy.epsilon == (3.6 if name in ("noisy", "declared") else 10.8)
+    assert spec.privacy.epsilon == (3.6 if "3.6" in COMPLETE[name] else 10.8)
     assert spec.survey.weight == "weight"
     assert os.listdir(data.parent) in (["survey.csv", "spec.toml"], ["spec.toml", "survey.csv"])
 
@@ -203,7 +206,6 @@ def test_types_of_a_parquet_file_are_told_without_its_cells(tmp_path: Path) -> N
     [
         ([], ["--outcome", "--weight", "--epsilon",
               "--mechanism noisy_statistics (or pseudo_posterior)"]),
-        (["--outcome", "visits:count"], ["--mechanism pseudo_posterior,"]),
         (PSEUDO, ["--outcome"]),
         ([*PSEUDO, "--outcome", "salry:continuous"], ["'salry'", "Did you mean 'salary'"]),
         ([*PSEUDO, "--outcome", "salary:amount"], ["'semicontinuous'", "got 'amount'"]),
@@ -215,9 +217,8 @@ def test_types_of_a_parquet_file_are_told_without_its_cells(tmp_path: Path) -> N
         ([*PSEUDO, "--outcome", "salary", "--constant", "centre=3"], ["NAME.KEY=VALUE"]),
         ([*PSEUDO[2:], "--outcome", "salary", "--mechanism", "laplace"], ["'laplace'"]),
         ([*PSEUDO, "--outcome", "salary", "--epsilon", "0"], ["epsilon", "above zero"]),
-        ([*STRICT, "--outcome", "visits:count", "--population-size", "9000"],
-         ["outcome 'visits'", "no model of counts", "pseudo_posterior", "semicontinuous"]),
-        ([*PSEUDO, "--outcome", "visits:count", "--outcome", "salary"], ["got 'count'"]),
+        ([*PSEUDO, "--outcome", "visits:count", "--constant", "visits.transform=log"],
+         ["outcome 'visits'", "learned from its range", "leave transform out"]),
         ([*PSEUDO, "--outcome", "salary:continuous", "--constant", "salary.range=2,1"],
          ["range of 'salary'", "the lower first"]),
         ([*PSEUDO, "--outcome", "salary:continuous", "--constant", "salary.middle=2,1",
@@ -400,24 +401,13 @@ def test_questions_end_where_flags_do(data: Path) -> None:
     assert not any(canary in told for canary in CANARIES)
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "outcomes", "offered"),
-    [
-        (None, "salary", True),
-        ("pseudo_posterior", "salary", True),
-        ("pseudo_posterior", "salary, gender", False),
-        ("noisy_statistics", "salary", False),
-    ],
-)
-def test_kinds_that_are_refused_are_not_offered(
-    data: Path, mechanism: str | None, outcomes: str, offered: bool
-) -> None:
-    """A count has a model of its own, for one outcome."""
-    script = Script([outcomes, "amount"])
+@pytest.mark.parametrize("mechanism", [None, "pseudo_posterior", "noisy_statistics"])
+def test_every_kind_is_offered_by_both_mechanisms(data: Path, mechanism: str | None) -> None:
+    script = Script(["salary, gender", "amount"])
     with pytest.raises(RuntimeError, match="StopIteration"):  # no more answers, at the second try
         ask_rest(Choices(mechanism=mechanism), open_data(data), script)
     menu, wrong = script.told[-2:]
-    kinds = ["continuous", "semicontinuous", "binary", "categorical"] + ["count"] * offered
+    kinds = ["continuous", "semicontinuous", "count", "binary", "categorical"]
     assert [line.split()[0] for line in menu.splitlines() if line.startswith("  ")] == kinds
     assert f"expected one of {', '.join(map(repr, kinds))}, got 'amount'" in wrong
 
@@ -428,7 +418,7 @@ def test_kinds_that_are_refused_are_not_offered(
         ("continuous", "noisy_statistics", "Proposed is the one with a proof."),
         ("binary", "noisy_statistics", "a model of your own in Stan"),
         ("", "noisy_statistics", "no public source gives the range of an amount"),
-        ("count", "pseudo_posterior", "Your outcome is a count: noisy_statistics has no model of"),
+        ("count", "noisy_statistics", "Proposed is the one with a proof."),
     ],
 )
 def test_a_mechanism_that_can_serve_is_proposed_with_its_reason(
@@ -472,22 +462,14 @@ def test_statistics_suit_the_kinds_and_open_kinds_have_a_hint(
     data: Path, outcomes: tuple[str, ...], statistics: list[str]
 ) -> None:
     flags = [part for each in outcomes for part in ("--outcome", each)]
-    mechanism = "pseudo_posterior" if "visits:count" in outcomes else "noisy_statistics"
     out = data.with_name("made.toml")
-    given = [str(data), *flags, "--weight", "weight", "--mechanism", mechanism, "--epsilon", "3.6",
-             "--by", "field", "--out", str(out)]  # fmt: skip
+    given = [str(data), *flags, "--weight", "weight", "--mechanism", "noisy_statistics",
+             "--epsilon", "3.6", "--by", "field", "--out", str(out)]  # fmt: skip
     assert cli.main(["init", *given]) == 0
     text = out.read_text()
     assert tomllib.loads(text)["tables"]["statistics"] == statistics
     still_open = any(":" not in each for each in outcomes)
     assert ('"mean" and "median" for amounts' in text) == still_open
-
-
-def test_a_count_by_noisy_statistics_is_refused_with_both_remedies(data: Path) -> None:
-    script = Script(["visits", "count", "noisy_statistics"])
-    with pytest.raises(StopIteration):  # at the second try
-        ask_rest(Choices(), open_data(data), script)
-    assert "Choose pseudo_posterior, or declare the count as an amount" in script.told[-1]
 
 
 def test_nothing_is_asked_that_was_said(data: Path) -> None:
@@ -524,7 +506,7 @@ def test_one_message_has_all_open_keys_and_one_edit_answers_it(
     assert told.count("for an amount") == 1  # one line for the three
     assert "survey.design_effect" not in told
     spec.write_text(text.replace("[survey]", '[survey]\npsu = "unit"'))
-    assert main_error(spec, capsys).count("survey.design_effect: needed with psu for counts: ") == 1
+    assert "survey.design_effect" not in main_error(spec, capsys)
     answers = [
         ('kind = "?"', 'kind = "continuous"\nrange = [0, 200000]'),
         ('kind = "?"', 'kind = "semicontinuous"\nspikes = [0]\nrange = [0, 20000]'),
@@ -552,24 +534,6 @@ def test_kinds_levels_and_units_are_asked_for(data: Path) -> None:
     assert content["outcomes"]["heating"]["levels"] == "?"
     assert content["survey"]["psu"] == "unit"
     assert "design_effect" not in content["survey"]
-
-
-@pytest.mark.parametrize(
-    ("kind", "mechanism", "needed"),
-    [
-        ("continuous", "noisy_statistics", False),
-        ("categorical", "noisy_statistics", False),
-        ("categorical", "pseudo_posterior", False),
-        ("semicontinuous", "pseudo_posterior", False),
-        ("count", "pseudo_posterior", True),
-    ],
-)
-def test_a_design_effect_is_open_where_units_have_no_effects(
-    data: Path, kind: str, mechanism: str, needed: bool
-) -> None:
-    outcome = OutcomeChoice("visits", kind)
-    choices = Choices(outcomes=(outcome,), psu="unit", mechanism=mechanism)
-    assert choices.needs_design_effect == needed
 
 
 def test_it_asks_on_a_terminal(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_a_key_in_both_places_must_agree(key: str, here: str, there: str) -> Non
         ("kind = 'binary'\ntransform = 'log'", ["outcomes.y.transform", "amounts"]),
         ("kind = 'binary'\nupper = 1", ["outcomes.y.upper", "amounts"]),
         ("kind = 'binary'\ncentre = 0.5", ["outcomes.y.centre", "amounts"]),
-        ("kind = 'count'", ["outcomes.y.kind", "'poisson'", "'fbs'"]),
+        ("kind = 'count'", ["outcomes.y.range", "missing", "[0, 20]"]),
         ("lower = 0", ["outcomes.y.lower", "log(y)", "not defined"]),
         ("lower = -3\nshift = 3", ["outcomes.y.lower", "not defined"]),
         ("lower = 3\nupper = 2", ["outcomes.y.lower", "below upper"]),

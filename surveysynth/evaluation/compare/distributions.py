@@ -7,6 +7,7 @@ histogram each, whatever the number of records.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from surveysynth.survey.outcome import Outcome
 
 #: The tails lie outside these shares of the sample's weight.
 TAILS = (0.01, 0.99)
+#: Shares of so many values of a count are compared, from the least one on.
+FIRST_COUNTS = 5
 
 Selecting = Callable[[FloatArray], BoolArray]
 """From values (n,) to the records of a group (n,)."""
@@ -55,10 +58,14 @@ def category_name(outcome: Outcome, category: int) -> str:
 
 
 def parts_of(outcome: Outcome, values: FloatArray, weight: FloatArray) -> Iterator[Part]:
-    """Yield every category of a discrete part, then the tails of amounts at no spike."""
+    """Yield categories of a discrete part, small counts, then the tails of amounts at no spike."""
     if outcome.is_discrete:
         for category in range(outcome.categories):
             yield Part(category_name(outcome, category), _everyone, _in_category(outcome, category))
+    if outcome.kind == "count" and outcome.learned is not None:
+        low, high = int(outcome.learned.low), int(outcome.learned.high)
+        for count in range(low, min(low + FIRST_COUNTS, high + 1)):
+            yield Part(f"{count:,}", _everyone, partial(np.equal, count))
     if outcome.is_amount:
         yield from _tails(values, weight, outcome.regular)
 

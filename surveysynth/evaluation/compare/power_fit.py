@@ -27,6 +27,7 @@ from surveysynth.evaluation.style import Cell, PageTable, Row, columns
 from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.rounding import show_ratio, to_digits
 from surveysynth.release.tables.table_builder import public_domains
+from surveysynth.survey.outcome import Outcome, OutcomeKind
 from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ def power_fits(spec: "Spec", survey: "Survey") -> pd.DataFrame:
                 numbers = [f(each) for each in apart for f in (_median, _largest)]
                 lines.append(
                     (outcome.name, outcome.side_name(side),
-                     replace(outcome, transform=transform).formula(side),
+                     _with_transform(outcome, transform).formula(side),
                      transform == outcome.transform, fit.log_lik, fit.skewness, fit.kurtosis,
                      *numbers)
                 )  # fmt: skip
@@ -152,6 +153,12 @@ def power_tables(powers: pd.DataFrame, labels: Labels) -> list[PageTable]:
         title = labels.titled_with_unit(str(outcome)) + (f", {side}" if side else "")
         made.append(PageTable(title, columns(*_HEADS), rows, "side"))
     return made
+
+
+def _with_transform(outcome: Outcome, transform: Transform) -> Outcome:
+    """Return the outcome with a declared transform; a count as an amount."""
+    kind: OutcomeKind = "continuous" if outcome.kind == "count" else outcome.kind
+    return replace(outcome, kind=kind, transform=transform)
 
 
 def candidates(declared: Transform) -> Iterator[Transform]:

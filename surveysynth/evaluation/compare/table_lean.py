@@ -173,7 +173,8 @@ class LeanCollector:
                 for offset, side in enumerate(outcome.sides):
                     there = category == side
                     transformed = np.full(value.size, np.nan)
-                    transformed[there] = outcome.at(there).forward(value[there], side)
+                    middle = value[there] + (0.5 if outcome.kind == "count" else 0.0)
+                    transformed[there] = outcome.at(there).forward(middle, side)
                     found.append(Scored(transformed, position=position + offset))
             position += len(outcome.sides)
         if design.public_weight is None:

@@ -42,9 +42,9 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.learned.smoothing import smoothed_counts
+from surveysynth.mechanisms.learned.count_law import expected_counts
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
-from surveysynth.survey.learned import BINS, LearnedTransform, bin_of, normal_scores
+from surveysynth.survey.learned import LearnedTransform, bin_of, normal_scores
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign
 
@@ -81,8 +81,8 @@ class NoisyHistogram:
         curves, expected = [], []
         for side, counts in enumerate(self.counts.astype(np.float64)):
             given = side_of(outcome, side)
-            smooth = smoothed_counts(counts, self.variance, np.linspace(*given.grid, BINS + 1))
-            curves.append(tuple(map(tuple, normal_scores(smooth).tolist())))
+            smooth = expected_counts(given, counts, self.variance)
+            curves.append(tuple(map(tuple, normal_scores(smooth, whole=given.whole).tolist())))
             expected.append(tuple(map(tuple, np.round(smooth, 6).tolist())))
         return replace(
             outcome.learned, curves=tuple(curves), expected=tuple(expected),
@@ -109,10 +109,10 @@ class NoisyHistogram:
             made = cls(str(given["outcome"]), counts, noise, parameter, str(given["kind"]))
         except (KeyError, TypeError, ValueError):
             made = None
-        if made is None or counts.ndim != 3 or counts.shape[2] != BINS or parameter < 0:
+        if made is None or counts.ndim != 3 or parameter < 0:
             raise InputError(
                 "a learned transform: expected an outcome, the parameter of its noise, and counts "
-                f"of sides, strata and {BINS} bins. Take the file from the release again."
+                "of sides, strata and bins. Take the file from the release again."
             )
         return made
 
@@ -233,12 +233,19 @@ def _learned_values(
 def true_counts(outcome: Outcome, values: FloatArray, rows: IntArray) -> IntArray:
     """Return the counts (sides, H, J) of values (n,) in strata ``rows`` (n,). Confidential."""
     category = outcome.category(values)
-    result = np.zeros((len(outcome.sides), int(rows.max()) + 1, BINS), dtype=np.int64)
+    shape = len(outcome.sides), int(rows.max()) + 1, bins_of(outcome)
+    result = np.zeros(shape, dtype=np.int64)
     for side in outcome.sides:
         there = category == side
         found = bin_of(side_of(outcome, side), outcome.distance(values[there], side))
         np.add.at(result[side], (rows[there], found), 1)
     return result
+
+
+def bins_of(outcome: Outcome) -> int:
+    """Return the number of bins of a histogram of a learned outcome."""
+    assert outcome.learned is not None  # the caller takes learned outcomes
+    return outcome.learned.bins
 
 
 def side_of(outcome: Outcome, side: int) -> LearnedTransform:
@@ -261,7 +268,7 @@ def learned_design(
         given = outcome.learned
         if given is not None:
             rows = curve_rows(outcome, design)
-            shape = (len(outcome.sides), int(rows.max()) + 1, BINS)
+            shape = (len(outcome.sides), int(rows.max()) + 1, given.bins)
             if outcome.name not in found or found[outcome.name].counts.shape != shape:
                 raise InputError(
                     f"the learned transform of {outcome.name!r}: expected histograms of "
@@ -287,16 +294,18 @@ def range_facts(design: PublicDesign, confidential: Confidential) -> dict[str, d
     """Count the amounts outside the range of each learned outcome, and those at round numbers.
 
     Round numbers are multiples of a thousandth of the range's farther end, rounded down to a power
-    of ten: curves are smooth and do not show such heaps. Confidential.
+    of ten: curves of amounts are smooth and do not show such heaps. Confidential.
     """
     outside: dict[str, int] = {}
     round_numbers: dict[str, dict[str, float]] = {}
     for outcome, values in _learned_values(design, confidential):
         assert outcome.learned is not None  # these are learned
         amounts = values[outcome.regular(values)]
+        outside[outcome.name] = outcome.learned.outside(amounts)
+        if outcome.learned.whole:
+            continue
         step = 10.0 ** math.floor(math.log10(outcome.learned.divisor))
         heaped = np.mod(amounts, step) == 0.0
-        outside[outcome.name] = outcome.learned.outside(amounts)
         round_numbers[outcome.name] = {
             "multiples_of": step, "share": float(heaped.mean()) if heaped.size else 0.0
         }  # fmt: skip
@@ -306,9 +315,14 @@ def range_facts(design: PublicDesign, confidential: Confidential) -> dict[str, d
 
 
 def curve_rows(outcome: Outcome, design: PublicDesign) -> IntArray:
-    """Return the curve of each record (n,): its stratum, or the only one."""
+    """Return the curve of each record (n,): its stratum, its cell, or the only one."""
     given = outcome.learned
-    if design.strata is None or given is None or given.by == "all":
+    if given is not None and given.curve_by == "cells":
+        columns = [design.frame[name].astype(str).to_numpy() for name in design.by]
+        codes = [np.unique(column, return_inverse=True)[1] for column in columns]
+        codes += [np.zeros(design.n, np.int64) if design.strata is None else design.strata]
+        return np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+    if design.strata is None or given is None or given.curve_by == "all":
         return np.zeros(design.n, dtype=np.int64)
     return design.strata
 

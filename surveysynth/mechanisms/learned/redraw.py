@@ -22,9 +22,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from surveysynth._support.types import FloatArray
+from surveysynth.mechanisms.learned.count_law import expected_counts
 from surveysynth.mechanisms.learned.histogram import side_of, with_columns
-from surveysynth.mechanisms.learned.smoothing import smoothed_counts
-from surveysynth.survey.learned import BINS, LearnedTransform, normal_scores
+from surveysynth.survey.learned import LearnedTransform, normal_scores
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import PublicDesign
 
@@ -68,11 +68,13 @@ def redrawn_knots(
     rng: np.random.Generator,
 ) -> FloatArray:
     """Return the knots of m curves C (m, H, parts + 1), for expected counts (H, J) and noise."""
-    ends = np.linspace(*transform.grid, BINS + 1)
-    slopes = np.stack([
-        np.log(np.diff(normal_scores(smoothed_counts(counts, variance, ends))))
+    smooth = (
+        expected_counts(transform, counts, variance)
         for counts in _drawn_counts(expected, variance, m, rng)
-    ])  # fmt: skip
+    )  # fmt: skip
+    slopes = np.stack([
+        np.log(np.diff(normal_scores(each, whole=transform.whole))) for each in smooth
+    ])
     slopes += np.log(np.diff(transform.knots)) - slopes.mean(axis=0)
     drawn = np.zeros((m, *transform.knots.shape))
     np.cumsum(np.exp(slopes), axis=-1, out=drawn[..., 1:])

@@ -68,7 +68,7 @@ def smoothed_counts(noisy: FloatArray, variance: float, ends: FloatArray) -> Flo
     Every stratum is shrunk to the pooled curve or to a normal law.
     """
     return np.stack([
-        _with_doubt(row, variance, ends) for row in _estimates(noisy, variance, ends)
+        with_doubt(row, variance, ends) for row in _estimates(noisy, variance, ends)
     ])
 
 
@@ -77,38 +77,39 @@ def _estimates(noisy: FloatArray, variance: float, ends: FloatArray) -> list[Flo
     variance = max(variance, LEAST_VARIANCE)
     total, normal = noisy.sum(0), np.zeros(noisy.shape[1])
     pooled_variance = variance * len(noisy)
-    limits = _Limits.of(tail_bins(total, pooled_variance), ends)
-    pooled, _ = _smooth(_Bins(total, pooled_variance, limits), normal, _normal_start(total))
+    limits = Limits.of(tail_bins(total, pooled_variance), ends)
+    pooled, _ = smooth(Bins(total, pooled_variance, limits), normal, normal_start(total))
     if len(noisy) == 1:
         return [np.exp(pooled)]
     rows = []
     for counts in noisy:
         tails = tail_bins(counts, variance)
         size = np.log(max(counts.sum(), 1.0) / np.exp(pooled).sum())
-        like_pooled = _smooth(
-            _Bins(counts, variance, limits.and_concave(tails, pooled)), pooled, pooled + size
+        like_pooled = smooth(
+            Bins(counts, variance, limits.and_concave(tails, pooled)), pooled, pooled + size
         )
-        own = _Bins(counts, variance, _Limits.of(tails, ends))
-        like_normal = _smooth(own, normal, _normal_start(counts))
+        own = Bins(counts, variance, Limits.of(tails, ends))
+        like_normal = smooth(own, normal, normal_start(counts))
         likely = max(like_pooled, like_normal, key=itemgetter(1))[0]
-        rows.append(_drawn_to(pooled, likely, counts.sum() / np.sqrt(variance + 1.0)))
+        rows.append(drawn_to(pooled, likely, counts.sum() / np.sqrt(variance + 1.0)))
     return rows
 
 
-def _drawn_to(pooled: FloatArray, own: FloatArray, signal: float) -> FloatArray:
+def drawn_to(pooled: FloatArray, own: FloatArray, signal: float) -> FloatArray:
     """Return counts (J,) between two curves theta (J,); signal: records, in SDs of a count."""
     share = max(signal, 0.0) / (max(signal, 0.0) + POOLED_WORTH)
     between = np.exp(share * own + (1.0 - share) * pooled)
     return np.asarray(between * (np.exp(own).sum() / between.sum()))
 
 
-def _with_doubt(counts: FloatArray, variance: float, ends: FloatArray) -> FloatArray:
+def with_doubt(counts: FloatArray, variance: float, ends: FloatArray) -> FloatArray:
     """Return counts (J,) of which a share is spread like the tails that noise may hide."""
     middle = 0.5 * (ends[1:] + ends[:-1])
     total = max(counts.sum(), np.finfo(np.float64).tiny)
     mean = counts @ middle / total
     spread = max(float(np.sqrt(counts @ (middle - mean) ** 2 / total)), ends[1] - ends[0])
     hidden = np.exp(-np.abs(middle[:, None] - middle) / min(spread, 1.0 / HIDDEN_INDEX))
+    hidden *= np.diff(ends)[:, None]
     hidden /= hidden.sum(axis=0)
     doubt = HIDDEN_SIZE * np.sqrt(variance + 1.0) / max(counts.sum(), 1.0)
     share = min(doubt, MOST_HIDDEN)
@@ -130,14 +131,19 @@ def tail_bins(counts: FloatArray, variance: float) -> BoolArray:
 
 
 @dataclass(frozen=True)
-class _Limits:
+class Limits:
     """Differences of theta that must not pass their largest value: rows (r, J), largest (r,)."""
 
     rows: FloatArray
     largest: FloatArray
 
     @classmethod
-    def of(cls, tails: BoolArray, ends: FloatArray) -> "_Limits":
+    def none(cls, bins: int) -> "Limits":
+        """Return no limits."""
+        return cls(np.zeros((0, bins)), np.zeros(0))
+
+    @classmethod
+    def of(cls, tails: BoolArray, ends: FloatArray) -> "Limits":
         """Return the limits in tails: concave, and falling away from zero like a Pareto law."""
         first, second = (np.diff(np.eye(tails.size), order, axis=0) for order in (1, 2))
         inner, middle = ends[1:-1], tails.size // 2
@@ -151,10 +157,10 @@ class _Limits:
             np.concatenate([np.zeros(int(tails[1:-1].sum())), fall[far]]),
         )
 
-    def and_concave(self, tails: BoolArray, about: FloatArray) -> "_Limits":
+    def and_concave(self, tails: BoolArray, about: FloatArray) -> "Limits":
         """Return also the limits that make theta - about concave in other tails (J,)."""
         second = np.diff(np.eye(tails.size), 2, axis=0)[tails[1:-1]]
-        return _Limits(
+        return Limits(
             np.concatenate([self.rows, second]), np.concatenate([self.largest, second @ about])
         )
 
@@ -164,12 +170,12 @@ class _Limits:
 
 
 @dataclass(frozen=True)
-class _Bins:
+class Bins:
     """Noisy counts (J,), the variance of their noise, and the limits of theta."""
 
     counts: FloatArray
     variance: float
-    limits: _Limits
+    limits: Limits
 
     def deviance(self, theta: FloatArray) -> float:
         """Return half the deviance of exp(theta), but for a constant."""
@@ -184,23 +190,26 @@ class _Bins:
         return (mean - self.counts) * slope, np.maximum(mean * slope, LEAST_WEIGHT)
 
 
-def _smooth(
-    bins: _Bins, towards: FloatArray, theta: FloatArray
+def smooth(
+    bins: Bins, towards: FloatArray, theta: FloatArray, differences: FloatArray | None = None
 ) -> tuple[FloatArray, float]:
-    """Return theta (J,) under the penalty of largest marginal likelihood, and the log of that."""
-    third = np.diff(np.eye(theta.size), 3, axis=0)
+    """Return theta (J,) under the penalty of largest marginal likelihood, and the log of that.
+
+    differences (r, J): what the penalty takes of theta - towards, by default third differences.
+    """
+    rows = np.diff(np.eye(theta.size), 3, axis=0) if differences is None else differences
     best, most = theta, float("-inf")
     for penalty in PENALTIES:
-        roughness = penalty * (third.T @ third)
+        roughness = penalty * (rows.T @ rows)
         theta, objective, log_det = _minimum(bins, roughness, towards, theta)
-        evidence = 0.5 * len(third) * np.log(penalty) - objective - 0.5 * log_det
+        evidence = 0.5 * len(rows) * np.log(penalty) - objective - 0.5 * log_det
         if evidence > most:
             best, most = theta, evidence
     return best, most
 
 
 def _minimum(
-    bins: _Bins, roughness: FloatArray, towards: FloatArray, theta: FloatArray
+    bins: Bins, roughness: FloatArray, towards: FloatArray, theta: FloatArray
 ) -> tuple[FloatArray, float, float]:
     """Return the penalized estimate, its objective and log det of the curvature."""
 
@@ -231,10 +240,11 @@ def _minimum(
     return theta, value, 2.0 * float(np.log(np.diag(factor[0])).sum())
 
 
-def _normal_start(counts: FloatArray) -> FloatArray:
+def normal_start(counts: FloatArray) -> FloatArray:
     """Return theta (J,) of a normal law with about the place and spread of the counts."""
     position = np.linspace(-1.0, 1.0, counts.size)
-    rough = np.maximum(np.convolve(counts, np.full(7, 1.0 / 7.0), "same"), 0.0) + 1e-6
+    width = min(7, counts.size)
+    rough = np.maximum(np.convolve(counts, np.full(width, 1.0 / width), "same"), 0.0) + 1e-6
     share = rough / rough.sum()
     centre = share @ position
     spread = np.sqrt(share @ (position - centre) ** 2) + 2.0 / counts.size

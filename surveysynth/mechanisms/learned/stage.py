@@ -85,7 +85,7 @@ def learned_facts(
         facts[each.name] = {
             "range": [given.low, given.high],
             "learned_share": given.share,
-            "learned_by": given.by,
+            "learned_by": given.curve_by,
             currency: given.share * budget,
         }
     return {LEARNED: facts} if facts else {}

@@ -19,6 +19,7 @@ from surveysynth.mechanisms.base import (
     public_assumptions,
     uncovered_weights,
 )
+from surveysynth.mechanisms.learned.counts import spread_counts
 from surveysynth.mechanisms.learned.histogram import learned_outcomes, range_facts
 from surveysynth.mechanisms.learned.stage import (
     LEARNED,
@@ -160,7 +161,8 @@ class NoisyStatisticsMechanism:
             source=source, records=self.settings.unit_size(design), keeper=keeper,
         )  # fmt: skip
         design = first.design
-        statistics = self._statistics(model, first, confidential, source, keeper)
+        spread = spread_counts(design, confidential, rng if seeded else None)
+        statistics = self._statistics(model, first, spread, source, keeper)
         say(stages.POSTERIOR)
         draws, record = posterior.posterior_draws(
             model, design, statistics, self.settings, rng, progress=progress
@@ -177,7 +179,7 @@ class NoisyStatisticsMechanism:
         realised = {
             "records": design.n,
             "clipped_records": survey_statistics.clipped(
-                model, design, confidential, self.settings
+                model, design, spread, self.settings
             ),
             **range_facts(design, confidential),
         }

@@ -19,6 +19,7 @@ from surveysynth.mechanisms.base import (
     public_assumptions,
     uncovered_weights,
 )
+from surveysynth.mechanisms.learned.counts import spread_counts
 from surveysynth.mechanisms.learned.histogram import (
     learned_cost,
     learned_outcomes,
@@ -223,7 +224,8 @@ class PseudoPosterior:
         if learned_outcomes(design.modelled):
             first = self._first_stage(model, design, confidential, rng, keeper, seeded=seeded)
             design, published = first.design, {TRANSFORMS_NAME: first.kept()}
-        private, fit = weighted_fits.run(model, design, confidential, settings, rng, progress)
+        spread = spread_counts(design, confidential, rng if seeded else None)
+        private, fit = weighted_fits.run(model, design, spread, settings, rng, progress)
         target = {"target_epsilon": settings.epsilon, "target_bound": settings.target_bound}
         by_record = {
             "risk_weight": fit.risk_weights,

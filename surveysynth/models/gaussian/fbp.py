@@ -81,7 +81,7 @@ class FBP(GaussianModel):
     requires = frozenset({"weight", "confidential_weight", "population_size", "one_outcome"})
     tilted = True
     clustered = True
-    kinds = ("continuous", "semicontinuous", "binary")
+    kinds = ("continuous", "semicontinuous", "count", "binary")
     stan = STAN
     options = MappingProxyType(
         {

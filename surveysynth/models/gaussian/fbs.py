@@ -175,7 +175,7 @@ class FBS(GaussianModel):
     requires = frozenset({"weight"})
     clustered = True
     takes_learned_weight = True
-    kinds = ("continuous", "semicontinuous", "binary", "categorical")
+    kinds = ("continuous", "semicontinuous", "count", "binary", "categorical")
     stan = STAN
     options = MappingProxyType({"covariance_by": ColumnNames(None)})
     default_priors = MappingProxyType(

@@ -28,7 +28,7 @@ Where s_0, nu and t move in every second sweep alone, coefficients and variances
 precision.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -39,7 +39,7 @@ from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.prior_rows import PriorRows, rows_of_prior
 from surveysynth.models.general_location.scales import Scales
 from surveysynth.models.general_location.stats import GeneralStats, GroupRows
-from surveysynth.models.parts.logit import LogitBlocks
+from surveysynth.models.parts.logit import LogitBlocks, LogitSums
 from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
 
@@ -271,10 +271,13 @@ class Gibbs:
             repeated = stats.rows.repeated(rng.chains)
             self.regressions = Regressions(stats.layout, repeated, priors, rng, stats.pseudo)
 
-    def observe(self, stats: GeneralStats) -> None:
-        """Take other statistics of the same databases, where they change between sweeps."""
-        for logit, counts in zip(self.logits, stats.logits, strict=True):
-            logit.observe(counts)
+    def observe(self, stats: GeneralStats, about: Sequence[LogitSums | None] = ()) -> None:
+        """Take other statistics of the same databases, where they change between sweeps.
+
+        about: as of ``LogitBlocks.observe``, of each logit."""
+        about = about or [None] * len(self.logits)
+        for logit, counts, near in zip(self.logits, stats.logits, about, strict=True):
+            logit.observe(counts, near)
         if self.regressions is not None and stats.rows is not None:
             self.regressions.observe(stats.rows.repeated(self.chains))
 

@@ -167,46 +167,61 @@ JITTER = 0.4
 class LogitBlocks:
     """State of one logit in B = databases x chains: u (B, d), d = P (C - 1).
 
-    The coefficients are b = mode + root u.
+    The coefficients are b = mode + root u. The roots (R, d, d) are those of R databases, whose
+    chains are adjacent.
     """
 
     def __init__(self, sums: LogitSums, sd: FloatArray | float, rng: Streams) -> None:
         self.rng, self.sd, self.prior_precision = rng, sd, _prior_precision(sums, sd)
-        self.lead = sums.counts.shape[0], rng.chains
+        self.lead, self.sums = (sums.counts.shape[0], rng.chains), sums
         self.batch, self.d = self.lead[0] * rng.chains, sums.size
         self._expand(sums)
+        self.mode = self.origin
         # Overdispersed starts.
         self.u = 2.0 * rng.standard_normal((self.batch, self.d), 0)
         self.value, self.slope = self._density(self.u)
 
-    def observe(self, sums: LogitSums) -> None:
-        """Take other counts, where they change between sweeps; the coefficients stay."""
+    def observe(self, sums: LogitSums, about: LogitSums | None = None) -> None:
+        """Take other counts, where they change between sweeps; the coefficients stay.
+
+        The mode follows by one step of Newton, a function of the counts alone, from where the last
+        ``about`` had it: sums of R databases."""
         b = self.b
-        self._expand(sums)
-        self.u = (self.factor @ (b - self.mode)[..., None])[..., 0]
+        if about is not None:
+            self._expand(about)
+        self.sums = sums
+        slope = sums.value_and_slope(self.origin.reshape(*self.lead, self.d))[1]
+        slope = slope.reshape(b.shape) - self.prior_precision * self.origin
+        white = self._times(slope, self.root)
+        self.mode = self.origin + self._times(white, self.root.swapaxes(-1, -2))
+        self.u = self._times(b - self.mode, self.factor.swapaxes(-1, -2))
         self.value, self.slope = self._density(self.u)
 
     def _expand(self, sums: LogitSums) -> None:
-        self.sums = sums
         mode, precision = find_mode(sums, self.sd)
-        factor = np.linalg.cholesky(precision).swapaxes(-1, -2)
-        root = np.linalg.solve(factor, np.broadcast_to(np.eye(self.d), factor.shape))
-        self.mode, self.factor, self.root = (
-            np.repeat(part, self.rng.chains, axis=0) for part in (mode, factor, root)
-        )
+        lower: FloatArray = np.asarray(np.linalg.cholesky(precision), np.float64)
+        self.factor = lower.swapaxes(-1, -2)
+        eye = np.broadcast_to(np.eye(self.d), self.factor.shape)
+        self.root: FloatArray = np.asarray(np.linalg.solve(self.factor, eye), np.float64)
+        self.origin = np.repeat(mode, self.batch // len(mode), axis=0)
+
+    def _times(self, vectors: FloatArray, matrices: FloatArray) -> FloatArray:
+        """Return vectors (B, d) times the matrix (R, d, d) of their database."""
+        split = vectors.reshape(len(matrices), -1, self.d)
+        return np.asarray((split @ matrices).reshape(vectors.shape), dtype=np.float64)
 
     @property
     def b(self) -> FloatArray:
         """Coefficients (B, d)."""
-        return np.asarray(self.mode + (self.root @ self.u[..., None])[..., 0])
+        return np.asarray(self.mode + self._times(self.u, self.root.swapaxes(-1, -2)))
 
     def _density(self, u: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the log posterior (B,) up to a constant, and its gradient (B, d), at u."""
-        b = self.mode + (self.root @ u[..., None])[..., 0]
+        b = self.mode + self._times(u, self.root.swapaxes(-1, -2))
         value, slope = self.sums.value_and_slope(b.reshape(*self.lead, self.d))
         value = value.reshape(-1) - 0.5 * (self.prior_precision * b * b).sum(-1)
         slope = slope.reshape(b.shape) - self.prior_precision * b
-        return value, np.asarray((slope[:, None, :] @ self.root)[:, 0], dtype=np.float64)
+        return value, self._times(slope, self.root)
 
     def draw_random_numbers(self, c: int) -> None:
         """Draw the random numbers of the next c sweeps."""

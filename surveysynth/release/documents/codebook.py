@@ -182,6 +182,8 @@ def _classifying(facts: ReleaseFacts, column: dict[str, Any]) -> dict[str, Any]:
 def _meaning(outcome: Outcome) -> str:
     if not outcome.is_amount:
         return "synthetic value, drawn from a model of its levels"
+    if outcome.kind == "count":
+        return f"synthetic count, drawn from a model of {outcome.formulas}"
     amount = f"drawn from a model of {outcome.formulas}"
     if not outcome.spikes:
         return f"synthetic value, {amount}"
@@ -193,9 +195,9 @@ def _of_kind(facts: ReleaseFacts, name: str) -> dict[str, Any]:
     """Return type and levels of a synthetic outcome, and all that is declared about it."""
     outcome = facts.design.outcomes[facts.design.outcome_names.index(name)]
     found: dict[str, Any] = {"declared": outcome.as_dict()}
-    if outcome.is_amount:
+    if outcome.is_amount and outcome.kind != "count":
         found["rounded_to"] = facts.digits.amount_words
-    else:
+    elif not (outcome.is_amount and outcome.missing):
         found["type"] = "text" if outcome.is_labelled else "integer"
     if outcome.is_labelled:
         found["levels"] = [

@@ -99,10 +99,13 @@ def base_weight_column(design: "PublicDesign") -> str:
 def as_known(outcome: Outcome, values: FloatArray) -> "np.ndarray[Any, np.dtype[Any]]":
     """Return values (n,) of an outcome as people write them.
 
-    Labels for levels, 0 and 1 as whole numbers, amounts unchanged, and zero without a sign.
+    Labels for levels, 0 and 1 and counts as whole numbers, amounts unchanged, and zero without a
+    sign.
     """
     if outcome.is_labelled:
         return outcome.labels(values)
+    if outcome.kind == "count" and not outcome.missing:
+        return values.astype(np.int64)
     return values + 0.0 if outcome.is_amount else values.astype(np.int64)
 
 

@@ -16,7 +16,7 @@ from surveysynth.release import figure_style as style
 from surveysynth.release.tables.labels import Labels
 from surveysynth.release.writers.figures import COLOR, save, wrapped, writing_style
 from surveysynth.spec.formats import Format
-from surveysynth.survey.learned import BINS, PARTS, LearnedTransform
+from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _WIDTH, _HEIGHT = 7.6, 2.4
 
 @dataclass(frozen=True)
 class Curve:
-    """One side of a learned outcome, summed over strata: noisy and expected counts (BINS,)."""
+    """One side of a learned outcome, summed over strata: noisy and expected counts (J,)."""
 
     title: str
     transform: LearnedTransform
@@ -59,12 +59,12 @@ def curves_of(
 
 
 def _curve(outcome: Outcome, side: int, noisy: FloatArray, labels: Labels) -> Curve:
-    """Return the curve of one side from its noisy counts (H, BINS).
+    """Return the curve of one side from its noisy counts (H, J).
 
     Expected counts of a stratum: the chances of bins by its curve, times its noisy total.
     """
     transform = side_of(outcome, side)
-    below = ndtr(transform.knots[:, ::PARTS])
+    below = ndtr(transform.knots[:, :: transform.parts])
     chances = np.diff(below, axis=1) / (below[:, -1:] - below[:, :1])
     totals = np.maximum(noisy.sum(axis=1), 0.0)
     name, where = labels.titled_with_unit(outcome.name), outcome.side_name(side)
@@ -89,9 +89,9 @@ def curves_figure(curves: Sequence[Curve], note: str) -> Figure:
 
 def _panel(panel: "Axes", curve: Curve) -> None:
     low, high = curve.transform.grid
-    ends = np.linspace(low, high, BINS + 1)
+    ends = curve.transform.ends
     middle = 0.5 * (ends[1:] + ends[:-1])
-    panel.bar(middle, curve.noisy, width=ends[1] - ends[0], color="#d0d0d0", linewidth=0)
+    panel.bar(middle, curve.noisy, width=np.diff(ends), color="#d0d0d0", linewidth=0)
     panel.plot(middle, curve.expected, color=COLOR, linewidth=1.6)
     panel.set_xlim(low, high)
     style.outcome_axis(panel.xaxis, curve.transform.axis, low, high)

@@ -15,7 +15,7 @@ from surveysynth.spec.privacy import NOISY_STATISTICS, PROMISES, PSEUDO_POSTERIO
 from surveysynth.survey.transforms import Transform
 from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom
 
-Kind = Literal["continuous", "semicontinuous", "binary", "categorical", "count"]
+Kind = Literal["continuous", "semicontinuous", "count", "binary", "categorical"]
 KINDS: tuple[str, ...] = get_args(Kind)
 MECHANISMS = tuple(PROMISES)
 
@@ -59,7 +59,7 @@ class OutcomeChoice:
     @property
     def is_amount(self) -> bool:
         """True if it has a transform."""
-        return self.kind in ("continuous", "semicontinuous")
+        return self.kind in ("continuous", "semicontinuous", "count")
 
     @property
     def levelled(self) -> bool:
@@ -102,11 +102,6 @@ class Choices:
         named = (*(self.by or ()), self.strata, self.psu, self.fpc, weight)
         return tuple(dict.fromkeys(name for name in named if name))
 
-    @property
-    def needs_design_effect(self) -> bool:
-        """True if its models have no effects of the primary sampling units."""
-        return bool(self.psu) and any(each.kind == "count" for each in self.outcomes)
-
 
 def check_choices(choices: Choices, columns: Sequence[str]) -> None:
     """Raise ``InputError`` for missing columns, conflicting roles, and wrong numbers."""
@@ -127,13 +122,8 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
                 "public too (by, strata, psu)."
             )
     for each in choices.outcomes:
-        if each.kind == "count" and choices.strict:
-            raise InputError(
-                f"outcome {each.name!r}: {_NO_COUNTS} Choose {PSEUDO_POSTERIOR}, or declare the "
-                "count as an amount: continuous, or semicontinuous if many records have none."
-            )
         if each.kind is not None:
-            check_word(f"kind of {each.name!r}", each.kind, possible_kinds(choices))
+            check_word(f"kind of {each.name!r}", each.kind, KINDS)
     if isinstance(choices.weights_from, tuple):
         _check_sources(choices, choices.weights_from, columns)
     if choices.weight in names:
@@ -157,23 +147,12 @@ def _check_sources(choices: Choices, sources: Sequence[str], columns: Sequence[s
             )
 
 
-_NO_COUNTS = "noisy_statistics has no model of counts; pseudo_posterior has."
-
-
-def proposed_mechanism(choices: Choices) -> tuple[str, str]:
-    """Return the mechanism to propose for these outcomes, and the reason in a sentence or two."""
-    if any(each.kind == "count" for each in choices.outcomes):
-        return PSEUDO_POSTERIOR, f"Your outcome is a count: {_NO_COUNTS}"
+def proposed_mechanism() -> tuple[str, str]:
+    """Return the mechanism to propose, and the reason in a sentence or two."""
     return NOISY_STATISTICS, (
         "Proposed is the one with a proof. Take the other for a mixture, for a model of your own\n"
         "in Stan, or if no public source gives the range of an amount."
     )
-
-
-def possible_kinds(choices: Choices) -> tuple[str, ...]:
-    """Return the possible kinds: a count must be the one outcome, without noisy statistics."""
-    alone = len(choices.outcomes) == 1 and not choices.strict
-    return tuple(kind for kind in KINDS if alone or kind != "count")
 
 
 def check_column(part: str, name: str, columns: Sequence[str]) -> None:
@@ -234,6 +213,11 @@ def settled_amount(outcome: OutcomeChoice, *, strict: bool) -> dict[str, Any]:
     declared = [key for key in DECLARED if key in given]
     if declared == ["transform"] and given["transform"] == "learned":
         declared = []
+    if declared and outcome.kind == "count":
+        raise InputError(
+            f"outcome {outcome.name!r}: the transform of a count is learned from its range; leave "
+            f"{declared[0]} out."
+        )
     if declared:
         return _declared_amount(given, outcome.name, strict=strict)
     given.setdefault("range", OPEN)
@@ -313,14 +297,14 @@ def check_said(choices: Choices) -> None:
     if missing:
         raise InputError(
             "there is no terminal for questions. Give these flags, which have no default: "
-            f"{', '.join(missing)}.".replace("{proposed}", _named(choices))
+            f"{', '.join(missing)}.".replace("{proposed}", _named())
         )
 
 
-def _named(choices: Choices) -> str:
-    """Return the proposed mechanism, with the other if it is possible."""
-    proposed, _ = proposed_mechanism(choices)
-    return f"{proposed} (or {PSEUDO_POSTERIOR})" if proposed == NOISY_STATISTICS else proposed
+def _named() -> str:
+    """Return the proposed mechanism, with the other."""
+    proposed, _ = proposed_mechanism()
+    return f"{proposed} (or {PSEUDO_POSTERIOR})"
 
 
 def read_outcomes(

@@ -8,13 +8,13 @@ from typing import Protocol, TypeVar
 from surveysynth.errors import InputError
 from surveysynth.spec.draft.choices import (
     DECLARED,
+    KINDS,
     MECHANISMS,
     Choices,
     OutcomeChoice,
     check_choices,
     check_column,
     check_word,
-    possible_kinds,
     proposed_mechanism,
     read_constant,
     read_number,
@@ -45,7 +45,7 @@ _KINDS = {
     "semicontinuous": "an amount that is often exactly 0, or at a top code",
     "binary": "0 and 1, true and false, or two levels",
     "categorical": "one of several levels",
-    "count": "a whole number",
+    "count": "a whole number, such as visits or rooms",
 }
 _RANGE = """
 The range of {what}: the lowest and the highest possible value (low, high), from a questionnaire or
@@ -65,9 +65,6 @@ _STRATA = """
 Strata of the sample: a public column. Press Enter for none."""
 _PSU = """
 Primary sampling units, if the sample is clustered: a public column. Press Enter for none."""
-_EFFECT = """
-By which public factor do the units raise variances? Models of these outcomes have no effects of
-units. Press Enter to leave it open."""
 _BY = """
 Which public columns define the rows of the tables? Separate them by commas. Press Enter for one row
 of all records."""
@@ -125,10 +122,7 @@ def ask_rest(choices: Choices, data: DataFile, terminal: Terminal) -> Choices:
     terminal.tell("So far only the names were read. Ctrl-C stops and writes nothing.")
     if not choices.outcomes:
         choices = _settle(asker, choices, _OUTCOMES, "outcomes", asker.outcomes)
-    kinds = possible_kinds(choices)
-    choices = replace(
-        choices, outcomes=tuple(_ask_kind(asker, each, kinds) for each in choices.outcomes)
-    )
+    choices = replace(choices, outcomes=tuple(_ask_kind(asker, each) for each in choices.outcomes))
     if choices.mechanism is None:
         choices = _ask_mechanism(asker, choices)
     if choices.epsilon is None:
@@ -139,7 +133,7 @@ def ask_rest(choices: Choices, data: DataFile, terminal: Terminal) -> Choices:
 
 def _ask_mechanism(asker: _Asker, choices: Choices) -> Choices:
     """Return the choices with a mechanism; the proposed one follows from the outcomes."""
-    proposed, reason = proposed_mechanism(choices)
+    proposed, reason = proposed_mechanism()
     words = _MECHANISM.format(
         promises="\n  ".join(f"{name}  {promise}" for name, promise in PROMISES.items()),
         reason=reason, proposed=proposed,
@@ -170,14 +164,14 @@ def _settle(
     return asker.ask(words, question or part.replace("_", " "), settled)
 
 
-def _ask_kind(asker: _Asker, outcome: OutcomeChoice, kinds: Sequence[str]) -> OutcomeChoice:
-    """Return the outcome with a possible kind, or none."""
+def _ask_kind(asker: _Asker, outcome: OutcomeChoice) -> OutcomeChoice:
+    """Return the outcome with a kind, or none."""
     name = outcome.name
     if outcome.kind is not None:
         return outcome
     return asker.ask(
-        _menu(name, kinds), f"kind of {name}", lambda text: replace(
-            outcome, kind=_word(f"kind of {name}", text, kinds))
+        _menu(name), f"kind of {name}", lambda text: replace(
+            outcome, kind=_word(f"kind of {name}", text, KINDS))
     )  # fmt: skip
 
 
@@ -197,8 +191,8 @@ def _ask_constants(asker: _Asker, outcome: OutcomeChoice) -> OutcomeChoice:
     return outcome
 
 
-def _menu(name: str, kinds: Sequence[str]) -> str:
-    lines = [f"  {kind:<16}{_KINDS[kind]}" for kind in kinds]
+def _menu(name: str) -> str:
+    lines = [f"  {kind:<16}{_KINDS[kind]}" for kind in KINDS]
     question = f"What kind of outcome is {name}?"
     return "\n".join(["", question, *lines, "Press Enter to leave it open."])
 
@@ -243,10 +237,9 @@ def _ask_design(asker: _Asker, choices: Choices) -> Choices:
         choices = _settle(asker, choices, _STRATA, "strata", _or_none(column("strata")))
     if choices.psu is None:
         choices = _settle(asker, choices, _PSU, "psu", _or_none(column("psu")))
-    for part, words in (("design_effect", _EFFECT), ("population_size", _SIZE)):
-        wanted = part != "design_effect" or choices.needs_design_effect
-        if getattr(choices, part) is None and wanted:
-            choices = _settle(asker, choices, words, part, _or_none(_number(part)))
+    if choices.population_size is None:
+        read = _or_none(_number("population_size"))
+        choices = _settle(asker, choices, _SIZE, "population_size", read)
     if choices.by is None:
         choices = _settle(asker, choices, _BY, "by", by)
     return choices

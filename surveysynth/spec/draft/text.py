@@ -21,15 +21,15 @@ _KINDS = """\
 #   "semicontinuous"  an amount that is often exactly 0: spikes = [0] (a top code is a spike too)
 #   "binary"          0 and 1, true and false, or two levels = ["no", "yes"]
 #   "categorical"     levels = ["..", ".."], all that may occur, from the questionnaire
-#   "count"           a whole number, the one outcome of model = "negative_binomial"
-# Amounts also need a public range: range = [low, high]."""
+#   "count"           a whole number, such as visits or rooms
+# Amounts and counts also need a public range: range = [low, high]."""
 
 _KIND_WORDS = {
     "continuous": "an amount, without values that many records share",
     "semicontinuous": "an amount that is often at one of the spikes",
     "binary": "0 and 1, true and false, or two levels",
     "categorical": "one of several levels",
-    "count": "a whole number, modelled without a transform",
+    "count": "a whole number, such as visits or rooms",
 }
 
 _STATISTICS = """\
@@ -213,10 +213,9 @@ def _design(choices: Choices) -> list[str]:
         lines.append('# psu = ".."                    # public: primary sampling units')
     if choices.fpc:
         lines.append(line("fpc", choices.fpc, "public: units in the population, or their share"))
-    if choices.design_effect is not None or choices.needs_design_effect:
-        effect = OPEN if choices.design_effect is None else choices.design_effect
+    if choices.design_effect is not None:
         lines.append("# The public factor by which the units raise variances, for models without")
-        lines.append(line("design_effect", effect, "effects of units"))
+        lines.append(line("design_effect", choices.design_effect, "effects of units"))
     lines += ["# The size of the population, from a frame or a published source, never the sum of",
               "# the weights."]  # fmt: skip
     if choices.population_size is None:
@@ -226,10 +225,7 @@ def _design(choices: Choices) -> list[str]:
 
 def _synthesizer(choices: Choices) -> list[str]:
     outcomes = [each.name for each in choices.outcomes]
-    if any(each.kind == "count" for each in choices.outcomes):
-        model = line("model", "negative_binomial", 'of a count; or "poisson"')
-    else:
-        model = line("model", "fbs", '"fbp" models the population instead, for one outcome')
+    model = line("model", "fbs", '"fbp" models the population instead, for one outcome')
     public = dict.fromkeys(name for name in (choices.strata, *(choices.by or ())) if name)
     formula = " * ".join(name if name.isidentifier() else f"`{name}`" for name in public)
     return [
@@ -325,9 +321,9 @@ def _privacy(choices: Choices) -> list[str]:
 def _tables(choices: Choices) -> list[str]:
     by = choices.by or ()
     statistics = ["count"]
-    if any(each.is_amount or each.kind == "count" for each in choices.outcomes):
-        statistics.append("mean")
     if any(each.is_amount for each in choices.outcomes):
+        statistics.append("mean")
+    if any(each.is_amount and each.kind != "count" for each in choices.outcomes):
         statistics.append("median")
     if any(each.levelled for each in choices.outcomes):
         statistics.append("share")

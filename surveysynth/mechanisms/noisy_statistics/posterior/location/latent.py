@@ -7,7 +7,10 @@ binomial times the noise, on whole numbers from 0 to s, and is drawn from that b
 of a tournament bring every pair together.
 """
 
+from typing import Any
+
 import numpy as np
+from scipy.special import gammaln
 
 from surveysynth._support.types import FloatArray, IntArray
 
@@ -62,20 +65,24 @@ def _drawn(
     middle = _mode(total, log_odds, centre, own)
     curvature = 1.0 / (middle + 1.0) + 1.0 / (total - middle + 1.0) + own
     half = np.ceil(WINDOW_SDS / np.sqrt(curvature)) + WINDOW_LEAST
-    low = np.clip(np.floor(middle - half), 0.0, total)
-    high = np.clip(np.ceil(middle + half), 0.0, total)
-    k = low[..., None] + np.arange(int((high - low).max()) + 1)
-    # log C(s, k) from one k to the next; beyond s nothing is possible.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.log((total[..., None] - k[..., 1:] + 1.0) / k[..., 1:])
-    log_mass = np.zeros(k.shape)
-    np.cumsum(ratio + log_odds[..., None], axis=-1, out=log_mass[..., 1:])
-    log_mass -= ((k - centre[..., None]) / sd) ** 2
-    log_mass = np.where(k <= high[..., None], log_mass, -np.inf)
-    log_mass -= log_mass.max(axis=-1, keepdims=True)
-    mass = np.cumsum(np.exp(log_mass), axis=-1)
-    position = (mass < uniforms[..., None] * mass[..., -1:]).sum(axis=-1)
-    return np.asarray(low + position, dtype=np.int64)
+    low = np.clip(np.floor(middle - half), 0.0, total).astype(np.int64)
+    size = np.clip(np.ceil(middle + half), 0.0, total).astype(np.int64) - low + 1
+    # All that may be, pair after pair: most pairs share few records.
+    ends = np.cumsum(size).reshape(size.shape)
+    first, sizes = ends - size, size.ravel()
+
+    def each(values: FloatArray | IntArray) -> Any:
+        return np.repeat(values, sizes)
+
+    k = np.arange(int(ends[..., -1:].max(initial=0))) - each(first - low)
+    log_factorial = gammaln(np.arange(int(total.max(initial=0)) + 1) + 1.0)
+    log_mass = k * each(log_odds) - ((k - each(centre)) / sd) ** 2
+    log_mass -= log_factorial[k] + log_factorial[each(total) - k]
+    log_mass -= each(np.maximum.reduceat(log_mass, first.ravel()))
+    mass = np.concatenate([[0.0], np.cumsum(np.exp(log_mass))])
+    level = mass[first] + uniforms * (mass[ends] - mass[first])
+    position = np.searchsorted(mass[1:], level) - first
+    return np.asarray(low + np.clip(position, 0, size - 1), dtype=np.int64)
 
 
 def _mode(total: IntArray, log_odds: FloatArray, centre: FloatArray, own: float) -> FloatArray:

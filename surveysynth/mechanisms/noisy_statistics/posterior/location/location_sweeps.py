@@ -59,7 +59,7 @@ class LogitTable:
         tilde = np.hstack([x, np.tile(shape.indicators[earlier], (cells, 1))])
         self.rows = tilde[:, part.columns][None]
 
-    def sums(self, counts: IntArray) -> LogitSums:
+    def sums(self, counts: IntArray | FloatArray) -> LogitSums:
         """Return what the logit's sampler reads."""
         batch, cells = counts.shape[:2]
         split = counts.reshape(batch, cells, *self.sizes).sum(-1)
@@ -89,6 +89,7 @@ class LocationSweeps:
         thin: int,
     ) -> None:
         self.layout, self.target, self.thin, self.rounds = layout, target, thin, 0
+        self.adapting = True
         self.rng, self.batch = rng, target.counts.shape[0]
         self.data = LocationAugmentation(target, rng)
         self.tables = [
@@ -96,6 +97,8 @@ class LocationSweeps:
         ]
         logits = tuple(table.sums(self.data.counts) for table in self.tables)
         self.logits = Gibbs(GeneralStats(layout, logits, None), priors, rng)
+        #: Mean counts (databases, C, D) of all chains of a database in the warm-up.
+        self.mean = self._by_database()
         self.moves = None
         if layout.q:
             starts = Regressions(layout, self.data.rows(), priors, rng)
@@ -107,8 +110,13 @@ class LocationSweeps:
         """Run sweeps of which nothing is kept; after them no move learns any more."""
         for i in range(sweeps):
             self.sweep(i)
+        self.adapting = False
         if self.moves is not None:
             self.moves.adapting = False
+
+    def _by_database(self) -> FloatArray:
+        counts = self.data.counts
+        return np.asarray(counts.reshape(-1, self.target.chains, *counts.shape[1:]).mean(1))
 
     def state(self) -> Theta:
         """Return the parameters of the model, as its own sampler names them."""
@@ -143,5 +151,14 @@ class LocationSweeps:
         if self.tables:
             counts = self.data.counts
             logits = tuple(table.sums(counts) for table in self.tables)
-            self.logits.observe(GeneralStats(self.layout, logits, None))
+            self.logits.observe(GeneralStats(self.layout, logits, None), self._about())
             self.logits.sweep(i)
+
+    def _about(self) -> list[LogitSums]:
+        """Return what logits take their steps from, at some rounds of the warm-up: mean counts."""
+        if not self.adapting:
+            return []
+        done = self.rounds + 1
+        self.mean = self.mean + (self._by_database() - self.mean) / done
+        # Ever more rarely: finding modes takes far longer than a round.
+        return [table.sums(self.mean) for table in self.tables] if done & (done - 1) == 0 else []

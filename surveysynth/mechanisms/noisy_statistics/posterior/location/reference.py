@@ -48,6 +48,8 @@ class MeanReference:
 
     def __init__(self, data: LocationAugmentation, parameters: Parameters) -> None:
         self.data, self.target, self.parameters = data, data.target, parameters
+        columns = parameters.layout.columns
+        self.single = [SingleCells.of(each.link, columns) for each in data.target.targets]
 
     def normal(self, laws: Sequence[Law], point: Point) -> Normal:
         """Return the normal given the rest of the point."""
@@ -57,7 +59,7 @@ class MeanReference:
         linear = np.zeros((batch, q, width))
         for p, law in enumerate(laws):
             there = parameters.present[p]
-            curved, pull = self._told(there, law)
+            curved, pull = self._told(there, law, self.single[p])
             precision[:, there[:, None], :, there] += np.moveaxis(curved, (1, 2), (0, 1))
             linear[:, there] += pull
         index, size = parameters.index, q * width
@@ -84,24 +86,30 @@ class MeanReference:
             for j, column in enumerate(parameters.ridged):
                 precision[:, row, column] += precisions[:, k, j, None]
 
-    def _told(self, there: IntArray, law: Law) -> tuple[FloatArray, FloatArray]:
+    def _told(
+        self, there: IntArray, law: Law, single: "SingleCells | None"
+    ) -> tuple[FloatArray, FloatArray]:
         """Return precisions (B, k, k, W, W) and linear terms (B, k, W) of a pattern's columns."""
         geometry, target, k = law.geometry, law.target, there.size
         centre, spread = self.target.centre[there], self.target.spread[there]
         lam = geometry.lam[:, None]
         weight = target.used / (lam * law.size + target.sigma**2)
         # T~ about the centre, in units of z: what coefficients themselves add to the mean.
-        links = first(back(geometry.vectors)) @ target.link
-        ones = np.moveaxis(links @ self.target.ones, -1, 0)
+        axes = first(back(geometry.vectors))
+        ones = np.moveaxis((axes @ (target.link @ self.target.ones)[..., None])[..., 0], -1, 0)
         about = geometry.cross + lam * ones[:, None] * (centre / spread)[:, None, None]
         into = law.turn / spread[:, None, None, None]
         curved = np.einsum("ij...,kj...,rj...->rik...", into, into, weight * lam * lam)
         turned = np.einsum("ri...,ij...->rj...", about, law.turn)
         pull = np.einsum("ij...,rj...->ri...", into, weight * lam * turned)
-        batch, width = self.data.batch, links.shape[-1]
+        batch, width = self.data.batch, target.link.shape[-1]
         # Groups and their axes last, so that sums over them are products of matrices.
         curved = np.moveaxis(curved, (3, 0), (0, -1)).reshape(batch, k * k, -1)
         pull = np.moveaxis(pull, (2, 0), (0, -1)).reshape(batch, k, -1)
+        if single is not None:
+            moved, linear = single.summed(axes, curved, pull)
+            return moved.reshape(batch, k, k, width, width), linear
+        links = axes @ target.link
         rows = links.reshape(len(links), -1, width)
         if len(links) == 1:
             outer = (rows[0, :, :, None] * rows[0, :, None, :]).reshape(rows.shape[1], -1)
@@ -110,6 +118,51 @@ class MeanReference:
         own = rows[:, None]
         moved = (own.swapaxes(-1, -2) * curved[:, :, None]) @ own
         return moved.reshape(batch, k, k, width, width), pull @ rows
+
+
+@dataclass(frozen=True, repr=False)
+class SingleCells:
+    """Rows of A where every group is one cell of X: x~ = a (t x, e) with one x a group.
+
+    x (G, K), outer (G, K K): its squares, t (G, r, 1), e (G, r, E).
+    """
+
+    x: FloatArray
+    outer: FloatArray
+    t: FloatArray
+    e: FloatArray
+
+    @classmethod
+    def of(cls, link: FloatArray, columns: int) -> "SingleCells | None":
+        """Return those of a link (G, r, K + E); None where a group has several cells."""
+        left, size, right = np.linalg.svd(link[..., :columns], full_matrices=False)
+        if (size[:, 1:] > ROUNDING * size[:, :1]).any():
+            return None
+        x = right[:, 0]
+        outer = (x[:, :, None] * x[:, None, :]).reshape(len(x), -1)
+        return cls(x, outer, left[..., :1] * size[:, :1, None], link[..., columns:])
+
+    def summed(
+        self, axes: FloatArray, curved: FloatArray, pull: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return sums of x~ x~' (B, m, W, W) and x~ (B, k, W) over the axes of all groups.
+
+        axes (B or 1, G, r, r); weights (B, m, G r) and (B, k, G r)."""
+        (groups, r, _), (k, e) = self.t.shape, (self.x.shape[1], self.e.shape[-1])
+        batch, m = curved.shape[:2]
+        t, rows = axes @ self.t, axes @ self.e
+        split = curved.reshape(batch, m, groups, r)
+        by_t = split * t[:, None, ..., 0]
+        result = np.empty((batch, m, k + e, k + e))
+        flat = (by_t * t[:, None, ..., 0]).sum(-1).reshape(batch * m, groups)
+        result[..., :k, :k] = (flat @ self.outer).reshape(batch, m, k, k)
+        crossed = (by_t[..., None, :] @ rows[:, None])[..., 0, :]
+        result[..., :k, k:] = self.x.T @ crossed
+        result[..., k:, :k] = result[..., :k, k:].swapaxes(-1, -2)
+        own = rows.reshape(len(rows), 1, groups * r, e)
+        result[..., k:, k:] = (own.swapaxes(-1, -2) * curved[:, :, None]) @ own
+        of_x = (pull.reshape(batch, -1, groups, r) * t[:, None, ..., 0]).sum(-1) @ self.x
+        return result, np.concatenate([of_x, pull @ own[:, 0]], axis=-1)
 
 
 def solved(root: FloatArray, values: FloatArray, *, transposed: bool = False) -> FloatArray:
