@@ -115,8 +115,8 @@ class Expectation:
             )
         return (
             f"Expected standard errors are not available for a model with effects of {column}: "
-            "the formulas ignore these effects and would promise too little error. Half of the "
-            "budget goes to the sums by unit. --simulate finds them."
+            "the formulas ignore these effects and would promise too little error. A share of "
+            "the budget goes to the sums by unit. --simulate finds them."
         )
 
     @property

@@ -37,13 +37,14 @@ def unit_lines(
     )
     size = float(units.size.mean())
     amount = float(variances.amounts) ** 0.5 * clipping.step / size
-    share = float(variances.counts) ** 0.5 / size
+    share = float(variances.counts) ** 0.5 / size if shape.discrete else 0.0
     # Shares of one half have the SD 0.5.
     noise = max(amount, share / 0.5) ** 2
+    shares = f", on its shares of SD {share:.2g}" * bool(shape.discrete)
     error = float(np.sqrt(2.0 / units.free)) * (1.0 / size + noise)
     lines = [
         f"Sums by {design.psu_name}: {units.units:,} units of {size:,.3g} records on average; "
-        f"noise on a unit's mean of SD {amount:.2g} (spread 1), on its shares of SD {share:.2g}; "
+        f"noise on a unit's mean of SD {amount:.2g} (spread 1){shares}; "
         f"an intraclass correlation near 0 is known to within {error:.2g} (one standard error)."
     ]
     if error > USUAL_ICC:

@@ -121,10 +121,11 @@ def outcome_problems(
     sections: Outcomes,
     *,
     known_model: bool = True,
+    noisy: bool = False,
 ) -> list[str]:
     """Return the problems of sections of outcomes by themselves, with the model and the sample.
 
-    ``known_model``: the name determines what the model takes.
+    ``known_model``: the name determines what the model takes; noisy: by noisy statistics.
     """
     problems = _section_problems(synthesizer, sections)
     declared = []
@@ -143,15 +144,17 @@ def outcome_problems(
     if known_model:
         problems += kind_problems(synthesizer, declared)
     if survey.psu is not None and survey.design_effect is None:
-        problems += _cluster_problems(synthesizer, declared)
+        problems += _cluster_problems(synthesizer, declared, noisy=noisy)
     return problems
 
 
 def _cluster_problems(
-    synthesizer: SynthesizerSection, declared: Sequence[Outcome]
+    synthesizer: SynthesizerSection, declared: Sequence[Outcome], *, noisy: bool
 ) -> list[str]:
     """Return what no model has effects of primary sampling units together with."""
-    what, general = "a spread by groups" * bool(synthesizer.grouping), needs_general_form(declared)
+    what, general = "", needs_general_form(declared)
+    if synthesizer.grouping and not noisy:
+        what = "a spread by groups and mechanism = 'pseudo_posterior'"
     if general and any(outcome.missing for outcome in declared):
         what = "missing = 'model'"
     return [] if not what else [

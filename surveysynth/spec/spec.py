@@ -140,6 +140,7 @@ class Spec(BaseModel):
         wrong = outcome_problems(
             self.survey, synthesizer, self.outcomes,
             known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
+            noisy=self.privacy.needs_declared_scales,
         )  # fmt: skip
         if not wrong:
             for number in range(len(self.tables)):

@@ -250,6 +250,9 @@ def test_units_have_effects_on_every_kind_but_with_missing_answers() -> None:
             assert "survey.psu" in text
             assert "design_effect" in text
     assert parse_spec(text_of("[outcomes.y]", survey=psu))
+    groups, constants = "covariance_by = ['region']", "[outcomes.y]\ncentre = 3\nspread = 1"
+    assert parse_spec(text_of(constants, survey=size, synthesizer=groups, **noisy)).survey.psu
+    assert "pseudo_posterior" in refusal(constants, survey=size, synthesizer=groups)
 
 
 def test_a_list_of_transforms_is_of_amounts() -> None:

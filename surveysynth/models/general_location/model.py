@@ -149,7 +149,7 @@ class GeneralLocation(Model):
         )
 
     def compress(self, records: GeneralRecords, risk_weights: FloatArray) -> GeneralStats:
-        """Compute weighted sufficient statistics (methods 4)."""
+        """Compute weighted sufficient statistics (methods 4); raise ``InputError`` as it does."""
         return compress(records, risk_weights)
 
     # --- posterior ----------------------------------------------------------------------------
@@ -369,7 +369,7 @@ def general_form(
         return None
     require_scales(design.pseudo, design.outcomes)
     if clustered:
-        _check_clusters(form, design, names)
+        _check_clusters(form, design)
     for key in priors:
         own = key in GeneralLocation.default_priors and (clustered or key not in PSU_PRIORS)
         if not own:
@@ -383,14 +383,12 @@ def general_form(
     return model
 
 
-def _check_clusters(
-    form: type[GeneralLocation], design: PublicDesign, names: tuple[str, ...]
-) -> None:
+def _check_clusters(form: type[GeneralLocation], design: PublicDesign) -> None:
     """Raise ``InputError`` for what effects of PSUs are not combined with."""
     missing = [outcome.name for outcome in design.outcomes if outcome.missing]
     what = f"missing answers of {missing[0]!r} as a category" if missing else ""
-    what = "covariance_by" if names else what
-    what = "an outcome with a discrete part or bounds" if not form.clustered else what
+    if not form.clustered:
+        what = "covariance_by, or an outcome with a discrete part or bounds"
     if what:
         other = " The model 'fbs' has them." if not form.clustered else ""
         raise InputError(

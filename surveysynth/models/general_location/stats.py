@@ -14,6 +14,7 @@ import numpy as np
 
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.errors import InputError
 from surveysynth.models.general_location.layout import Layout, LogitPart
 from surveysynth.models.general_location.prior_rows import PriorRows, of_pseudo_records
 from surveysynth.models.general_location.psu_sums import PsuSums, psu_sums
@@ -147,8 +148,17 @@ def solution(gram: FloatArray, products: FloatArray) -> FloatArray:
 
 
 def compress(records: GeneralRecords, risk_weights: FloatArray) -> GeneralStats:
-    """Compute the statistics of one database, B = 1, in one pass over the records."""
+    """Compute the statistics of one database, B = 1, in one pass over the records.
+
+    Raises ``InputError`` for PSUs together with groups: only noisy sums tell of both.
+    """
     layout = records.layout
+    if records.psu is not None and layout.grouped:
+        raise InputError(
+            "By the pseudo-posterior the model has no effects of primary sampling units together "
+            "with covariance_by. Leave it out, or declare survey.design_effect, a public factor by "
+            "which clustering raises variances."
+        )
     mass = sum_by(records.row, risk_weights, records.x_rows.shape[0])
     logits = tuple(
         _logit(part, table, mass)

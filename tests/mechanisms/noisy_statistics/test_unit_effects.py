@@ -21,7 +21,10 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_margins imp
     shifted_logit,
     with_effects,
 )
-from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_moments import CellMoments
+from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_moments import (
+    CellMoments,
+    covariances,
+)
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.models.general_location.model import GeneralFBS
 from surveysynth.models.parts.logit import shares
@@ -261,6 +264,20 @@ def test_the_variance_of_effects_goes_between_draws() -> None:
     ratio = np.var(means) / (expected * (size**2).sum())
     assert k == 4
     assert abs(np.log(ratio)) < 0.3
+
+
+@pytest.mark.parametrize("by", [(), ("region",)])
+def test_every_group_loses_the_covariance_of_effects(by: tuple[str, ...]) -> None:
+    design, model = general_design(600, (SICK, BENEFIT, INCOME), psus=30), GeneralFBS(by)
+    theta = draw(random_theta(model, replace(design, psu=None), 1), 0)
+    layout = layout_of(model, design)
+    covariance = 0.02 * np.eye(layout.amount_effects.stop) + 0.01
+    own = moved(model, design, theta, covariance, 4)
+    everything = np.ones(layout.q, dtype=bool)
+    before, after = (covariances(each, layout.regressions, everything) for each in (theta, own))
+    assert before.shape == (len(set(model.groups(design).cell)), 3, 3)
+    within = covariance[layout.amount_effects, layout.amount_effects]
+    np.testing.assert_allclose(after + within, before, rtol=1e-9)
 
 
 def test_effects_larger_than_a_residual_leave_a_tenth_of_it() -> None:

@@ -25,7 +25,6 @@ from surveysynth.survey.survey import PublicDesign
 from tests import oracles
 from tests.models.general_location.general_cases import (
     BENEFIT,
-    BY,
     INCOME,
     SICK,
     WORK,
@@ -275,8 +274,6 @@ def test_scales_of_effects_on_amounts_follow_those_of_residuals() -> None:
 def test_what_effects_are_not_combined_with_is_refused() -> None:
     clustered = general_design(60, (BENEFIT,), psus=PSUS)
     assert get_model("fbs").of(clustered).clustered
-    with pytest.raises(InputError, match="covariance_by"):
-        get_model("fbs", covariance_by=list(BY)).of(clustered)
     with pytest.raises(InputError, match="The model 'fbs' has them"):
         get_model("fbp").of(clustered)
     with pytest.raises(InputError, match="lkj"):

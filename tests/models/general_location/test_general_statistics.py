@@ -78,8 +78,15 @@ def test_the_general_form_is_taken_where_it_is_needed() -> None:
     assert unasked.of(clustered) is unasked
     grouped = get_model("fbs", covariance_by=["region"])
     assert grouped.of(replace(clustered, design_effect=2.0)) is not grouped
+    both = grouped.of(clustered)
+    assert both.covariance_by == ("region",)
+    theta, rng = draw(random_theta(both, clustered, 1), 0), np.random.default_rng(1)
+    data = both.simulate(theta, clustered, rng)
+    records = both.records_from_simulated(clustered, data)
     with pytest.raises(InputError, match=r"no effects of primary sampling units.*design_effect"):
-        get_model("fbs", covariance_by=["region"]).of(clustered)
+        both.compress(records, np.ones(600))
+    with pytest.raises(InputError, match="fbs"):
+        get_model("fbp", covariance_by=["region"]).of(clustered)
 
 
 def test_a_layout_without_a_split_is_what_it_was() -> None:
