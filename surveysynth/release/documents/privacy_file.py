@@ -93,7 +93,7 @@ def _spread_by(facts: ReleaseFacts) -> list[str]:
     if facts.spec.synthesizer.is_program:
         return []
     model = model_of(facts.spec).of(facts.design)
-    return list(getattr(model, "covariance_by", ()))
+    return list(getattr(model, "covariance_by", None) or ())  # None: the model has no groups
 
 
 def _of_tables(spec: "Spec") -> dict[str, Any]:

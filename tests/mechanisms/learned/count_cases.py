@@ -21,6 +21,7 @@ def count_frame(n: int, seed: int = 3) -> pd.DataFrame:
         "visits": visits,
         "insured": (rng.random(n) < 1.0 / (1.0 + np.exp(-0.2 - 0.4 * (frailty - 1.0)))).astype(int),
         "income": np.round(np.exp(10.0 + 0.5 * frailty + 0.4 * rng.normal(size=n)), -1),
+        "unit": np.arange(n) % 25,
         "weight": np.round(np.exp(4.0 + 0.3 * rng.normal(size=n)), 2),
     })  # fmt: skip
 

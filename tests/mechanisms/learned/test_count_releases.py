@@ -17,6 +17,7 @@ spec_version = 1
 data = "survey.csv"
 weight = "weight"
 population_size = 120000
+{survey}
 [synthesizer]
 outcome = {outcomes}
 predictors = "{predictors}"
@@ -36,15 +37,16 @@ statistics = ["count", "mean", "median"]
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "outcomes", "by"),
+    ("mechanism", "outcomes", "by", "survey"),
     [
-        ("noisy_statistics", ["visits"], ["region", "sex"]),
-        ("noisy_statistics", ["visits", "insured"], ["sex"]),
-        ("pseudo_posterior", ["visits", "insured", "income"], ["region", "sex"]),
+        ("noisy_statistics", ["visits"], ["region"], ""),
+        ("noisy_statistics", ["visits"], ["sex"], 'psu = "unit"'),
+        ("noisy_statistics", ["visits", "insured"], ["sex"], ""),
+        ("pseudo_posterior", ["visits", "insured", "income"], ["region", "sex"], ""),
     ],
 )
 def test_releases_have_whole_counts_and_the_means_of_the_sample(
-    tmp_path: Path, mechanism: str, outcomes: list[str], by: list[str]
+    tmp_path: Path, mechanism: str, outcomes: list[str], by: list[str], survey: str
 ) -> None:
     frame = count_frame(1000)
     frame.to_csv(tmp_path / "survey.csv", index=False)
@@ -53,7 +55,7 @@ def test_releases_have_whole_counts_and_the_means_of_the_sample(
     others += "[outcomes.income]\nrange = [0, 2000000]\n" * ("income" in outcomes)
     (tmp_path / "spec.toml").write_text(SPEC.format(
         outcomes=json.dumps(outcomes), predictors=" * ".join(by), by=json.dumps(by),
-        others=others, mechanism=mechanism,
+        others=others, mechanism=mechanism, survey=survey,
         privacy="m = 10\nreplicates_per_draw = 2" if noisy else "m = 1\nreplicates_per_draw = 2",
         synthesizer="" if noisy else 'inference = "paper"',
     ))  # fmt: skip
