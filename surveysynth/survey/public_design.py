@@ -298,7 +298,10 @@ class PublicDesign:
             )
         frame = self.frame.iloc[order].reset_index(drop=True)
         matrix = replace(
-            build_design_matrix(frame, self.matrix.formula, by=self.by, strata=self.strata_name),
+            build_design_matrix(
+                frame, self.matrix.formula, by=self.by, strata=self.strata_name,
+                unit_effects=self.psu is not None and self.design_effect is None,
+            ),
             interaction_scale=self.matrix.interaction_scale,
             left_out=self.matrix.left_out,
         )
@@ -343,6 +346,7 @@ def build_public_design(
         strata=roles.strata,
         outcome_names=roles.outcomes,
         weight_name=roles.weight,
+        unit_effects=design.psu is not None and declaration.design_effect is None,
     )
     matrix = build(declaration.predictors)
     if longer := with_log_weight(matrix.formula, design, matrix.cell):
