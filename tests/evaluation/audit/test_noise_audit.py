@@ -8,13 +8,13 @@ import pytest
 
 from surveysynth.errors import InputError
 from surveysynth.evaluation.audit import noise as probe
-from surveysynth.evaluation.audit.cases import EXAMPLES
+from surveysynth.evaluation.audit.cases import EXAMPLES, KINDS, Example
 from surveysynth.evaluation.audit.neighbours import changes_for
 from surveysynth.evaluation.audit.noise import noise_lines, noise_of, published
 from surveysynth.mechanisms.learned import histogram
 from surveysynth.mechanisms.noisy_statistics import settings as settings_module
 from surveysynth.mechanisms.noisy_statistics.release import location_statistics as location
-from surveysynth.mechanisms.noisy_statistics.release import statistics
+from surveysynth.mechanisms.noisy_statistics.release import statistics, unit_sums
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as mechanism
 from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
     NoiseVariances,
@@ -44,6 +44,27 @@ def test_no_record_moves_farther_than_stated(name, n):
     assert max(ratios) <= 1.0
     # The bound is attained, but for whole units of protection whose records would have to be alike.
     assert max(ratios) > (0.9 if "protected" in name else 0.999)
+
+
+def clustered_lines():
+    """Outcomes of several kinds in schools: sums by unit beside those by block."""
+    example = Example("units", "fbs", KINDS, {"psu": "school", "lonely_psu": "adjust"},
+                      noisy=True)  # fmt: skip
+    case = example.case(400, 3)
+    return list(noise_lines(case, changes_for(case.survey.design), 1))
+
+
+def test_sums_by_unit_hold_what_is_stated_and_too_little_noise_is_found(monkeypatch):
+    ratios = [line.ratio for line in clustered_lines() if line.ratio is not None]
+    assert 0.8 < max(ratios) <= 1.0
+    right = unit_sums.unit_variances
+
+    def wrong(*arguments):
+        made = right(*arguments)
+        return unit_sums.UnitVariances(made.amounts // 16, made.counts / 16)
+
+    monkeypatch.setattr(unit_sums, "unit_variances", wrong)
+    assert max(line.ratio or 0.0 for line in clustered_lines()) > 1.4
 
 
 def test_the_distance_is_that_of_the_formula():

@@ -67,7 +67,7 @@ class UnitDesign:
             raise InputError(
                 f"survey.psu: {self.units:,} primary sampling units and predictors that determine "
                 f"{self.absorbed.shape[1]:,} directions of them leave {self.free:,} to see how "
-                f"much units differ, and {LEAST_UNITS} are needed. Leave strata out of "
-                "predictors, or declare survey.design_effect, a public factor by which clustering "
-                "raises variances."
+                f"much units differ, and {LEAST_UNITS} are needed. Declare "
+                "survey.design_effect, a public factor by which clustering raises variances, or "
+                "name coarser strata and predictors."
             )
