@@ -2,7 +2,7 @@
 
 X must contain strata and the main effects of all by variables. This is decided by column spaces,
 not by names, so a recoding that spans the same effects is sufficient. Where primary sampling units
-have effects, these carry the differences of strata, which X may then leave out.
+have effects, these can stand for differences of strata, which X may then leave out.
 """
 
 import math
