@@ -107,7 +107,8 @@ class SynthesizerSection(_WithOptions):
     were measured; their values are not."""
     predictors: Name | None = None
     """The right-hand side of the regression of every outcome and of the weight, such as "field *
-    gender". Cells share what the formula says they share. It must span strata and the by columns.
+    gender". Cells share what the formula says they share. It must span strata and the by columns;
+    where PSUs have effects, these can stand for strata that are no by column.
     Interactions of categorical columns are shrunken towards main effects by the prior
     interaction_scale, in a formula of your own as well, if the formula has their main effects. It
     is in residual SDs; log odds have twice that, which is worth as many records. If rows still rest

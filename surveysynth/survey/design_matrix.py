@@ -1,7 +1,8 @@
 """The model matrix X of a formula over public columns, stored as distinct rows (methods 3).
 
 X must contain strata and the main effects of all by variables. This is decided by column spaces,
-not by names, so a recoding that spans the same effects is sufficient.
+not by names, so a recoding that spans the same effects is sufficient. Where primary sampling units
+have effects, these can stand for differences of strata, which X may then leave out.
 """
 
 import math
@@ -121,11 +122,13 @@ def build_design_matrix(
     strata: str | None,
     outcome_names: Sequence[str] = (),
     weight_name: str | None = None,
+    unit_effects: bool = False,
 ) -> DesignMatrix:
     """Build X from public columns; ``formula=None`` uses the default of methods 3.
 
     ``frame``: n records, public columns, without missing values in the columns used. Columns of
     text, and ``by`` and ``strata`` whatever their type, are categorical; others are numbers.
+    ``unit_effects``: True where units within strata have effects, so that X needs no strata.
 
     Raises ``InputError`` for a formula that cannot be parsed or evaluated, that names a
     confidential or unknown column, lacks strata or a by variable, has collinear columns, or has
@@ -154,6 +157,8 @@ def build_design_matrix(
         left_out=default.left_out,
     )  # fmt: skip
     check_rank(matrix, terms + own_terms)
+    if unit_effects:
+        codes = {name: codes[name] for name in by}
     _check_contains(matrix, codes, strata)
     return matrix
 

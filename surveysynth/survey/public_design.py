@@ -298,7 +298,10 @@ class PublicDesign:
             )
         frame = self.frame.iloc[order].reset_index(drop=True)
         matrix = replace(
-            build_design_matrix(frame, self.matrix.formula, by=self.by, strata=self.strata_name),
+            build_design_matrix(
+                frame, self.matrix.formula, by=self.by, strata=self.strata_name,
+                unit_effects=True,  # what X contains was checked when it was built
+            ),
             interaction_scale=self.matrix.interaction_scale,
             left_out=self.matrix.left_out,
         )
@@ -337,13 +340,10 @@ def build_public_design(
     if design.weight_name is not None and design.weight_name not in frame:
         frame[design.weight_name] = design.weight
     build = partial(
-        build_design_matrix,
-        frame,
-        by=roles.by,
-        strata=roles.strata,
-        outcome_names=roles.outcomes,
-        weight_name=roles.weight,
-    )
+        build_design_matrix, frame, by=roles.by, strata=roles.strata,
+        outcome_names=roles.outcomes, weight_name=roles.weight,
+        unit_effects=design.psu is not None and declaration.design_effect is None,
+    )  # fmt: skip
     matrix = build(declaration.predictors)
     if longer := with_log_weight(matrix.formula, design, matrix.cell):
         matrix = replace(build(longer), by_default=matrix.by_default, left_out=matrix.left_out)

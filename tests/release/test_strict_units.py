@@ -127,6 +127,27 @@ def test_check_tells_what_the_noise_leaves_to_see(
     assert "hides intraclass correlations" in capsys.readouterr().out
 
 
+def test_check_proposes_a_formula_without_strata(
+    make_spec: MakeSpec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = clustered()
+    frame["region"] = frame["school"].str[1:].astype(int) % 5
+    outcome = 'outcome = ["benefit", "employed", "sector"]'
+    own = f"{outcome}\n{PLAN}"  # whose predictors are the gender
+    by_default = own.replace("predictors = 'gender'\n", "")
+    given = {"survey": SURVEY.replace("'gender'", "'region'"), "privacy": STRICT}
+    assert main(["check", str(spec_of(make_spec, frame, **given, synthesizer=by_default))]) == 0
+    said = capsys.readouterr().out
+    assert 'predictors = "gender" in [synthesizer] has 2 cells in place of 10' in said
+    assert main(["check", str(spec_of(make_spec, frame, **given, synthesizer=own))]) == 0
+    said = capsys.readouterr().out
+    assert "Noise: on 2 x " in said
+    assert "in place of" not in said
+    declared = given | {"survey": given["survey"] + "\ndesign_effect = 2"}
+    assert main(["check", str(spec_of(make_spec, frame, **declared, synthesizer=own))]) != 0
+    assert "must contain strata" in capsys.readouterr().err
+
+
 def test_fbp_and_too_few_units_are_refused(make_spec: MakeSpec, tmp_path: Path) -> None:
     one = {
         "synthesizer": f"outcome = 'employed'\nmodel = 'fbp'\n{PLAN}",

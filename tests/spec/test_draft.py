@@ -84,6 +84,9 @@ COMPLETE = {
                     "--population-size", "9000"],
     "units": [*PSEUDO, "--outcome", "insured:binary", "--constant", "insured.levels=no,yes",
               "--psu", "unit", "--design-effect", "1.4"],
+    "noisy units": [*STRICT, "--by", "gender", "--strata", "field", "--psu", "unit",
+                    "--population-size", "9000", "--outcome", "insured:binary", "--constant",
+                    "insured.levels=no,yes"],
     "public weights": [*PSEUDO, *BY, "--public-weights", "--outcome", "salary:continuous",
                        "--constant", "salary.transform=log"],
 }  # fmt: skip
@@ -101,6 +104,12 @@ def test_with_all_choices_the_file_is_valid_and_fits_the_data(
     assert spec.privacy.epsilon == (3.6 if "3.6" in COMPLETE[name] else 10.8)
     assert spec.survey.weight == "weight"
     assert os.listdir(data.parent) in (["survey.csv", "spec.toml"], ["spec.toml", "survey.csv"])
+
+
+def test_effects_of_units_stand_for_strata(data: Path) -> None:
+    for name, own in (("noisy units", "gender"), ("noisy", None), ("units", None)):
+        assert cli.main(["init", str(data), *COMPLETE[name], "--overwrite"]) == 0
+        assert load_spec(data.with_name("spec.toml")).synthesizer.predictors == own
 
 
 def test_the_command_check_is_content(data: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -508,3 +508,13 @@ def test_zeros_of_either_sign_are_one_row() -> None:
     frame.loc[0, "flag"] = 1
     matrix = build(frame, "field + gender + I(sign * flag)")
     assert matrix.x_cells.shape[0] == np.unique(dense(matrix) + 0.0, axis=0).shape[0] == 9
+
+
+def test_effects_of_units_stand_for_strata_and_for_nothing_else() -> None:
+    frame = sample()
+    free = {"by": ["gender"], "strata": "field"}
+    assert "strata 'field'" in message(frame, "gender", **free)
+    assert build(frame, "gender", **free, unit_effects=True).columns == ("Intercept", "gender[T.M]")
+    assert "the by variable 'gender'" in message(frame, "age", **free, unit_effects=True)
+    both = {"by": ["field", "gender"], "strata": "field", "unit_effects": True}
+    assert "'field'" in message(frame, "gender", **both)  # tables have rows of it

@@ -226,15 +226,23 @@ def _design(choices: Choices) -> list[str]:
 def _synthesizer(choices: Choices) -> list[str]:
     outcomes = [each.name for each in choices.outcomes]
     model = line("model", "fbs", '"fbp" models the population instead, for one outcome')
-    public = dict.fromkeys(name for name in (choices.strata, *(choices.by or ())) if name)
+    # Effects of units can stand for those of strata.
+    carried = choices.strict and choices.psu is not None and choices.design_effect is None
+    carried = carried and choices.strata is not None and choices.strata not in (choices.by or ())
+    strata = None if carried else choices.strata
+    public = dict.fromkeys(name for name in (strata, *(choices.by or ())) if name)
     formula = " * ".join(name if name.isidentifier() else f"`{name}`" for name in public)
-    return [
-        model,
-        line("outcome", outcomes, "confidential: what is synthesised"),
+    words = [
         "# A formula of public columns. Default: strata and by columns, with all interactions of",
         "# two of them, which the model shrinks.",
-        f"# predictors = {value(formula or '1')}",
     ]
+    given = f"# predictors = {value(formula or '1')}"
+    if carried and formula:
+        words[-1] += " Effects of units can stand for those of"
+        words.append("# strata: without them there are fewer cells, and releases are far quicker.")
+        given = line("predictors", formula)
+    outcome = line("outcome", outcomes, "confidential: what is synthesised")
+    return [model, outcome, *words, given]
 
 
 def _outcome(outcome: OutcomeChoice, choices: Choices) -> list[str]:
