@@ -249,4 +249,5 @@ def _rounding(kind: Statistic, spec: "Spec", digits: int | None) -> AnyRounding:
         return to_percent(1 if digits is None else digits)
     if kind.rounding == "warranted":
         return Warranted() if digits is None else to_digits(digits)
-    return to_digits(spec.all_tables.digits_mean if digits is None else digits)
+    given = spec.all_tables.digits_mean if digits is None else digits
+    return Warranted(least=0) if given is None else to_digits(given)

@@ -221,9 +221,10 @@ class TablesSection(Section):
     round_counts: Annotated[int, Field(ge=1, le=10**9)] | None = None
     """The number to whose multiples counts are rounded in tables for reading. Default: two
     significant digits of the standard error. Public: Nothing else; csv files are not rounded."""
-    digits_mean: Annotated[int, Field(ge=0, le=15)] = 0
+    digits_mean: Annotated[int, Field(ge=0, le=15)] | None = None
     """The number of decimals of means in tables for reading; [labels.COLUMN] digits sets it for one
-    outcome. Public: Nothing else."""
+    outcome. Default: none where a standard error has two digits, otherwise those that its second
+    significant digit needs. Public: Nothing else."""
     microdata: Microdata = None
     """The format of the synthetic datasets. dta (Stata) and sav (SPSS) have labels of columns and
     of values. Default: parquet if the survey is a parquet file, otherwise csv. Public: The same

@@ -98,7 +98,6 @@ interval = "auto"
 flags = "none"
 layout = "columns"
 figures = []
-digits_mean = 0
 title = ""
 source = ""
 formats = ["csv", "html"]

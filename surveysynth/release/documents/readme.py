@@ -256,5 +256,8 @@ def _digits(facts: ReleaseFacts) -> dict[str, Any]:
             for each in sections
         ),
         "round_counts": first.round_counts,
-        "digits_mean": first.digits_mean,
+        "means": (
+            "the decimals of two significant digits of theirs"
+            if first.digits_mean is None else f"{first.digits_mean} decimals"
+        ),
     }

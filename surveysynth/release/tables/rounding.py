@@ -42,10 +42,11 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Warranted:
-    """Two significant digits of each number's own standard error."""
+    """Two significant digits of each number's own standard error, and ``least`` decimals or more."""
 
     significant: int = 2
     factor: float = 1.0
+    least: int | None = None
 
     def of(self, se: float, estimate: float) -> Rounding:
         """Return the rounding of a line: of its estimate, standard error and ends of the interval.
@@ -58,7 +59,8 @@ class Warranted:
             if not math.isfinite(estimate) or estimate == round(estimate) or abs(estimate) >= 1e5:
                 return to_digits(0)
             size, digits = abs(estimate), 5
-        return to_digits(digits - 1 - math.floor(math.log10(size)))
+        decimals = digits - 1 - math.floor(math.log10(size))
+        return to_digits(decimals if self.least is None else max(decimals, self.least))
 
 
 AnyRounding: TypeAlias = Rounding | Warranted

@@ -80,3 +80,14 @@ def test_two_digits_of_the_standard_error_are_warranted(
     assert (line.show(estimate), line.show(se, size=estimate)) == shown
     fixed = to_digits(1)
     assert rounding_of_line(fixed, se, estimate) is fixed
+
+
+@pytest.mark.parametrize(
+    ("se", "estimate", "shown"),
+    [(1234.5, 73512.384, "73,512"), (12.0, 340.6, "341"), (9.9, 340.62, "340.6"),
+     (0.36, 29.0512, "29.05"), (0.0, 3.0, "3")],
+)  # fmt: skip
+def test_means_have_whole_units_and_the_decimals_that_errors_warrant(
+    se: float, estimate: float, shown: str
+) -> None:
+    assert rounding_of_line(Warranted(least=0), se, estimate).show(estimate) == shown
