@@ -58,8 +58,9 @@ class LearnedTransform(Transform):
     share
         The share of the whole budget for the histogram of this outcome.
     by
-        "strata" for a curve of each stratum, "cells" for one of each cell of the by and strata
-        columns, "all" for one of all records. None: "cells" for a count, otherwise "strata".
+        "strata" for a curve of each stratum, "cells" for one of each cell of the by columns and of
+        strata that are predictors, "all" for one of all records. None: "cells" for a count,
+        otherwise "strata".
     whole
         Whether the outcome is a count: whole numbers from ``low`` to ``high``.
     curves

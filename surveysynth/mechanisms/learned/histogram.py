@@ -320,7 +320,11 @@ def curve_rows(outcome: Outcome, design: PublicDesign) -> IntArray:
     if given is not None and given.curve_by == "cells":
         columns = [design.frame[name].astype(str).to_numpy() for name in design.by]
         codes = [np.unique(column, return_inverse=True)[1] for column in columns]
-        codes += [np.zeros(design.n, np.int64) if design.strata is None else design.strata]
+        # Strata that the model does not know would have few records in each of their cells.
+        if design.strata is not None and design.strata_name in design.predictors:
+            codes.append(design.strata)
+        if not codes:
+            return np.zeros(design.n, dtype=np.int64)
         return np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
     if design.strata is None or given is None or given.curve_by == "all":
         return np.zeros(design.n, dtype=np.int64)
