@@ -42,7 +42,7 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Warranted:
-    """Two significant digits of each number's own standard error, and ``least`` decimals or more."""
+    """Two significant digits of each number's own standard error; ``least`` decimals or more."""
 
     significant: int = 2
     factor: float = 1.0
