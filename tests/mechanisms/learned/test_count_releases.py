@@ -59,7 +59,9 @@ def test_releases_have_whole_counts_and_the_means_of_the_sample(
         privacy="m = 10\nreplicates_per_draw = 2" if noisy else "m = 1\nreplicates_per_draw = 2",
         synthesizer="" if noisy else 'inference = "paper"',
     ))  # fmt: skip
-    ss.release(tmp_path / "spec.toml", tmp_path / "out", ledger=tmp_path / "ledger.jsonl")
+    ss.release(
+        tmp_path / "spec.toml", tmp_path / "out", ledger=tmp_path / "ledger.jsonl", seed=2
+    )
     release = tmp_path / "out" / "release"
     made = pd.concat([pd.read_csv(path) for path in (release / "microdata").glob("*.csv")])
     assert made["visits"].dtype == np.int64
