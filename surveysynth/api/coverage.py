@@ -75,7 +75,7 @@ def coverage(
     out
         A folder for report.html, figures, rows.csv, summary.json and every estimate.
     resume
-        Continue with the samples that ``out`` lacks.
+        Continue with the samples that ``out`` lacks; ``samples`` may be more than before.
     scheduler
         Address of a Dask scheduler.
     workers

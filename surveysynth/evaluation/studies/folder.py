@@ -6,6 +6,7 @@ a power cut, can be resumed with the missing batches and ends with the same file
 
 import hashlib
 import json
+import math
 import os
 from collections.abc import Callable
 from dataclasses import asdict
@@ -72,8 +73,13 @@ def _settings(study: CoverageStudy) -> dict[str, Any]:
     return settings
 
 
-def open_folder(folder: Path, identity: dict[str, Any], *, resume: bool) -> "Store":
-    """Make the folder, or check that it belongs to the study with this identity."""
+def open_folder(
+    folder: Path, identity: dict[str, Any], *, resume: bool, may_grow: str | None = None
+) -> "Store":
+    """Make the folder, or check that it belongs to the study with this identity.
+
+    may_grow: a number of the identity that may be larger than it was, where batches do not depend
+    on it."""
     mine = json.loads(json.dumps(identity))
     path = folder / STUDY_NAME
     if folder.exists() and any(folder.iterdir()):
@@ -85,11 +91,14 @@ def open_folder(folder: Path, identity: dict[str, Any], *, resume: bool) -> "Sto
             theirs = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             raise InputError(f"{folder} holds no study to resume.") from None
-        changed = sorted(key for key in mine if theirs.get(key) != mine[key])
+        changed = {key for key in mine if theirs.get(key) != mine[key]}
+        if may_grow in changed and theirs.get(may_grow, math.inf) < mine[may_grow]:
+            changed.discard(may_grow)
         if changed:
+            names = ", ".join(sorted(changed))
             raise InputError(
-                f"the study in {folder} was made with other settings ({', '.join(changed)}); give "
-                "the same specification, seed and number of replicates, or name another folder."
+                f"the study in {folder} was made with other settings ({names}); give the same "
+                "specification, seed and number of replicates, or name another folder."
             )
     (folder / BATCHES).mkdir(parents=True, exist_ok=True)
     replace_file(path, json.dumps(mine, indent=1).encode())

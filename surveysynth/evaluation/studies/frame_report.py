@@ -63,7 +63,8 @@ def run_frame_study(
     folder = None if out is None else out.expanduser().resolve()
     store: Store | MemoryStore = MemoryStore()
     if folder is not None:
-        store = open_folder(folder, study.identity(), resume=resume)
+        identity = study.identity()
+        store = open_folder(folder, identity, resume=resume, may_grow="replicates")
     failed = run_batches(study, store, scheduler=scheduler, workers=workers, progress=progress)
     result = _collected(study, store, failed, folder)
     if folder is not None:
