@@ -27,6 +27,7 @@ from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clippin
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import required_design
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model
+from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release import figure_style as style
 from surveysynth.release.tables.table_builder import keys_of, public_domains
 
@@ -160,6 +161,7 @@ class Expectation:
                     records=records or self.unit_size,
                     scaled=self.spec.linearisation == "ratio",
                     weight=self.cells.weight,
+                    by_block=isinstance(self.model, GeneralLocation),
                 ),
                 kind,
             )[:, 1:]

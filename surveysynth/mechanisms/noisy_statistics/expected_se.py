@@ -40,7 +40,10 @@ from surveysynth._support.distributions import chi_square_quantile, chi_square_t
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.release.sensitivity import noise_variances
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
+    group_variances,
+    noise_variances,
+)
 
 #: Nodes of the quadrature over a normal outcome.
 NODES = 80
@@ -90,6 +93,7 @@ def expected_errors(
     records: int = 1,
     scaled: bool = True,
     weight: FloatArray | None = None,
+    by_block: bool = False,
 ) -> ExpectedErrors:
     """Return expected SEs of counts, means and totals of one outcome, relative to the sample's.
 
@@ -116,6 +120,8 @@ def expected_errors(
     weight
         Public weights (G,) of the records of each cell, where it is no column of z: counts have no
         error but the design's, the same with privacy and without.
+    by_block
+        Whether the statistics are released by group, whose squares have less noise and sums more.
 
     Raises
     ------
@@ -140,9 +146,10 @@ def expected_errors(
         )
         kish = (share * weight).sum(axis=1) / size**2  # 1/size for weights of 1
         mean_sample = shape.weighted * kish
+        variances = group_variances if by_block else noise_variances
         errors = []
         for rho in rhos:
-            noise = noise_variances(design.clipping, rho, records)
+            noise = variances(design.clipping, rho, records)
             sigma = noise.cross_sd(design.clipping)
             squares = noise.squares_sd(design.clipping)
             loads = np.concatenate([mean_load, count_load])

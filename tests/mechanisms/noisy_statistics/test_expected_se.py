@@ -1,5 +1,7 @@
 """Expected SEs against the spread of plug-in estimates over simulated samples with noise."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,10 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import rho_of
 from surveysynth.mechanisms.noisy_statistics.expected_se import ExpectedErrors, expected_errors
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.release.sensitivity import noise_variances
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
+    noise_variances,
+    squared_sensitivity,
+)
 
 CELLS = np.array([[1.0, *(np.arange(1, 8) == a), b] for a in range(8) for b in range(2)])
 STRATUM = np.arange(16) // 2
@@ -144,8 +149,9 @@ def test_public_weights_leave_counts_alone_and_means_by_hand() -> None:
     # The whole count varies between samples, since the weights do within the stratum.
     u = np.repeat(weight, counts)
     count_variance = 100 * u.var(ddof=1)
-    total = 49.0 * count_variance + u.sum() ** 2 * 4.0 * np.array([1.0, found.mean[0, 0] ** 2]) * (
-        sample[0]
+    total = (
+        49.0 * count_variance
+        + u.sum() ** 2 * 4.0 * np.array([1.0, found.mean[0, 0] ** 2]) * (sample[0])
     )
     assert found.total[0, 0] ** 2 == pytest.approx(total[1] / total[0], rel=1e-6)
     # Equal weights in a stratum: nothing varies, and nothing is told.
@@ -185,3 +191,20 @@ def test_rows_without_records_and_samples_without_residuals() -> None:
 def test_shapes() -> None:
     with pytest.raises(InputError, match="16 cells"):
         expected_errors(DESIGN, COUNTS[1:], STRATUM, ROWS, [1.0], inverse=np.exp)
+
+
+def test_statistics_by_group_have_more_noise_of_sums_and_less_of_squares() -> None:
+    """Counts rest on sums alone: their errors are those of one block with so much less budget."""
+    rho = rho_of(3.6, 1e-6)
+
+    def of(rho: float, *, by_block: bool) -> ExpectedErrors:
+        return expected_errors(
+            DESIGN, COUNTS, STRATUM, ROWS, [rho], inverse=np.exp, by_block=by_block
+        )
+
+    groups, one_block = of(rho, by_block=True), of(rho, by_block=False)
+    longer = float(squared_sensitivity(Fraction(0), 1.0, discrete=False)) / 4.0
+    less = of(rho / longer, by_block=False)
+    np.testing.assert_allclose(groups.count, less.count, rtol=1e-6)
+    assert (groups.count[0, 1:] > one_block.count[0, 1:]).all()
+    assert (groups.mean[0] < less.mean[0]).all()

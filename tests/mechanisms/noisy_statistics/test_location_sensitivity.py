@@ -20,6 +20,7 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
 from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise, SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import ROW_BITS
 from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
+    SQUARES,
     largest_product,
     noise_variances,
     rho_spent,
@@ -36,7 +37,7 @@ from tests.mechanisms.noisy_statistics.location_cases import (
 
 def distance(
     design: LocationDesign, cell: int, one: tuple[int, np.ndarray], other: tuple[int, np.ndarray],
-    share: float,
+    share: float, squares_weight: int = SQUARES,
 ) -> float:
     """(d/R)^2 between the sums of a record and of what it becomes, from the sums themselves."""
     each = []
@@ -50,7 +51,7 @@ def distance(
         cross = each[0].cross(block) - each[1].cross(block)
         squares = each[0].squares_of(block) - each[1].squares_of(block)
         total += Fraction(int((cross * cross).sum()), 4**ROW_BITS)
-        total += Fraction(int((squares * squares).sum())) / (2 * steps**2)
+        total += squares_weight * Fraction(int((squares * squares).sum())) / (2 * steps**2)
     change = each[0].count - each[1].count
     total += Fraction(share) * steps**2 * int((change * change).sum())
     return float(total / steps**2)
@@ -103,7 +104,7 @@ def test_the_claim_is_nearly_attained(name: str, share: float) -> None:
                     rows = [
                         block.noise.exact_rows[block.row == cell * d + e][0] for e in (one, other)
                     ]
-                    v = -float(rows[0] @ rows[1]) * axis
+                    v = -float(rows[0] @ rows[1]) / SQUARES * axis
                     rest = np.sqrt(max(design.clipping.radius**2 - v @ v, 0.0))
                     # Along another column that is there, if there is one.
                     beside = np.flatnonzero(shape.present_in[other, :2])[:1]
@@ -112,9 +113,24 @@ def test_the_claim_is_nearly_attained(name: str, share: float) -> None:
     assert 0.98 * bound <= best <= bound  # 1% of the distance is 2% of its square
 
 
+@pytest.mark.parametrize("squares", [1, 2, SQUARES])
+def test_a_record_that_keeps_its_row_attains_the_claim_of_groups(squares: int) -> None:
+    """Over c = u'v at the edge of the ball, whatever the precision of squares."""
+    design, share = small_design(), 1.0
+    most = float(squared_sensitivity(Fraction(0), share, discrete=False, squares=squares))
+    axis, beside = np.eye(3)[2] * design.clipping.radius, np.eye(3)[0] * design.clipping.radius
+    there = int(np.flatnonzero(design.shape.present_in[:, 0])[0])
+    found = []
+    for cell in range(3):
+        for c in np.linspace(-1.0, 1.0, 41):
+            other = c * axis + np.sqrt(1.0 - c**2) * beside
+            found.append(distance(design, cell, (there, axis), (there, other), share, squares))
+    assert 0.98 * most <= max(found) <= most
+
+
 def test_a_record_that_changes_sides_moves_two_blocks() -> None:
-    """Its amount is the whole radius on either side: 3 R^2 for rows of full length, two counts
-    besides, and no less; as one block with one column it would be less."""
+    """Its amount is the whole radius on either side: 2 R^2 and the squares for rows of full length,
+    two counts besides, and no less; as one block with one column it would be less."""
     design, share = two_sided_design(), 1.0
     shape, radius = design.shape, design.clipping.radius
     np.testing.assert_array_equal(shape.patterns.sum(axis=1), [1, 2, 2])
@@ -124,7 +140,8 @@ def test_a_record_that_changes_sides_moves_two_blocks() -> None:
             sides = [int(shape.combination_of(np.array([[works, side]]))[0]) for side in (0, 1)]
             ends = [radius * np.eye(3)[side] for side in (0, 1)]
             found.append(distance(design, cell, *zip(sides, ends, strict=True), share))
-    assert 0.98 * (3.0 + 2.0 * share) <= max(found) <= 3.0 + 2.0 * share
+    most = 2.0 + SQUARES + 2.0 * share
+    assert 0.98 * most <= max(found) <= most
 
 
 def test_noise_spends_what_is_claimed() -> None:
@@ -132,10 +149,16 @@ def test_noise_spends_what_is_claimed() -> None:
     product = max(largest_product(each.noise.rows, each.cell) for each in design.blocks)
     for rho, share, records in ((0.257, 1.0, 1), (1.7, 0.3, 4)):
         distance = squared_sensitivity(product, share, discrete=True)
-        given = {"distance": distance, "share": share}
+        given = {"distance": distance, "share": share, "squares": SQUARES}
         variances = noise_variances(design.clipping, rho, records, **given)
         spent = rho_spent(variances, design.clipping, records, **given)
         assert 0.999999 * rho <= float(spent) <= rho
+        # Less noise of squares alone is seen.
+        less = rho_spent(
+            noise_variances(design.clipping, rho, records, **{**given, "squares": 2 * SQUARES}),
+            design.clipping, records, **given,
+        )  # fmt: skip
+        assert float(less) == pytest.approx(2 * rho, rel=1e-5)
     for rho, share in ((0.0, 1.0), (1.0, 0.0), (float("inf"), 1.0)):
         with pytest.raises(InputError, match="above 0"):
             noise_variances(design.clipping, rho, share=share)

@@ -20,6 +20,7 @@ from surveysynth.mechanisms.noisy_statistics.release.noise_design import (
     NoiseDesign,
 )
 from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
+    SQUARES,
     NoiseVariances,
     largest_product,
     noise_variances,
@@ -75,7 +76,9 @@ class LocationDesign:
         products = [largest_product(each.noise.rows, each.cell) for each in self.blocks]
         product = max(products, default=Fraction(0))
         distance = squared_sensitivity(product, share, discrete=bool(self.shape.discrete))
-        return noise_variances(self.clipping, rho, records, distance=distance, share=share)
+        return noise_variances(
+            self.clipping, rho, records, distance=distance, share=share, squares=SQUARES
+        )
 
 
 class LocationSums:
