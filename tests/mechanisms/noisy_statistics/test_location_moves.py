@@ -19,7 +19,6 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps 
 from surveysynth.mechanisms.noisy_statistics.posterior.location.moves import Moves
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
 from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import (
-    MeanReference,
     Normal,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
@@ -183,19 +182,13 @@ Install = Callable[[pytest.MonkeyPatch], None]
 
 
 def _no_prior(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coefficients without their prior."""
-    own = MeanReference._add_prior
-
-    def less(self: MeanReference, precision: FloatArray, point: Point) -> None:
-        alone = np.zeros_like(precision)
-        own(self, alone, point)
-        precision += 0.05 * alone
-
-    monkeypatch.setattr(MeanReference, "_add_prior", less)
+    """Coefficients with a wider prior."""
+    own = Parameters.squares
+    monkeypatch.setattr(Parameters, "squares", lambda self, point: 0.05 * own(self, point))
 
 
 def _no_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices about a normal whose density is forgotten."""
+    """Slices about normals whose densities are forgotten."""
     monkeypatch.setattr(moves_module, "normal", lambda white: np.zeros(white.shape[1:]))
 
 
@@ -247,13 +240,8 @@ def _no_core(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _wide_ridge(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shrunken interactions that are drawn as if they were shrunken less."""
-    own = MeanReference._add_prior
-    monkeypatch.setattr(
-        MeanReference, "_add_prior",
-        lambda self, precision, point: own(
-            self, precision, replace(point, log_s=point.log_s + np.log(1.5))
-        ),
-    )  # fmt: skip
+    own = Parameters.ridge
+    monkeypatch.setattr(Parameters, "ridge", lambda self, point: own(self, point) / 1.5**2)
 
 
 def _turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +310,7 @@ def test_the_normal_is_the_law_of_coefficients_given_sums(
     moves = taught(sweeps)
     data, parameters = sweeps.data, moves.parameters
     laws = data.laws_at(moves.law())
-    near, rng = moves.means.normal(laws, moves.point), np.random.default_rng(2)
+    near, rng = moves.means.sums(laws, moves.point), np.random.default_rng(2)
 
     def less_the_normal(white: FloatArray, slack: float = 1.0) -> FloatArray:
         means = (near.mean + slack * near.drawn(white)).T
@@ -336,6 +324,47 @@ def test_the_normal_is_the_law_of_coefficients_given_sums(
     np.testing.assert_allclose(values[1:], [values[0]] * 2, rtol=1e-7, atol=1e-5)
     wrong = [less_the_normal(each, 1.05) for each in draws]
     assert np.abs(wrong[1] - wrong[0]).max() > 0.1
+
+
+@pytest.mark.parametrize("case", [GROUPED, CASES["Two sides"], RIDGED],
+                         ids=["groups", "two sides", "ridged"])  # fmt: skip
+def test_what_squares_say_is_the_slope_of_their_gaps(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Precision and linear term against differences of gaps, coefficient by coefficient, with xi
+    held; without the part of T that follows the records they are others."""
+    monkeypatch.setattr(sys.modules[__name__], "DATABASES", 12)
+    sweeps, log_p = forward(case, 5)
+    moves = taught(sweeps)
+    data, parameters = sweeps.data, moves.parameters
+    data.draw_random_numbers(1)
+    data.begin(0, moves.law(), log_p)
+    about = moves.point.means.T
+    found = moves.means._of_squares(data.laws, about)
+
+    def gaps(means: FloatArray) -> FloatArray:
+        """Of all pairs of columns over their SDs, zero where squares are not looked at."""
+        parts = []
+        for law, (xi, _) in zip(data.with_means(data.laws, parameters.coefficients(means.T)),
+                                data.inner, strict=True):  # fmt: skip
+            gap, target = law.gap(law.cross_at(xi)), law.target
+            for i in range(target.q):
+                for j in range(i, target.q):
+                    sd = np.sqrt(law.spread[i, j] * (1.0 + (i == j)))
+                    parts.append((gap[i, j] / sd * (target.used & target.told)).T)
+        return np.concatenate(parts).T  # (B, pairs and groups)
+
+    step, slopes = 1e-5, []
+    for c in range(about.shape[1]):
+        off = step * (np.arange(about.shape[1]) == c)
+        slopes.append((gaps(about + off) - gaps(about - off)) / (2.0 * step))
+    slope = np.stack(slopes, axis=-1)
+    precision = slope.swapaxes(-1, -2) @ slope
+    left = (slope @ about[..., None])[..., 0] - gaps(about)
+    linear = (slope.swapaxes(-1, -2) @ left[..., None])[..., 0]
+    scale = np.abs(precision).max()
+    np.testing.assert_allclose(found[0], precision, rtol=1e-4, atol=1e-6 * scale)
+    np.testing.assert_allclose(found[1], linear, rtol=1e-4, atol=1e-6 * np.abs(linear).max())
 
 
 def test_nothing_is_learned_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:

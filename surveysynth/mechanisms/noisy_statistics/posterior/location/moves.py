@@ -8,14 +8,14 @@ or a slice:
 - what groups have in common, with groups moving along: s_0 and core slopes together by a slice; one
   scale, and a turn of it against a slope; one log nu, and log t, with groups at the same standard
   normals about another normal. Where interactions are shrunken by s_0, coefficients move along in
-  the first three, at the same standard normals about their law given T~;
+  the first three, at the same standard normals about that normal;
 - the same given the parameters of groups (``conditionals``), and tau;
-- coefficients on x~ of all regressions, by a slice about their normal law given T~ (``reference``).
+- coefficients on x~ of all regressions, by a slice about a normal near their law (``reference``).
 
 Shapes and widths of steps are learned in the warm-up from all chains of a database, then fixed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -36,7 +36,6 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import (
     Learned,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law import (
-    Law,
     last,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
@@ -290,7 +289,7 @@ class Moves:
         return point, np.zeros(self.batch), log_room
 
     def _hold(self) -> None:
-        """Note the standard normals (B, C) of coefficients about their law given T~; log room.
+        """Note the standard normals (B, C) of coefficients about that near their law; log room.
 
         Interactions that s_0 shrinks would hold it where it is; else nothing needs to move."""
         self.held = self.point.means
@@ -343,20 +342,19 @@ class Moves:
     # --- coefficients on x~ ----------------------------------------------------------------------
 
     def _turn(self, i: int, laws: Laws) -> Laws:
-        """Draw the coefficients on x~ by an elliptical slice about their law given T~ alone.
-
-        Prior and T~ are that law: the slice is of what Q~ says. Return the laws there."""
+        """Draw the coefficients on x~ by an elliptical slice about a normal near their law."""
         near = self.means.normal(laws, self.point)
         middle = near.mean.T
         start, fresh = self.point.means - middle, near.drawn(self.n_means[i]).T
 
         def log_density(off: FloatArray) -> FloatArray:
-            moved = self.data.with_means(laws, self.parameters.coefficients(middle + off))
-            return _told(self.data.log_factor(moved), moved)
+            point = replace(self.point, means=middle + off)
+            moved = self.data.with_means(laws, self.parameters.coefficients(point.means))
+            factor, white = self.data.log_factor(moved), near.white(point.means.T).T
+            return np.asarray(self.parameters.log_prior(point) + factor.sum(1) - normal(white))
 
-        value = _told(self.data.log_factor(laws), laws)
         off, _ = elliptical(
-            start, fresh, log_density, value, self.u_level[i, 1], self.u_angle[i, 1]
+            start, fresh, log_density, log_density(start), self.u_level[i, 1], self.u_angle[i, 1]
         )
         self.point = replace(self.point, means=middle + off)
         return self.data.with_means(laws, self.parameters.coefficients(self.point.means))
@@ -381,9 +379,3 @@ def normal(white: FloatArray) -> FloatArray:
 def tangent(point: Point) -> FloatArray:
     """Return what turns a density (B,) of log s_0 into one of s_0."""
     return np.asarray(-point.log_s.sum(0))
-
-
-def _told(factor: FloatArray, laws: Sequence[Law]) -> FloatArray:
-    """Return the log density (B,) of the noisy moments less that of T~."""
-    cross = sum(np.where(law.target.used, law.log_cross, 0.0) for law in laws)
-    return np.asarray((factor - cross).sum(1))

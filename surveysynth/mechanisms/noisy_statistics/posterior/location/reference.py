@@ -1,6 +1,8 @@
-"""What the noisy sums T~ say of coefficients on x~: a slice turns about that law.
+"""What noisy sums and squares say of coefficients on x~: a slice turns about a normal near that.
 
-Given covariances T~ and the prior make them normal, exactly.
+Given covariances T~ and the prior make them normal, exactly. Q~ has T'G^+T in it, which says more
+of means the less noise it has: to first order about the means of that normal, with xi held, the gap
+between Q~ and its mean is linear in coefficients too.
 """
 
 from collections.abc import Sequence
@@ -29,6 +31,12 @@ class Normal:
     mean: FloatArray
     root: FloatArray
 
+    @classmethod
+    def of(cls, precision: FloatArray, linear: FloatArray) -> "Normal":
+        """Return the normal of a precision (B, C, C) and a linear term (B, C)."""
+        root = np.asarray(np.linalg.cholesky(precision), dtype=np.float64)
+        return cls(solved(root, solved(root, linear), transposed=True), root)
+
     def drawn(self, normals: FloatArray) -> FloatArray:
         """Return what standard normals (B, C) are, less the mean."""
         return solved(self.root, normals, transposed=True)
@@ -51,8 +59,18 @@ class MeanReference:
         columns = parameters.layout.columns
         self.single = [SingleCells.of(each.link, columns) for each in data.target.targets]
 
+    def sums(self, laws: Sequence[Law], point: Point) -> Normal:
+        """Return the normal given T~ and the rest of the point, which is exact."""
+        return Normal.of(*self._of_sums(laws, point))
+
     def normal(self, laws: Sequence[Law], point: Point) -> Normal:
-        """Return the normal given the rest of the point."""
+        """Return about what noisy sums and squares say, given the rest of the point and xi."""
+        precision, linear = self._of_sums(laws, point)
+        curved, pull = self._of_squares(laws, Normal.of(precision, linear).mean)
+        return Normal.of(precision + curved, linear + pull)
+
+    def _of_sums(self, laws: Sequence[Law], point: Point) -> tuple[FloatArray, FloatArray]:
+        """Return the precision (B, C, C) and linear term (B, C) of T~ and the prior."""
         parameters = self.parameters
         batch, width, q = self.data.batch, parameters.layout.width, parameters.q
         precision = np.zeros((batch, q, width, q, width))
@@ -68,9 +86,59 @@ class MeanReference:
         self._add_prior(own, point)
         # A trifle on the diagonal, which rounding may have left without a root.
         own[:, places, places] *= 1.0 + ROUNDING
-        root = np.asarray(np.linalg.cholesky(own), dtype=np.float64)
-        told = linear.reshape(batch, size)[:, index]
-        return Normal(solved(root, solved(root, told), transposed=True), root)
+        return own, linear.reshape(batch, size)[:, index]
+
+    def _of_squares(
+        self, laws: Sequence[Law], about: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return what Q~ adds to precision and linear term, to first order about means (B, C)."""
+        parameters, data = self.parameters, self.data
+        batch, count = about.shape
+        coefficients = parameters.coefficients(about.T)
+        precision, linear = np.zeros((batch, count, count)), np.zeros((batch, count))
+        for p, law in enumerate(laws):
+            there, target = parameters.present[p], law.target
+            if not (target.used & target.told).any():
+                continue
+            near = law.with_means(data.middle(p, coefficients[..., there]))
+            cross = near.cross_at(data.inner[p][0])
+            slopes = self._slopes(near, cross, there)
+            gap, spread = near.gap(cross), near.spread
+            own = [(i, j) for i in range(there.size) for j in range(i, there.size)]
+            weight = np.stack([
+                target.used * target.told / (spread[i, j] * (1.0 + (i == j))) for i, j in own
+            ])  # fmt: skip
+            gaps = np.stack([gap[i, j] for i, j in own])
+            places = np.zeros((batch, *slopes.shape[1:3], parameters.q, slopes.shape[-1]))
+            places[:, :, :, there] = slopes
+            rows = places.reshape(batch, -1, parameters.q * slopes.shape[-1])
+            rows = rows[..., parameters.index]
+            weights, left = (
+                np.moveaxis(each, 0, -1).reshape(batch, -1) for each in (weight, gaps)
+            )
+            scaled = rows * weights[..., None]
+            precision += scaled.swapaxes(-1, -2) @ rows
+            left = left + (rows @ about[..., None])[..., 0]
+            linear += (scaled.swapaxes(-1, -2) @ left[..., None])[..., 0]
+        return precision, linear
+
+    def _slopes(self, law: Law, cross: FloatArray, there: IntArray) -> FloatArray:
+        """Return by how much coefficients lower gaps (B, G, pairs of columns, k, W), at a cross.
+
+        T follows M with xi held as far as the records outweigh no noise."""
+        geometry, target = law.geometry, law.target
+        follows = np.where(geometry.lam[:, None] > 0, 1.0 - (law.cross_sd / target.sigma) ** 2, 0.0)
+        links = first(back(geometry.vectors)) @ target.link
+        # Of entry (i, j) of T'G^+T, by what is in column i of T, in the axes of Sigma.
+        moved = np.einsum("ri...,rj...->ijr...", follows, cross)
+        by = first(moved) @ links[:, :, None]
+        turn = first(law.turn) / self.target.spread[there][:, None]
+        slopes = [
+            turn[..., :, i, None] * by[..., i, j, None, :]
+            + turn[..., :, j, None] * by[..., j, i, None, :]
+            for i in range(there.size) for j in range(i, there.size)
+        ]  # fmt: skip
+        return np.stack(slopes, axis=2)
 
     def _add_prior(self, precision: FloatArray, point: Point) -> None:
         """Add the precision of the prior: of shrunken interactions across regressions."""
