@@ -161,7 +161,7 @@ class Expectation:
                     records=records or self.unit_size,
                     scaled=self.spec.linearisation == "ratio",
                     weight=self.cells.weight,
-                    by_block=isinstance(self.model, GeneralLocation),
+                    by_block=isinstance(self.model.of(self.design), GeneralLocation),
                 ),
                 kind,
             )[:, 1:]

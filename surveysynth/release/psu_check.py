@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_design import UnitDesign
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import table_of
 from surveysynth.mechanisms.noisy_statistics.release.unit_sums import divided, unit_variances
 from surveysynth.models.base import psu_codes
+from surveysynth.models.parts.unit_design import UnitDesign
 from surveysynth.survey.formula import quote
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def unit_lines(
     psu = psu_codes(model, design)
     if psu is None:
         return []
-    units = UnitDesign.of(design.matrix.x_cells, design.matrix.cell, psu)
+    units = UnitDesign.of_survey(design)
     shape, clipping = table_of(model, design), settings.clipping(design)
     cost, _ = divided(settings.of_sums(design.modelled), settings.psu_share)
     variances = unit_variances(

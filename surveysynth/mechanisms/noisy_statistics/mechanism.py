@@ -39,7 +39,6 @@ from surveysynth.mechanisms.noisy_statistics.score_noise import ScoreNoise
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.base import Model, psu_codes
 from surveysynth.models.general_location.model import GeneralLocation
-from surveysynth.survey.outcome import needs_general_form
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 GUARANTEE = "zero-concentrated differential privacy"
@@ -226,8 +225,6 @@ class NoisyStatisticsMechanism:
         clipping = self.settings.clipping(design)
         names = column_names(design)
         discrete = any(outcome.is_discrete for outcome in design.outcomes)
-        clustered = design.psu is not None and design.design_effect is None
-        by_unit = clustered and needs_general_form(design.outcomes)
         return {
             "protect": self.settings.protect,
             "unit_size": self.settings.unit_size(design),
@@ -235,6 +232,5 @@ class NoisyStatisticsMechanism:
             "centres": dict(zip(names, clipping.centre.tolist(), strict=True)),
             "spreads": dict(zip(names, clipping.spread.tolist(), strict=True)),
             **({"count_share": self.settings.count_share} if discrete else {}),
-            **({"psu_share": self.settings.psu_share} if by_unit else {}),
             **learned_facts(design.modelled, "rho", self.settings.budget.rho),
         }

@@ -38,8 +38,9 @@ class CovarianceGroups:
 def default_columns(design: PublicDesign) -> tuple[str, ...]:
     """Return the columns whose cells have spreads of their own by default: strata and by.
 
-    In an order that tables do not choose."""
-    strata = () if design.strata_name is None else (design.strata_name,)
+    In an order that tables do not choose. Strata that are no predictors have no cells."""
+    told = design.strata_name is not None and design.strata_name in design.predictors
+    strata = (design.strata_name,) if told else ()
     return tuple(dict.fromkeys((*strata, *sorted(design.by))))
 
 

@@ -45,6 +45,7 @@ from surveysynth.models.general_location.stan import STAN
 from surveysynth.models.general_location.stats import GeneralStats, compress
 from surveysynth.models.parts import psu_effects
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
+from surveysynth.models.parts.unit_design import UnitDesign
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.pseudo_records import require_scales
@@ -351,7 +352,7 @@ def general_form(
     """Return the general form of FBS or FBP that a design needs, or None if it needs none.
 
     Outcomes with a discrete part or bounds need it, and so does residual spread by groups.
-    covariance_by None: the cells of by and strata columns, but no groups where PSUs have effects.
+    covariance_by None: the cells of by and strata columns, unless PSUs are too few for effects.
     ``priors``: those that differ from the model's defaults.
 
     Raises ``InputError`` for columns that cannot define groups, for priors that the general form
@@ -362,7 +363,8 @@ def general_form(
     names = covariance_by
     if names is None:
         amounts = bool(Layout.of(design, grouped=False).regressions)
-        names = default_columns(design) if amounts and not clustered else ()
+        able = not clustered or (form.clustered and UnitDesign.of_survey(design).is_enough)
+        names = default_columns(design) if amounts and able else ()
     if names and covariance_groups(design, names).count == 1:
         names = ()
     if not (names or special):

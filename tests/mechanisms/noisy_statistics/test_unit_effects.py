@@ -12,7 +12,6 @@ from scipy import stats
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_design import UnitDesign
 from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_effects import (
     UnitGibbs,
     UnitLikelihood,
@@ -29,6 +28,7 @@ from surveysynth.mechanisms.noisy_statistics.release.location_table import Locat
 from surveysynth.models.general_location.model import GeneralFBS
 from surveysynth.models.parts.logit import shares
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
+from surveysynth.models.parts.unit_design import UnitDesign
 from surveysynth.sampling.sweeps import Streams
 from surveysynth.survey.survey import PublicDesign
 from tests.models.general_location.general_cases import (

@@ -12,7 +12,6 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_design import UnitDesign
 from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
 from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
     PublicSums,
@@ -35,6 +34,7 @@ from surveysynth.mechanisms.noisy_statistics.release.unit_sums import divided, u
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model, psu_codes, require
 from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.parts.unit_design import UnitDesign
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: What is released of a survey, by the model that it is released for.
@@ -158,7 +158,7 @@ def location_design(
     require(model, design)
     psu = psu_codes(model, design)
     if psu is not None:
-        UnitDesign.of(design.matrix.x_cells, design.matrix.cell, psu).check()
+        UnitDesign.of_survey(design).check()
     return LocationDesign.optimal(table_of(model, design), settings.clipping(design))
 
 

@@ -5,7 +5,6 @@ from dataclasses import replace
 import numpy as np
 
 from surveysynth.mechanisms.base import PrivateDraws
-from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_design import UnitDesign
 from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_effects import (
     unit_covariances,
 )
@@ -15,6 +14,7 @@ from surveysynth.mechanisms.noisy_statistics.release.location_table import Locat
 from surveysynth.models.base import psu_codes
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import PSU_PRIORS, GeneralLocation
+from surveysynth.models.parts.unit_design import UnitDesign
 from surveysynth.survey.survey import PublicDesign
 
 

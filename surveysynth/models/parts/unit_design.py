@@ -16,6 +16,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.survey.survey import PublicDesign
 
 #: A direction of effects is absorbed if more than this share of its variation is between PSUs.
 BETWEEN = 0.5
@@ -46,6 +47,12 @@ class UnitDesign:
         basis = mean @ white @ axes[:, between > BETWEEN]
         return cls(records, np.asarray(np.linalg.qr(basis)[0], dtype=np.float64))
 
+    @classmethod
+    def of_survey(cls, design: PublicDesign) -> "UnitDesign":
+        """Return the design of a survey with PSUs."""
+        assert design.psu is not None  # the caller takes clustered designs
+        return cls.of(design.matrix.x_cells, design.matrix.cell, design.psu)
+
     @property
     def units(self) -> int:
         """C."""
@@ -61,9 +68,14 @@ class UnitDesign:
         """PSUs beyond the absorbed directions."""
         return self.units - int(self.absorbed.shape[1])
 
+    @property
+    def is_enough(self) -> bool:
+        """Whether these PSUs say how much PSUs differ."""
+        return self.free >= LEAST_UNITS
+
     def check(self) -> None:
         """Raise ``InputError`` where too few PSUs would say how much PSUs differ."""
-        if self.free < LEAST_UNITS:
+        if not self.is_enough:
             raise InputError(
                 f"survey.psu: {self.units:,} primary sampling units and predictors that determine "
                 f"{self.absorbed.shape[1]:,} directions of them leave {self.free:,} to see how "
