@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -13,6 +14,7 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.models import get_model
 from surveysynth.models.base import stacked
+from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.general_location.psu_amounts import AmountSums
 from surveysynth.models.general_location.psu_records import ConstantDirections
 from surveysynth.models.general_location.psu_sampler import ClusteredGibbs
@@ -21,7 +23,7 @@ from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.sampling.convergence import effective_sample_size
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
-from surveysynth.survey.survey import PublicDesign
+from surveysynth.survey.survey import PublicDesign, Survey
 from tests import oracles
 from tests.models.general_location.general_cases import (
     BENEFIT,
@@ -279,3 +281,36 @@ def test_what_effects_are_not_combined_with_is_refused() -> None:
     with pytest.raises(InputError, match="lkj"):
         get_model("fbs", priors={"lkj": 2.0}).of(replace(clustered, psu=None))
     assert get_model("fbs", priors={"lkj": 2.0}).of(clustered).priors["lkj"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("schools", "predictors", "name", "groups"),
+    [
+        (20, None, "fbs", ("gender", "age")),
+        # Units stand for strata that are no predictors, and have no cells.
+        (20, "age", "fbs", ("age",)),
+        # A mean in either gender leaves five units of seven to tell how they differ.
+        (7, None, "fbs", None),
+        (20, None, "fbp", None),
+    ],
+)
+def test_plain_amounts_in_units_have_a_spread_by_cell_where_units_tell_how_they_differ(
+    schools: int, predictors: str | None, name: str, groups: tuple[str, ...] | None
+) -> None:
+    rng = np.random.default_rng(5)
+    school = np.arange(400) % schools
+    frame = pd.DataFrame(
+        {
+            "gender": np.where(school % 2, "f", "m"), "school": [f"{each:02}" for each in school],
+            "age": rng.choice(["old", "young"], 400), "salary": rng.lognormal(10.0, 0.5, 400),
+            "weight": rng.lognormal(3.0, 0.3, 400),
+        }
+    )  # fmt: skip
+    design = Survey.from_frame(
+        frame, outcome="salary", weight="weight", strata="gender", psu="school", by="age",
+        predictors=predictors, population_size=10_000,
+    ).design  # fmt: skip
+    model = get_model(name, covariance_by=None).of(design)
+    assert isinstance(model, GeneralLocation) == (groups is not None)
+    assert getattr(model, "covariance_by", None) == groups
+    assert not isinstance(get_model(name).of(design), GeneralLocation)
