@@ -78,10 +78,10 @@ OPTION_TEXTS = {
         one: amounts differ in spread by cell, and one spread for all puts means and medians off.
         With mechanism = "pseudo_posterior" name only columns whose cells have hundreds of records:
         in a small cell of a small spread one record can move the release by more than is stated.
-        Type: list of names of columns. Default: by and strata columns with noisy statistics; [], one
-        covariance for all, with the pseudo-posterior, in a [study], with model "fbp" where primary
-        sampling units have effects, and where these are too few to show how they differ beyond
-        strata and predictors. Public: The columns, which are public anyway.""",
+        Type: list of names of columns. Default: by and strata columns with noisy statistics; [],
+        one covariance for all, with the pseudo-posterior, in a [study], with model "fbp" where
+        primary sampling units have effects, and where these are too few to show how they differ
+        beyond strata and predictors. Public: The columns, which are public anyway.""",
     "components": """
         The number of components of the mixture. Public: The number.""",
 }

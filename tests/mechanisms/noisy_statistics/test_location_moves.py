@@ -261,6 +261,19 @@ def _no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Normal, "log_room", property(lambda self: np.zeros(len(self.mean))))
 
 
+def _no_room_with_tau(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coefficients move along with tau, and that they take more room is forgotten."""
+    own = Moves._of_coefficients
+
+    def wrong(
+        self: Moves, column: int, step: FloatArray
+    ) -> tuple[Point, FloatArray, FloatArray]:
+        point, log_jacobian, _ = own(self, column, step)
+        return point, log_jacobian, self.log_room
+
+    monkeypatch.setattr(Moves, "_of_coefficients", wrong)
+
+
 def _no_area(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many turns, as if densities were of s_0 and not of its logarithm."""
     own = Moves._turned
@@ -402,7 +415,8 @@ def test_moves_leave_the_law(case: Case) -> None:
     ("case", "mistake"),
     [(NOISY, _no_prior), (GROUPED, _no_reference), (NOISY, _no_tangent), (NOISY, _no_jacobian),
      (GROUPED, _no_sizes), (FEW, _spread_out), (FEW, _no_core), (RIDGED, _wide_ridge),
-     (RIDGED, _no_room), (WIDE_NOISE, _no_area), (GROUPED, _slopes_left_out)],
+     (RIDGED, _no_room), (NOISY, _no_room_with_tau), (WIDE_NOISE, _no_area),
+     (GROUPED, _slopes_left_out)],
 )  # fmt: skip
 @pytest.mark.slow
 def test_mistakes_are_told(case: Case, mistake: Install, monkeypatch: pytest.MonkeyPatch) -> None:

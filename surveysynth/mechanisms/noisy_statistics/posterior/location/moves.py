@@ -8,7 +8,7 @@ or a slice:
 - what groups have in common, with groups moving along: s_0 and core slopes together by a slice; one
   scale, and a turn of it against a slope; one log nu, and log t, with groups at the same standard
   normals about another normal. Where interactions are shrunken by s_0, coefficients move along in
-  the first three, at the same standard normals about that normal;
+  the first three, at the same standard normals about that normal, and always with tau;
 - the same given the parameters of groups (``conditionals``), and tau;
 - coefficients on x~ of all regressions, by a slice about a normal near their law (``reference``).
 
@@ -17,6 +17,8 @@ Shapes and widths of steps are learned in the warm-up from all chains of a datab
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
@@ -52,7 +54,8 @@ WIDEST = 10.0
 ACCEPTED = 0.35
 
 #: A point, the log Jacobian of the move to it but for coefficients, and their log room there.
-Move = Callable[[FloatArray], tuple[Point, FloatArray, FloatArray]]
+Moved: TypeAlias = tuple[Point, FloatArray, FloatArray]
+Move = Callable[[FloatArray], Moved]
 
 
 class Moves:
@@ -68,13 +71,15 @@ class Moves:
         self.learned = Learned(data, parameters)
         self.conditionals = Conditionals(parameters, rng, self.batch)
         self.size = self.q + parameters.row.size
-        self.steps: list[Move] = []
+        columns, self.steps = range(self.q), list[Move]()
         if parameters.grouped:
-            self.steps.append(self._of_variances)
-            if parameters.row.size:
-                self.steps.append(self._of_slopes)
-        #: Steps before coefficients move along.
+            self.steps += [partial(self._of_variances, j) for j in columns]
+            later = np.flatnonzero(parameters.earlier).tolist()
+            self.steps += [partial(self._of_slopes, j) for j in later]
+        #: Steps before coefficients move along; then one of these columns in turn.
         self.before = len(self.steps)
+        self.steps += [partial(self._of_coefficients, j) for j in columns]
+        self.after = len(self.steps)
         if parameters.row.size:
             self.steps.append(self._turned)
         self.steps.append(self._scale)
@@ -98,7 +103,8 @@ class Moves:
         self.u_angle = rng.random((c, 2, TRIES, b), 3)
         self.n_step = rng.standard_normal((c, len(self.steps), b), 2)
         # Some long steps of scales, as long as the tails of those that noise hides.
-        self.n_step[:, -1] /= np.maximum(rng.random((c, b), 1), SHORTEST)
+        long = [*range(self.before, self.after), len(self.steps) - 1]
+        self.n_step[:, long] /= np.maximum(rng.random((c, len(long), b), 2), SHORTEST)
         self.log_u_step = np.log(rng.random((c, len(self.steps), b), 2))
 
     def round(self, i: int) -> None:
@@ -116,8 +122,9 @@ class Moves:
             for number in range(self.before):
                 self._step(i, number)
             self._hold()
+            self._step(i, self.before + self.rounds % self.q)
             self._shift(i)
-            for number in range(self.before, len(self.steps)):
+            for number in range(self.after, len(self.steps)):
                 self._step(i, number)
             self.point = self.conditionals.draw(i, self.point)
             laws = self._laws(self.point)
@@ -280,7 +287,7 @@ class Moves:
             mean = self._by_database(np.exp(np.minimum(ratio, 0.0)))
             self.log_width[:, number] += self._rate * (mean - ACCEPTED)
 
-    def _scale(self, step: FloatArray) -> tuple[Point, FloatArray, FloatArray]:
+    def _scale(self, step: FloatArray) -> Moved:
         """Move the log variances of one column of all groups, which may have no lower end."""
         number, moved = self.rounds % self.q, np.zeros((self.size, self.batch))
         inverse = self.learned.inverse_root(self.point)
@@ -291,20 +298,30 @@ class Moves:
     def _hold(self) -> None:
         """Note the standard normals (B, C) of coefficients about that near their law; log room.
 
-        Interactions that s_0 shrinks would hold it where it is; else nothing needs to move."""
-        self.held = self.point.means
-        if self.parameters.ridged.size:
-            near = self.means.normal(self._laws(self.point), self.point)
-            self.held, self.log_room = near.white(self.point.means.T), near.log_room
+        Coefficients that a scale shrinks would hold it where it is."""
+        near = self.means.normal(self._laws(self.point), self.point)
+        self.held, self.log_room = near.white(self.point.means.T), near.log_room
 
     def _coupled(self, point: Point) -> tuple[Point, FloatArray]:
-        """Return the point with coefficients at the standard normals held; log room (B,)."""
-        if not self.parameters.ridged.size:
-            return point, self.log_room
+        """Return the point with coefficients at the standard normals held; log room (B,).
+
+        Only interactions are shrunken by what groups have in common."""
+        return self._along_normal(point) if self.parameters.ridged.size else (point, self.log_room)
+
+    def _along_normal(self, point: Point) -> tuple[Point, FloatArray]:
         near = self.means.normal(self._laws(point), point)
         return replace(point, means=(near.mean + near.drawn(self.held)).T), near.log_room
 
-    def _turned(self, step: FloatArray) -> tuple[Point, FloatArray, FloatArray]:
+    def _of_coefficients(self, column: int, step: FloatArray) -> Moved:
+        """Move log tau of a column, with all coefficients along.
+
+        Drawn given each other, a small tau and coefficients near zero would keep each other so."""
+        log_tau = self.point.log_tau.copy()
+        log_tau[column] += step
+        point, log_room = self._along_normal(replace(self.point, log_tau=log_tau))
+        return point, np.zeros(self.batch), log_room
+
+    def _turned(self, step: FloatArray) -> Moved:
         """Turn s_0 of a column against what a slope takes of its variance, groups along.
 
         Noisy sums tell the sum of their squares, and often little more."""
@@ -320,18 +337,19 @@ class Moves:
         # A turn keeps areas of s_0 and slope; densities are of log s_0.
         return point, -0.5 * moved[row], log_room
 
-    def _of_variances(self, step: FloatArray) -> tuple[Point, FloatArray, FloatArray]:
-        """Move log nu of one column, and groups along."""
+    def _of_variances(self, column: int, step: FloatArray) -> Moved:
+        """Move log nu of a column, and groups along."""
         log_nu = self.point.log_nu.copy()
-        log_nu[self.rounds % self.q] += step
+        log_nu[column] += step
         return self._along(replace(self.point, log_nu=log_nu))
 
-    def _of_slopes(self, step: FloatArray) -> tuple[Point, FloatArray, FloatArray]:
-        """Move log t, and groups along."""
-        log_step = np.where(self.parameters.earlier > 0, step, 0.0)
-        return self._along(replace(self.point, log_t=self.point.log_t + log_step))
+    def _of_slopes(self, column: int, step: FloatArray) -> Moved:
+        """Move log t of a column, and groups along."""
+        log_t = self.point.log_t.copy()
+        log_t[column] += step
+        return self._along(replace(self.point, log_t=log_t))
 
-    def _along(self, point: Point) -> tuple[Point, FloatArray, FloatArray]:
+    def _along(self, point: Point) -> Moved:
         """Return the point with groups at the same standard normals about another normal."""
         (middle, _, inverse), there = self._group_normal(self.point), self._group_normal(point)
         white = np.einsum("ab...,a...->b...", inverse, self.learned.values(self.point) - middle)
