@@ -7,7 +7,8 @@ likelihood. All databases of a case are fitted as one batch. The log-likelihood 
 ranked too: it joins all parameters and the data (Modrák et al. 2023).
 
 The same ranks are taken for a wrong sampler, which must be rejected: residual SDs times 1.1 (of a
-mixture 1.3) or, of a count, coefficients spread 1.5 times as far about their mean. Results go to
+mixture 1.3) or, of a count, coefficients spread 1.5 times as far about their mean; where columns
+are shrunken, the sampler of a ridge with three times the scale. Results go to
 tests/golden/sbc.json; ``--case NAME`` runs single cases and keeps the results of the others.
 """
 
@@ -28,7 +29,7 @@ from scipy.special import logsumexp
 import surveysynth
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models import get_model
-from surveysynth.models.base import stacked
+from surveysynth.models.base import Model, stacked
 from surveysynth.models.counts.stats import count_records
 from surveysynth.models.mixture.stats import mixture_records
 from surveysynth.models.parts.gaussian import GaussianRecords
@@ -48,6 +49,7 @@ WRONG_SPREAD = 1.5
 #: Of the SDs of PSU effects, which few PSUs tell less well.
 WRONG_PSU = 1.3
 WRONG_MIXTURE = 1.3
+WRONG_RIDGE = 3.0
 
 Quantities = dict[str, FloatArray]
 
@@ -55,7 +57,8 @@ Quantities = dict[str, FloatArray]
 @dataclass(frozen=True)
 class Case:
     """A model, its priors (None: the defaults of methods 3) and the size of its databases; psus:
-    how many PSUs with effects their records are in, by turns."""
+    how many PSUs with effects their records are in, by turns; shrunken: how many columns of X, the
+    last ones, are shrunken."""
 
     model: str
     outcomes: int = 1
@@ -67,6 +70,7 @@ class Case:
     thin: int = 15
     warmup: int = WARMUP
     psus: int = 0
+    shrunken: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -116,6 +120,14 @@ CASES = {
         priors={"concentration_shape": 4.0, "concentration_rate": 1.0},
         options={"components": 3},
     ),
+    "FBS, shrunken": Case(
+        "fbs", n=20, columns=4, shrunken=2,
+        priors={"coefficient_scale": 1.0, "residual_scale": 0.5, "lkj": 1.5},
+    ),
+    "FBP, shrunken": Case(
+        "fbp", n=20, columns=4, shrunken=2,
+        priors={"coefficient_sd": 1.0, "selection_sd": 0.5, "residual_scale": 0.5},
+    ),
 }
 
 
@@ -140,14 +152,19 @@ def lkj_draws(
 def fbs_prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
     """Draws of FBS's parameters from its prior (methods 3), leading axis ``count``."""
     priors: Mapping[str, float] = get_model("fbs", priors=case.priors).priors  # type: ignore[attr-defined]
-    k, q = case.columns, case.outcomes + 1
+    k, q = case.columns - case.shrunken, case.outcomes + 1
     scale = priors["coefficient_scale"] * np.abs(rng.standard_t(3, (count, q, k)))
     omega = lkj_draws(count, k, priors["lkj"], rng)
     beta = scale * (omega @ rng.standard_normal((count, k, q))).swapaxes(-1, -2)
     sd = priors["residual_scale"] * np.abs(rng.standard_t(3, (count, q)))
     residual = sd[:, :, None] * lkj_draws(count, q, priors["lkj"], rng)
+    beta = beta.swapaxes(-1, -2)
+    if case.shrunken:
+        ridged = residual @ rng.standard_normal((count, q, case.shrunken))
+        ridged = priors["interaction_scale"] * ridged.swapaxes(-1, -2)
+        beta = np.concatenate([beta, ridged], axis=1)
     theta = {
-        "beta": beta.swapaxes(-1, -2),
+        "beta": beta,
         "covariance": residual @ residual.swapaxes(-1, -2),
         "coefficient_scale": scale,
         "coefficient_correlation": omega @ omega.swapaxes(-1, -2),
@@ -170,6 +187,11 @@ def fbp_prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
         "selection": priors["selection_sd"] * rng.standard_normal((count, case.columns + 1)),
         "variance": sd**2,
     }
+    if case.shrunken:
+        ridged = rng.standard_normal((2, count, case.shrunken)) * sd.T[:, :, None]
+        ridged = priors["interaction_scale"] * ridged
+        theta["beta"][:, -case.shrunken :] = ridged[0]
+        theta["selection"][:, -case.shrunken :] = ridged[1]
     if case.psus:
         scale = priors["psu_scale"] * np.abs(rng.standard_t(3, (count, 2)))
         root = scale[:, :, None] * lkj_draws(count, 2, priors["lkj"], rng)
@@ -215,19 +237,21 @@ def effects_of_records(theta: Theta, n: int) -> tuple[FloatArray | float, ...]:
     return tuple(np.moveaxis(effect[..., np.arange(n) % effect.shape[-2], :], -1, 0))
 
 
-def stacked_stats(model: str, x: FloatArray, z: FloatArray, psus: int = 0) -> Any:
+def stacked_stats(
+    model: Model, x: FloatArray, z: FloatArray, psus: int = 0, shrunken: int = 0
+) -> Any:
     """Unweighted statistics of databases z (count, n, q), stacked on the axis of databases."""
     cell, ones = np.arange(x.shape[0]), np.ones(x.shape[0])
     psu = cell % psus if psus else None
 
     def records(one: FloatArray) -> Any:
-        if model in COUNTS:
+        if model.name in COUNTS:
             return count_records(x, cell, one[:, 0], None)
-        if model == "normal_mixture":
+        if model.name == "normal_mixture":
             return mixture_records(x, cell, one[:, 0], None)
-        return GaussianRecords(x, cell, one, psu)
+        return GaussianRecords(x, cell, one, psu, shrunken)
 
-    return stacked([get_model(model).compress(records(one), ones) for one in z])
+    return stacked([model.compress(records(one), ones) for one in z])
 
 
 def below_diagonal(matrix: FloatArray) -> FloatArray:
@@ -416,21 +440,30 @@ def design_rows(case: Case) -> FloatArray:
 def ranks_of_batch(
     case: Case, count: int, rng: np.random.Generator
 ) -> tuple[dict[str, IntArray], dict[str, IntArray]]:
-    """Ranks (count,) of each true quantity among its draws, of the sampler as it is and of the one
-    whose residual SDs are too large."""
+    """Ranks (count,) of each true quantity among its draws, of the sampler as it is and of the
+    wrong one."""
     prior, data, quantities = PARTS[case.model]
     x = design_rows(case)
     truth = prior(case, count, rng)
     z = data(truth, x, rng)
-    model = get_model(case.model, priors=case.priors, **case.options)
     plan = SamplingPlan(chains=1, warmup=case.warmup, draws=case.draws * case.thin)
-    sampled = model.sample(stacked_stats(case.model, x, z, case.psus), plan, rng)
-    theta = {name: values[:, 0, case.thin - 1 :: case.thin] for name, values in sampled.items()}
+
+    def drawn(priors: Mapping[str, float]) -> Theta:
+        model = get_model(case.model, priors=priors, **case.options)
+        own = stacked_stats(model, x, z, case.psus, case.shrunken)
+        sampled = model.sample(own, plan, rng)
+        return {name: values[:, 0, case.thin - 1 :: case.thin] for name, values in sampled.items()}
+
+    theta = other = drawn(case.priors)
+    factor = WRONG
+    if case.shrunken:
+        own = get_model(case.model, priors=case.priors).priors["interaction_scale"]  # type: ignore[attr-defined]
+        other, factor = drawn({**case.priors, "interaction_scale": WRONG_RIDGE * own}), 1.0
     true_values = quantities({name: values[:, None] for name, values in truth.items()}, z, x)
     result = []
-    for wrong in (1.0, WRONG):
+    for draws, wrong in ((theta, 1.0), (other, factor)):
         ranks = {}
-        for name, values in quantities(theta, z, x, wrong).items():
+        for name, values in quantities(draws, z, x, wrong).items():
             for j in range(values.shape[-1]):
                 below = values[..., j] < true_values[name][..., j]
                 ranks[f"{name}[{j}]"] = below.sum(axis=1)

@@ -53,6 +53,13 @@ def test_ranks_are_uniform_with_tilted_effects_of_psus() -> None:
     assert min(wrong[f"residual_sd[{j}]"]["ks_p"] for j in range(2)) < 1e-8
 
 
+@pytest.mark.parametrize("name", ["FBS, shrunken", "FBP, shrunken"])
+def test_ranks_are_uniform_with_shrunken_columns_and_a_wide_ridge_is_rejected(name: str) -> None:
+    sound, wrong = sbc.calibrate(replace(SHORT[name], thin=10), seed=96)
+    assert sbc.smallest(sound) > LEVEL
+    assert sbc.smallest(wrong) < 1e-5
+
+
 def test_ranks_are_uniform_for_counts() -> None:
     case = replace(SHORT["Negative binomial"], thin=10)
     sound, wrong = sbc.calibrate(case, seed=93)

@@ -73,7 +73,7 @@ def test_without_noise_it_is_the_ordinary_posterior(name: str) -> None:
     model = get_model(case.model, priors=case.priors)
     plan = SamplingPlan(chains=40, warmup=30, draws=15)
     ours = sample_noisy(model, noisy, public, plan, np.random.default_rng(2), thin=2)
-    exact = sbc.stacked_stats(case.model, x, z[None], case.psus)
+    exact = sbc.stacked_stats(model, x, z[None], case.psus)
     truth = model.sample(exact, replace(plan, warmup=100, draws=50), np.random.default_rng(3))
     assert ours.keys() == truth.keys()
     for entry, values in truth.items():
@@ -87,7 +87,7 @@ def test_with_noise_it_is_another_one() -> None:
     model = get_model(case.model, priors=case.priors)
     plan = SamplingPlan(chains=40, warmup=30, draws=15)
     ours = sample_noisy(model, noisy, public, plan, np.random.default_rng(2), thin=2)
-    exact = sbc.stacked_stats(case.model, x, z[None])
+    exact = sbc.stacked_stats(model, x, z[None])
     truth = model.sample(exact, plan, np.random.default_rng(3))
     assert largest_z(summaries(model, ours), summaries(model, truth)) > 8
 
