@@ -71,11 +71,13 @@ def test_the_general_form_is_taken_where_it_is_needed() -> None:
     assert get_model("fbp", covariance_by=None).of(design).covariance_by == BY
     paper = get_model("fbp", covariance_by=None, smoothing="outcome")
     assert paper.of(design) is paper
-    # One group is none; and PSUs with effects have none unless asked for.
+    # One group is none; and with effects of PSUs FBP has none.
     one = replace(design, by=(), strata_name=None)
     assert unasked.of(one) is unasked
     clustered = replace(design, psu=np.arange(600) // 10, psu_name="psu")
-    assert unasked.of(clustered) is unasked
+    assert unasked.of(clustered).covariance_by == BY
+    other = get_model("fbp", covariance_by=None)
+    assert other.of(clustered) is other
     grouped = get_model("fbs", covariance_by=["region"])
     assert grouped.of(replace(clustered, design_effect=2.0)) is not grouped
     both = grouped.of(clustered)
