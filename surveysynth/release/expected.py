@@ -101,6 +101,7 @@ class Expectation:
         self.domains: Domains = public_domains(spec, design)
         self.shown = np.flatnonzero(shown_rows(self.domains))
         self.unit_size = self.settings.unit_size(design)
+        self.by_block = isinstance(model.of(design), GeneralLocation)
         self.cells = _CellsOfRows.of(design, self.domains)
 
     @property
@@ -161,7 +162,7 @@ class Expectation:
                     records=records or self.unit_size,
                     scaled=self.spec.linearisation == "ratio",
                     weight=self.cells.weight,
-                    by_block=isinstance(self.model.of(self.design), GeneralLocation),
+                    by_block=self.by_block,
                 ),
                 kind,
             )[:, 1:]

@@ -309,6 +309,7 @@ class Moves:
         return self._along_normal(point) if self.parameters.ridged.size else (point, self.log_room)
 
     def _along_normal(self, point: Point) -> tuple[Point, FloatArray]:
+        """Return the point with coefficients at the standard normals held, and their log room."""
         near = self.means.normal(self._laws(point), point)
         return replace(point, means=(near.mean + near.drawn(self.held)).T), near.log_room
 

@@ -30,8 +30,7 @@ def draws_with_effects(
     psu = psu_codes(model, design)
     if psu is None or statistics.units is None:
         return private
-    matrix, layout = design.matrix, Layout.of(design, model.grouped)
-    units = UnitDesign.of(matrix.x_cells, matrix.cell, psu)
+    layout, units = Layout.of(design, model.grouped), UnitDesign.of_survey(design)
     thetas = [private.draw(draw) for draw in range(private.settings.m)]
     chosen = {"lkj": model.priors["lkj"]} | {
         name: value for name, value in model.changed_priors.items() if name in PSU_PRIORS
