@@ -103,9 +103,9 @@ class OutcomeSection(Section):
     Default: 0.1, divided by the number of columns that are learned. Public: The number, and the
     noisy histogram."""
     learned_by: LearnedBy | None = None
-    """For `learned`: a curve for each stratum ("strata") or for each cell of the by columns and of
-    strata that are predictors ("cells"), which is shrunk to the curve of all, or one curve ("all").
-    Default: "cells" for a count, otherwise "strata". Public: The rule, and the curves."""
+    """For `learned`: one curve ("all"), or a curve for each stratum ("strata") or for each cell of
+    the by columns and of strata that are predictors ("cells"), which is shrunk to the curve of all.
+    Default: "cells" for a count, otherwise "all". Public: The rule, and the curves."""
     spikes: Annotated[tuple[float, ...], BeforeValidator(as_tuple)] = ()
     """Values where many records lie exactly, such as 0 or a top code. Whether a record is at a
     spike is modelled as a category. Public: The values; synthetic records lie there too."""

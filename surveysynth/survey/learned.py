@@ -60,7 +60,7 @@ class LearnedTransform(Transform):
     by
         "strata" for a curve of each stratum, "cells" for one of each cell of the by columns and of
         strata that are predictors, "all" for one of all records. None: "cells" for a count,
-        otherwise "strata".
+        otherwise "all".
     whole
         Whether the outcome is a count: whole numbers from ``low`` to ``high``.
     curves
@@ -120,10 +120,12 @@ class LearnedTransform(Transform):
     def curve_by(self) -> LearnedBy:
         """Which records share a curve, as declared or by default.
 
-        U hides where in its interval a count lies. A normal law that is shifted cannot follow from
-        one cell to another, where many records share a value: so each cell of counts has a curve.
+        All amounts share one: the noise of a small stratum's counts leaves its tail open, and means
+        follow that. U hides where in its interval a count lies. A normal law that is shifted cannot
+        follow from one cell to another, where many records share a value: so each cell of counts
+        has a curve.
         """
-        return self.by or ("cells" if self.whole else "strata")
+        return self.by or ("cells" if self.whole else "all")
 
     def ends_of_side(self, split: float | None, side: int) -> tuple[float, float]:
         """Return the range of the transform's argument: amounts, or distances from a split."""

@@ -1,16 +1,17 @@
 """Noisy histograms of outcomes and weights, for learned transforms: the release, and the proof.
 
 **What is released.** The public range of an outcome is divided into J bins (``survey/learned.py``).
-Each stratum has one histogram, or with a split one for each side. A record is counted in one bin of
-its own stratum: the one that its amount lies in, and the outermost one for an amount outside the
-range. A record at a spike is in no bin. Exact noise is added to every count (``noise.py``), so the
-counts are whole numbers with noise of their own each. All else that a curve needs is public.
+All records have one histogram, or each stratum or cell has its own; with a split there is one for
+each side. A record is counted in one bin of one histogram: the one that its amount lies in, and the
+outermost one for an amount outside the range. A record at a spike is in no bin. Exact noise is
+added to every count (``noise.py``), so the counts are whole numbers with noise of their own each.
+All else that a curve needs is public.
 
-**One record.** Neighbors differ in the confidential values of one record; who is in the sample and
-in which stratum is public and the same. Its amount may leave one bin and enter another, of the same
-histogram or of that of the other side. So at most two counts change, by one each: the distance is
-1 + 1 = 2 in absolute values, and 1^2 + 1^2 = 2 in squares. To or from a spike only one count
-changes.
+**One record.** Neighbors differ in the confidential values of one record; who is in the sample, and
+in which stratum or cell, is public and the same. Its amount may leave one bin and enter another, of
+the same histogram or of that of the other side. So at most two counts change, by one each: the
+distance is 1 + 1 = 2 in absolute values, and 1^2 + 1^2 = 2 in squares. To or from a spike only one
+count changes.
 
 **Units of k records.** Change the records of a unit one after the other. By the triangle inequality
 the vector of counts moves by at most 2k in absolute values and k sqrt(2) in Euclidean length. It is

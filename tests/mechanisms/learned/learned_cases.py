@@ -1,13 +1,16 @@
-"""A small survey with learned transforms: income, and tax with a spike and a split."""
+"""A small survey with learned transforms by stratum: income, and tax with a spike and a split."""
 
 import numpy as np
 import pandas as pd
 
 from surveysynth import LearnedTransform, Outcome, Survey
 
-INCOME = Outcome("income", transform=LearnedTransform(low=0.0, high=5e6, share=0.07))
+INCOME = Outcome(
+    "income", transform=LearnedTransform(low=0.0, high=5e6, share=0.07, by="strata")
+)
 TAX = Outcome(
-    "tax", "semicontinuous", LearnedTransform(low=-5000.0, high=100_000.0, share=0.03),
+    "tax", "semicontinuous",
+    LearnedTransform(low=-5000.0, high=100_000.0, share=0.03, by="strata"),
     spikes=(0.0,), split=0.0,
 )  # fmt: skip
 

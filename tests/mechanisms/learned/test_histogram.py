@@ -209,9 +209,10 @@ def test_heaps_at_round_numbers_are_counted() -> None:
     }
 
 
-def test_one_curve_for_all_where_that_is_asked_for() -> None:
+@pytest.mark.parametrize("by", ["all", None])
+def test_one_curve_for_all_by_default(by: str | None) -> None:
     survey = survey_of(200)
-    tax = replace(TAX, transform=replace(TAX.transform, by="all"))
+    tax = replace(TAX, transform=replace(TAX.transform, by=by))
     design = replace(survey.design, outcomes=(survey.design.outcomes[0], tax))
     made = noisy_histograms(design, survey.confidential, 1.0, "gaussian", None)
     assert [each.counts.shape for each in made] == [(1, 3, BINS), (2, 1, BINS)]

@@ -24,7 +24,7 @@ from surveysynth.spec.build import mechanism_of, model_of, settings_of
 from surveysynth.spec.in_memory import spec_of_survey
 from tests.mechanisms.learned.learned_cases import frame_of, survey_of
 
-RANGE = "range = [0, 5000000]"
+RANGE = "range = [0, 5000000]\nlearned_by = 'strata'"
 SPEC = """
 spec_version = 1
 [survey]
@@ -234,7 +234,7 @@ def test_tables_in_memory_learn_as_a_file_does(tmp_path: Path) -> None:
     assert "income (0.07 of the budget); tax (0.03 of the budget)" in words
     file = ss.load_spec(written(tmp_path, "noisy_statistics"))
     (income,) = file.declared
-    assert income.learned == LearnedTransform(low=0.0, high=5e6, share=0.1)
+    assert income.learned == LearnedTransform(low=0.0, high=5e6, share=0.1, by="strata")
 
 
 def test_shares_of_outcomes_that_declare_none_are_equal_parts_of_a_tenth(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def written(folder: Path, n: int = 500, **given: Any) -> Path:
 
 def with_learned_weight(survey: ss.Survey, share: float = 0.02) -> ss.Survey:
     """The survey, the transform of whose weight is learned."""
-    transform = LearnedTransform(low=RANGE[0], high=RANGE[1], share=share)
+    transform = LearnedTransform(low=RANGE[0], high=RANGE[1], share=share, by="strata")
     return ss.Survey(replace(survey.design, weight_transform=transform), survey.confidential)
 
 
