@@ -15,6 +15,7 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.declared import Declared, typical
 from surveysynth.mechanisms.learned.histogram import what_is_left
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.release.learned_radius import learned_radius
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.learned import LearnedTransform
@@ -48,7 +49,8 @@ class NoisySettings:
     m
         Draws to synthesise from; after the noise any number is free.
     radius
-        Of the ball that records are clipped to, in spreads; 0: it holds 0.995 of a normal record.
+        Of the ball that records are clipped to, in spreads; 0: it holds 0.995 of a normal record,
+        or is that of ``learned_radius`` where the transforms of all amounts are learned.
     protect
         "record", or the public column whose units are protected as a whole.
     plan
@@ -135,7 +137,17 @@ class NoisySettings:
                 "'pseudo_posterior'."
             )
         at_once = len(centres) - sum(each.split is not None for each in design.outcomes)
-        return Clipping(np.array(centres), np.array(spreads), self.radius or inside(at_once))
+        radius = self.radius or self._radius(design, at_once)
+        return Clipping(np.array(centres), np.array(spreads), radius)
+
+    def _radius(self, design: PublicDesign, columns: int) -> float:
+        """Return the radius by default, for the columns that a record has at once."""
+        amounts = [each for each in design.outcomes if each.sides]
+        if not amounts or any(each.learned is None for each in amounts):
+            return inside(columns)
+        records = design.n / design.matrix.x_cells.shape[0]
+        rho = self.of_sums(design.modelled).rho
+        return learned_radius(columns, records, rho, self.unit_size(design))
 
     def _moments(self, outcome: Outcome, side: int) -> tuple[float, float]:
         """Return centre and spread of a column of z."""
