@@ -76,8 +76,8 @@ OPTION_TEXTS = {
     "covariance_by": """
         Public columns whose cells have residual spreads of their own, shrunken towards a common
         one: amounts differ in spread by cell, and one spread for all puts means and medians off.
-        With mechanism = "pseudo_posterior" name only columns whose cells have hundreds of records:
-        in a small cell of a small spread one record can move the release by more than is stated.
+        With mechanism = "pseudo_posterior" cells with fewer than 60 records at epsilon 10.8, and
+        180 at 3.6, are pooled: there one record could move the release by more than is stated.
         Type: list of names of columns. Default: by and strata columns with noisy statistics; [],
         one covariance for all, with the pseudo-posterior, in a [study], with model "fbp" where
         primary sampling units have effects, and where these are too few to show how they differ

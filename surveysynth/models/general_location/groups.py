@@ -16,9 +16,9 @@ from surveysynth.errors import InputError
 from surveysynth.survey.pooling import NEAR
 from surveysynth.survey.survey import PublicDesign
 
-
-#: The records that a spread of its own takes under risk weights, in pseudo-records (methods 3.6): of
-#: 60 at a bound of 1.8 one moves the draws by up to 0.8 times what is stated, of 24 by up to twice.
+#: The records that a spread of its own takes under risk weights, in pseudo-records (methods 3.6).
+#: One of 60, at a bound of 1.8, moves the draws by up to 0.8 times what is stated; one of 24 by up
+#: to twice.
 RECORDS = 6.0
 
 

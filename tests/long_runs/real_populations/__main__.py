@@ -6,7 +6,8 @@ checked. ``run DIR`` draws samples of each frame, releases them with default set
 as Markdown. A run that was broken off continues where it was; ``--only`` and ``--setting`` run
 parts and keep the results of the others. ``sample DIR`` writes one sample a frame, with the
 specification of its release. ``law DIR`` measures how wrong the model's law is on whole frames,
-for ``tests/golden/real_populations_law.json`` (``law.py``).
+for ``tests/golden/real_populations_law.json`` (``law.py``); ``curves DIR`` compares learned curves
+of all records and of each stratum (``curves.py``).
 """
 
 import os
@@ -30,12 +31,14 @@ import surveysynth as ss  # noqa: E402
 from surveysynth.evaluation.studies.designs import SamplingDesign  # noqa: E402
 from surveysynth.evaluation.studies.population import Population  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from tests.long_runs.real_populations.curves import curves_study  # noqa: E402
 from tests.long_runs.real_populations.frames import FRAMES, Frame  # noqa: E402
 from tests.long_runs.real_populations.law import bias, units_of  # noqa: E402
 
 HERE = Path(__file__).parent
 GOLDEN = HERE.parents[1] / "golden" / "real_populations.json"
 LAW = GOLDEN.with_stem("real_populations_law")
+CURVES = GOLDEN.with_stem("real_populations_curves")
 SEED = 25
 
 
@@ -122,6 +125,33 @@ def law_page(every: dict[str, dict[str, Any]]) -> list[str]:
     made = [_row("frame", *variants), "|---" * (1 + len(variants)) + "|"]
     for name, found in every.items():
         cells = [" / ".join(f"{each['rms']:.2f}" for each in found[v].values()) for v in variants]
+        made.append(_row(name, *cells))
+    return made
+
+
+def write_curves(folder: Path, names: Sequence[str], path: Path = CURVES) -> None:
+    """Compare learned curves of all records and of each stratum; keep what there was of others."""
+    every = kept(path)
+    for name in names:
+        frame, found = FRAMES[name], pd.read_csv(folder / f"{name}.csv")
+        design = design_of(frame)
+        units, population = units_of(found, HERE / f"{name}.toml", design)
+        if not units.spikes:
+            every[name] = curves_study(units, population, design, frame.range, SEED)
+    path.write_text(json.dumps(every, indent=1) + "\n", encoding="utf-8")
+    print("\n".join(curves_page(every)))
+
+
+def curves_page(every: dict[str, dict[str, Any]]) -> list[str]:
+    """Lines of Markdown: RMSE of means / medians over the sample's own, and of the worst means."""
+    variants = list(next(iter(every.values())))
+    made = [_row("frame", *variants), "|---" * (1 + len(variants)) + "|"]
+    for name, found in every.items():
+        cells = [
+            f"{found[v]['mean']['median_row']:.2f} / {found[v]['median']['median_row']:.2f} "
+            f"({found[v]['mean']['worst_row']:.1f})"
+            for v in variants
+        ]
         made.append(_row(name, *cells))
     return made
 
@@ -244,7 +274,7 @@ def _number(value: float | None) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["fetch", "law", "sample", "run", "page"])
+    parser.add_argument("what", choices=["fetch", "law", "curves", "sample", "run", "page"])
     parser.add_argument("folder", type=Path, nargs="?", help="of the frames; not for page")
     parser.add_argument("--only", nargs="+", default=list(FRAMES), choices=list(FRAMES))
     parser.add_argument("--setting", nargs="+", default=DEFAULTS, choices=list(SETTINGS))
@@ -262,6 +292,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if given.what == "law":
         write_laws(given.folder, given.only)
+        return
+    if given.what == "curves":
+        write_curves(given.folder, given.only)
         return
     for name in given.only:
         if given.what == "sample":

@@ -26,8 +26,8 @@ from surveysynth.survey.transforms import Transform
 
 SAMPLES, RIDGE, POOLED, FEWEST = 80, 11.0, 20.0, 20
 #: Points of the normal distribution with their weights.
-_POINTS, _MASS = np.polynomial.hermite_e.hermegauss(120)
-_MASS = _MASS / _MASS.sum()
+POINTS, MASS = np.polynomial.hermite_e.hermegauss(120)
+MASS = MASS / MASS.sum()
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def law(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return what the law says of each cell: weight (C,) and amounts (C, points), weight at spikes.
 
-    Weights count units; the amounts of a cell are equal to its points with masses ``_MASS``.
+    Weights count units; the amounts of a cell are equal to its points with masses ``MASS``.
     """
     x, ridge = model_matrix(units.by, interactions)
     kept, draws, cell = units.modeled, units.draws, units.cell
@@ -96,7 +96,7 @@ def law(
         centre = mean[inside][0]
         weight.append(rate.sum() * np.exp(centre[1] + spread[1, 1] / 2.0))
         # A weight that is log-normal with the amount moves the law of the amount in the population.
-        points = centre[0] + spread[0, 1] + np.sqrt(spread[0, 0]) * _POINTS
+        points = centre[0] + spread[0, 1] + np.sqrt(spread[0, 0]) * POINTS
         amounts.append(units.transform.inverse(points))
         spiked.append(float((inside & ~kept).sum()))
     return np.array(weight), np.array(amounts), np.array(spiked)
@@ -104,7 +104,13 @@ def law(
 
 def estimates(units: Units, *, interactions: bool, by_cell: bool) -> dict[str, FloatArray]:
     """Return count, mean and median of every row, as the law has them."""
-    weight, amounts, spiked = law(units, interactions=interactions, by_cell=by_cell)
+    return estimates_of(units, *law(units, interactions=interactions, by_cell=by_cell))
+
+
+def estimates_of(
+    units: Units, weight: FloatArray, amounts: FloatArray, spiked: FloatArray
+) -> dict[str, FloatArray]:
+    """Return count, mean and median of every row from what ``law`` returns."""
     first = np.unique(units.cell, return_index=True)[1]
     total, at_spikes = weight.sum() + spiked.sum(), units.amount[~units.modeled]
     spike = float(at_spikes.mean()) if at_spikes.size else 0.0
@@ -112,7 +118,7 @@ def estimates(units: Units, *, interactions: bool, by_cell: bool) -> dict[str, F
     for row in units.rows:
         cells = row[first]
         values = np.append(amounts[cells].ravel(), spike)
-        mass = np.append((weight[cells, None] * _MASS).ravel(), spiked[cells].sum())
+        mass = np.append((weight[cells, None] * MASS).ravel(), spiked[cells].sum())
         made["count"].append(mass.sum() * row.size / total)
         made["mean"].append(float(np.average(values, weights=mass)))
         made["median"].append(weighted_median(values, mass))
