@@ -114,8 +114,7 @@ def _estimates(
         weight[code] = rows.size * np.exp(centre[1] + spread[1, 1] / 2.0)
         points = centre[0] + spread[0, 1] + np.sqrt(spread[0, 0]) * POINTS
         amounts[code] = transform(np.full(points.size, first[code])).inverse(points)
-    with np.errstate(invalid="ignore"):  # rows without records of the sample
-        return estimates_of(units, weight, amounts, np.zeros(first.size))
+    return estimates_of(units, weight, amounts, np.zeros(first.size))
 
 
 def _measures(

@@ -120,8 +120,9 @@ def estimates_of(
         values = np.append(amounts[cells].ravel(), spike)
         mass = np.append((weight[cells, None] * MASS).ravel(), spiked[cells].sum())
         made["count"].append(mass.sum() * row.size / total)
-        made["mean"].append(float(np.average(values, weights=mass)))
-        made["median"].append(weighted_median(values, mass))
+        some = mass.sum() > 0.0
+        made["mean"].append(float(np.average(values, weights=mass)) if some else np.nan)
+        made["median"].append(weighted_median(values, mass) if some else np.nan)
     return {name: np.array(found) for name, found in made.items()}
 
 
