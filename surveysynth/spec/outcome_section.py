@@ -105,6 +105,7 @@ class OutcomeSection(Section):
     learned_by: LearnedBy | None = None
     """For `learned`: one curve ("all"), or a curve for each stratum ("strata") or for each cell of
     the by columns and of strata that are predictors ("cells"), which is shrunk to the curve of all.
+    "strata" pays where strata lie far apart, such as classes of size, and have many records each.
     Default: "cells" for a count, otherwise "all". Public: The rule, and the curves."""
     spikes: Annotated[tuple[float, ...], BeforeValidator(as_tuple)] = ()
     """Values where many records lie exactly, such as 0 or a top code. Whether a record is at a

@@ -13,19 +13,24 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surveysynth.evaluation.studies.designs import SamplingDesign
+from surveysynth.evaluation.studies.population import Population
 from surveysynth.spec.spec import load_spec
 from surveysynth.survey.transforms import Transform
 from tests.long_runs.real_populations.__main__ import (
+    CURVES,
     DEFAULTS,
     GOLDEN,
     HERE,
     LAW,
     SETTINGS,
+    curves_page,
     keep,
     kept,
     law_page,
     page,
 )
+from tests.long_runs.real_populations.curves import curves_study
 from tests.long_runs.real_populations.frames import FRAMES, PPS, Frame, Source, classes
 from tests.long_runs.real_populations.law import Units, estimates, own_estimates
 
@@ -122,6 +127,40 @@ def test_law_keeps_spikes_as_they_are() -> None:
     found = estimates(units, interactions=True, by_cell=True)
     assert found["median"][0] < 1e-6
     assert abs(found["mean"][0] / units.amount.mean() - 1.0) < 0.02
+
+
+def test_learned_curves_of_strata_that_lie_far_apart() -> None:
+    """Log-normal cells: the logarithm is right. Strata whose medians differ by factors of e, and
+    spreads by up to four, need curves of their own; no transform at all is worse."""
+    units = log_normal_units()
+    frame = units.by.assign(y=units.amount, size=units.draws, unit=np.arange(units.draws.size))
+    population = Population(frame, ("y",), ("a", "b"), "a", "size")
+    design = SamplingDesign("pps_wr", n=1500)
+    found = curves_study(units, population, design, (0.0, 1e4), 1)
+    mean, median = (
+        {name: each[statistic]["median_row"] for name, each in found.items()}
+        for statistic in ("mean", "median")
+    )
+    assert mean["declared"] < 1.05
+    assert mean["all, 10.8"] < 1.2
+    assert median["declared"] < 1.1
+    assert median["strata, 10.8"] < 0.8 * median["all, 10.8"]
+    plain = replace(units, transform=Transform("identity"))
+    none = curves_study(plain, population, design, (0.0, 1e4), 1)["declared"]
+    assert median["all, 10.8"] < 0.6 * none["median"]["median_row"]
+
+
+def test_one_curve_is_as_good_as_a_careful_declaration() -> None:
+    found, text = kept(CURVES), PAGE.read_text(encoding="utf-8")
+    assert len(found) == 9
+    for line in curves_page(found):
+        assert line in text
+    for each in found.values():
+        for epsilon in ("10.8", "3.6"):
+            one, strata = each[f"all, {epsilon}"]["mean"], each[f"strata, {epsilon}"]["mean"]
+            assert one["median_row"] <= 1.05 * each["declared"]["mean"]["median_row"]
+            assert one["median_row"] <= 1.05 * strata["median_row"]
+    assert found["enterprises"]["strata, 10.8"]["mean"]["worst_row"] > 10.0
 
 
 def test_planted_defaults_are_wrong() -> None:
