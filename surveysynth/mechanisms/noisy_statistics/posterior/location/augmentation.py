@@ -43,8 +43,8 @@ from surveysynth.sampling.sweeps import Streams
 
 #: Tries of a slice of T and W, which mostly takes the first; of one where records are few.
 TRIES, BARTLETT_TRIES = 3, 30
-#: Degrees of freedom below which a Wishart is far from normal. From 40 to 100 chains of a cell could
-#: stay at half of its variance for a hundred rounds, where the noise is about as large.
+#: Degrees of freedom below which a Wishart is far from normal. From 40 to 100, chains of a cell
+#: could stay at half of its variance for a hundred rounds, where the noise is about as large.
 FEW = 100.0
 #: Rounds of exchanges that are taken or left together.
 ROUNDS_AT_ONCE = 3
