@@ -101,8 +101,7 @@ def covariance_groups(design: PublicDesign, names: Sequence[str]) -> CovarianceG
         pooled = levels.iloc[waiting].groupby(list(names[:kept]), sort=True)
         for label, index in pooled.indices.items():
             cells = waiting[index]
-            own = size[cells].sum()
-            if own >= least or (own >= fewest and not pooled_cell[cells].any()):
+            if size[cells].sum() >= (least if pooled_cell[cells].any() else fewest):
                 group[cells] = len(labels)
                 labels.append(label if isinstance(label, tuple) else (str(label),))
     rest = group < 0

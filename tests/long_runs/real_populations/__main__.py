@@ -19,10 +19,10 @@ import argparse  # noqa: E402
 import json  # noqa: E402
 import shutil  # noqa: E402
 import tomllib  # noqa: E402
-from collections.abc import Sequence  # noqa: E402
+from collections.abc import Callable, Iterator, Sequence  # noqa: E402
 from dataclasses import dataclass  # noqa: E402
 from pathlib import Path  # noqa: E402
-from typing import Any  # noqa: E402
+from typing import Any, TypeAlias  # noqa: E402
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
@@ -33,13 +33,15 @@ from surveysynth.evaluation.studies.population import Population  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from tests.long_runs.real_populations.curves import curves_study  # noqa: E402
 from tests.long_runs.real_populations.frames import FRAMES, Frame  # noqa: E402
-from tests.long_runs.real_populations.law import bias, units_of  # noqa: E402
+from tests.long_runs.real_populations.law import Units, bias, units_of  # noqa: E402
 
 HERE = Path(__file__).parent
 GOLDEN = HERE.parents[1] / "golden" / "real_populations.json"
 LAW = GOLDEN.with_stem("real_populations_law")
 CURVES = GOLDEN.with_stem("real_populations_curves")
 SEED = 25
+#: By frame and setting or variant.
+Results: TypeAlias = dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -110,49 +112,58 @@ def design_of(frame: Frame) -> SamplingDesign:
 def write_laws(folder: Path, names: Sequence[str], path: Path = LAW) -> None:
     """Measure the bias of the law on whole frames, and keep what there was of others."""
     every = kept(path)
-    for name in names:
-        frame, found = FRAMES[name], pd.read_csv(folder / f"{name}.csv")
-        design = design_of(frame)
-        units, population = units_of(found, HERE / f"{name}.toml", design)
-        every[name] = bias(units, population, design, SEED)
-    path.write_text(json.dumps(every, indent=1) + "\n", encoding="utf-8")
-    print("\n".join(law_page(every)))
-
-
-def law_page(every: dict[str, dict[str, Any]]) -> list[str]:
-    """Lines of Markdown: counts / means / medians, root mean square over rows."""
-    variants = list(next(iter(every.values())))[1:]
-    made = [_row("frame", *variants), "|---" * (1 + len(variants)) + "|"]
-    for name, found in every.items():
-        cells = [" / ".join(f"{each['rms']:.2f}" for each in found[v].values()) for v in variants]
-        made.append(_row(name, *cells))
-    return made
+    for name, _, measured in _measured(folder, names):
+        every[name] = bias(*measured, SEED)
+    _show(every, path, law_page)
 
 
 def write_curves(folder: Path, names: Sequence[str], path: Path = CURVES) -> None:
     """Compare learned curves of all records and of each stratum; keep what there was of others."""
     every = kept(path)
+    for name, frame, measured in _measured(folder, names):
+        if not measured[0].spikes:
+            every[name] = curves_study(*measured, frame.range, SEED)
+    _show(every, path, curves_page)
+
+
+def _measured(
+    folder: Path, names: Sequence[str]
+) -> Iterator[tuple[str, Frame, tuple[Units, Population, SamplingDesign]]]:
+    """Read frames: the units of each, the population and the design of its samples."""
     for name in names:
         frame, found = FRAMES[name], pd.read_csv(folder / f"{name}.csv")
         design = design_of(frame)
-        units, population = units_of(found, HERE / f"{name}.toml", design)
-        if not units.spikes:
-            every[name] = curves_study(units, population, design, frame.range, SEED)
+        yield name, frame, (*units_of(found, HERE / f"{name}.toml", design), design)
+
+
+def _show(every: Results, path: Path, page_of: Callable[[Results], list[str]]) -> None:
     path.write_text(json.dumps(every, indent=1) + "\n", encoding="utf-8")
-    print("\n".join(curves_page(every)))
+    print("\n".join(page_of(every)))
 
 
-def curves_page(every: dict[str, dict[str, Any]]) -> list[str]:
+def law_page(every: Results) -> list[str]:
+    """Lines of Markdown: counts / means / medians, root mean square over rows."""
+    variants = list(next(iter(every.values())))[1:]
+    return _by_variant(
+        every, variants, lambda found: " / ".join(f"{each['rms']:.2f}" for each in found.values())
+    )
+
+
+def curves_page(every: Results) -> list[str]:
     """Lines of Markdown: RMSE of means / medians over the sample's own, and of the worst means."""
-    variants = list(next(iter(every.values())))
+    return _by_variant(
+        every, list(next(iter(every.values()))),
+        lambda found: f"{found['mean']['median_row']:.2f} / {found['median']['median_row']:.2f} "
+        f"({found['mean']['worst_row']:.1f})",
+    )  # fmt: skip
+
+
+def _by_variant(
+    every: Results, variants: Sequence[str], words: Callable[[dict[str, Any]], str]
+) -> list[str]:
+    """Lines of Markdown: a row for each frame, a column for each variant."""
     made = [_row("frame", *variants), "|---" * (1 + len(variants)) + "|"]
-    for name, found in every.items():
-        cells = [
-            f"{found[v]['mean']['median_row']:.2f} / {found[v]['median']['median_row']:.2f} "
-            f"({found[v]['mean']['worst_row']:.1f})"
-            for v in variants
-        ]
-        made.append(_row(name, *cells))
+    made += [_row(name, *(words(found[v]) for v in variants)) for name, found in every.items()]
     return made
 
 

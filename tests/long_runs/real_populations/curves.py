@@ -23,10 +23,9 @@ from surveysynth.survey.learned import BINS, LearnedTransform, bin_of, normal_sc
 from surveysynth.survey.transforms import Transform
 from tests.long_runs.real_populations.law import (
     FEWEST,
-    POINTS,
-    POOLED,
     Units,
     estimates_of,
+    law_of_cells,
     model_matrix,
     own_estimates,
 )
@@ -99,22 +98,15 @@ def _estimates(
 ) -> dict[str, FloatArray]:
     """Return what the law of a sample says of every row."""
     x, ridge = model_matrix(units.by, interactions=True)
-    cell, x = units.cell[sample], x[sample]
     z = np.column_stack([transform(sample).forward(units.amount[sample]), log_weight])
-    mean = x @ np.linalg.solve(x.T @ x + np.diag(ridge), x.T @ z)
-    residual = z - mean
-    common = residual.T @ residual / len(z)
     first = np.unique(units.cell, return_index=True)[1]
-    weight, amounts = np.zeros(first.size), np.zeros((first.size, POINTS.size))
-    for code in np.unique(cell):
-        rows = np.flatnonzero(cell == code)
-        squares = residual[rows].T @ residual[rows]
-        spread = (squares + POOLED * common) / (rows.size + POOLED)
-        centre = mean[rows[0]]
-        weight[code] = rows.size * np.exp(centre[1] + spread[1, 1] / 2.0)
-        points = centre[0] + spread[0, 1] + np.sqrt(spread[0, 0]) * POINTS
-        amounts[code] = transform(np.full(points.size, first[code])).inverse(points)
-    return estimates_of(units, weight, amounts, np.zeros(first.size))
+    once, cell = np.ones(sample.size), units.cell[sample]
+    weight, points = law_of_cells(z, once, cell, x[first], ridge, by_cell=True)
+    amounts = [
+        transform(np.full(each.size, unit)).inverse(each)
+        for unit, each in zip(first, points, strict=True)
+    ]
+    return estimates_of(units, weight, np.array(amounts), np.zeros(first.size))
 
 
 def _measures(

@@ -81,25 +81,44 @@ def law(
     x, ridge = model_matrix(units.by, interactions)
     kept, draws, cell = units.modeled, units.draws, units.cell
     z = np.column_stack([units.transform.forward(units.amount[kept]), -np.log(draws[kept])])
-    gram = x[kept].T @ (x[kept] * draws[kept, None]) + np.diag(ridge)
-    mean = x @ np.linalg.solve(gram, x[kept].T @ (z * draws[kept, None]))
-    residual = z - mean[kept]
-    common = (residual * draws[kept, None]).T @ residual / draws[kept].sum()
-    weight, spiked, amounts = [], [], []
-    for code in range(cell.max() + 1):
-        inside, own = cell == code, cell[kept] == code
-        rate, of_cell = draws[kept][own], residual[own]
+    x_cells = x[np.unique(cell, return_index=True)[1]]
+    weight, points = law_of_cells(
+        z, draws[kept], cell[kept], x_cells, ridge, by_cell=by_cell
+    )  # fmt: skip
+    spiked = np.bincount(cell[~kept], minlength=len(x_cells)).astype(np.float64)
+    return weight, np.array([units.transform.inverse(each) for each in points]), spiked
+
+
+def law_of_cells(
+    z: FloatArray,
+    rate: FloatArray,
+    cell: IntArray,
+    x_cells: FloatArray,
+    ridge: FloatArray,
+    *,
+    by_cell: bool,
+) -> tuple[FloatArray, FloatArray]:
+    """Fit the law by moments; return the weight (C,) of each cell and points (C, points) of z.
+
+    z (n, 2): score and log weight; rate (n,): how often each counts; x_cells (C, K), ridge (K,).
+    """
+    x = x_cells[cell]
+    gram = x.T @ (x * rate[:, None]) + np.diag(ridge)
+    coefficients = np.linalg.solve(gram, x.T @ (z * rate[:, None]))
+    residual = z - x @ coefficients
+    common = (residual * rate[:, None]).T @ residual / rate.sum()
+    weight, points = [], []
+    for code, centre in enumerate(x_cells @ coefficients):
+        own = cell == code
+        records, of_cell = rate[own].sum(), residual[own]
         spread = common
         if by_cell:
-            squares = (of_cell * rate[:, None]).T @ of_cell
-            spread = (squares + POOLED * common) / (rate.sum() + POOLED)
-        centre = mean[inside][0]
-        weight.append(rate.sum() * np.exp(centre[1] + spread[1, 1] / 2.0))
+            squares = (of_cell * rate[own][:, None]).T @ of_cell
+            spread = (squares + POOLED * common) / (records + POOLED)
+        weight.append(records * np.exp(centre[1] + spread[1, 1] / 2.0))
         # A weight that is log-normal with the amount moves the law of the amount in the population.
-        points = centre[0] + spread[0, 1] + np.sqrt(spread[0, 0]) * POINTS
-        amounts.append(units.transform.inverse(points))
-        spiked.append(float((inside & ~kept).sum()))
-    return np.array(weight), np.array(amounts), np.array(spiked)
+        points.append(centre[0] + spread[0, 1] + np.sqrt(spread[0, 0]) * POINTS)
+    return np.array(weight), np.array(points)
 
 
 def estimates(units: Units, *, interactions: bool, by_cell: bool) -> dict[str, FloatArray]:

@@ -1,7 +1,7 @@
 """The ball of learned amounts: simulated clipping, and the noise that a release draws.
 
-The truth is a simulation of clipped normal records, the variances of ``noise_variances``, and a
-search over a fine grid of radii.
+The truth is a simulation of clipped normal records, the noise of a sum of squares by hand, and the
+least of the errors of all shares.
 """
 
 import numpy as np

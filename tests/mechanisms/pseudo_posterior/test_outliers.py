@@ -52,6 +52,17 @@ def largest_log_ratio(model, first, second):
     return float(np.abs(np.concatenate(ratios) - constant).max())
 
 
+def ratio_to_stated(model, surveys, settings, change=lambda design: design):
+    """The largest log ratio of two neighbors over epsilon / m; change: of the prepared design."""
+    fits = []
+    for survey in surveys:
+        design = change(settings.prepared(model.with_ridge(survey.design)))
+        own = model.of(design)
+        made = own.records(design, survey.confidential)
+        fits.append((made, run_on_records(own, made, settings, np.random.default_rng(11))[1]))
+    return largest_log_ratio(own, *fits) / (settings.epsilon / settings.m)
+
+
 @pytest.mark.parametrize("name", ["fbs", "fbp"])
 def test_fixed_point_weights_hold_the_bound_and_linear_weights_do_not(name):
     survey, model = sample_survey(), get_model(name)

@@ -16,8 +16,7 @@ from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.transforms import Transform
-from tests.mechanisms.pseudo_posterior.mechanism_cases import run_on_records
-from tests.mechanisms.pseudo_posterior.test_outliers import largest_log_ratio
+from tests.mechanisms.pseudo_posterior.test_outliers import ratio_to_stated
 
 N, EPSILON = 300, 10.8
 PLAN = SamplingPlan(8, 150, 150)
@@ -57,16 +56,14 @@ def ratio(
     records: float | None = None,
 ) -> float:
     """The largest log ratio of two databases with these answers, over epsilon / m."""
-    fits = []
-    for values in answers:
-        survey = survey_of(frame_of(values), outcome)
-        design = settings.prepared(get_model(name).with_ridge(survey.design))
-        if records is not None:
-            design = replace(design, pseudo=replace(design.pseudo, records=records))
-        model = get_model(name).of(design)
-        made = model.records(design, survey.confidential)
-        fits.append((made, run_on_records(model, made, settings, np.random.default_rng(11))[1]))
-    return largest_log_ratio(model, *fits) / (EPSILON / settings.m)
+
+    def change(design: ss.PublicDesign) -> ss.PublicDesign:
+        if records is None:
+            return design
+        return replace(design, pseudo=replace(design.pseudo, records=records))
+
+    surveys = [survey_of(frame_of(values), outcome) for values in answers]
+    return ratio_to_stated(get_model(name), surveys, settings, change)
 
 
 AMOUNTS = np.exp(10.0 + 0.4 * np.array([-0.6, 0.1, 0.9])).tolist()

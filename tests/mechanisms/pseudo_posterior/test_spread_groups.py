@@ -14,8 +14,7 @@ from surveysynth.models import get_model
 from surveysynth.models.general_location import groups
 from surveysynth.models.general_location.groups import covariance_groups
 from surveysynth.sampling.plan import SamplingPlan
-from tests.mechanisms.pseudo_posterior.mechanism_cases import run_on_records
-from tests.mechanisms.pseudo_posterior.test_outliers import largest_log_ratio
+from tests.mechanisms.pseudo_posterior.test_outliers import ratio_to_stated
 
 PLAN = SamplingPlan(8, 500, 500)
 
@@ -35,14 +34,9 @@ def survey_of(small: int, *, n: int = 300, far: float | None = None) -> ss.Surve
 
 def ratio(small: int, far: float, epsilon: float = 10.8) -> float:
     """The largest log ratio of two neighbors over epsilon / m."""
+    surveys = survey_of(small), survey_of(small, far=far)
     settings = MechanismSettings(epsilon=epsilon, plan=PLAN)
-    fits = []
-    for survey in (survey_of(small), survey_of(small, far=far)):
-        design = settings.prepared(get_model("fbs").with_ridge(survey.design))
-        model = get_model("fbs", covariance_by=["g"]).of(design)
-        made = model.records(design, survey.confidential)
-        fits.append((made, run_on_records(model, made, settings, np.random.default_rng(11))[1]))
-    return largest_log_ratio(model, *fits) / (epsilon / settings.m)
+    return ratio_to_stated(get_model("fbs", covariance_by=["g"]), surveys, settings)
 
 
 @pytest.mark.parametrize(
