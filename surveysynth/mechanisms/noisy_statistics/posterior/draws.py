@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from surveysynth._support.types import INTERNAL_SUFFIX, IntArray, Theta
+from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, IntArray, Theta
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.noisy_statistics.posterior import moments
@@ -278,7 +278,7 @@ def location_draws(
     plan, patience = settings.plan, Patience(LOCATION_THINNINGS, settings.plan, progress)
     target = LocationTarget.of(
         table_of(model, design), design.matrix.cell, [statistics], plan.chains
-    )
+    ).about_centre()
     layout, streams = Layout.of(design, model.grouped), Streams((rng,), 1)
     sweeps = LocationSweeps(layout, target, model.priors, streams, LOCATION_THINNINGS[0])
     begun = min(plan.warmup, 1)
@@ -292,6 +292,7 @@ def location_draws(
         patience.say(thinning, sweeps.rounds)
         sweeps.thin = thinning
         theta = {name: values[:, 0] for name, values in run_sweeps(sweeps, plan).items()}
+        theta |= at_centre(theta, layout, target.ones, statistics.centre)
         result = draws_if_converged(model, theta, settings, thinning)
         if not isinstance(result, RefusedError):
             drawn, record = result
@@ -301,6 +302,17 @@ def location_draws(
         if hopeless is not None:
             return hopeless
     return result
+
+
+def at_centre(theta: Theta, layout: Layout, ones: FloatArray, centre: FloatArray) -> Theta:
+    """Return coefficients of z, given those of z - centre: the intercept has the centre added.
+
+    ones (W,): coefficients on x~ of the number one; centre (q,)."""
+    return {
+        (name := f"coefficients_{part.name}"): theta[name]
+        + centre[part.position] * np.append(ones[part.columns], np.zeros(part.earlier.size))
+        for part in layout.regressions
+    }
 
 
 def draws_if_converged(

@@ -1,7 +1,7 @@
 """Noisy counts and moments by block as the augmentation reads them: public all of it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import sparse
@@ -70,6 +70,13 @@ class LocationTarget:
             centre=first.centre,
             spread=first.spread,
         )
+
+    def about_centre(self) -> "LocationTarget":
+        """Return the target of coefficients of z - centre, so that their prior is about the centre.
+
+        An intercept shares its scale tau with effects. A log weight of about 10 would make tau 10,
+        and let the noise of a rare level's sums multiply its weights by exp(10)."""
+        return replace(self, centre=np.zeros_like(self.centre))
 
 
 def _pattern_target(
