@@ -1,5 +1,5 @@
 """Draws from noisy counts and moments. Truth: the ordinary fit to the records, where noise is next
-to nothing."""
+to nothing; for coefficients about the declared center, the same draws with another center."""
 
 from dataclasses import replace
 
@@ -70,3 +70,36 @@ def test_next_to_no_noise_is_the_ordinary_fit(
         gap = np.abs(own.mean(0) - truth.mean(0)) / truth.std(0)
         assert gap.max() < 0.3, (name, gap)
         assert np.abs(np.log(own.std(0) / truth.std(0))).max() < 0.25, name
+
+
+def test_what_the_prior_says_of_effects_does_not_depend_on_where_amounts_lie() -> None:
+    """Another center of the weight moves its intercept, and nothing else.
+
+    With a prior about zero it makes the scale of all effects as large as itself: where a category
+    has no records, weights were exp(10) times too large. The same random numbers serve both."""
+    design = replace(general_design(120, (SICK, INCOME), weighted=True), population_size=4_800)
+    model = model_for(("sex",))
+    theta = draw(random_theta(model, design, 1), 0)
+    survey = confidential_of(
+        design, model.simulate(theta, design, np.random.default_rng(4), "sample")
+    )
+    settings = NoisySettings(
+        Budget.of_rho(20.0, 1e-6), {"income": Declared(0.0, 1.5)}, Declared(0.0, 1.5), m=8,
+        plan=PLAN,
+    )  # fmt: skip
+    noise = SeededNoise(np.random.default_rng(5))
+    statistics = release_statistics(model, design, survey, settings, noise)
+    moved = replace(statistics, centre=statistics.centre + np.array([0.0, 10.0]))
+    found = []
+    for each in (statistics, moved):
+        drawn = posterior_draws(model, design, each, settings, np.random.default_rng(6))
+        assert isinstance(drawn, tuple), drawn
+        found.append(drawn[0].theta)
+    before, after = found
+    intercept = before["coefficients_weight"] * 0.0
+    intercept[..., 0] = 10.0
+    np.testing.assert_allclose(
+        after["coefficients_weight"], before["coefficients_weight"] + intercept, rtol=1e-9
+    )
+    for name in set(before) - {"coefficients_weight"}:
+        np.testing.assert_array_equal(after[name], before[name], err_msg=name)
