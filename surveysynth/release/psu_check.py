@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import table_of
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import location_design
+from surveysynth.mechanisms.noisy_statistics.release.unit_share import USUAL_ICC, UnitNoise
 from surveysynth.mechanisms.noisy_statistics.release.unit_sums import divided, unit_variances
 from surveysynth.models.base import psu_codes
 from surveysynth.models.parts.unit_design import UnitDesign
@@ -12,15 +13,15 @@ from surveysynth.survey.formula import quote
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
-    from surveysynth.models.base import Model
+    from surveysynth.models.general_location.model import GeneralLocation
     from surveysynth.survey.survey import PublicDesign
 
-#: An intraclass correlation that household surveys often have; one that noise hides is warned of.
-USUAL_ICC = 0.05
+#: A declared share that is more than this times larger or smaller than the best one is told.
+FAR_FROM_BEST = 1.5
 
 
 def unit_lines(
-    model: "Model", design: "PublicDesign", settings: "NoisySettings"
+    model: "GeneralLocation", design: "PublicDesign", settings: "NoisySettings"
 ) -> list[str]:
     """Return the noise of unit means, and the intraclass correlation that it lets see.
 
@@ -31,7 +32,8 @@ def unit_lines(
     if psu is None:
         return []
     units = UnitDesign.of_survey(design)
-    shape, clipping = table_of(model, design), settings.clipping(design)
+    public = location_design(model, design, settings)
+    shape, clipping = public.shape, public.clipping
     cost, _ = divided(settings.of_sums(design.modelled), settings.psu_share)
     variances = unit_variances(
         clipping, cost, len(shape.discrete), settings.count_share, settings.unit_size(design)
@@ -48,6 +50,12 @@ def unit_lines(
         f"noise on a unit's mean of SD {amount:.2g} (spread 1){shares}; "
         f"an intraclass correlation near 0 is known to within {error:.2g} (one standard error)."
     ]
+    whole = settings.of_sums(design.modelled).rho
+    of_sums = public.variances(whole, settings.count_share, settings.unit_size(design))
+    lines += _best_share(settings.psu_share, UnitNoise(
+        units=units.free, size=size, cell=design.n / len(shape.x_cells),
+        of_units=noise * settings.psu_share, of_sums=of_sums.cross_sd(clipping) ** 2,
+    ))  # fmt: skip
     lines += _without_strata(design)
     if error > USUAL_ICC:
         lines.append(
@@ -56,6 +64,25 @@ def unit_lines(
             "declare survey.design_effect from public sources."
         )
     return lines
+
+
+def _best_share(declared: float, sizes: UnitNoise) -> list[str]:
+    """Propose another share of the budget where the declared one is far from the best."""
+    best = sizes.best_share()
+    if 1.0 / FAR_FROM_BEST < declared / best < FAR_FROM_BEST:
+        return []
+    shares = np.array([declared, best])
+    rmse, se = sizes.rmse_gain(shares), sizes.se_error(shares)
+    return [
+        f"psu_share = {best:.2g} in [privacy] suits these sizes better than {declared:.2g}: sums "
+        f"by unit cost means of cells {_percent(rmse[1])} of their RMSE then, and {_percent(rmse[0])} now, "
+        f"and leave standard errors unsure by {_percent(se[1])}, and {_percent(se[0])} now (with an "
+        f"intraclass correlation of {USUAL_ICC:.2g})."
+    ]
+
+
+def _percent(share: float) -> str:
+    return f"{100.0 * share:.1f}%" if share < 0.1 else f"{100.0 * share:.0f}%"
 
 
 def _without_strata(design: "PublicDesign") -> list[str]:

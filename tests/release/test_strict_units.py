@@ -3,6 +3,7 @@
 Truth: the published files alone, from which everything is made again; planted units whose records
 are alike, against the same records in units that are not."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,21 @@ def test_check_tells_what_the_noise_leaves_to_see(
     assert "hides intraclass correlations" not in said
     assert main(["check", str(spec_of(make_spec, frame, **given))]) == 0
     assert "hides intraclass correlations" in capsys.readouterr().out
+
+
+def test_check_proposes_a_share_for_sums_by_unit(
+    make_spec: MakeSpec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A share far from the best one is told, and the one that is proposed is not."""
+    frame, given = clustered(), {"survey": SURVEY}
+    far = STRICT + "\npsu_share = 0.01\n"
+    assert main(["check", str(spec_of(make_spec, frame, **given, privacy=far))]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    best = re.search(r"psu_share = ([0-9.]+) in \[privacy\] suits these sizes better", said)
+    assert best is not None
+    near = STRICT + f"\npsu_share = {best[1]}\n"
+    assert main(["check", str(spec_of(make_spec, frame, **given, privacy=near))]) == 0
+    assert "suits these sizes better" not in capsys.readouterr().out
 
 
 def test_check_proposes_a_formula_without_strata(
