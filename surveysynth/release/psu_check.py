@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import location_design
 from surveysynth.mechanisms.noisy_statistics.release.unit_share import USUAL_ICC, UnitNoise
 from surveysynth.mechanisms.noisy_statistics.release.unit_sums import divided, unit_variances
@@ -72,17 +73,17 @@ def _best_share(declared: float, sizes: UnitNoise) -> list[str]:
     if 1.0 / FAR_FROM_BEST < declared / best < FAR_FROM_BEST:
         return []
     shares = np.array([declared, best])
-    rmse, se = sizes.rmse_gain(shares), sizes.se_error(shares)
+    rmse, se = map(_percents, (sizes.rmse_gain(shares), sizes.se_error(shares)))
     return [
         f"psu_share = {best:.2g} in [privacy] suits these sizes better than {declared:.2g}: sums "
-        f"by unit cost means of cells {_percent(rmse[1])} of their RMSE then, and {_percent(rmse[0])} now, "
-        f"and leave standard errors unsure by {_percent(se[1])}, and {_percent(se[0])} now (with an "
+        f"by unit cost means of cells {rmse[1]} of their RMSE then, and {rmse[0]} now, "
+        f"and leave standard errors unsure by {se[1]}, and {se[0]} now (with an "
         f"intraclass correlation of {USUAL_ICC:.2g})."
     ]
 
 
-def _percent(share: float) -> str:
-    return f"{100.0 * share:.1f}%" if share < 0.1 else f"{100.0 * share:.0f}%"
+def _percents(shares: FloatArray) -> list[str]:
+    return [f"{100.0 * each:.{int(each < 0.1)}f}%" for each in shares.tolist()]
 
 
 def _without_strata(design: "PublicDesign") -> list[str]:
