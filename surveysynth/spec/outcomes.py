@@ -31,7 +31,7 @@ from surveysynth.spec.scales import scale_problems
 from surveysynth.spec.sections import LabelSection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_section import TablesSection
-from surveysynth.survey.outcome import Outcome, OutcomeKind, needs_general_form
+from surveysynth.survey.outcome import Outcome, OutcomeKind
 from surveysynth.survey.transforms import Transform
 
 #: No log of a sampling weight is as large: a weight of 5e8 would be.
@@ -144,22 +144,16 @@ def outcome_problems(
     if known_model:
         problems += kind_problems(synthesizer, declared)
     if survey.psu is not None and survey.design_effect is None:
-        problems += _cluster_problems(synthesizer, declared, noisy=noisy)
+        problems += _cluster_problems(synthesizer, noisy=noisy)
     return problems
 
 
-def _cluster_problems(
-    synthesizer: SynthesizerSection, declared: Sequence[Outcome], *, noisy: bool
-) -> list[str]:
+def _cluster_problems(synthesizer: SynthesizerSection, *, noisy: bool) -> list[str]:
     """Return what no model has effects of primary sampling units together with."""
-    what, general = "", needs_general_form(declared)
-    if synthesizer.grouping and not noisy:
-        what = "a spread by groups and mechanism = 'pseudo_posterior'"
-    if general and any(outcome.missing for outcome in declared):
-        what = "missing = 'model'"
-    return [] if not what else [
-        f"survey.psu: with {what} the model has no effects of primary sampling units. Declare "
-        "survey.design_effect, the public factor by which they raise variances."
+    return [] if noisy or not synthesizer.grouping else [
+        "survey.psu: with a spread by groups and mechanism = 'pseudo_posterior' the model has no "
+        "effects of primary sampling units. Declare survey.design_effect, the public factor by "
+        "which they raise variances."
     ]
 
 

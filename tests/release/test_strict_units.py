@@ -109,6 +109,25 @@ def test_standard_errors_are_those_of_units_that_differ(
     assert min(ratio) > 1.5
 
 
+def test_missing_answers_are_filled_in_units(tmp_path: Path) -> None:
+    """Shares of who works, of whom a seventh gave no answer at random, are those of all."""
+    frame = clustered()
+    lost = np.random.default_rng(4).random(len(frame)) < 1 / 7
+    given = frame.assign(employed=frame["employed"].where(~lost))
+    spec = write_survey(tmp_path / "in", given, text_of(f"{SURVEY}\nmissing = 'model'"))
+    with first_chains_kept():
+        made = Path(release(spec, tmp_path / "out", seed=2).out) / "release"
+        assert rebuild(made, tmp_path / "again").different == ()
+    table = pd.read_csv(made / "tables" / "shares.csv")
+    works = table[(table["outcome"] == "employed") & (table["level"].astype(str) == "1")]
+    assert not works.empty
+    assert set(table.loc[table["outcome"] == "employed", "level"].astype(str)) == {"0", "1"}
+    for row in works.itertuples():
+        own = frame if row.is_margin else frame[frame["gender"] == row.gender]
+        share = np.average(own["employed"], weights=own["weight"])
+        assert abs(row.estimate - share) < 4.0 * row.se
+
+
 def _share_errors(folder: Path, outcome: str) -> float:
     """The standard error of a share of all records."""
     table = pd.read_csv(folder / "tables" / "shares.csv")

@@ -7,7 +7,8 @@ had. Each is drawn given all else that is known of the record, as if it had been
     z_M | x, d, z_K, log w      normal, cut at the bounds of the outcome
 
 M are the outcomes that are missing, K those that are known. This is right where answers are missing
-at random given X, the other outcomes, and the weight. It is post-processing of the draw.
+at random given X, the other outcomes, and the weight. It is post-processing of the draw. Effects of
+a record's PSU are known: they are in the log odds, and z is less them wherever a law of z is meant.
 
 By how much records with a missing answer differ in their other answers is hardly known where few
 are missing. These coefficients have, like interactions, a normal prior with an SD of
@@ -112,11 +113,10 @@ class Completion(Simulation):
         if not rows.size:
             return simulated
         category, values = category.copy(), values.copy()
-        z = columns_of(self.layout, category, values)[rows]
-        cell = self.design.matrix.cell[rows]
-        category[rows] = self._categories(category[rows], lost[rows], z, cell, rng)
+        z = columns_of(self.layout, category, values)[rows] - self._of_amounts(rows)
+        category[rows] = self._categories(rows, category[rows], lost[rows], z, rng)
         self._add_amounts(values, rows, category[rows], lost[rows], z, rng)
-        return Simulated(values, category)
+        return Simulated(values, category, simulated.effects)
 
     def filled_population(self, simulated: Simulated, rng: np.random.Generator) -> Simulated:
         """Return records of the population with no missing answers, one outcome."""
@@ -137,16 +137,25 @@ class Completion(Simulation):
         codes = [each.missing_category if each.missing else -1 for each in outcomes]
         return np.asarray(category == np.array(codes), dtype=bool)
 
+    def _of_amounts(self, rows: IntArray) -> FloatArray:
+        """Return effects of PSUs on z (r, q) of these records."""
+        if self.effects is None:
+            return np.zeros((rows.size, self.layout.q))
+        return self.effects[rows, self.layout.amount_effects]
+
     def _categories(
         self,
+        rows: IntArray,
         category: IntArray,
         lost: BoolArray,
         z: FloatArray,
-        cell: IntArray,
         rng: np.random.Generator,
     ) -> IntArray:
-        """Return categories (r, p) with those of missing answers drawn given all that is known."""
-        result = category.copy()
+        """Return categories (r, p) with those of missing answers drawn given all that is known.
+
+        z (r, q): without effects of PSUs, which are ``self.effects[rows]``.
+        """
+        result, cell = category.copy(), self.design.matrix.cell[rows]
         patterns, pattern = np.unique(lost, axis=0, return_inverse=True)
         known = self.layout.present(category)
         for number, missing in enumerate(patterns):
@@ -158,18 +167,21 @@ class Completion(Simulation):
             for k, way in enumerate(ways if len(ways) > 1 else ()):
                 candidate[:, which] = way
                 law = self._law(candidate, cell[own])
-                log_mass[:, k] = self._log_mass(candidate, cell[own])
+                log_mass[:, k] = self._log_mass(candidate, rows[own])
                 log_mass[:, k] += law.log_density(z[own], known[own])
             chosen = drawn(log_mass - logsumexp(log_mass)[:, None], rng)
             result[np.ix_(own, which)] = np.array(ways, dtype=np.int64)[chosen]
         return result
 
-    def _log_mass(self, category: IntArray, cell: IntArray) -> FloatArray:
-        """Return log p(d | x) (r,)."""
-        tilde = self._tilde(cell, category)
-        result = np.zeros(cell.size)
-        for part in self.layout.logits:
-            shares = logit.log_shares(tilde[:, part.columns] @ self.theta[f"logit_{part.name}"])
+    def _log_mass(self, category: IntArray, rows: IntArray) -> FloatArray:
+        """Return log p(d | x, effects) (r,)."""
+        tilde = self._tilde(self.design.matrix.cell[rows], category)
+        result = np.zeros(rows.size)
+        for part, columns in zip(self.layout.logits, self.layout.logit_effects, strict=True):
+            eta = tilde[:, part.columns] @ self.theta[f"logit_{part.name}"]
+            if self.effects is not None:
+                eta = eta + self.effects[rows, columns]
+            shares = logit.log_shares(eta)
             result += np.take_along_axis(shares, category[:, [part.outcome]], axis=1)[:, 0]
         return result
 
@@ -205,7 +217,11 @@ class Completion(Simulation):
         z: FloatArray,
         rng: np.random.Generator,
     ) -> None:
-        """Draw the amounts of missing answers, in ``values`` (n, p or p + 1) and z (r, q)."""
+        """Draw the amounts of missing answers, in ``values`` (n, p or p + 1) and z (r, q).
+
+        z is without effects of PSUs, and values are with them.
+        """
+        effects = self._of_amounts(rows)
         law = self._law(category, self.design.matrix.cell[rows])
         present = self.layout.present(category)
         columns = [part for part in self.layout.regressions if part.outcome is not None]
@@ -220,10 +236,12 @@ class Completion(Simulation):
             own = _Law(law.mean[need], law.covariance[need])
             mean, variance = own.given(at, z[need], known[need])
             ends = self._ends(part)
-            mean, sd = parent_normal(mean, np.sqrt(variance), ends)
-            z[need, at] = cut_normal(mean, sd, ends, rng)
+            of_unit = effects[need, at]
+            mean, sd = parent_normal(mean + of_unit, np.sqrt(variance), ends)
+            drawn_amounts = cut_normal(mean, sd, ends, rng)
+            z[need, at] = drawn_amounts - of_unit
             known[need, at] = True
-            values[rows[need], self._outcome(part)] = z[need, at]
+            values[rows[need], self._outcome(part)] = drawn_amounts
 
     @staticmethod
     def _outcome(part: RegressionPart) -> int:

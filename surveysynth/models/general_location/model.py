@@ -250,7 +250,8 @@ class GeneralLocation(Model):
         if not any(each.missing for each in design.outcomes):
             return simulated
         layout = Layout.of(design, self.grouped)
-        completion = Completion(theta, design, layout, self.groups(design).cell)
+        cells = self.groups(design).cell
+        completion = Completion(theta, design, layout, cells, simulated.effects)
         if self.tilted and kind == "release":
             return completion.filled_population(simulated, rng)
         return completion.filled(simulated, rng)
@@ -387,14 +388,10 @@ def general_form(
 
 def _check_clusters(form: type[GeneralLocation], design: PublicDesign) -> None:
     """Raise ``InputError`` for what effects of PSUs are not combined with."""
-    missing = [outcome.name for outcome in design.outcomes if outcome.missing]
-    what = f"missing answers of {missing[0]!r} as a category" if missing else ""
     if not form.clustered:
-        what = "covariance_by, or an outcome with a discrete part or bounds"
-    if what:
-        other = " The model 'fbs' has them." if not form.clustered else ""
         raise InputError(
             f"The model {form.name!r} has no effects of primary sampling units together with "
-            f"{what}.{other} Or declare survey.design_effect, a public factor by which clustering "
-            "raises variances."
+            "covariance_by, or an outcome with a discrete part or bounds. The model 'fbs' has "
+            "them. Or declare survey.design_effect, a public factor by which clustering raises "
+            "variances."
         )

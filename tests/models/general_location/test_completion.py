@@ -181,3 +181,65 @@ def test_effects_of_missing_answers_have_the_prior_of_interactions() -> None:
         assert np.array_equal(made[:, rest], theta["coefficients_weight"][:, rest])
     few = {name: value[: LEAST_DRAWS - 1] for name, value in theta.items()}
     assert steadied(few, layout, design.outcomes, 0.3) is few
+
+
+def with_units(design, theta, sick: float, income: float, rng):
+    """A sample of which the first half of the records is in units with these effects."""
+    layout = Layout.of(design, False)
+    effects = np.zeros((design.n, layout.amount_effects.stop))
+    first = np.arange(design.n) < design.n // 2
+    effects[first, layout.logit_effects[0].start] = sick
+    effects[first, layout.amount_effects.start] = income
+    model = GeneralFBS()
+    simulated = model._simulation(theta, design, effects).sample(rng)
+    return first, simulated, model.completed(theta, design, simulated, rng)
+
+
+def test_a_level_is_filled_given_the_effects_of_its_unit() -> None:
+    """Bayes' rule with the log odds and the mean of the unit; without them it is far off."""
+    n, sick, income = 80_000, 1.5, -1.0
+    design = general_design(n, (SICK, INCOME), weighted=False)
+    layout, theta = theta_of(design)
+    ones, k = constant_of(design), design.matrix.n_columns
+    theta["logit_1"][:k] = np.outer(ones, np.log([0.2 / 0.5, 0.3 / 0.5]))
+    theta["logit_2"][:k, 0] = -40.0 * ones
+    (part,) = layout.regressions
+    theta["coefficients_2"][np.isin(part.columns, layout.indicators(0))] = [1.5, 0.8]
+    first, simulated, made = with_units(design, theta, sick, income, np.random.default_rng(3))
+    lost = simulated.category[:, 0] == 2
+    assert np.array_equal(made.effects, simulated.effects)
+    z = simulated.z[:, 1]
+    odds = 0.2 / 0.5 * np.exp(sick * first)
+    chance = odds * stats.norm.pdf(z - income * first, 1.5) / stats.norm.pdf(z - income * first)
+    chance = chance / (1.0 + chance)
+    for unit in (first, ~first):
+        for low, high in ((-9, 0), (0, 1.0), (1.0, 9)):
+            inside = lost & unit & (z > low) & (z <= high)
+            error = 4.0 * 0.5 / math.sqrt(inside.sum())
+            filled = (made.category[inside, 0] == 1).mean()
+            assert filled == pytest.approx(chance[inside].mean(), abs=error)
+    without = 0.4 * stats.norm.pdf(z, 1.5) / (0.4 * stats.norm.pdf(z, 1.5) + stats.norm.pdf(z))
+    inside = lost & first & (z > 0) & (z <= 1.0)
+    assert abs(without[inside].mean() - chance[inside].mean()) > 0.2
+
+
+@pytest.mark.parametrize("outcome", [INCOME, BOUNDED], ids=["plain", "bounded"])
+def test_an_amount_is_filled_given_the_effects_of_its_unit(outcome: Outcome) -> None:
+    """Filled amounts of a unit have the law of those that were given in it."""
+    design = general_design(60_000, (SICK, outcome))
+    layout, theta = theta_of(design)
+    ones, k = constant_of(design), design.matrix.n_columns
+    theta["logit_1"][:k] = np.outer(ones, np.log([0.5, 0.01]))
+    theta["logit_2"][:k, 0] = math.log(0.4 / 0.6) * ones
+    theta["coefficients_2"][:k] = 0.4 * ones
+    theta["variance_2"][:] = 0.04
+    weight = layout.regressions[-1]
+    theta["coefficients_weight"][weight.columns.size :] = 0.8
+    first, simulated, made = with_units(design, theta, 0.0, 0.25, np.random.default_rng(5))
+    lost = simulated.category[:, 1] == 1
+    for unit in (first, ~first):
+        given, filled = made.z[unit & ~lost, 1], made.z[unit & lost, 1]
+        error = 4.0 * given.std() * math.sqrt(1.0 / len(given) + 1.0 / len(filled))
+        assert filled.mean() == pytest.approx(given.mean(), abs=error)
+        assert filled.std() == pytest.approx(given.std(), rel=0.03)
+    assert abs(made.z[first & lost, 1].mean() - made.z[~first & lost, 1].mean()) > 0.15
