@@ -71,11 +71,10 @@ def test_ranges_from_a_codebook_do_for_real_amounts() -> None:
     assert {each["releases"] for each in REAL.values()} == {10}
     for (name, method, statistic), line in REAL.items():
         if method != "declared":
-            # Errors of the mechanism are smaller than those of the sample, in the median row, but
-            # for means of taxes, as the page's table shows.
-            taxes = (name, statistic) == ("tax", "mean")
-            assert (line["rmse"] > 1.0) == taxes
-            assert line["worst_rmse"] < (2.5 if taxes else 2.0)
+            # Errors of the mechanism are no larger than those of the sample, in the median row; a
+            # split at zero with next to no losses does no harm (it had a mean 7.9 errors off).
+            assert line["rmse"] <= 1.0
+            assert line["worst_rmse"] < 2.2
         declared = REAL.get((name, "declared", statistic))
         better = "mean" if name == "tax" else "median"
         if method == "learned" and statistic == better and declared is not None:
