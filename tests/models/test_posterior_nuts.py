@@ -8,6 +8,7 @@ residual SD is scaled by 1.1 is rejected.
 import os
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -23,6 +24,9 @@ import jax.numpy as jnp  # noqa: E402
 with warnings.catch_warnings():
     # ArviZ, which nutpie loads, announces its successor on import.
     warnings.simplefilter("ignore")
+    # It stamps a file of the day, which another worker may have moved in between: try twice.
+    with suppress(FileNotFoundError):
+        import arviz  # noqa: F401
     import nutpie
     from arviz.stats import ess
     from nutpie.compiled_pyfunc import from_pyfunc
