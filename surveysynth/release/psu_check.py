@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import location_design
 from surveysynth.mechanisms.noisy_statistics.release.unit_share import USUAL_ICC, UnitNoise
 from surveysynth.mechanisms.noisy_statistics.release.unit_sums import divided, unit_variances
 from surveysynth.models.base import psu_codes
@@ -13,6 +12,7 @@ from surveysynth.models.parts.unit_design import UnitDesign
 from surveysynth.survey.formula import quote
 
 if TYPE_CHECKING:
+    from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationDesign
     from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
     from surveysynth.models.general_location.model import GeneralLocation
     from surveysynth.survey.survey import PublicDesign
@@ -22,18 +22,19 @@ FAR_FROM_BEST = 1.5
 
 
 def unit_lines(
-    model: "GeneralLocation", design: "PublicDesign", settings: "NoisySettings"
+    model: "GeneralLocation",
+    design: "PublicDesign",
+    settings: "NoisySettings",
+    public: "LocationDesign",
 ) -> list[str]:
     """Return the noise of unit means, and the intraclass correlation that it lets see.
 
-    An intraclass correlation rho of standardized amounts is estimated from C unit means of n
-    records with a standard error of about sqrt(2 / C) (rho + (1 - rho) / n + noise).
+    public: of the noise of blocks.
     """
     psu = psu_codes(model, design)
     if psu is None:
         return []
     units = UnitDesign.of_survey(design)
-    public = location_design(model, design, settings)
     shape, clipping = public.shape, public.clipping
     cost, _ = divided(settings.of_sums(design.modelled), settings.psu_share)
     variances = unit_variances(
@@ -45,18 +46,19 @@ def unit_lines(
     # Shares of one half have the SD 0.5.
     noise = max(amount, share / 0.5) ** 2
     shares = f", on its shares of SD {share:.2g}" * bool(shape.discrete)
-    error = float(np.sqrt(2.0 / units.free)) * (1.0 / size + noise)
+    whole = settings.of_sums(design.modelled).rho
+    of_sums = public.variances(whole, settings.count_share, settings.unit_size(design))
+    sizes = UnitNoise(
+        units=units.free, size=size, cell=design.n / len(shape.x_cells),
+        of_units=noise * settings.psu_share, of_sums=of_sums.cross_sd(clipping) ** 2,
+    )  # fmt: skip
+    error = float(sizes.icc_error(np.array([settings.psu_share]), icc=0.0)[0])
     lines = [
         f"Sums by {design.psu_name}: {units.units:,} units of {size:,.3g} records on average; "
         f"noise on a unit's mean of SD {amount:.2g} (spread 1){shares}; "
         f"an intraclass correlation near 0 is known to within {error:.2g} (one standard error)."
     ]
-    whole = settings.of_sums(design.modelled).rho
-    of_sums = public.variances(whole, settings.count_share, settings.unit_size(design))
-    lines += _best_share(settings.psu_share, UnitNoise(
-        units=units.free, size=size, cell=design.n / len(shape.x_cells),
-        of_units=noise * settings.psu_share, of_sums=of_sums.cross_sd(clipping) ** 2,
-    ))  # fmt: skip
+    lines += _best_share(settings.psu_share, sizes)
     lines += _without_strata(design)
     if error > USUAL_ICC:
         lines.append(

@@ -144,7 +144,7 @@ def _general_promise(
     many = _many(design.n, cells * combinations) if shape.discrete else []
     return [
         *_declared(spec, design, settings, clipping), f"Noise: {noise}", *many,
-        *unit_lines(model, design, settings), f"Model: {model.title}.",
+        *unit_lines(model, design, settings, public), f"Model: {model.title}.",
     ]
 
 

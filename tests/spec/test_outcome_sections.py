@@ -247,6 +247,7 @@ def test_units_have_effects_on_every_kind_and_with_missing_answers() -> None:
         assert parse_spec(text_of(kind, survey=size, **noisy)).privacy.mechanism
         missing = f"{size}\nmissing = 'model'"
         assert parse_spec(text_of(kind, survey=missing, **noisy)).survey.missing == "model"
+        assert "noisy_statistics" in refusal(kind, survey=f"{psu}\nmissing = 'model'")
     assert parse_spec(text_of("[outcomes.y]", survey=psu))
     groups, constants = "covariance_by = ['region']", "[outcomes.y]\ncentre = 3\nspread = 1"
     assert parse_spec(text_of(constants, survey=size, synthesizer=groups, **noisy)).survey.psu

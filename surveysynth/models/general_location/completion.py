@@ -32,7 +32,6 @@ from surveysynth.models.general_location.simulate import (
     logsumexp,
     parent_normal,
 )
-from surveysynth.models.parts import logit
 from surveysynth.survey.outcome import Outcome
 
 #: Fewer draws say too little of the variance of a coefficient.
@@ -178,10 +177,7 @@ class Completion(Simulation):
         tilde = self._tilde(self.design.matrix.cell[rows], category)
         result = np.zeros(rows.size)
         for part, columns in zip(self.layout.logits, self.layout.logit_effects, strict=True):
-            eta = tilde[:, part.columns] @ self.theta[f"logit_{part.name}"]
-            if self.effects is not None:
-                eta = eta + self.effects[rows, columns]
-            shares = logit.log_shares(eta)
+            shares = self._log_shares(part, columns, tilde, rows)
             result += np.take_along_axis(shares, category[:, [part.outcome]], axis=1)[:, 0]
         return result
 

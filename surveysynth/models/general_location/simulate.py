@@ -24,7 +24,7 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated
-from surveysynth.models.general_location.layout import Layout, RegressionPart
+from surveysynth.models.general_location.layout import Layout, LogitPart, RegressionPart
 from surveysynth.models.parts import logit
 from surveysynth.survey.outcome import ABOVE, BELOW, Outcome
 from surveysynth.survey.survey import PublicDesign
@@ -168,11 +168,8 @@ class Simulation:
         cell = self.design.matrix.cell
         category = np.zeros((cell.size, len(self.layout.categories)), dtype=np.int64)
         for part, columns in zip(self.layout.logits, self.layout.logit_effects, strict=True):
-            rows = self._tilde(cell, category)[:, part.columns]
-            eta = rows @ self.theta[f"logit_{part.name}"]
-            if self.effects is not None:
-                eta = eta + self.effects[:, columns]
-            category[:, part.outcome] = drawn(logit.log_shares(eta), rng)
+            log_shares = self._log_shares(part, columns, self._tilde(cell, category))
+            category[:, part.outcome] = drawn(log_shares, rng)
         return self._with_amounts(category, rng, tilt=False)
 
     def population(self, rng: np.random.Generator) -> Simulated:
@@ -199,6 +196,22 @@ class Simulation:
 
     def _tilde(self, cell: IntArray, category: IntArray) -> FloatArray:
         return self.layout.tilde(self.design.matrix.x_cells[cell], category)
+
+    def _log_shares(
+        self,
+        part: LogitPart,
+        columns: slice,
+        tilde: FloatArray,
+        rows: IntArray | slice = slice(None),
+    ) -> FloatArray:
+        """Return log shares (r, C) of an outcome's categories given x~ (r, W) and effects of PSUs.
+
+        columns: of the effects; rows (r,): the records, all by default.
+        """
+        eta = tilde[:, part.columns] @ self.theta[f"logit_{part.name}"]
+        if self.effects is not None:
+            eta = eta + self.effects[rows, columns]
+        return logit.log_shares(eta)
 
     def _columns(self, simulated: Simulated) -> FloatArray:
         """Return z (n, q): amounts and log weight, zero where absent."""
