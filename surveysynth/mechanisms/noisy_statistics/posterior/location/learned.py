@@ -17,6 +17,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law impor
     Geometry,
     Law,
     first,
+    last,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import (
     Parameters,
@@ -106,6 +107,52 @@ class Learned:
         """Return what groups have in common (p, B): log s_0^2 by column, and core slopes."""
         row, column = self.parameters.row, self.parameters.column
         return np.concatenate([2.0 * point.log_s, point.core[row, column]])
+
+    def of_groups(self, point: Point) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return mean (p, B, G) and a root (p, p, B, G) of covariance of groups; its inverse.
+
+        Of the information of the noisy sums, and the prior at scales that are held."""
+        prior, middle = self._prior(point)
+        told = self._repeated(self.wide)
+        total = told + prior.T[:, None, :, None] * np.eye(self.size)
+        pull = self._repeated(self.wide_pull) + (prior * middle).T[:, None]
+        root = np.linalg.cholesky(total)
+        inverse = np.asarray(np.linalg.inv(root), dtype=np.float64)
+        mean = inverse.swapaxes(-1, -2) @ (inverse @ pull[..., None])
+        own = last(np.asarray(root, dtype=np.float64))
+        return last(mean[..., 0]), last(inverse.swapaxes(-1, -2)), own
+
+    def of_core(self, point: Point) -> tuple[FloatArray, FloatArray]:
+        """Return mean (B, k) of core slopes b and a root (B, k, k) of their precision.
+
+        Given t and tau, with log variances and slopes of groups integrated out."""
+        q, (prior, middle) = self.q, self._prior(point)
+        wide, pull = self._repeated(self.wide), self._repeated(self.wide_pull)
+        own = wide[..., :q, :q] + prior[:q].T[:, None, :, None] * np.eye(q)
+        pulled = pull[..., :q] + (prior[:q] * middle[:q]).T[:, None]
+        both = np.concatenate([wide[..., :q, q:], pulled[..., None]], axis=-1)
+        taken = wide[..., q:, :q] @ np.linalg.solve(own, both)
+        told = wide[..., q:, q:] - taken[..., :-1]
+        linear = pull[..., q:] - taken[..., -1]
+        # Sums of (told^-1 + t^2)^-1: neither a small t nor little information makes them inexact.
+        unit = np.eye(self.size - q)
+        both = np.concatenate([told, linear[..., None]], axis=-1)
+        solved = np.linalg.solve(unit + told / prior[q:].T[:, None, None, :], both).sum(1)
+        tau = np.exp(-2.0 * np.maximum(point.log_tau, -100.0))[self.parameters.row]
+        precision = 0.5 * (solved[..., :-1] + solved[..., :-1].swapaxes(1, 2))
+        root = np.linalg.cholesky(precision + tau.T[:, None] * unit)
+        return np.linalg.solve(root @ root.swapaxes(1, 2), solved[..., -1:])[..., 0], root
+
+    def _prior(self, point: Point) -> tuple[FloatArray, FloatArray]:
+        """Return precision and mean (p, B) of values of groups at scales that are held."""
+        parameters, q = self.parameters, self.q
+        prior, middle = np.empty((2, self.size, point.log_s.shape[1]))
+        half = 0.5 * np.exp(point.log_nu)
+        prior[:q] = half / (1.0 + 1.0 / half) + LEAST_PRECISION
+        middle[:q] = 2.0 * point.log_s + 1.0 / (half + 0.5)
+        prior[q:] = np.exp(-2.0 * np.maximum(point.log_t, -100.0))[parameters.row]
+        middle[q:] = point.core[parameters.row, parameters.column]
+        return prior, middle
 
     def inverse_root(self, point: Point) -> FloatArray:
         """Return the inverse of a root (B, p, p) of the precision of log s_0^2 and b.

@@ -6,9 +6,9 @@ or a slice:
 
 - log variances and slopes of every group, all groups at once, each accepted by itself;
 - what groups have in common, with groups moving along: s_0 and core slopes together by a slice; one
-  scale, and a turn of it against a slope; one log nu, and log t, with groups at the same standard
-  normals about another normal. Where interactions are shrunken by s_0, coefficients move along in
-  the first three, at the same standard normals about that normal, and always with tau;
+  scale, and a turn of it against a slope; log nu and log t, with groups (with t core slopes too) at
+  the same standard normals about another normal. Coefficients move along likewise with t and tau,
+  and where interactions are shrunken by s_0 in the first three;
 - the same given the parameters of groups (``conditionals``), and tau;
 - coefficients on x~ of all regressions, by a slice about a normal near their law (``reference``).
 
@@ -34,11 +34,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation imp
 from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
 from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import (
     FORGETTING,
-    LEAST_PRECISION,
     Learned,
-)
-from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law import (
-    last,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
 from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import MeanReference
@@ -74,11 +70,14 @@ class Moves:
         columns, self.steps = range(self.q), list[Move]()
         if parameters.grouped:
             self.steps += [partial(self._of_variances, j) for j in columns]
-            later = np.flatnonzero(parameters.earlier).tolist()
-            self.steps += [partial(self._of_slopes, j) for j in later]
-        #: Steps before coefficients move along; then one of these columns in turn.
+        #: Steps before coefficients move along; then one of these columns in turn; then slopes.
         self.before = len(self.steps)
         self.steps += [partial(self._of_coefficients, j) for j in columns]
+        self.slopes = len(self.steps)
+        if parameters.grouped:
+            later = np.flatnonzero(parameters.earlier).tolist()
+            self.steps += [partial(self._of_slopes, j, each) for j in later for each in (0.0, 0.5)]
+        #: Steps after the slice of what groups have in common.
         self.after = len(self.steps)
         if parameters.row.size:
             self.steps.append(self._turned)
@@ -122,7 +121,8 @@ class Moves:
             for number in range(self.before):
                 self._step(i, number)
             self._hold()
-            self._step(i, self.before + self.rounds % self.q)
+            for number in (self.before + self.rounds % self.q, *range(self.slopes, self.after)):
+                self._step(i, number)
             self._shift(i)
             for number in range(self.after, len(self.steps)):
                 self._step(i, number)
@@ -154,7 +154,7 @@ class Moves:
 
     def _groups(self, i: int, factor: FloatArray) -> None:
         """Move log variances and slopes of every group: a slice, and a step of a learned width."""
-        middle, root, inverse = self._group_normal(self.point)
+        middle, root, inverse = self.learned.of_groups(self.point)
         now = self.learned.values(self.point)
         white = np.einsum("ab...,a...->b...", inverse, now - middle)
 
@@ -184,26 +184,6 @@ class Moves:
             self.log_group_width += self._rate * (self._by_database(mean) - ACCEPTED)
         self.point = point_of(white)
         self.value = value.sum(-1) + self.parameters.log_prior(self.point)
-
-    def _group_normal(self, point: Point) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return mean (p, B, G) of proposals, a root (p, p, B, G) of their covariance, its inverse.
-
-        Of the information of the noisy sums, and the prior at scales that are held."""
-        parameters, q = self.parameters, self.q
-        prior, middle = np.empty((2, self.size, self.batch))
-        half = 0.5 * np.exp(point.log_nu)
-        prior[:q] = half / (1.0 + 1.0 / half) + LEAST_PRECISION
-        middle[:q] = 2.0 * point.log_s + 1.0 / (half + 0.5)
-        prior[q:] = np.exp(-2.0 * np.maximum(point.log_t, -100.0))[parameters.row]
-        middle[q:] = point.core[parameters.row, parameters.column]
-        told = np.repeat(self.learned.wide, self.chains, axis=0)
-        total = told + prior.T[:, None, :, None] * np.eye(self.size)
-        pull = np.repeat(self.learned.wide_pull, self.chains, axis=0) + (prior * middle).T[:, None]
-        root = np.linalg.cholesky(total)
-        inverse = np.asarray(np.linalg.inv(root), dtype=np.float64)
-        mean = inverse.swapaxes(-1, -2) @ (inverse @ pull[..., None])
-        own = last(np.asarray(root, dtype=np.float64))
-        return last(mean[..., 0]), last(inverse.swapaxes(-1, -2)), own
 
     def _with_groups(self, values: FloatArray, point: Point) -> Point:
         """Return a point with other log variances and slopes b + d (p, B, G) of groups."""
@@ -319,8 +299,11 @@ class Moves:
         Drawn given each other, a small tau and coefficients near zero would keep each other so."""
         log_tau = self.point.log_tau.copy()
         log_tau[column] += step
-        point, log_room = self._along_normal(replace(self.point, log_tau=log_tau))
-        return point, np.zeros(self.batch), log_room
+        point, log_jacobian = replace(self.point, log_tau=log_tau), np.zeros(self.batch)
+        if self.parameters.grouped and self.parameters.earlier[column]:
+            point, log_jacobian = self._with_core(point)
+        point, log_room = self._along_normal(point)
+        return point, log_jacobian, log_room
 
     def _turned(self, step: FloatArray) -> Moved:
         """Turn s_0 of a column against what a slope takes of its variance, groups along.
@@ -342,21 +325,36 @@ class Moves:
         """Move log nu of a column, and groups along."""
         log_nu = self.point.log_nu.copy()
         log_nu[column] += step
-        return self._along(replace(self.point, log_nu=log_nu))
+        return *self._along(replace(self.point, log_nu=log_nu)), self.log_room
 
-    def _of_slopes(self, column: int, step: FloatArray) -> Moved:
-        """Move log t of a column, and groups along."""
-        log_t = self.point.log_t.copy()
+    def _of_slopes(self, column: int, share: float, step: FloatArray) -> Moved:
+        """Move log t of a column, and log tau the other way by a share of it; all else along."""
+        log_t, log_tau = self.point.log_t.copy(), self.point.log_tau.copy()
         log_t[column] += step
-        return self._along(replace(self.point, log_t=log_t))
+        log_tau[column] -= share * step
+        point, log_jacobian = self._with_core(replace(self.point, log_t=log_t, log_tau=log_tau))
+        point, log_room = self._along_normal(point)
+        return point, log_jacobian, log_room
 
-    def _along(self, point: Point) -> Moved:
+    def _with_core(self, point: Point) -> tuple[Point, FloatArray]:
+        """Return the point with b at the same standard normals, groups along; log Jacobian (B,).
+
+        Slopes b + d may be b, with a small t, or d, with a small tau: b held would hold both."""
+        (mean, root), (middle, other) = map(self.learned.of_core, (self.point, point))
+        row, column, core = self.parameters.row, self.parameters.column, point.core.copy()
+        white = root.swapaxes(1, 2) @ (core[row, column].T - mean)[..., None]
+        core[row, column] = (middle + np.linalg.solve(other.swapaxes(1, 2), white)[..., 0]).T
+        sizes = [np.log(np.einsum("bkk->bk", each)).sum(1) for each in (root, other)]
+        point, log_jacobian = self._along(replace(point, core=core))
+        return point, log_jacobian + sizes[0] - sizes[1]
+
+    def _along(self, point: Point) -> tuple[Point, FloatArray]:
         """Return the point with groups at the same standard normals about another normal."""
-        (middle, _, inverse), there = self._group_normal(self.point), self._group_normal(point)
+        (middle, _, inverse), there = map(self.learned.of_groups, (self.point, point))
         white = np.einsum("ab...,a...->b...", inverse, self.learned.values(self.point) - middle)
         values = there[0] + np.einsum("ab...,b...->a...", there[1], white)
         sizes = [np.log(np.einsum("aa...->a...", each)).sum((0, 2)) for each in (inverse, there[2])]
-        return self._with_groups(values, point), sizes[0] - sizes[1], self.log_room
+        return self._with_groups(values, point), sizes[0] - sizes[1]
 
     # --- coefficients on x~ ----------------------------------------------------------------------
 
