@@ -6,6 +6,7 @@ The rule is public: it uses levels and numbers of records, which are part of the
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -85,7 +86,12 @@ def covariance_groups(design: PublicDesign, names: Sequence[str]) -> CovarianceG
     >>> groups.labels[0], groups.count
     (('Biology', 'F'), 16)
     """
-    names = tuple(names)
+    return _groups(design, tuple(names))
+
+
+@lru_cache(maxsize=4)
+def _groups(design: PublicDesign, names: tuple[str, ...]) -> CovarianceGroups:
+    """Group the cells; every synthetic dataset asks again."""
     cell, pooling = design.matrix.cell, design.pooling
     fewest = 1 if design.pseudo is None else math.ceil(RECORDS * design.pseudo.records)
     least = fewest if pooling is None else max(fewest, math.ceil(NEAR * pooling.least))

@@ -70,7 +70,7 @@ class Moves:
         columns, self.steps = range(self.q), list[Move]()
         if parameters.grouped:
             self.steps += [partial(self._of_variances, j) for j in columns]
-        #: Steps before coefficients move along; then one of these columns in turn; then slopes.
+        #: Steps before coefficients move along; then those of one column in turn, and of slopes.
         self.before = len(self.steps)
         self.steps += [partial(self._of_coefficients, j) for j in columns]
         self.slopes = len(self.steps)
@@ -121,8 +121,11 @@ class Moves:
             for number in range(self.before):
                 self._step(i, number)
             self._hold()
-            for number in (self.before + self.rounds % self.q, *range(self.slopes, self.after)):
-                self._step(i, number)
+            self._step(i, self.before + self.rounds % self.q)
+            if self.slopes < self.after:
+                start = self.slopes + 2 * self.rounds % (self.after - self.slopes)
+                self._step(i, start)
+                self._step(i, start + 1)
             self._shift(i)
             for number in range(self.after, len(self.steps)):
                 self._step(i, number)
