@@ -413,6 +413,35 @@ def test_nothing_is_learned_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -
     assert all(np.array_equal(*pair) for pair in zip(third, fourth, strict=True))
 
 
+@pytest.mark.parametrize("told", [1.0, 0.0, 1e12], ids=["told", "nothing told", "all told"])
+@pytest.mark.parametrize("case", [GROUPED, RIDGED, CASES["Several, two groups"]],
+                         ids=["groups", "ridged", "several"])  # fmt: skip
+def test_proposals_far_out_are_refused(
+    case: Case, told: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps of scales by any length, whatever the warm-up has learned: a chain goes on."""
+    monkeypatch.setattr(sys.modules[__name__], "DATABASES", 4)
+    sweeps, log_p = forward(case, 5)
+    moves = taught(sweeps)
+    learned = moves.learned
+    # One direction in which nothing is told, as of slopes of a column that most records lack.
+    vector = np.random.default_rng(1).standard_normal(moves.size)
+    out = np.eye(moves.size) - np.outer(vector, vector) / (vector @ vector)
+    eigen, axes = np.linalg.eigh(learned.wide)
+    root = (axes * np.sqrt(told * np.maximum(eigen, 0.0))[..., None, :]).swapaxes(-1, -2) @ out
+    learned.wide = root.swapaxes(-1, -2) @ root
+    learned.wide_pull = told * learned.wide_pull
+    sweeps.data.draw_random_numbers(1)
+    moves.draw_random_numbers(1)
+    sweeps.data.begin(0, moves.law(), log_p)
+    moves.adapting = False
+    for length in (1.0, 30.0, 300.0, 3000.0):
+        moves.n_step[:] = length * np.sign(moves.n_step)
+        moves.round(0)
+        point = moves.point
+        assert all(np.isfinite(getattr(point, name)).all() for name in vars(point))
+
+
 @pytest.mark.parametrize(
     "case", [GROUPED, WIDE_NOISE, NOISY, CASES["Two sides"], FEW, RIDGED],
     ids=["groups", "wide noise", "one group", "two sides", "few records", "ridged"],

@@ -24,6 +24,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.point import (
     Point,
     inverse_of,
 )
+from surveysynth.models.general_location.coefficients import ROUNDING
 
 #: Weight of the latest round in what the warm-up learns.
 FORGETTING = 0.05
@@ -113,8 +114,7 @@ class Learned:
 
         Of the information of the noisy sums, and the prior at scales that are held."""
         prior, middle = self._prior(point)
-        told = self._repeated(self.wide)
-        total = told + prior.T[:, None, :, None] * np.eye(self.size)
+        total = self._with_prior(self._repeated(self.wide), prior)
         pull = self._repeated(self.wide_pull) + (prior * middle).T[:, None]
         root = np.linalg.cholesky(total)
         inverse = np.asarray(np.linalg.inv(root), dtype=np.float64)
@@ -128,7 +128,7 @@ class Learned:
         Given t and tau, with log variances and slopes of groups integrated out."""
         q, (prior, middle) = self.q, self._prior(point)
         wide, pull = self._repeated(self.wide), self._repeated(self.wide_pull)
-        own = wide[..., :q, :q] + prior[:q].T[:, None, :, None] * np.eye(q)
+        own = self._with_prior(wide[..., :q, :q], prior[:q])
         pulled = pull[..., :q] + (prior[:q] * middle[:q]).T[:, None]
         both = np.concatenate([wide[..., :q, q:], pulled[..., None]], axis=-1)
         taken = wide[..., q:, :q] @ np.linalg.solve(own, both)
@@ -138,9 +138,11 @@ class Learned:
         unit = np.eye(self.size - q)
         both = np.concatenate([told, linear[..., None]], axis=-1)
         solved = np.linalg.solve(unit + told / prior[q:].T[:, None, None, :], both).sum(1)
-        tau = np.exp(-2.0 * np.maximum(point.log_tau, -100.0))[self.parameters.row]
+        tau = np.exp(-2.0 * point.log_tau)[self.parameters.row].T
+        # What a difference of large numbers has left may lie below zero by its rounding.
+        least = ROUNDING * np.einsum("bgkk->bk", wide[..., q:, q:])
         precision = 0.5 * (solved[..., :-1] + solved[..., :-1].swapaxes(1, 2))
-        root = np.linalg.cholesky(precision + tau.T[:, None] * unit)
+        root = np.linalg.cholesky(precision + (tau + least)[:, None] * unit)
         return np.linalg.solve(root @ root.swapaxes(1, 2), solved[..., -1:])[..., 0], root
 
     def _prior(self, point: Point) -> tuple[FloatArray, FloatArray]:
@@ -150,9 +152,14 @@ class Learned:
         half = 0.5 * np.exp(point.log_nu)
         prior[:q] = half / (1.0 + 1.0 / half) + LEAST_PRECISION
         middle[:q] = 2.0 * point.log_s + 1.0 / (half + 0.5)
-        prior[q:] = np.exp(-2.0 * np.maximum(point.log_t, -100.0))[parameters.row]
+        prior[q:] = np.exp(-2.0 * point.log_t)[parameters.row]
         middle[q:] = point.core[parameters.row, parameters.column]
         return prior, middle
+
+    def _with_prior(self, told: FloatArray, prior: FloatArray) -> FloatArray:
+        """Return precisions (B, G, k, k) of what is told and a prior (k, B), which have roots."""
+        diagonal = np.einsum("...kk->...k", told) * ROUNDING + prior.T[:, None]
+        return np.asarray(told + diagonal[..., None] * np.eye(len(prior)))
 
     def inverse_root(self, point: Point) -> FloatArray:
         """Return the inverse of a root (B, p, p) of the precision of log s_0^2 and b.

@@ -44,6 +44,8 @@ from surveysynth.sampling.sweeps import Streams
 TRIES = 3
 #: The longest steps of a scale are the usual ones over this number.
 SHORTEST = 0.05
+#: No step of a logarithm is longer: matrices would lose their roots.
+FARTHEST = 20.0
 #: Chains that lie farther from the mean of a slice, in its SDs, have not come near yet.
 WIDEST = 10.0
 #: Share of steps to accept.
@@ -259,7 +261,8 @@ class Moves:
     def _step(self, i: int, number: int) -> None:
         """Make one step of scales, with the parameters of groups that depend on them."""
         width = np.repeat(np.exp(self.log_width[:, number]), self.chains)
-        point, log_jacobian, log_room = self.steps[number](width * self.n_step[i, number])
+        step = np.clip(width * self.n_step[i, number], -FARTHEST, FARTHEST)
+        point, log_jacobian, log_room = self.steps[number](step)
         value = self._density(point)
         ratio = possible(difference(value, self.value) + log_jacobian + log_room - self.log_room)
         accept = self.log_u_step[i, number] < ratio
