@@ -82,7 +82,7 @@ def test_a_refused_run_has_spent_its_rho_once(
     with monkeypatch.context() as planted:
         planted.setattr(mechanism, "posterior_draws", posterior_draws)
         for _ in range(2):
-            with pytest.raises(RefusedError, match=r"planted\. Its noise is drawn and its rho"):
+            with pytest.raises(RefusedError, match=r"planted\. Its noise is drawn and its b"):
                 release(spec, out, confidential=folder)
     assert seen == [1, 1]  # before anything follows from the noise, and once
     (entry,), (numbers,) = read_ledger(confidential / "ledger.jsonl"), kept(confidential)
@@ -211,7 +211,7 @@ def test_the_command_says_what_to_do(
     out = tmp_path / "out"
     assert main(["release", str(strict_spec(make_spec)), "--out", str(out)]) == 3
     told = capsys.readouterr().err
-    for words in ("rho spent", str(ledgers_folder()), str(out), "at no further cost"):
+    for words in ("budget spent", str(ledgers_folder()), str(out), "at no further cost"):
         assert words in " ".join(told.split())
     # Another mechanism may follow into the same folders.
     assert main(["release", str(make_spec(synthesizer=SMALL_MODEL)), "--out", str(out)]) == 0
@@ -236,7 +236,7 @@ def test_ctrl_c_says_what_was_drawn(
     assert ("interrupted; nothing was released. Its noise is drawn" in told) is not test
     assert out.exists() is not test
     if not test:
-        for words in ("rho spent", str(ledgers_folder()), str(out), "at no further cost"):
+        for words in ("budget spent", str(ledgers_folder()), str(out), "at no further cost"):
             assert words in told
         refuse(None)
         assert main(command) == 0

@@ -121,7 +121,7 @@ class PendingNoise:
         """The message after an interrupted run."""
         return (
             f"interrupted; nothing was released. {self._spent} Any change but longer chains or "
-            "[[calibration]], or another folder, draws new noise, whose rho is added."
+            "[[calibration]], or another folder, draws new noise, whose cost is added."
         )
 
     @property
@@ -129,14 +129,14 @@ class PendingNoise:
         """Advice after a run that was not released."""
         return (
             f"{self._spent} Longer chains may help (draws and warmup in [synthesizer]), and "
-            "[[calibration]] may change; any other change draws new noise, whose rho is added."
+            "[[calibration]] may change; any other change draws new noise, whose cost is added."
         )
 
     @property
     def _spent(self) -> str:
         return (
-            f"Its noise is drawn and its rho spent: the run is recorded in {self.ledger.path}, and "
-            f"the noisy numbers are kept in {self.plan.confidential}. Release the same "
+            f"Its noise is drawn and its budget spent: the run is recorded in {self.ledger.path}, "
+            f"and the noisy numbers are kept in {self.plan.confidential}. Release the same "
             "specification and data again, to the same folders: the release then continues from "
             "these numbers at no further cost."
         )
