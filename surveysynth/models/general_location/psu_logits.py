@@ -11,6 +11,7 @@ scales move with the likelihood, the effects in units of these scales given.
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import log_ndtr, ndtri_exp
 
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.models.general_location.psu_sums import PsuCounts
@@ -26,11 +27,6 @@ from surveysynth.models.parts.logit import (
 )
 from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
-
-#: Proposals of the scales of effects in a sweep, each for a sixth of the time of a trajectory.
-SCALE_MOVES = 2
-#: SD of a proposed scale, in SDs of a normal likelihood of it (Gelman, Roberts and Gilks 1996).
-SCALE_STEP = 2.4
 
 
 class PsuLogit:
@@ -82,9 +78,9 @@ class PsuLogit:
         rng = self.rng
         self.n_b = rng.standard_normal((c, self.batch, self.p * self.c), 1)
         self.n_a = rng.standard_normal((c, self.batch, self.size, self.c), 1)
-        self.n_scale = rng.standard_normal((c, SCALE_MOVES, self.batch, self.c), 2)
+        self.u_scale = rng.random((c, self.c, self.batch), 2)
         self.u_step = rng.random((c, self.batch), 1)
-        self.log_u = np.log(rng.random((c, 1 + SCALE_MOVES, self.batch), 2))
+        self.log_u = np.log(rng.random((c, 1 + self.c, self.batch), 2))
 
     def trajectory(self, i: int, precision: FloatArray, linear: FloatArray) -> None:
         """Move b and a; Q (B, c, c) and h (B, C, c) are the normal law of a given other effects."""
@@ -107,31 +103,39 @@ class PsuLogit:
     def rescale(self, i: int, scale: FloatArray, prior_scale: float) -> FloatArray:
         """Draw the scales (B, c) of the effects given these over their scales; return the ratios.
 
-        The scales have half-t priors. Proposals are symmetric, and what their width depends on
-        stays.
+        The scales have half-t priors. In a scale s the likelihood is nearly a normal one, whose
+        information is known beforehand: s is proposed from the normal about one step of Newton,
+        cut at zero, and the way back is proposed likewise.
         """
         ratio = np.ones(scale.shape)
-        for move in range(SCALE_MOVES):
-            ratio = ratio * self._rescaled(i, move, scale * ratio, prior_scale)
+        for k in range(self.c):
+            ratio[:, k] = self._rescaled(i, k, scale[:, k], prior_scale)
         return ratio
 
-    def _rescaled(
-        self, i: int, move: int, scale: FloatArray, prior_scale: float
-    ) -> FloatArray:
-        standard = self.a / scale[:, None]
-        information = (standard * standard * self.information).sum(1) + prior_scale**-2
-        width = SCALE_STEP / np.sqrt(self.c * information)
-        proposed = np.abs(scale + width * self.n_scale[i, move])
-        ratio = proposed / scale
-        position = self.b, self.a * ratio[:, None]
+    def _rescaled(self, i: int, k: int, scale: FloatArray, prior_scale: float) -> FloatArray:
+        standard = self.a[..., k] / scale[:, None]
+        information = (standard * standard * self.information[..., k]).sum(1)
+        sd = (information + prior_scale**-2) ** -0.5
+
+        def about(scale: FloatArray, by_a: FloatArray) -> FloatArray:
+            return np.asarray(scale / sd + sd * (standard * by_a[..., k]).sum(1))
+
+        mean = about(scale, self.likelihood[2])
+        white = mean - ndtri_exp(np.log1p(-self.u_scale[i, k]) + log_ndtr(mean))
+        possible = np.isfinite(white) & (white * sd > 1e-290)
+        proposed = np.where(possible, white * sd, scale)
+        position = self.b, self.a.copy()
+        position[1][..., k] = standard * proposed[:, None]
         likelihood = self._likelihood(*position)
-        new, old = (
-            primitives.half_t_log_density(each, HALF_T_DF, prior_scale).sum(-1)
-            for each in (proposed, scale)
-        )
-        accept = self.log_u[i, 1 + move] < likelihood[0] - self.likelihood[0] + new - old
+        back = about(proposed, likelihood[2])
+        log_ratio = likelihood[0] - self.likelihood[0]
+        for value, middle, sign in ((proposed, mean, 1.0), (scale, back, -1.0)):
+            prior = primitives.half_t_log_density(value, HALF_T_DF, prior_scale)
+            drawn = -0.5 * (value / sd - middle) ** 2 - log_ndtr(middle)
+            log_ratio = log_ratio + sign * (prior - drawn)
+        accept = possible & (self.log_u[i, 1 + k] < log_ratio)
         self._take(accept, position, likelihood)
-        return np.where(accept[:, None], ratio, 1.0)
+        return np.where(accept, proposed / scale, 1.0)
 
     def _take(
         self,

@@ -8,6 +8,7 @@ a_k has the effects of a PSU on the predictors of all logits, then on all column
     regressions | a                      as without PSUs, of z less the effects (``sampler``)
     a of z | regressions                 normal
     scales of T | a over these           likelihood times the priors of the scales
+    a of z, then scales once more        for z alone, cheaply: small scales move slowly
     coefficients and a | predictors      in directions that are constant in PSUs, normal
     T | a                                as a residual covariance (``parts.covariance``)
 """
@@ -24,6 +25,7 @@ from surveysynth.models.general_location.stats import GeneralStats
 from surveysynth.models.parts.covariance import CovarianceBlock
 from surveysynth.models.parts.psu_effects import (
     INTRACLASS_GUESS,
+    MOVES,
     PSU_COVARIANCE,
     PSU_EFFECT,
     proposed_ratio,
@@ -84,8 +86,8 @@ class ClusteredGibbs:
         if self.regressions is not None:
             self.regressions.draw_random_numbers(c)
         q = self.layout.q
-        self.n_effects = rng.standard_normal((c, batch, count, q), 1)
-        self.u_ratio = rng.random((c, 2, q, batch), 3)
+        self.n_effects = rng.standard_normal((c, MOVES, batch, count, q), 2)
+        self.u_ratio = rng.random((c, MOVES, 2, q, batch), 4)
         self.n_shift = rng.standard_normal((c, size, batch, self.constant.along.shape[1]), 2)
 
     def sweep(self, i: int) -> None:
@@ -96,8 +98,12 @@ class ClusteredGibbs:
                 logit.trajectory(i, *self._law(precision, columns))
                 self._set(columns, logit.a)
             likelihood = None if self.regressions is None else self._amounts(i, precision)
-            factor = self._rescale(i, likelihood)
-            precision = precision / (factor[:, :, None] * factor[:, None, :])
+            precision = self._rescale_logits(i, precision)
+            if likelihood is not None:
+                for move in range(MOVES):
+                    if move:
+                        self._draw_effects(i, move, precision, *likelihood)
+                    precision = self._rescale_amounts(i, move, precision, *likelihood)
             self._shift_logits(i, precision)
             self._shift_amounts(i, precision)
         self.block.update(i, self.effects.swapaxes(-1, -2) @ self.effects)
@@ -122,18 +128,29 @@ class ClusteredGibbs:
         assert regressions is not None  # the caller has looked
         regressions.observe(self.sums.rows(self.effects[..., columns]))
         regressions.sweep(i)
-        own, linear = self._law(precision, columns)
-        told, information = self.sums.likelihood(
+        likelihood = self.sums.likelihood(
             self._means(), regressions.core_slopes(), regressions.scales.variance[..., 0].T
         )
-        q = self.layout.q
+        self._draw_effects(i, 0, precision, *likelihood)
+        return likelihood
+
+    def _draw_effects(
+        self,
+        i: int,
+        move: int,
+        precision: FloatArray,
+        told: FloatArray,
+        information: FloatArray,
+    ) -> None:
+        """Draw the effects on z given their likelihood and those on logits."""
+        columns, q = self.layout.amount_effects, self.layout.q
+        own, linear = self._law(precision, columns)
         drawn = primitives.normal_from_precision(
             (information + own[:, None]).reshape(-1, q, q),
             (told + linear).reshape(-1, q),
-            self.n_effects[i].reshape(-1, q),
+            self.n_effects[i, move].reshape(-1, q),
         )
         self._set(columns, drawn.reshape(told.shape))
-        return told, information
 
     def _means(self) -> FloatArray:
         """Return the coefficients (B, W, q) on x~ of all regressions."""
@@ -193,29 +210,42 @@ class ClusteredGibbs:
 
     # --- covariance ---------------------------------------------------------------------------
 
-    def _rescale(
-        self, i: int, likelihood: tuple[FloatArray, FloatArray] | None
-    ) -> FloatArray:
-        """Draw the scales of T given the effects over these; return the ratios (B, D).
-
-        likelihood: that of the effects on columns of z.
-        """
-        covariance = self.block.covariance
-        scale = np.sqrt(np.einsum("bdd->bd", covariance))
+    def _rescale_logits(self, i: int, precision: FloatArray) -> FloatArray:
+        """Draw the scales of effects on logits given the effects over these; precision of T."""
+        scale = np.sqrt(np.einsum("bdd->bd", self.block.covariance))
         factor = np.ones(scale.shape)
         for logit, columns in zip(self.logits, self.layout.logit_effects, strict=True):
             factor[:, columns] = logit.rescale(i, scale[:, columns], self.scale)
-        if likelihood is not None:
-            columns = self.layout.amount_effects
-            units = scale[:, columns] / self.scale
-            factor[:, columns] = self._ratios(i, units, self.effects[..., columns], *likelihood)
+        return self._rescaled(factor, precision)
+
+    def _rescale_amounts(
+        self,
+        i: int,
+        move: int,
+        precision: FloatArray,
+        told: FloatArray,
+        information: FloatArray,
+    ) -> FloatArray:
+        """Draw the scales of effects on z likewise."""
+        columns = self.layout.amount_effects
+        scale = np.sqrt(np.einsum("bdd->bd", self.block.covariance))
+        factor = np.ones(scale.shape)
+        factor[:, columns] = self._ratios(
+            self.u_ratio[i, move], scale[:, columns] / self.scale, self.effects[..., columns],
+            told, information,
+        )  # fmt: skip
+        return self._rescaled(factor, precision)
+
+    def _rescaled(self, factor: FloatArray, precision: FloatArray) -> FloatArray:
+        """Multiply scales and effects by ratios (B, D); return the precision of T after that."""
+        both = factor[:, :, None] * factor[:, None, :]
         self.effects = self.effects * factor[:, None]
-        self.block.covariance = covariance * factor[:, :, None] * factor[:, None, :]
-        return factor
+        self.block.covariance = self.block.covariance * both
+        return precision / both
 
     def _ratios(
         self,
-        i: int,
+        uniforms: FloatArray,
         units: FloatArray,
         effects: FloatArray,
         linear: FloatArray,
@@ -223,16 +253,17 @@ class ClusteredGibbs:
     ) -> FloatArray:
         """Draw the ratios (B, q) of new and old scales, one column after another.
 
-        units: scales over that of their prior; linear, precision: the likelihood of the effects.
+        uniforms (2, q, B); units: scales over that of their prior; linear, precision: the
+        likelihood of the effects.
         """
         linears = (effects * linear).sum(1)
         quadratics = np.einsum("bci,bcij,bcj->bij", effects, precision, effects)
-        factor, log_u = np.ones(units.shape), np.log(self.u_ratio[i, 1])
+        factor, log_u = np.ones(units.shape), np.log(uniforms[1])
         for j in range(self.layout.q):
             quadratic = quadratics[:, j, j]
             left = linears[:, j] + quadratic - (quadratics[:, j] * factor).sum(1)
             ratio, log_accept = proposed_ratio(
-                units[:, j], left, quadratic, self.u_ratio[i, 0, j]
+                units[:, j], left, quadratic, uniforms[0, j]
             )
             factor[:, j] = np.where(log_u[j] < log_accept, ratio, factor[:, j])
         return factor
