@@ -111,12 +111,12 @@ CASES = {
     "Categorical, two groups": Case(
         "categorical", groups=(0, 0, 1), records=60, replications=320
     ),
-    "Semicontinuous": Case("semicontinuous", replications=240),
+    "Semicontinuous": Case("semicontinuous", replications=320),
     "Several, two groups": Case(
         "several", groups=(0, 1, 1), records=80, thin=48, warmup=1200
     ),
     "Continuous, three groups": Case("continuous", groups=(0, 1, 2), rejects=WRONG[1:]),
-    "Two sides": Case("two sides", records=80, thin=48, warmup=1200),
+    "Two sides": Case("two sides", records=80, thin=48, warmup=1200, replications=240),
     "Few records": Case(
         "continuous", groups=(0, 1, 2), records=(2, 6, 20), rejects=WRONG[1:], replications=320
     ),

@@ -26,7 +26,8 @@ from surveysynth.models.base import (
 )
 from surveysynth.models.gaussian.fbp_sampler import ClusteredGibbs, Gibbs
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
-from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBP, general_form
+from surveysynth.models.general_location.forms import GeneralFBP, general_form
+from surveysynth.models.general_location.model import OWN_PRIORS
 from surveysynth.models.options import Choice, ColumnNames
 from surveysynth.models.parts import log_lik, psu_effects
 from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats

@@ -17,7 +17,8 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
-from surveysynth.models.general_location.model import OWN_PRIORS, GeneralFBS, general_form
+from surveysynth.models.general_location.forms import GeneralFBS, general_form
+from surveysynth.models.general_location.model import OWN_PRIORS
 from surveysynth.models.options import ColumnNames
 from surveysynth.models.parts import log_lik, psu_effects
 from surveysynth.models.parts.coefficients import CoefficientBlocks

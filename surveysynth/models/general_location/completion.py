@@ -117,19 +117,6 @@ class Completion(Simulation):
         self._add_amounts(values, rows, category[rows], lost[rows], z, rng)
         return Simulated(values, category, simulated.effects)
 
-    def filled_population(self, simulated: Simulated, rng: np.random.Generator) -> Simulated:
-        """Return records of the population with no missing answers, one outcome."""
-        category, values = simulated.category, simulated.z
-        assert category is not None  # a simulation of this model has them
-        lost = self._lost(category)[:, 0]
-        log_mass = self._tilted_log_mass()[self.design.matrix.cell]
-        log_mass[:, -1] = -np.inf
-        own = drawn(log_mass - logsumexp(log_mass)[:, None], rng)[:, None]
-        made = self._with_amounts(own, rng, tilt=True)
-        return Simulated(
-            np.where(lost[:, None], made.z, values), np.where(lost[:, None], own, category)
-        )
-
     def _lost(self, category: IntArray) -> BoolArray:
         """Return which answers (n, p) are missing."""
         outcomes = self.design.outcomes

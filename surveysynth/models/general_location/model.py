@@ -11,7 +11,7 @@ and FBP take this form where an outcome has a discrete part or bounds, or residu
 groups. FBP's form samples the same distribution and releases the population that it implies.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.errors import InputError
 from surveysynth.models.base import (
     Coordinates,
     Model,
@@ -34,7 +33,6 @@ from surveysynth.models.general_location.completion import Completion, steadied
 from surveysynth.models.general_location.groups import (
     CovarianceGroups,
     covariance_groups,
-    default_columns,
 )
 from surveysynth.models.general_location.layout import Layout, of_parts
 from surveysynth.models.general_location.psu_sampler import LOGISTIC_VARIANCE, ClusteredGibbs
@@ -45,14 +43,13 @@ from surveysynth.models.general_location.stan import STAN
 from surveysynth.models.general_location.stats import GeneralStats, compress
 from surveysynth.models.parts import psu_effects
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
-from surveysynth.models.parts.unit_design import UnitDesign
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.pseudo_records import require_scales
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 if TYPE_CHECKING:
-    from surveysynth.models.stan_engine import StanEngine
+    pass
 
 #: Constants of priors that the papers' models do not have.
 OWN_PRIORS = MappingProxyType(
@@ -214,8 +211,14 @@ class GeneralLocation(Model):
     def _simulation(
         self, theta: Theta, design: PublicDesign, effects: FloatArray | None = None
     ) -> Simulation:
-        layout = Layout.of(design, self.grouped)
-        return Simulation(theta, design, layout, self.groups(design).cell, effects)
+        return Simulation(*self._on_records(theta, design), effects)
+
+    def _on_records(
+        self, theta: Theta, design: PublicDesign
+    ) -> tuple[Theta, PublicDesign, Layout, IntArray, IntArray]:
+        """Return what simulations of a draw begin with."""
+        layout, groups = Layout.of(design, self.grouped), self.groups(design)
+        return theta, design, layout, groups.cell, design.matrix.cell
 
     def simulate(
         self,
@@ -249,11 +252,7 @@ class GeneralLocation(Model):
         """Fill missing answers by what the model says of them, as if they had been given."""
         if not any(each.missing for each in design.outcomes):
             return simulated
-        layout = Layout.of(design, self.grouped)
-        cells = self.groups(design).cell
-        completion = Completion(theta, design, layout, cells, simulated.effects)
-        if self.tilted and kind == "release":
-            return completion.filled_population(simulated, rng)
+        completion = Completion(*self._on_records(theta, design), simulated.effects)
         return completion.filled(simulated, rng)
 
     def smooth_weight(
@@ -295,103 +294,5 @@ class GeneralLocation(Model):
         return theta
 
 
-@dataclass(frozen=True)
-class GeneralFBS(GeneralLocation):
-    """FBS for any outcomes, with a weight or without.
-
-    It releases the sample's distribution, with weights smoothed given all outcomes.
-    """
-
-    name = "fbs"
-    clustered = True
-    takes_learned_weight = True
-    words = "FBS (fully Bayes model for the observed sample)"
-
-
-@dataclass(frozen=True)
-class GeneralFBP(GeneralLocation):
-    """FBP for one outcome: the same distribution of the sample with the same priors.
-
-    It releases the population that the sample implies, with one weight for each cell of X.
-    """
-
-    name = "fbp"
-    words = "FBP (fully Bayes model for the population)"
-    requires = frozenset({"weight", "confidential_weight", "population_size", "one_outcome"})
-    tilted = True
-
-    def simulate(
-        self,
-        theta: Theta,
-        design: PublicDesign,
-        rng: np.random.Generator,
-        kind: SimulationKind = "release",
-    ) -> Simulated:
-        """Draw n records of the population ("release") or of the sample."""
-        simulation = self._simulation(theta, design)
-        return simulation.population(rng) if kind == "release" else simulation.sample(rng)
-
-    def smooth_weight(
-        self, theta: Theta, design: PublicDesign, simulated: Simulated
-    ) -> FloatArray:
-        """Return E(w | x) in the sample (n,), constant in a cell of X."""
-        of_cell = np.exp(self._simulation(theta, design).cell_log_weight())
-        return np.asarray(of_cell[design.matrix.cell], dtype=np.float64)
-
-
 def _joined(parts: list[FloatArray]) -> FloatArray:
     return np.concatenate(parts, axis=-1) if parts else np.empty(0)
-
-
-def general_form(
-    form: type[GeneralLocation],
-    design: PublicDesign,
-    covariance_by: tuple[str, ...] | None,
-    priors: Mapping[str, float],
-    engine: "StanEngine | None" = None,
-) -> GeneralLocation | None:
-    """Return the general form of FBS or FBP that a design needs, or None if it needs none.
-
-    Outcomes with a discrete part or bounds need it, and so does residual spread by groups.
-    covariance_by None: the cells of by and strata columns, unless PSUs are too few for effects.
-    ``priors``: those that differ from the model's defaults.
-
-    Raises ``InputError`` for columns that cannot define groups, for priors that the general form
-    does not have, and for PSUs without a declared design effect where the design needs it.
-    """
-    clustered = design.psu is not None and design.design_effect is None
-    special = [outcome for outcome in design.outcomes if not outcome.is_plain]
-    names = covariance_by
-    if names is None:
-        amounts = bool(Layout.of(design, grouped=False).regressions)
-        able = not clustered or (form.clustered and UnitDesign.of_survey(design).is_enough)
-        names = default_columns(design) if amounts and able else ()
-    if names and covariance_groups(design, names).count == 1:
-        names = ()
-    if not (names or special):
-        return None
-    require_scales(design.pseudo, design.outcomes)
-    if clustered:
-        _check_clusters(form, design)
-    for key in priors:
-        own = key in GeneralLocation.default_priors and (clustered or key not in PSU_PRIORS)
-        if not own:
-            remedy = "" if special else ", or set covariance_by = []"
-            raise InputError(
-                f"priors.{key}: this is a prior of one residual covariance, and here every cell "
-                f"of by and strata columns has its own. Leave it out{remedy}."
-            )
-    model = form(names, priors=priors, engine=engine)
-    require(model, design)
-    return model
-
-
-def _check_clusters(form: type[GeneralLocation], design: PublicDesign) -> None:
-    """Raise ``InputError`` for what effects of PSUs are not combined with."""
-    if not form.clustered:
-        raise InputError(
-            f"The model {form.name!r} has no effects of primary sampling units together with "
-            "covariance_by, or an outcome with a discrete part or bounds. The model 'fbs' has "
-            "them. Or declare survey.design_effect, a public factor by which clustering raises "
-            "variances."
-        )

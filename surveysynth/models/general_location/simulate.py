@@ -1,13 +1,8 @@
-"""Simulation from the general location model, of the sample and of the population.
+"""Simulation from the general location model of the sample: a chain.
 
-The sample is a chain: d in the order listed, amounts in the order listed, the log weight. With one
-outcome the population is the sample tilted by E(w | d, z, x) (methods 3):
-
-    p(d | x) ∝ p_s(d | x) M_d,   z | d ~ N(m + f s^2, s^2),   log w | d, z ~ N(m_w + s_w^2, s_w^2)
-
-with M_d the mean of exp(m_w + s_w^2/2) over z given d, and f the slope of m_w on z. Its sum over d
-is E_s(w | x), the weight of a cell. Amounts of an outcome with bounds or a split are drawn from the
-normal distribution that, cut there, has mean m and variance s^2; M_d is the mean over it.
+d in the order listed, amounts in the order listed, the log weight. Amounts of an outcome with
+bounds or a split are drawn from the normal distribution that, cut there, has the mean and variance
+of the regression.
 
 Normal distributions that, cut at the bounds of an outcome, have given moments.
 
@@ -155,31 +150,25 @@ def _step(
 
 @dataclass(frozen=True, repr=False)
 class Simulation:
-    """One draw theta (no leading axes) on the cells of a design, group_of_cell (G,)."""
+    """One draw theta (no leading axes) on records in the cells of a design.
+
+    group_of_cell (G,); cell (n,): of the records; effects (n, D): of their PSUs, if any.
+    """
 
     theta: Theta
     design: PublicDesign
     layout: Layout
     group_of_cell: IntArray
+    cell: IntArray
     effects: FloatArray | None = None
 
     def sample(self, rng: np.random.Generator) -> Simulated:
         """Draw n records as the sample would have them."""
-        cell = self.design.matrix.cell
-        category = np.zeros((cell.size, len(self.layout.categories)), dtype=np.int64)
+        category = np.zeros((self.cell.size, len(self.layout.categories)), dtype=np.int64)
         for part, columns in zip(self.layout.logits, self.layout.logit_effects, strict=True):
-            log_shares = self._log_shares(part, columns, self._tilde(cell, category))
+            log_shares = self._log_shares(part, columns, self._tilde(self.cell, category))
             category[:, part.outcome] = drawn(log_shares, rng)
-        return self._with_amounts(category, rng, tilt=False)
-
-    def population(self, rng: np.random.Generator) -> Simulated:
-        """Draw n records of the population, one outcome."""
-        cell = self.design.matrix.cell
-        category = np.zeros((cell.size, 1), dtype=np.int64)
-        if self.layout.logits:
-            log_mass = self._tilted_log_mass()[cell]
-            category[:, 0] = drawn(log_mass - logsumexp(log_mass)[:, None], rng)
-        return self._with_amounts(category, rng, tilt=True)
+        return self._with_amounts(category, rng)
 
     def mean_weight(self, simulated: Simulated) -> FloatArray:
         """Return E(w | x, d, z) (n,) of records of the sample."""
@@ -187,10 +176,6 @@ class Simulation:
         assert simulated.category is not None  # a simulation of this model has them
         mean, variance = self._moments(part, simulated.category, self._columns(simulated))
         return self.design.weight_transform.mean_of_inverse(mean, variance)
-
-    def cell_log_weight(self) -> FloatArray:
-        """Return log E(w | x) (G,) of each cell, one outcome."""
-        return logsumexp(self._tilted_log_mass())
 
     # ----------------------------------------------------------------------------------------
 
@@ -227,9 +212,9 @@ class Simulation:
         """
         if cell is None and self.effects is not None:
             z = z - self.effects[:, self.layout.amount_effects]
-            mean, variance = self._moments(part, category, z, self.design.matrix.cell)
+            mean, variance = self._moments(part, category, z, self.cell)
             return mean + self.effects[:, self.layout.amount_effects][:, part.position], variance
-        cell = self.design.matrix.cell if cell is None else cell
+        cell = self.cell if cell is None else cell
         group = self.group_of_cell[cell]
         tilde = self._tilde(cell, category)
         mean = self._mean(part, tilde)
@@ -253,17 +238,14 @@ class Simulation:
         added = self.theta.get(f"slopes_{part.name}", np.zeros((groups, 1)))
         return np.asarray(slopes + added, dtype=np.float64)
 
-    def _with_amounts(
-        self, category: IntArray, rng: np.random.Generator, *, tilt: bool
-    ) -> Simulated:
+    def _with_amounts(self, category: IntArray, rng: np.random.Generator) -> Simulated:
         layout, n = self.layout, category.shape[0]
         z = np.zeros((n, layout.q))
         present = layout.present(category)
         for part in layout.regressions:
             mean, variance = self._moments(part, category, z)
             mean, sd = parent_normal(mean, np.sqrt(variance), self._ends(part))
-            if tilt:
-                mean = mean + self._tilt(part) * sd * sd
+            mean = mean + self._tilt(part) * sd * sd
             values = cut_normal(mean, sd, self._ends(part), rng)
             z[:, part.position] = np.where(present[:, part.position], values, 0.0)
         full = np.zeros((n, len(layout.sides) + int(layout.weighted)))
@@ -278,39 +260,9 @@ class Simulation:
             return -np.inf, np.inf
         return ends(self.design.outcomes[part.outcome], part.side)
 
-    def _tilt(self, part: RegressionPart) -> FloatArray:
-        """Return the slope (n,) of log w on a column of z in the records' groups; 1 on itself."""
-        cell = self.design.matrix.cell
-        if part.outcome is None:
-            return np.ones(cell.size)
-        slopes = self._slopes(self.layout.regressions[-1])[:, part.position]
-        return np.asarray(slopes[self.group_of_cell[cell]], dtype=np.float64)
-
-    def _tilted_log_mass(self) -> FloatArray:
-        """Return the log of p_s(d | x) M_d (G, C) by cell and category of the one outcome."""
-        layout, size = self.layout, self.group_of_cell.size
-        cells = np.arange(size)
-        x = self.design.matrix.x_cells
-        count = layout.categories[0]
-        log_mass = np.zeros((size, 1))
-        for part in layout.logits:
-            log_mass = logit.log_shares(x @ self.theta[f"logit_{part.name}"])
-        weight = layout.regressions[-1]
-        columns = []
-        for c in range(count):
-            category = np.full((size, 1), c)
-            zero = np.zeros((size, layout.q))
-            log_w, variance = self._moments(weight, category, zero, cells)
-            log_w = log_w + 0.5 * variance
-            if c < layout.sides[0]:
-                # log w at z = 0, and its slope on z.
-                amount = layout.regressions[c]
-                mean, variance = self._moments(amount, category, zero, cells)
-                slope = self._slopes(weight)[self.group_of_cell, c]
-                mean, sd = parent_normal(mean, np.sqrt(variance), self._ends(amount))
-                log_w = log_w + cut_log_mean_exp(slope, mean, sd, self._ends(amount))
-            columns.append(log_mass[:, c] + log_w)
-        return np.stack(columns, axis=1)
+    def _tilt(self, part: RegressionPart) -> FloatArray | float:
+        """Return the slope (n,) by which the log density of a column of z is tilted: none."""
+        return 0.0
 
 
 def columns_of(layout: Layout, category: IntArray, values: FloatArray) -> FloatArray:

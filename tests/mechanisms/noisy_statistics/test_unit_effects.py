@@ -25,7 +25,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_moments imp
     covariances,
 )
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
-from surveysynth.models.general_location.model import GeneralFBS
+from surveysynth.models.general_location.forms import GeneralFBS
 from surveysynth.models.parts.logit import shares
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
 from surveysynth.models.parts.unit_design import UnitDesign

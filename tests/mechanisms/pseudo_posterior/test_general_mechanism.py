@@ -13,7 +13,8 @@ from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
 from surveysynth.mechanisms.pseudo_posterior.mechanism import privacy_statement
-from surveysynth.models.general_location.model import GeneralFBP, GeneralFBS, GeneralLocation
+from surveysynth.models.general_location.forms import GeneralFBP, GeneralFBS
+from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.sampling.convergence import check_convergence
 from tests.surveys import make_survey
 

@@ -8,8 +8,9 @@ import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated
+from surveysynth.models.general_location.forms import GeneralFBP, GeneralFBS
 from surveysynth.models.general_location.layout import Layout
-from surveysynth.models.general_location.model import GeneralFBP, GeneralFBS, GeneralLocation
+from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.pseudo_records import PseudoRecords
