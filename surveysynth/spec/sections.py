@@ -132,11 +132,10 @@ class SurveySection(Section):
     """The column of sampling strata. It is part of the default model formula and of the variances.
     Type: name of a column. Public: The stratum of each record, as written in the data."""
     psu: Name | None = None
-    """The column of primary sampling units. Models `fbs` and `fbp` give each unit an effect, and
-    with the pseudo-posterior `fbs` also on zeros, levels and amounts with bounds; standard errors
-    are computed by unit, with as many degrees of freedom as units less strata. A label that occurs
-    in two strata means two units. Type: name of a column. Public: The unit of each record; its
-    label is in the microdata."""
+    """The column of primary sampling units. Models `fbs` and `fbp` give each unit an effect on
+    amounts, zeros, levels and the weight; standard errors are computed by unit, with as many
+    degrees of freedom as units less strata. A label that occurs in two strata means two units.
+    Type: name of a column. Public: The unit of each record; its label is in the microdata."""
     fpc: Name | None = None
     """The column of sampling fractions (no value above 1) or of population sizes in sampling units,
     with one value per stratum. Variances are multiplied by one minus the fraction. Type: name of a
