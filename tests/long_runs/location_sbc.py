@@ -116,7 +116,7 @@ CASES = {
         "several", groups=(0, 1, 1), records=80, thin=48, warmup=1200
     ),
     "Continuous, three groups": Case("continuous", groups=(0, 1, 2), rejects=WRONG[1:]),
-    "Two sides": Case("two sides", records=80, thin=48, warmup=1200, replications=240),
+    "Two sides": Case("two sides", records=80, thin=48, warmup=1200, replications=320),
     "Few records": Case(
         "continuous", groups=(0, 1, 2), records=(2, 6, 20), rejects=WRONG[1:], replications=320
     ),

@@ -55,11 +55,13 @@ class Setting:
     planted: bool = False
     #: The transform is learned from a range, in place of what the specification declares.
     learned: bool = False
+    model: str = "fbs"
 
     @property
     def words(self) -> str:
         more = ", one covariance, main effects" if self.planted else ""
         more += ", learned transform" if self.learned else ""
+        more += ", FBP" if self.model == "fbp" else ""
         return f"{self.mechanism.replace('_', ' ')}, {self.epsilon}{more}"
 
     def specification(self, frame: Frame) -> dict[str, Any]:
@@ -67,6 +69,7 @@ class Setting:
         sections = tomllib.loads((HERE / f"{frame.name}.toml").read_text(encoding="utf-8"))
         own = {"mechanism": self.mechanism, "epsilon": self.epsilon}
         sections["privacy"] = {**sections["privacy"], **own}
+        sections["synthesizer"]["model"] = self.model
         if self.planted:
             columns = dict.fromkeys([sections["survey"]["strata"], *sections["tables"]["by"]])
             sections["synthesizer"]["predictors"] = " + ".join(columns)
@@ -86,6 +89,7 @@ SETTINGS = {
     "learned_10.8": Setting("noisy_statistics", 10.8, 40, learned=True),
     "learned_3.6": Setting("noisy_statistics", 3.6, 40, learned=True),
     "learned_pseudo_10.8": Setting("pseudo_posterior", 10.8, 40, learned=True),
+    "fbp_10.8": Setting("noisy_statistics", 10.8, 40, model="fbp"),
 }
 #: What is run if nothing is named.
 DEFAULTS = ["noisy_10.8", "noisy_3.6", "pseudo_10.8"]
