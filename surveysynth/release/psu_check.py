@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from surveysynth.models.general_location.model import GeneralLocation
     from surveysynth.survey.survey import PublicDesign
 
-#: A declared share that is more than this times larger or smaller than the best one is told.
-FAR_FROM_BEST = 1.5
+#: Another share is proposed where the errors that it saves add up to this share of them.
+WORTH = 0.1
 
 
 def unit_lines(
@@ -70,12 +70,14 @@ def unit_lines(
 
 
 def _best_share(declared: float, sizes: UnitNoise) -> list[str]:
-    """Propose another share of the budget where the declared one is far from the best."""
+    """Propose another share of the budget where the declared one is far worse than the best."""
     best = sizes.best_share()
-    if 1.0 / FAR_FROM_BEST < declared / best < FAR_FROM_BEST:
-        return []
     shares = np.array([declared, best])
-    rmse, se = map(_percents, (sizes.rmse_gain(shares), sizes.se_error(shares)))
+    errors = sizes.rmse_gain(shares), sizes.se_error(shares)
+    now, then = np.sum(errors, axis=0)
+    if now - then < WORTH:
+        return []
+    rmse, se = map(_percents, errors)
     return [
         f"psu_share = {best:.2g} in [privacy] suits these sizes better than {declared:.2g}: sums "
         f"by unit cost means of cells {rmse[1]} of their RMSE then, and {rmse[0]} now, "

@@ -183,16 +183,28 @@ def test_check_proposes_a_formula_without_strata(
     assert "must contain strata" in capsys.readouterr().err
 
 
-def test_fbp_and_too_few_units_are_refused(make_spec: MakeSpec, tmp_path: Path) -> None:
+def test_too_few_units_are_refused(make_spec: MakeSpec, tmp_path: Path) -> None:
+    few = clustered().assign(school=lambda each: each["gender"] + each["school"].str[-1:])
+    few["school"] = few["gender"] + (few.index % 3).astype(str)
+    spec = spec_of(make_spec, few, survey=SURVEY)
+    with pytest.raises(InputError, match="design_effect"):
+        release(spec, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_fbp_releases_units_and_one_weight_a_cell(make_spec: MakeSpec, tmp_path: Path) -> None:
+    frame = clustered()
     one = {
         "synthesizer": f"outcome = 'employed'\nmodel = 'fbp'\n{PLAN}",
         "labels": '[outcomes.employed]\nkind = "binary"\n',
         "tables": "by = ['gender']\nstatistics = ['count', 'share']",
     }
-    few = clustered().assign(school=lambda each: each["gender"] + each["school"].str[-1:])
-    few["school"] = few["gender"] + (few.index % 3).astype(str)
-    for frame, lines in ((clustered(), one), (few, {})):
-        spec = spec_of(make_spec, frame, survey=SURVEY, **lines)
-        with pytest.raises(InputError, match="design_effect"):
-            release(spec, tmp_path / "out")
-        assert not (tmp_path / "out").exists()
+    out = tmp_path / "out"
+    release(spec_of(make_spec, frame, survey=SURVEY, **one), out)
+    # Units are those of the survey; weights are constant in a cell.
+    data = pd.read_csv(out / "release" / "microdata" / "draw_01_rep_01.csv", dtype={"school": str})
+    assert sorted(data["school"]) == sorted(frame["school"])
+    spread = data.groupby("gender")["weight"].agg(["min", "max"])
+    np.testing.assert_allclose(spread["min"], spread["max"], rtol=1e-5)
+    shares = pd.read_csv(out / "release" / "tables" / "shares.csv")
+    assert shares["df_design"].max() == UNITS - 2

@@ -2,6 +2,8 @@
 
 What a formula says of errors is compared with errors; the best share with that of the errors."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -46,15 +48,31 @@ def test_the_error_of_a_mean_is_that_of_simulated_cells() -> None:
     assert SIZES.rmse_gain(np.array([share]), ICC)[0] == pytest.approx(gain, rel=0.1)
 
 
-def test_the_best_share_has_the_least_error_of_simulated_units() -> None:
-    """The error of a standard error from the estimates themselves, not by the formula's slope."""
+def simulated_se_error(sizes: UnitNoise, share: float) -> float:
+    """SD over mean of standard errors, by estimates that are correlations."""
+    found = np.clip(estimated_icc(sizes, share, np.random.default_rng(3)), 0.0, 1.0)
+    se = np.sqrt(1.0 + (sizes.size - 1.0) * found)
+    return float(se.std() / se.mean())
 
+
+@pytest.mark.parametrize("noise", [0.0004, 0.004, 0.04])
+@pytest.mark.parametrize("share", [1 / 32, 1 / 8, 1 / 2])
+def test_the_error_of_a_standard_error_is_that_of_simulated_units(
+    share: float, noise: float
+) -> None:
+    sizes = replace(SIZES, of_units=noise)
+    found = simulated_se_error(sizes, share)
+    assert sizes.se_error(np.array([share]), ICC)[0] == pytest.approx(found, rel=0.1)
+    # Estimates below zero would leave it far less sure.
+    slope = 0.5 * (sizes.size - 1.0) / (1.0 + (sizes.size - 1.0) * ICC)
+    if noise > 0.01 and share < 0.1:
+        assert slope * sizes.icc_error(np.array([share]), ICC)[0] > 1.5 * found
+
+
+def test_the_best_share_has_the_least_error_of_simulated_units() -> None:
     def loss(share: float) -> float:
-        rng = np.random.default_rng(3)
-        found = estimated_icc(SIZES, share, rng).std()
-        true = 1.0 + (SIZES.size - 1.0) * ICC
-        se = 0.5 * (SIZES.size - 1.0) * found / true
-        return float(se + SIZES.rmse_gain(np.array([share]), ICC)[0])
+        gain = SIZES.rmse_gain(np.array([share]), ICC)[0]
+        return simulated_se_error(SIZES, share) + float(gain)
 
     best = SIZES.best_share(ICC)
     assert loss(best) <= min(map(loss, SHARES[::10])) * 1.01
@@ -66,12 +84,21 @@ def test_the_best_share_has_the_least_error_of_simulated_units() -> None:
     units=st.floats(2, 1e4), size=st.floats(1, 1e3), cell=st.floats(1, 1e6),
     of_units=st.floats(1e-9, 1e3), of_sums=st.floats(1e-6, 1e6),
 )  # fmt: skip
-def test_more_noise_of_units_asks_for_no_smaller_share(
+def test_no_share_is_better_than_the_best_one(
     units: float, size: float, cell: float, of_units: float, of_sums: float
 ) -> None:
     sizes = UnitNoise(units, size, cell, of_units, of_sums)
-    more = UnitNoise(units, size, cell, 4.0 * of_units, of_sums)
-    assert 1 / 65 < sizes.best_share() <= more.best_share() <= 0.5
+    shares = np.append(SHARES[::10], sizes.best_share())
+    loss = sizes.rmse_gain(shares) + sizes.se_error(shares)
+    assert 1 / 65 < shares[-1] <= 0.5
+    assert loss[-1] <= 1.03 * loss.min() + 1e-9  # two digits of the share
+
+
+def test_more_noise_of_units_asks_for_a_larger_share_until_it_hides_them() -> None:
+    noise = [0.0004, 0.004, 0.04, 40.0]
+    best = [replace(SIZES, of_units=each).best_share() for each in noise]
+    assert best[0] < best[1] < best[2]
+    assert best[3] < 0.02
 
 
 @pytest.mark.parametrize("wrong", [0.0, -1.0, float("nan"), float("inf")])

@@ -12,9 +12,10 @@ correlation rho is estimated from C unit means of m records with about the stand
     e(s) = sqrt(2 / C) (rho + (1 - rho) / m + a / s) ,
 
 a the variance of the noise of a unit's mean at s = 1. The standard error of the mean of all records
-follows sqrt(1 + (m - 1) rho), so that it is off by the share
+follows sqrt(1 + (m - 1) rho), and rho is never taken for less than 0 or more than 1: with z a
+standard normal, E(s) is the SD over the mean of
 
-    E(s) = (m - 1) e(s) / (2 (1 + (m - 1) rho)) .
+    sqrt(1 + (m - 1) min(max(rho + e(s) z, 0), 1)) .
 
 The best s has the least R + E: a percent of error counts as much as a percent of its standard
 error. ``USUAL_ICC`` stands for rho, which is not known.
@@ -23,6 +24,7 @@ error. ``USUAL_ICC`` stands for rho, which is not known.
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
@@ -31,6 +33,8 @@ from surveysynth.errors import InputError
 USUAL_ICC = 0.05
 #: Shares among which the best one is searched.
 SHARES = np.geomspace(1.0 / 64.0, 0.5, 201)
+#: Standard normals that stand for all.
+NODES = ndtri((np.arange(400) + 0.5) / 400)
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,9 @@ class UnitNoise:
 
     def se_error(self, share: FloatArray, icc: float = USUAL_ICC) -> FloatArray:
         """Return E(s) for shares (k,)."""
-        more = max(self.size - 1.0, 0.0)
-        return np.asarray(0.5 * more * self.icc_error(share, icc) / (1.0 + more * icc))
+        estimates = np.clip(icc + self.icc_error(share, icc)[:, None] * NODES, 0.0, 1.0)
+        factor = np.sqrt(1.0 + max(self.size - 1.0, 0.0) * estimates)
+        return np.asarray(factor.std(axis=1) / factor.mean(axis=1))
 
     def best_share(self, icc: float = USUAL_ICC) -> float:
         """Return the share of least R + E between 1/64 and 1/2, to two significant digits."""
