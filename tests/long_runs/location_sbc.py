@@ -116,7 +116,7 @@ CASES = {
         "several", groups=(0, 1, 1), records=80, thin=48, warmup=1200
     ),
     "Continuous, three groups": Case("continuous", groups=(0, 1, 2), rejects=WRONG[1:]),
-    "Two sides": Case("two sides", records=80, thin=48, warmup=1200, replications=320),
+    "Two sides": Case("two sides", records=80, count_sd=5.0, thin=48, warmup=1200),
     "Few records": Case(
         "continuous", groups=(0, 1, 2), records=(2, 6, 20), rejects=WRONG[1:], replications=320
     ),
