@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.models.base import Simulated
@@ -108,6 +107,8 @@ class Population(Simulation):
 
     def _log_mean_left(self) -> FloatArray:
         """Return the log of the mean (G,) of what is left over effects about T e_w, by cell."""
+        from scipy.stats import qmc  # a second to import, and few releases need it
+
         root, mean = self._law()
         # The first point of the sequence is at the edge.
         uniform = qmc.Sobol(root.shape[0], scramble=False).fast_forward(1).random(POINTS - 1)

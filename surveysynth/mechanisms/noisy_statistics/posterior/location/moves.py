@@ -32,10 +32,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation imp
     possible,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
-from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import (
-    FORGETTING,
-    Learned,
-)
+from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import FORGETTING, Learned
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
 from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import MeanReference
 from surveysynth.sampling.sweeps import Streams
@@ -124,10 +121,9 @@ class Moves:
                 self._step(i, number)
             self._hold()
             self._step(i, self.before + self.rounds % self.q)
-            if self.slopes < self.after:
-                start = self.slopes + 2 * self.rounds % (self.after - self.slopes)
-                self._step(i, start)
-                self._step(i, start + 1)
+            pair = 2 * self.rounds % max(self.after - self.slopes, 1)
+            for number in range(self.slopes, self.after)[pair : pair + 2]:
+                self._step(i, number)
             self._shift(i)
             for number in range(self.after, len(self.steps)):
                 self._step(i, number)
