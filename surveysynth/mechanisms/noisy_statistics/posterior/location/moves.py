@@ -62,27 +62,25 @@ class Moves:
         self.data, self.parameters, self.point, self.rng = data, parameters, point, rng
         self.batch, self.q, self.groups = data.batch, parameters.q, parameters.groups
         self.chains = data.target.chains
-        self.means = MeanReference(data, parameters)
-        self.learned = Learned(data, parameters)
+        self.means, self.learned = MeanReference(data, parameters), Learned(data, parameters)
         self.conditionals = Conditionals(parameters, rng, self.batch)
         self.size = self.q + parameters.row.size
         columns, self.steps = range(self.q), list[Move]()
+        later = np.flatnonzero(parameters.earlier).tolist() if parameters.grouped else []
         if parameters.grouped:
             self.steps += [partial(self._of_variances, j) for j in columns]
+            self.steps += [partial(self._of_slopes, j, None) for j in later]
         #: Steps before coefficients move along; then those of one column in turn, and of slopes.
         self.before = len(self.steps)
         self.steps += [partial(self._of_coefficients, j) for j in columns]
         self.slopes = len(self.steps)
-        if parameters.grouped:
-            later = np.flatnonzero(parameters.earlier).tolist()
-            self.steps += [partial(self._of_slopes, j, each) for j in later for each in (0.0, 0.5)]
+        self.steps += [partial(self._of_slopes, j, each) for j in later for each in (0.0, 0.5)]
         #: Steps after the slice of what groups have in common.
         self.after = len(self.steps)
         if parameters.row.size:
             self.steps.append(self._turned)
         self.steps.append(self._scale)
-        self.databases = self.batch // self.chains
-        self.adapting, self.rounds = True, 0
+        self.databases, self.adapting, self.rounds = self.batch // self.chains, True, 0
         self.log_group_width = np.zeros((self.databases, self.groups))
         self.lies, self.spread = np.zeros((2, self.databases, self.size))
         self.spread += 1.0
@@ -329,10 +327,12 @@ class Moves:
         log_nu[column] += step
         return *self._along(replace(self.point, log_nu=log_nu)), self.log_room
 
-    def _of_slopes(self, column: int, share: float, step: FloatArray) -> Moved:
-        """Move log t of a column, and log tau the other way by a share of it; all else along."""
+    def _of_slopes(self, column: int, share: float | None, step: FloatArray) -> Moved:
+        """Move log t of a column, and log tau the other way by a share; all along, or groups."""
         log_t, log_tau = self.point.log_t.copy(), self.point.log_tau.copy()
         log_t[column] += step
+        if share is None:
+            return *self._along(replace(self.point, log_t=log_t)), self.log_room
         log_tau[column] -= share * step
         point, log_jacobian = self._with_core(replace(self.point, log_t=log_t, log_tau=log_tau))
         point, log_room = self._along_normal(point)
