@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from surveysynth.models.general_location.model import GeneralLocation
     from surveysynth.survey.survey import PublicDesign
 
-#: Another share is proposed where the errors that it saves add up to this share of them.
+#: Another share is proposed where the sum of both errors is smaller by this with it.
 WORTH = 0.1
 
 

@@ -9,7 +9,7 @@ numbers), which makes the search for a target bound smooth.
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import chdtri
+from scipy.special import chdtri, log_ndtr, ndtri, ndtri_exp
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 
@@ -18,6 +18,14 @@ from surveysynth._support.types import BoolArray, FloatArray, IntArray
 MAX_SHRINKS = 48
 #: Points of the grid of ``grid_independence_step``.
 GRID = 64
+#: Equal shares of a standard normal distribution: what stands for it in means over all of it.
+NORMAL_NODES = ndtri((np.arange(400) + 0.5) / 400)
+
+
+def cut_at_zero(mean: FloatArray, uniform: FloatArray, sd: FloatArray | float = 1.0) -> FloatArray:
+    """Draw normals N(mean, sd^2) that are above zero, each by a uniform number."""
+    below = log_ndtr(mean / sd)
+    return np.asarray(mean - sd * ndtri_exp(np.log1p(-uniform) + below))
 
 
 def half_t_log_density(scale: FloatArray, df: float, prior_scale: float) -> FloatArray:

@@ -19,17 +19,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import ndtri
 
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.learned.count_law import expected_counts
 from surveysynth.mechanisms.learned.histogram import side_of, with_columns
+from surveysynth.sampling.primitives import NORMAL_NODES
 from surveysynth.survey.learned import LearnedTransform, normal_scores
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import PublicDesign
-
-#: Equal shares of a normal distribution, by which a and b are computed.
-NODES = ndtri((np.arange(400) + 0.5) / 400)
 
 
 def redrawn_designs(
@@ -80,10 +77,10 @@ def redrawn_knots(
     np.cumsum(np.exp(slopes), axis=-1, out=drawn[..., 1:])
     places = np.arange(drawn.shape[-1])
     for row, own in enumerate(transform.knots):
-        at = np.interp(NODES, own, places)
+        at = np.interp(NORMAL_NODES, own, places)
         for curve in drawn[:, row]:
             z = np.interp(at, places, curve)
-            curve[:] = (curve - z.mean()) / z.std() * NODES.std()
+            curve[:] = (curve - z.mean()) / z.std() * NORMAL_NODES.std()
     return drawn
 
 

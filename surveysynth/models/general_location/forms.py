@@ -29,7 +29,6 @@ class GeneralFBS(GeneralLocation):
     """
 
     name = "fbs"
-    clustered = True
     takes_learned_weight = True
     words = "FBS (fully Bayes model for the observed sample)"
 
@@ -42,7 +41,6 @@ class GeneralFBP(GeneralLocation):
     """
 
     name = "fbp"
-    clustered = True
     words = "FBP (fully Bayes model for the population)"
     requires = frozenset({"weight", "confidential_weight", "population_size", "one_outcome"})
     tilted = True
@@ -102,8 +100,8 @@ def general_form(
     covariance_by None: the cells of by and strata columns, unless PSUs are too few for effects.
     ``priors``: those that differ from the model's defaults.
 
-    Raises ``InputError`` for columns that cannot define groups, for priors that the general form
-    does not have, and for PSUs without a declared design effect where the design needs it.
+    Raises ``InputError`` for columns that cannot define groups, and for priors that the general
+    form does not have.
     """
     clustered = design.psu is not None and design.design_effect is None
     special = [outcome for outcome in design.outcomes if not outcome.is_plain]

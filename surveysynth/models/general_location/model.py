@@ -14,7 +14,7 @@ groups. FBP's form samples the same distribution and releases the population tha
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,10 +30,7 @@ from surveysynth.models.base import (
 from surveysynth.models.general_location import coordinates
 from surveysynth.models.general_location import records as general_records
 from surveysynth.models.general_location.completion import Completion, steadied
-from surveysynth.models.general_location.groups import (
-    CovarianceGroups,
-    covariance_groups,
-)
+from surveysynth.models.general_location.groups import CovarianceGroups, covariance_groups
 from surveysynth.models.general_location.layout import Layout, of_parts
 from surveysynth.models.general_location.psu_sampler import LOGISTIC_VARIANCE, ClusteredGibbs
 from surveysynth.models.general_location.records import GeneralRecords
@@ -47,9 +44,6 @@ from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.pseudo_records import require_scales
 from surveysynth.survey.survey import Confidential, PublicDesign
-
-if TYPE_CHECKING:
-    pass
 
 #: Constants of priors that the papers' models do not have.
 OWN_PRIORS = MappingProxyType(
@@ -74,6 +68,7 @@ class GeneralLocation(Model):
     batched = True
     common_random_numbers = True
     takes_discrete = True
+    clustered = True
     stan = STAN
 
     #: Name of the form in words, for its title.

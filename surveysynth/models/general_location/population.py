@@ -32,8 +32,9 @@ from surveysynth.models.general_location.simulate import (
 )
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
 
-#: Effects that a mean over them is taken of; a power of two.
-POINTS = 64
+#: Effects that a mean over them is taken of: the points of a Sobol sequence are even in powers of
+#: two, and the first lies at the edge.
+POINTS = 63
 #: Effects of which one is chosen for each PSU by what is left.
 CANDIDATES = 32
 
@@ -110,14 +111,13 @@ class Population(Simulation):
         from scipy.stats import qmc  # a second to import, and few releases need it
 
         root, mean = self._law()
-        # The first point of the sequence is at the edge.
-        uniform = qmc.Sobol(root.shape[0], scramble=False).fast_forward(1).random(POINTS - 1)
+        uniform = qmc.Sobol(root.shape[0], scramble=False).fast_forward(1).random(POINTS)
         points = mean + ndtri(uniform) @ root.T
         cells = np.arange(self.group_of_cell.size)
         left = self._left(
-            np.repeat(cells, len(points)), np.tile(points, (cells.size, 1))
+            np.repeat(cells, POINTS), np.tile(points, (cells.size, 1))
         ).reshape(cells.size, -1)
-        return np.asarray(logsumexp(left) - np.log(len(points)), dtype=np.float64)
+        return np.asarray(logsumexp(left) - np.log(POINTS), dtype=np.float64)
 
     def _tilt(self, part: RegressionPart) -> FloatArray | float:
         """Return the slope (n,) of log w on a column of z in the records' groups; 1 on itself."""
@@ -128,6 +128,13 @@ class Population(Simulation):
 
     def _log_mass(self) -> FloatArray:
         """Return the log of p_s(d | x, a) M_d (n, C) by category of the one outcome."""
+        if self.effects is not None:
+            return self._log_mass_one_by_one()
+        # Records of a cell are alike.
+        cells = replace(self, cell=np.arange(self.group_of_cell.size))
+        return cells._log_mass_one_by_one()[self.cell]
+
+    def _log_mass_one_by_one(self) -> FloatArray:
         layout, size = self.layout, self.cell.size
         log_mass, zero = np.zeros((size, 1)), np.zeros((size, layout.q))
         none = np.zeros((size, 1), dtype=np.int64)

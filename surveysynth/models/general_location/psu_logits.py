@@ -11,7 +11,7 @@ scales move with the likelihood, the effects in units of these scales given.
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri_exp
+from scipy.special import log_ndtr
 
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.models.general_location.psu_sums import PsuCounts
@@ -121,7 +121,7 @@ class PsuLogit:
             return np.asarray(scale / sd + sd * (standard * by_a[..., k]).sum(1))
 
         mean = about(scale, self.likelihood[2])
-        white = mean - ndtri_exp(np.log1p(-self.u_scale[i, k]) + log_ndtr(mean))
+        white = primitives.cut_at_zero(mean, self.u_scale[i, k])
         possible = np.isfinite(white) & (white * sd > 1e-290)
         proposed = np.where(possible, white * sd, scale)
         position = self.b, self.a.copy()

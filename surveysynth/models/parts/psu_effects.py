@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import log_ndtr, ndtri_exp, stdtrit
+from scipy.special import stdtrit
 
 from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, IntArray, Theta
 from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.covariance import CovarianceBlock, LogTie
 from surveysynth.models.parts.gaussian import GaussianStats, PsuStats
+from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
 
 #: Entries of Theta: T (..., q, q), which may be released, and the effects (..., C, q) of the
@@ -262,7 +263,7 @@ def proposed_ratio(
     narrow = quadratic > units * units
     precision = np.where(narrow, quadratic, 1.0)
     mean, sd = linear / precision, 1.0 / np.sqrt(precision)
-    ratio = mean - sd * ndtri_exp(np.log1p(-uniform) + log_ndtr(mean / sd))
+    ratio = primitives.cut_at_zero(mean, uniform, sd)
     if not narrow.all():
         from_prior = stdtrit(HALF_T_DF, 0.5 + 0.5 * uniform) / units
         ratio = np.where(narrow, ratio, from_prior)

@@ -12,8 +12,9 @@ import pytest
 import surveysynth as ss
 from surveysynth._support.types import FloatArray
 from surveysynth.inference import synthesis
-from surveysynth.mechanisms.learned.redraw import NODES, redrawn_designs, redrawn_knots
+from surveysynth.mechanisms.learned.redraw import redrawn_designs, redrawn_knots
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts
+from surveysynth.sampling.primitives import NORMAL_NODES
 from surveysynth.spec.build import mechanism_of
 from surveysynth.survey.learned import BINS, LearnedTransform, normal_scores
 from surveysynth.survey.survey import PublicDesign
@@ -82,7 +83,7 @@ def plain(curve: LearnedTransform, expected: FloatArray, rng: np.random.Generato
     """Planted: a curve T* as it is, with the location and scale of T."""
     noisy = rng.poisson(expected) + np.round(rng.normal(0.0, np.sqrt(VARIANCE), expected.shape))
     knots = normal_scores(smoothed_counts(noisy, VARIANCE, ends_of(GRID)))
-    z = np.interp(NODES, curve.knots[0], knots[0])  # T*(T^-1(z))
+    z = np.interp(NORMAL_NODES, curve.knots[0], knots[0])  # T*(T^-1(z))
     return np.asarray((knots[0] - z.mean()) / z.std())
 
 
@@ -112,7 +113,7 @@ def test_means_of_a_wide_law_stay() -> None:
         smooth = smoothed_counts(noisy[None], VARIANCE, ends_of(GRID))
         curve = learned(GRID, smooth[0])
         scores = curve.forward(values)
-        z = scores.mean() + scores.std() * NODES
+        z = scores.mean() + scores.std() * NORMAL_NODES
         drawn = redrawn_knots(curve, smooth, VARIANCE, 8, rng)[:, 0]
         planted = [plain(curve, smooth, rng) for _ in range(8)]
         moved.append([

@@ -24,17 +24,15 @@ error. ``USUAL_ICC`` stands for rho, which is not known.
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
+from surveysynth.sampling.primitives import NORMAL_NODES
 
 #: An intraclass correlation that household surveys often have.
 USUAL_ICC = 0.05
 #: Shares among which the best one is searched.
 SHARES = np.geomspace(1.0 / 64.0, 0.5, 201)
-#: Standard normals that stand for all.
-NODES = ndtri((np.arange(400) + 0.5) / 400)
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class UnitNoise:
 
     def se_error(self, share: FloatArray, icc: float = USUAL_ICC) -> FloatArray:
         """Return E(s) for shares (k,)."""
-        estimates = np.clip(icc + self.icc_error(share, icc)[:, None] * NODES, 0.0, 1.0)
+        estimates = np.clip(icc + self.icc_error(share, icc)[:, None] * NORMAL_NODES, 0.0, 1.0)
         factor = np.sqrt(1.0 + max(self.size - 1.0, 0.0) * estimates)
         return np.asarray(factor.std(axis=1) / factor.mean(axis=1))
 

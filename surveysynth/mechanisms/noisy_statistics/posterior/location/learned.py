@@ -114,7 +114,7 @@ class Learned:
 
         Of the information of the noisy sums, and the prior at scales that are held."""
         prior, middle = self._prior(point)
-        total = self._with_prior(self._repeated(self.wide), prior)
+        total = _with_prior(self._repeated(self.wide), prior)
         pull = self._repeated(self.wide_pull) + (prior * middle).T[:, None]
         root = np.linalg.cholesky(total)
         inverse = np.asarray(np.linalg.inv(root), dtype=np.float64)
@@ -128,7 +128,7 @@ class Learned:
         Given t and tau, with log variances and slopes of groups integrated out."""
         q, (prior, middle) = self.q, self._prior(point)
         wide, pull = self._repeated(self.wide), self._repeated(self.wide_pull)
-        own = self._with_prior(wide[..., :q, :q], prior[:q])
+        own = _with_prior(wide[..., :q, :q], prior[:q])
         pulled = pull[..., :q] + (prior[:q] * middle[:q]).T[:, None]
         both = np.concatenate([wide[..., :q, q:], pulled[..., None]], axis=-1)
         taken = wide[..., q:, :q] @ np.linalg.solve(own, both)
@@ -155,11 +155,6 @@ class Learned:
         prior[q:] = np.exp(-2.0 * point.log_t)[parameters.row]
         middle[q:] = point.core[parameters.row, parameters.column]
         return prior, middle
-
-    def _with_prior(self, told: FloatArray, prior: FloatArray) -> FloatArray:
-        """Return precisions (B, G, k, k) of what is told and a prior (k, B), which have roots."""
-        diagonal = np.einsum("...kk->...k", told) * ROUNDING + prior.T[:, None]
-        return np.asarray(told + diagonal[..., None] * np.eye(len(prior)))
 
     def inverse_root(self, point: Point) -> FloatArray:
         """Return the inverse of a root (B, p, p) of the precision of log s_0^2 and b.
@@ -243,6 +238,12 @@ class Learned:
                 moved.append(one + one.swapaxes(0, 1))
                 index.append(parameters.q + number)
         return np.stack(moved), np.array(index)
+
+
+def _with_prior(told: FloatArray, prior: FloatArray) -> FloatArray:
+    """Return precisions (B, G, k, k) of what is told and a prior (k, B), which have roots."""
+    diagonal = np.einsum("...kk->...k", told) * ROUNDING + prior.T[:, None]
+    return np.asarray(told + diagonal[..., None] * np.eye(len(prior)))
 
 
 def _sizes(point: Point) -> Point:
