@@ -73,6 +73,10 @@ class CombiningRule(Protocol):
         """Begin the covariance of all rows of such a table."""
         ...
 
+    def of_quantile(self, p: float) -> "CombiningRule":
+        """Return the rule for the share p of values up to their quantile."""
+        ...
+
 
 @dataclass(frozen=True)
 class PartialSynthesis:
@@ -85,6 +89,10 @@ class PartialSynthesis:
     def joint(self, draws: int, replicates: int, sample_design: SampleDesign) -> JointErrors:
         """Begin the covariance of all rows of such a table."""
         return JointErrors(draws, replicates, sample_design, None)
+
+    def of_quantile(self, p: float) -> "PartialSynthesis":
+        """Return the rule itself: a Taylor variance assumes no shape."""
+        return self
 
 
 class _Moments:

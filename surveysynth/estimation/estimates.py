@@ -106,22 +106,30 @@ class Estimates:
                 f"The sample design has {sample_design.n} records, but the domains have "
                 f"{rows.n_records}."
             )
-        rule = rule or PartialSynthesis()
+        given = rule or PartialSynthesis()
+
+        def rule_of(key: Key) -> CombiningRule:
+            share = statistic_of(key[0]).share
+            return given if share is None else given.of_quantile(share)
+
         inverted = [key for key in self.keys if statistic_of(key[0]).share_below is not None]
         self._quantiles = {
             key: Quantiles(
-                statistic_of(key[0]), rule, sample_design,
+                statistic_of(key[0]), rule_of(key), sample_design,
                 calibrated=linearisation == "ratio", joint=joint,
             )
             for key in inverted
         }
         self._collected = {
-            key: [rule.collect(draws, replicates, sample_design) for _ in self._indicators(key)]
+            key: [
+                rule_of(key).collect(draws, replicates, sample_design)
+                for _ in self._indicators(key)
+            ]
             for key in self.keys
             if key not in self._quantiles
         }
         self._joint = {
-            key: rule.joint(draws, replicates, sample_design) for key in self._collected if joint
+            key: given.joint(draws, replicates, sample_design) for key in self._collected if joint
         }
         self.separate_pair = False
         self._fewest: IntArray | None = None

@@ -322,6 +322,7 @@ def _described(base: Statistic, contrast: Contrast, name: str, rows: str) -> Sta
         base=base.name,
         signed=not ratio,
         share_below=None,
+        compared_share=base.share_below,
         explanation=(
             f"{noun.capitalize()}s ({rows}): each is of the estimates of two rows of one dataset, "
             f"with u = {formula} from the linearised variables u_1 and u_2 of both, so that their "

@@ -51,6 +51,10 @@ class ReplicatedSample:
         """Begin a table of one dataset."""
         return _Replicated(self)
 
+    def of_quantile(self, p: float) -> "ReplicatedSample":
+        """Return the rule itself: replicates assume no shape."""
+        return self
+
     def joint(self, draws: int, replicates: int, sample_design: SampleDesign) -> JointErrors:
         """Begin the covariance of all rows: by Taylor linearization, up to the scale of each."""
         return JointErrors(draws, replicates, sample_design, None)

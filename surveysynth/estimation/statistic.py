@@ -105,6 +105,8 @@ class Statistic:
     share_below
         Of a quantile the share p: several datasets are combined by their distribution functions,
         which are inverted there; ``python`` and ``r`` are of the distribution function at Q.
+    compared_share
+        Of a contrast of quantiles their share p.
     """
 
     name: str
@@ -134,6 +136,12 @@ class Statistic:
     base: str = ""
     signed: bool = False
     share_below: float | None = None
+    compared_share: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        """The share p of a quantile, or of a contrast of quantiles."""
+        return self.compared_share if self.share_below is None else self.share_below
 
     @property
     def stem(self) -> str:
