@@ -155,7 +155,7 @@ def test_several_datasets_are_one_distribution_function_whose_interval_is_invert
         # The share up to q in each dataset, as the mean of an indicator by the same rule.
         indicator = Estimates(
             DOMAINS, design, [("mean", 0)], linearisation="plain", population_size=None,
-            draws=4, replicates=2, rule=rule,
+            draws=4, replicates=2, rule=rule.of_quantile(0.4),
         )  # fmt: skip
         for each in given:
             y = (each.outcome <= q).astype(float)

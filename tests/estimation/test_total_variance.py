@@ -4,16 +4,19 @@ A posterior known in closed form (cell means of normal outcomes and log weights,
 noise) makes the datasets; the estimates' errors over repeated samples are found by plain NumPy.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import ndtr, ndtri
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.combining import Combined, combine
+from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis, combine
 from surveysynth.estimation.domains import Domains, build_domains
+from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.taylor import (
     Linearisation,
     LinearisedTable,
@@ -23,10 +26,13 @@ from surveysynth.estimation.taylor import (
 )
 from surveysynth.estimation.total_variance import (
     Composition,
+    TotalVariance,
     combine_draws,
+    normal_efficiency,
     public_rows,
     without_fpc,
 )
+from surveysynth.inference.synthesis import SyntheticDataset
 
 M, R, N = 20, 4, 300
 
@@ -382,3 +388,75 @@ def test_arguments_that_do_not_fit() -> None:
         )
         with pytest.raises(InputError, match="public row"):
             composition.add(np.ones(5), np.ones(5))
+
+
+def test_what_a_normal_law_saves_of_a_share() -> None:
+    """The variances of both estimates of a share, over many samples of one normal cell."""
+    z = np.random.default_rng(4).normal(size=(20_000, 100))
+    for p in (0.1, 0.5, 0.75):
+        at = ndtri(p)
+        by_law = ndtr((at - z.mean(axis=1)) / z.std(axis=1, ddof=1))
+        ratio = by_law.var() / (z <= at).mean(axis=1).var()
+        assert normal_efficiency(p) == pytest.approx(ratio, rel=0.04)
+    assert normal_efficiency(0.5) == pytest.approx(2 / np.pi)
+
+
+@pytest.mark.parametrize("statistic", ["median", "quantile(0.75)", "difference(median, a: 1 - 2)"])
+def test_without_noise_the_error_of_a_quantile_is_the_samples_own(statistic: str) -> None:
+    """Draws know mean and spread of every cell as a sample without noise tells them."""
+    rng, ratios, unsaved = np.random.default_rng(6), [], []
+    for _ in range(16):
+        cell = rng.choice(6, 4 * N, p=SHARE)
+        domains, design = domains_of(cell), SampleDesign(np.zeros(cell.size, dtype=np.int64))
+        y = rng.normal(MEAN[cell, 0])
+        size = np.bincount(cell, minlength=6)
+        middle = np.bincount(cell, y) / size
+        squares = np.bincount(cell, (y - middle[cell]) ** 2)
+        key = (statistic, 0)
+
+        def tables(rule: CombiningRule | None, draws: int, made: Sequence[FloatArray]) -> FloatArray:
+            table = Estimates(
+                domains, design, [key], linearisation="plain", population_size=None,
+                draws=draws, rule=rule,
+            )  # fmt: skip
+            for number, outcome in enumerate(made, start=1):
+                one = np.ones(cell.size)
+                table.add(SyntheticDataset(number, 1, outcome[:, None], one, outcome[:, None], one))
+            return table.combined(key).standard_error
+
+        made = []
+        for _ in range(40):
+            sd = np.sqrt(squares / rng.chisquare(size - 1))
+            mean = rng.normal(middle, sd / np.sqrt(size))
+            made.append(rng.normal(mean[cell], sd[cell]))
+        rule, own = TotalVariance(cell), tables(None, 1, [y])
+        ratios.append(tables(rule, 40, made) / own)
+        unsaved.append(tables(Certain(cell), 40, made) / own)
+    assert np.nanmean(ratios) == pytest.approx(1.0, abs=0.08)
+    # The posterior as it is claims what only a normal law gives.
+    assert np.nanmean(unsaved) < 0.9
+
+
+class Certain(TotalVariance):
+    """The rule of before: the law of residuals is known."""
+
+    def of_quantile(self, p: float) -> TotalVariance:
+        return self
+
+
+def test_partial_synthesis_adds_nothing_for_the_shape() -> None:
+    rule = PartialSynthesis()
+    assert rule.of_quantile(0.5) is rule
+
+
+def test_what_the_law_saves_is_part_of_what_draws_do_not_show() -> None:
+    by_draw = np.array([1.0, 2.0, 3.0])
+    estimates = np.stack([by_draw - 0.5, by_draw + 0.5], axis=1)[:, :, None]
+    variances = np.full((3, 2, 1), 2.0)
+    found = combine_draws(estimates, variances, np.array([1.5]), 10, saved=0.4)
+    total = 1.5 + 0.4 * 0.5 + 4 / 3 - 0.25
+    assert found.standard_error**2 == pytest.approx(total)
+    spread = (4 / 3) ** 2 / 2 + 0.25**2 / 10 + 1.7**2 / 10
+    assert found.df == pytest.approx(total**2 / spread)
+    floor = combine_draws(estimates, variances + 10.0, np.array([1.5]), 10, saved=0.4)
+    assert floor.standard_error**2 == pytest.approx(1.5 + 0.4 * 10.5 + 0.2)
