@@ -156,7 +156,8 @@ def _many(n: int, numbers: int) -> list[str]:
         f"WARNING: these are {numbers:,} numbers of records, {n / numbers:.2g} records in each on "
         "average. The posterior draws all of them in every round, which may take hours and "
         "gigabytes of memory; a release says how long soon after its noise is drawn and spent. "
-        "Coarser strata, by columns and predictors, or fewer outcomes with levels, make them fewer."
+        "Coarser strata, by columns and predictors, or fewer outcomes with levels, make them "
+        "fewer: say several releases of three or four outcomes each, whose rho adds up."
     ]
 
 

@@ -401,37 +401,40 @@ def test_what_a_normal_law_saves_of_a_share() -> None:
     assert normal_efficiency(0.5) == pytest.approx(2 / np.pi)
 
 
+def error_of(
+    statistic: str, cell: IntArray, rule: CombiningRule | None, made: Sequence[FloatArray]
+) -> FloatArray:
+    """Standard errors of a statistic, from a dataset of each draw."""
+    design, key = SampleDesign(np.zeros(cell.size, dtype=np.int64)), (statistic, 0)
+    table = Estimates(
+        domains_of(cell), design, [key], linearisation="plain", population_size=None,
+        draws=len(made), rule=rule,
+    )  # fmt: skip
+    one = np.ones(cell.size)
+    for number, outcome in enumerate(made, start=1):
+        y = outcome[:, None]
+        table.add(SyntheticDataset(number, 1, y, one, y, one))
+    return table.combined(key).standard_error
+
+
 @pytest.mark.parametrize("statistic", ["median", "quantile(0.75)", "difference(median, a: 1 - 2)"])
 def test_without_noise_the_error_of_a_quantile_is_the_samples_own(statistic: str) -> None:
     """Draws know mean and spread of every cell as a sample without noise tells them."""
     rng, ratios, unsaved = np.random.default_rng(6), [], []
     for _ in range(16):
         cell = rng.choice(6, 4 * N, p=SHARE)
-        domains, design = domains_of(cell), SampleDesign(np.zeros(cell.size, dtype=np.int64))
         y = rng.normal(MEAN[cell, 0])
         size = np.bincount(cell, minlength=6)
         middle = np.bincount(cell, y) / size
         squares = np.bincount(cell, (y - middle[cell]) ** 2)
-        key = (statistic, 0)
-
-        def tables(rule: CombiningRule | None, draws: int, made: Sequence[FloatArray]) -> FloatArray:
-            table = Estimates(
-                domains, design, [key], linearisation="plain", population_size=None,
-                draws=draws, rule=rule,
-            )  # fmt: skip
-            for number, outcome in enumerate(made, start=1):
-                one = np.ones(cell.size)
-                table.add(SyntheticDataset(number, 1, outcome[:, None], one, outcome[:, None], one))
-            return table.combined(key).standard_error
-
         made = []
         for _ in range(40):
             sd = np.sqrt(squares / rng.chisquare(size - 1))
             mean = rng.normal(middle, sd / np.sqrt(size))
             made.append(rng.normal(mean[cell], sd[cell]))
-        rule, own = TotalVariance(cell), tables(None, 1, [y])
-        ratios.append(tables(rule, 40, made) / own)
-        unsaved.append(tables(Certain(cell), 40, made) / own)
+        own = error_of(statistic, cell, None, [y])
+        ratios.append(error_of(statistic, cell, TotalVariance(cell), made) / own)
+        unsaved.append(error_of(statistic, cell, Certain(cell), made) / own)
     assert np.nanmean(ratios) == pytest.approx(1.0, abs=0.08)
     # The posterior as it is claims what only a normal law gives.
     assert np.nanmean(unsaved) < 0.9

@@ -8,7 +8,9 @@ from scipy import special
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
+    FEW,
     LocationAugmentation,
+    PatternLaw,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.latent import (
     exchanged,
@@ -139,13 +141,8 @@ def summaries(chains: LocationAugmentation) -> FloatArray:
     return np.concatenate([part.reshape(DATABASES, -1) for part in parts], axis=1)
 
 
-def z_scores(rho: float, n: int, sweeps: int, change: str = "") -> FloatArray:
-    """Of the change of every summary over some sweeps at the true law."""
-    chains, law = forward(rho, n)
-    log_p = np.broadcast_to(law.log_p, chains.counts.shape)
-    scale = 1.3 if change == "covariance" else 1.0
-    if change == "counts":
-        log_p = log_p + 0.3 * np.arange(log_p.shape[-1])
+def of_patterns(chains: LocationAugmentation, law: Law, scale: float = 1.0) -> PatternLaw:
+    """Return the known law, with covariances times a scale, by pattern."""
     shape = chains.target.shape
 
     def law_of(pattern: int) -> tuple[FloatArray, FloatArray]:
@@ -157,6 +154,17 @@ def z_scores(rho: float, n: int, sweeps: int, change: str = "") -> FloatArray:
             np.broadcast_to(own, (*own.shape[:2], DATABASES, shape.groups)),
         )
 
+    return law_of
+
+
+def z_scores(rho: float, n: int, sweeps: int, change: str = "") -> FloatArray:
+    """Of the change of every summary over some sweeps at the true law."""
+    chains, law = forward(rho, n)
+    log_p = np.broadcast_to(law.log_p, chains.counts.shape)
+    scale = 1.3 if change == "covariance" else 1.0
+    if change == "counts":
+        log_p = log_p + 0.3 * np.arange(log_p.shape[-1])
+    law_of = of_patterns(chains, law, scale)
     before = summaries(chains)
     for sweep in range(sweeps):
         if sweep % 16 == 0:
@@ -177,3 +185,23 @@ def test_a_sweep_leaves_the_law(rho: float, n: int) -> None:
     assert right.max() < 4.2
     for change in ("covariance", "counts"):
         assert z_scores(rho, n, 6, change).max() > 8.0
+
+
+def test_a_scatter_without_a_root_moves() -> None:
+    """One of as many degrees of freedom as columns may be so; where none moves it, it stays."""
+    chains, law = forward(0.15, 240)
+    moved = 0
+    for p, each in enumerate(chains.laws_at(of_patterns(chains, law))):
+        root = np.sqrt(np.einsum("bgqq->bgq", chains.scatter[p]))
+        singular = root[..., :, None] * root[..., None, :]  # all correlations are 1
+        chains.draw_random_numbers(1)
+        result = chains._by_bartlett(0, p, each, singular, chains.cross[p])
+        few = each.target.used & each.target.told & (each.geometry.df < FEW)
+        if each.target.q == 1 or not few.any():
+            continue
+        own = result[few]
+        size = np.sqrt(np.einsum("...qq->...q", own))
+        least = np.linalg.eigvalsh(own / (size[..., :, None] * size[..., None, :]))[..., 0]
+        assert (least > 1e-6).mean() > 0.95
+        moved += int(few.sum())
+    assert moved > DATABASES / 4

@@ -48,6 +48,8 @@ TRIES, BARTLETT_TRIES = 3, 30
 FEW = 100.0
 #: Rounds of exchanges that are taken or left together.
 ROUNDS_AT_ONCE = 3
+#: Share by which correlations of a W without a root in digits are made smaller.
+SMALLER = 1e-9
 #: Least share of a column's declared variance that chains start from as its residual variance.
 LEAST_START = 0.05
 
@@ -232,7 +234,9 @@ class LocationAugmentation:
         """Draw W once more (B, G, q, q) where records are few; elsewhere normals do as well."""
         fresh, (level, _) = self.normals[p][1], self.uniforms[p]
         target, q, df = law.target, law.target.q, law.geometry.df
-        used = target.used & target.told & (df < FEW) & _regular(scatter)
+        few = target.used & target.told & (df < FEW)
+        scatter = _with_roots(scatter, few)
+        used = few & _regular(scatter)
         moved = scatter.copy()
         if used.any():
             row, column = np.tril_indices(q)
@@ -299,6 +303,19 @@ def _regular(scatter: FloatArray) -> BoolArray:
     size = np.sqrt(np.einsum("...qq->...q", scatter))
     values, _ = symmetric_axes(last(scatter / (size[..., :, None] * size[..., None, :])))
     return np.asarray(sound & (values.min(0) > 1e-12))
+
+
+def _with_roots(scatter: FloatArray, few: BoolArray) -> FloatArray:
+    """Return W (B, G, q, q); of few records those without a root have smaller correlations.
+
+    Of as many degrees of freedom as columns the density grows toward singular W. One draw of a
+    million has no root in digits, and a chain that no move takes from there stays for good.
+    """
+    lost = few & ~_regular(scatter)
+    if not lost.any():
+        return scatter
+    smaller = np.where(np.eye(scatter.shape[-1], dtype=bool), 1.0, 1.0 - SMALLER)
+    return np.where(lost[..., None, None], smaller * scatter, scatter)
 
 
 def possible(ratio: FloatArray) -> FloatArray:
