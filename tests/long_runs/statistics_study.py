@@ -1,5 +1,5 @@
 """Coverage of medians, quantiles, contrasts and shares of rows in the published setting, by both
-mechanisms: ``python -m tests.long_runs.statistics_study DIR``.
+mechanisms: ``python -m tests.long_runs.statistics_study DIR``; ``--parts`` keeps the others.
 
 Samples of 1,000 from the published population at epsilon 10.8, X main effects (and with
 interactions by noisy statistics): the confidential sample, FBS by noisy statistics, and FBS by the
@@ -55,7 +55,9 @@ def main() -> None:
     parser.add_argument("--samples", type=int)
     given = parser.parse_args()
     os.nice(10)
-    summaries, facts = [], {}
+    summary, text = GOLDEN / "statistics_study.csv", GOLDEN / "statistics_study.json"
+    facts = json.loads(text.read_text(encoding="utf-8"))["parts"]
+    kept = dict(tuple(pd.read_csv(summary).groupby("part", sort=False)))
     for part in given.parts:
         began = time.process_time()
         study = study_of(part, given.samples)
@@ -63,17 +65,17 @@ def main() -> None:
             study, given.out / part, resume=True, workers=1,
             progress=lambda line, k, total: print(f"{k}/{total} {line}", flush=True),
         )  # fmt: skip
-        summaries.append(result.summary.assign(part=part))
+        kept[part] = result.summary.assign(part=part).round(4)
         facts[part] = {
             "samples": study.replicates,
             "processor_seconds": round(time.process_time() - began),
         }
-        pd.concat(summaries).round(4).to_csv(
-            GOLDEN / "statistics_study.csv", index=False, lineterminator="\n"
+        pd.concat([kept[name] for name in PARTS if name in kept]).to_csv(
+            summary, index=False, lineterminator="\n"
         )
-        text = {"date": date.today().isoformat(), "seed": SEED, "epsilon": EPSILON, "parts": facts}
-        (GOLDEN / "statistics_study.json").write_text(json.dumps(text, indent=1) + "\n")
-        print(summaries[-1].round(3).to_string(), flush=True)
+        found = {"date": date.today().isoformat(), "seed": SEED, "epsilon": EPSILON, "parts": facts}
+        text.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        print(kept[part].round(3).to_string(), flush=True)
 
 
 if __name__ == "__main__":
