@@ -94,6 +94,8 @@ def interaction_columns(
 
 def _complement(others: FloatArray, indicators: FloatArray) -> FloatArray:
     """Return the projector (C, C) on what is orthogonal to {u: R u in the span of the others}."""
+    # By powers of two, which change no digit: squares of large numbers would overflow.
+    others = np.ldexp(others, -np.frexp(np.abs(others).max(axis=0, initial=0.0))[1])
     length = np.sqrt((others * others).sum(axis=0))
     others = others / np.where(length > 0, length, 1.0)
     fit = np.linalg.lstsq(others, indicators, rcond=_TOLERANCE)[0]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
@@ -223,6 +223,7 @@ def test_a_parquet_with_bytes_changed(
     ),
     st.sampled_from(["fail", "drop"]),
 )
+@example({"age": (0, 1.4e154)}, "fail")
 @settings(deadline=None, max_examples=100)
 def test_any_cells_in_a_frame(changes: dict[str, tuple[int, Any]], missing: str) -> None:
     frame = good(80).astype(object)
