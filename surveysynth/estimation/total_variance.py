@@ -81,7 +81,7 @@ class TotalVariance:
 
     def of_quantile(self, p: float) -> "TotalVariance":
         """Return the rule for the share p of values up to their quantile."""
-        return replace(self, saved=1.0 - normal_efficiency(p))
+        return replace(self, saved=saved_by_law(p))
 
 
 class _Collected:
@@ -206,6 +206,11 @@ def normal_efficiency(p: float) -> float:
     """Return e(p): the variance of a normal law's share p over that of the share of records."""
     z = np.asarray(ndtri(p), dtype=np.float64)
     return float(normal_density(z) ** 2 * (1.0 + 0.5 * z * z) / (p * (1.0 - p)))
+
+
+def saved_by_law(p: float) -> float:
+    """Return 1 - e(p): what of the variance of a share p is added to that of a normal law."""
+    return 1.0 - normal_efficiency(p)
 
 
 def without_fpc(design: SampleDesign) -> SampleDesign:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from surveysynth._support.templates import environment
 from surveysynth.estimation.quantiles import ROUNDING
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.estimation.total_variance import LEAST_DF, normal_efficiency
+from surveysynth.estimation.total_variance import LEAST_DF, saved_by_law
 from surveysynth.release.folder.microdata import VARIANCE_SUFFIX
 from surveysynth.release.writers.csv import MicrodataFormat, safe_text
 from surveysynth.survey.where import Relation, Value, columns_of, folded, parse_where
@@ -192,7 +192,7 @@ def _program(name: str, setting: ExampleSetting) -> str:
     kind = statistic_of(setting.statistic)
     text = _templates().get_template(f"templates/{name}").render(
         s=setting, kind=kind, rounding=ROUNDING, least_df=f"{LEAST_DF:g}",
-        saved=None if kind.share is None else repr(1.0 - normal_efficiency(kind.share)),
+        saved=None if kind.share is None else repr(saved_by_law(kind.share)),
     )  # fmt: skip
     return text.removesuffix("\n")
 

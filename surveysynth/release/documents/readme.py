@@ -6,11 +6,7 @@
 from typing import Any
 
 from surveysynth.estimation.statistics import Statistic, statistic_of
-from surveysynth.estimation.total_variance import (
-    LEAST_DF,
-    normal_efficiency,
-    public_row_columns,
-)
+from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns, saved_by_law
 from surveysynth.mechanisms.learned.stage import TRANSFORMS_NAME
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.release.documents.contents import CONTENTS_NAME
@@ -141,7 +137,7 @@ def _design(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any]:
         "df_design": facts.df_design,
         "least_df": LEAST_DF,
         "saved": [
-            (each.plural, 1.0 - normal_efficiency(each.share))
+            (each.plural, saved_by_law(each.share))
             for each in map(statistic_of, facts.spec.statistics)
             if each.share is not None
         ],

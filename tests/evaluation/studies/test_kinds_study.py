@@ -52,8 +52,9 @@ def test_noisy_statistics_stay_near_the_sample(summary):
     rows = of_outcomes(summary, "noisy_statistics")
     assert len(rows) == 12
     # The tail of tax is not that of a normal law, with which power soever.
-    assert (rows.loc[rows["outcome"] != "tax", "rmse"] <= 1.5).all()
-    assert (rows["rmse"] <= 1.7).all()
+    far = rows[rows["rmse"] > 1.5]
+    assert far[["by", "outcome"]].to_numpy().tolist() == [["region and sex", "tax"]]
+    assert far["rmse"].max() <= 1.7
     counts = summary.xs(("noisy_statistics", "count"), level=("method", "statistic"))
     assert (counts["rmse"] <= 1.5).all()
 

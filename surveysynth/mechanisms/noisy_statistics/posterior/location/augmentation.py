@@ -234,9 +234,7 @@ class LocationAugmentation:
         """Draw W once more (B, G, q, q) where records are few; elsewhere normals do as well."""
         fresh, (level, _) = self.normals[p][1], self.uniforms[p]
         target, q, df = law.target, law.target.q, law.geometry.df
-        few = target.used & target.told & (df < FEW)
-        scatter = _with_roots(scatter, few)
-        used = few & _regular(scatter)
+        scatter, used = _with_roots(scatter, target.used & target.told & (df < FEW))
         moved = scatter.copy()
         if used.any():
             row, column = np.tril_indices(q)
@@ -305,17 +303,21 @@ def _regular(scatter: FloatArray) -> BoolArray:
     return np.asarray(sound & (values.min(0) > 1e-12))
 
 
-def _with_roots(scatter: FloatArray, few: BoolArray) -> FloatArray:
-    """Return W (B, G, q, q); of few records those without a root have smaller correlations.
+def _with_roots(scatter: FloatArray, few: BoolArray) -> tuple[FloatArray, BoolArray]:
+    """Return W (B, G, q, q), and which of few records (B, G) have a root.
+
+    Those without one in digits have smaller correlations.
 
     Of as many degrees of freedom as columns the density grows toward singular W. One draw of a
     million has no root in digits, and a chain that no move takes from there stays for good.
     """
-    lost = few & ~_regular(scatter)
-    if not lost.any():
-        return scatter
-    smaller = np.where(np.eye(scatter.shape[-1], dtype=bool), 1.0, 1.0 - SMALLER)
-    return np.where(lost[..., None, None], smaller * scatter, scatter)
+    regular = _regular(scatter)
+    lost = few & ~regular
+    if lost.any():
+        smaller = np.where(np.eye(scatter.shape[-1], dtype=bool), 1.0, 1.0 - SMALLER)
+        scatter = np.where(lost[..., None, None], smaller * scatter, scatter)
+        regular = _regular(scatter)
+    return scatter, few & regular
 
 
 def possible(ratio: FloatArray) -> FloatArray:
