@@ -5,6 +5,8 @@ joint law of parameters, moments and noisy numbers. Wrong ones are told."""
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location import moves as moves_module
 from surveysynth.mechanisms.noisy_statistics.posterior.location import point as point_module
+from surveysynth.mechanisms.noisy_statistics.posterior.location import trades
 from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
     LocationSweeps,
@@ -268,6 +271,31 @@ def _turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Moves, "draw_random_numbers", turned)
 
 
+def _trades(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many trades in a round, and no other step."""
+    own = Moves.draw_random_numbers
+
+    def traded(self: Moves, c: int) -> None:
+        pairs = [(trade, place) for trade, places in trades.of(self.parameters) for place in places]
+        self.steps = [partial(self._trade, *pair) for pair in 3 * pairs]
+        self.before = self.slopes = self.after = self.trades = 0
+        self.log_width = np.full((self.databases, len(self.steps)), -1.0)
+        own(self, c)
+
+    monkeypatch.setattr(Moves, "draw_random_numbers", traded)
+
+
+def _no_jacobian_of_trades(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = Moves._trade
+    _trades(monkeypatch)
+
+    def wrong(self: Moves, *given: Any) -> tuple[Point, FloatArray, FloatArray]:
+        point, log_jacobian, log_room = own(self, *given)
+        return point, np.where(np.isfinite(log_jacobian), 0.0, log_jacobian), log_room
+
+    monkeypatch.setattr(Moves, "_trade", wrong)
+
+
 def _no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Coefficients move along with s_0, and that they take more room is forgotten."""
     monkeypatch.setattr(Normal, "log_room", property(lambda self: np.zeros(len(self.mean))))
@@ -452,12 +480,20 @@ def test_moves_leave_the_law(case: Case) -> None:
     assert z_scores(case).max() < 4.5
 
 
+@pytest.mark.parametrize("case", [WIDE_NOISE, RIDGED, FEW])
+@pytest.mark.slow
+def test_many_trades_leave_the_law(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    _trades(monkeypatch)
+    assert z_scores(case).max() < 4.5
+
+
 @pytest.mark.parametrize(
     ("case", "mistake"),
     [(NOISY, _no_prior), (GROUPED, _no_reference), (NOISY, _no_tangent), (NOISY, _no_jacobian),
      (GROUPED, _no_sizes), (WIDE_NOISE, _no_size_of_core), (FEW, _spread_out), (FEW, _no_core),
      (RIDGED, _wide_ridge), (RIDGED, _no_room), (NOISY, _no_room_with_tau),
-     (WIDE_NOISE, _no_area), (GROUPED, _slopes_left_out)],
+     (WIDE_NOISE, _no_area), (WIDE_NOISE, _no_jacobian_of_trades),
+     (RIDGED, _no_jacobian_of_trades), (GROUPED, _slopes_left_out)],
 )  # fmt: skip
 @pytest.mark.slow
 def test_mistakes_are_told(case: Case, mistake: Install, monkeypatch: pytest.MonkeyPatch) -> None:

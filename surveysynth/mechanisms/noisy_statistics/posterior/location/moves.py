@@ -6,9 +6,9 @@ or a slice:
 
 - log variances and slopes of every group, all groups at once, each accepted by itself;
 - what groups have in common, with groups moving along: s_0 and core slopes together by a slice; one
-  scale, and a turn of it against a slope; log nu and log t, with groups (with t core slopes too) at
-  the same standard normals about another normal. Coefficients move along likewise with t and tau,
-  and where interactions are shrunken by s_0 in the first three;
+  scale, a turn of it against a slope, and trades (``trades``); log nu and log t, with groups (with
+  t core slopes too) at the same standard normals about another normal. Coefficients move along so
+  with t and tau, and where interactions are shrunken by s_0 in the first four;
 - the same given the parameters of groups (``conditionals``), and tau;
 - coefficients on x~ of all regressions, by a slice about a normal near their law (``reference``).
 
@@ -23,6 +23,7 @@ from typing import TypeAlias
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth.mechanisms.noisy_statistics.posterior.location import trades
 from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
     Laws,
     LocationAugmentation,
@@ -45,8 +46,8 @@ SHORTEST = 0.05
 FARTHEST = 20.0
 #: Chains that lie farther from the mean of a slice, in its SDs, have not come near yet.
 WIDEST = 10.0
-#: Share of steps to accept.
-ACCEPTED = 0.35
+#: Share of steps to accept; of trades, which pay where they go far.
+ACCEPTED, TRADED = 0.35, 0.2
 
 #: A point, the log Jacobian of the move to it but for coefficients, and their log room there.
 Moved: TypeAlias = tuple[Point, FloatArray, FloatArray]
@@ -75,11 +76,12 @@ class Moves:
         self.steps += [partial(self._of_coefficients, j) for j in columns]
         self.slopes = len(self.steps)
         self.steps += [partial(self._of_slopes, j, each) for j in later for each in (0.0, 0.5)]
-        #: Steps after the slice of what groups have in common.
+        #: Steps after the slice of what groups have in common: of these and of trades one in turn.
         self.after = len(self.steps)
-        if parameters.row.size:
-            self.steps.append(self._turned)
-        self.steps.append(self._scale)
+        self.steps += [self._turned, self._scale] if parameters.row.size else [self._scale]
+        self.trades = len(self.steps)
+        for trade, places in trades.of(parameters):
+            self.steps += [partial(self._trade, trade, place) for place in places]
         self.databases, self.adapting, self.rounds = self.batch // self.chains, True, 0
         self.log_group_width = np.zeros((self.databases, self.groups))
         self.lies, self.spread = np.zeros((2, self.databases, self.size))
@@ -99,7 +101,7 @@ class Moves:
         self.u_angle = rng.random((c, 2, TRIES, b), 3)
         self.n_step = rng.standard_normal((c, len(self.steps), b), 2)
         # Some long steps of scales, as long as the tails of those that noise hides.
-        long = [*range(self.before, self.after), len(self.steps) - 1]
+        long = [*range(self.before, self.after), *range(self.trades - 1, len(self.steps))]
         self.n_step[:, long] /= np.maximum(rng.random((c, len(long), b), 2), SHORTEST)
         self.log_u_step = np.log(rng.random((c, len(self.steps), b), 2))
 
@@ -123,11 +125,11 @@ class Moves:
             for number in range(self.slopes, self.after)[pair : pair + 2]:
                 self._step(i, number)
             self._shift(i)
-            for number in range(self.after, len(self.steps)):
-                self._step(i, number)
+            for some in (range(self.after, self.trades), range(self.trades, len(self.steps))):
+                if some:
+                    self._step(i, some[self.rounds % len(some)])
             self.point = self.conditionals.draw(i, self.point)
-            laws = self._laws(self.point)
-            self.data.laws = self._turn(i, laws)
+            self.data.laws = self._turn(i, self._laws(self.point))
         self.rounds += 1
 
     def law(self) -> PatternLaw:
@@ -265,11 +267,12 @@ class Moves:
         self.log_room = np.where(accept, log_room, self.log_room)
         if self.adapting:
             mean = self._by_database(np.exp(np.minimum(ratio, 0.0)))
-            self.log_width[:, number] += self._rate * (mean - ACCEPTED)
+            share = ACCEPTED if number < self.trades else TRADED
+            self.log_width[:, number] += self._rate * (mean - share)
 
     def _scale(self, step: FloatArray) -> Moved:
         """Move the log variances of one column of all groups, which may have no lower end."""
-        number, moved = self.rounds % self.q, np.zeros((self.size, self.batch))
+        number, moved = self.rounds // 2 % self.q, np.zeros((self.size, self.batch))
         inverse = self.learned.inverse_root(self.point)
         moved[number] = np.sqrt((inverse[:, :, number] ** 2).sum(1)) * step
         point, log_room = self._coupled(self._with_common(moved))
@@ -306,20 +309,17 @@ class Moves:
         return point, log_jacobian, log_room
 
     def _turned(self, step: FloatArray) -> Moved:
-        """Turn s_0 of a column against what a slope takes of its variance, groups along.
-
-        Noisy sums tell the sum of their squares, and often little more."""
-        number = self.rounds % self.parameters.row.size
-        row, column = self.parameters.row[number], self.parameters.column[number]
-        own, other = np.exp(self.point.log_s[row]), np.exp(self.point.log_s[column])
-        slope = self.point.core[row, column] * other
-        size = np.abs(np.cos(step) * own - np.sin(step) * slope)
-        moved = np.zeros((self.size, self.batch))
-        moved[row] = 2.0 * np.log(size / own)
-        moved[self.q + number] = (np.sin(step) * own + np.cos(step) * slope - slope) / other
+        """Turn s_0 of a column against what a slope takes of its variance, groups along."""
+        number = self.rounds // 2 % self.parameters.row.size
+        moved, log_jacobian = trades.turned(self.parameters, self.point, number, step)
         point, log_room = self._coupled(self._with_common(moved))
-        # A turn keeps areas of s_0 and slope; densities are of log s_0.
-        return point, -0.5 * moved[row], log_room
+        return point, log_jacobian, log_room
+
+    def _trade(self, trade: trades.Trade, place: int, step: FloatArray) -> Moved:
+        """Trade variances of a column, or slopes of a row, against others."""
+        moved, log_jacobian = trade(self.parameters, self.point, place, step)
+        point, log_room = self._coupled(moved)
+        return point, log_jacobian, log_room
 
     def _of_variances(self, column: int, step: FloatArray) -> Moved:
         """Move log nu of a column, and groups along."""
@@ -386,8 +386,7 @@ class Moves:
 
     def _by_database(self, values: FloatArray) -> FloatArray:
         """Return means (D, ...) over the chains of each database."""
-        shape = self.databases, self.chains, *values.shape[1:]
-        return np.asarray(values.reshape(shape).mean(1))
+        return np.asarray(values.reshape(-1, self.chains, *values.shape[1:]).mean(1))
 
 
 def normal(white: FloatArray) -> FloatArray:
