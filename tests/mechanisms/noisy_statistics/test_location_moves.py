@@ -258,31 +258,33 @@ def _wide_ridge(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Parameters, "ridge", lambda self, point: own(self, point) / 1.5**2)
 
 
-def _turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many turns in a round, and no other step."""
+def _only(monkeypatch: pytest.MonkeyPatch, steps_of: Callable[[Moves], list[Any]]) -> None:
+    """All of these steps in every round, after the slice of what groups have in common."""
     own = Moves.draw_random_numbers
 
-    def turned(self: Moves, c: int) -> None:
-        self.steps = [self._turned] * 8
-        self.before = self.slopes = self.after = 0
-        self.log_width = np.zeros((self.databases, 8))
+    def draw(self: Moves, c: int) -> None:
+        self.steps = steps_of(self)
+        self.before = self.slopes = self.after = self.trades = 0
+        self.log_width = np.full((self.databases, len(self.steps)), -0.5)
         own(self, c)
 
-    monkeypatch.setattr(Moves, "draw_random_numbers", turned)
+    monkeypatch.setattr(Moves, "draw_random_numbers", draw)
+    monkeypatch.setattr(Moves, "_in_turn", lambda self: list(range(len(self.steps))))
+
+
+def _turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many turns in a round, and no other step."""
+    _only(monkeypatch, lambda self: [self._turned] * 8)
 
 
 def _trades(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many trades in a round, and no other step."""
-    own = Moves.draw_random_numbers
 
-    def traded(self: Moves, c: int) -> None:
+    def steps_of(self: Moves) -> list[Any]:
         pairs = [(trade, place) for trade, places in trades.of(self.parameters) for place in places]
-        self.steps = [partial(self._trade, *pair) for pair in 3 * pairs]
-        self.before = self.slopes = self.after = self.trades = 0
-        self.log_width = np.full((self.databases, len(self.steps)), -1.0)
-        own(self, c)
+        return [partial(self._trade, *pair) for pair in 3 * pairs]
 
-    monkeypatch.setattr(Moves, "draw_random_numbers", traded)
+    _only(monkeypatch, steps_of)
 
 
 def _no_jacobian_of_trades(monkeypatch: pytest.MonkeyPatch) -> None:

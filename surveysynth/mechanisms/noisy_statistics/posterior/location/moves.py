@@ -76,7 +76,7 @@ class Moves:
         self.steps += [partial(self._of_coefficients, j) for j in columns]
         self.slopes = len(self.steps)
         self.steps += [partial(self._of_slopes, j, each) for j in later for each in (0.0, 0.5)]
-        #: Steps after the slice of what groups have in common: of these and of trades one in turn.
+        #: Steps after the slice of what groups have in common.
         self.after = len(self.steps)
         self.steps += [self._turned, self._scale] if parameters.row.size else [self._scale]
         self.trades = len(self.steps)
@@ -125,12 +125,16 @@ class Moves:
             for number in range(self.slopes, self.after)[pair : pair + 2]:
                 self._step(i, number)
             self._shift(i)
-            for some in (range(self.after, self.trades), range(self.trades, len(self.steps))):
-                if some:
-                    self._step(i, some[self.rounds % len(some)])
+            for number in self._in_turn():
+                self._step(i, number)
             self.point = self.conditionals.draw(i, self.point)
             self.data.laws = self._turn(i, self._laws(self.point))
         self.rounds += 1
+
+    def _in_turn(self) -> list[int]:
+        """Return the step of what groups have in common, and the trade, of this round."""
+        parts = range(self.after, self.trades), range(self.trades, len(self.steps))
+        return [part[self.rounds % len(part)] for part in parts if part]
 
     def law(self) -> PatternLaw:
         """Return coefficients and covariance of each pattern at the current point."""
@@ -192,24 +196,9 @@ class Moves:
         slopes = point.slopes.copy()
         row, column = parameters.row, parameters.column
         slopes[row, column] = values[self.q :] - point.core[row, column][..., None]
-        return replace(point, log_variance=self._inside(values[: self.q]), slopes=slopes)
-
-    def _inside(self, log_variance: FloatArray) -> FloatArray:
-        """Return log variances, or what lies just beyond their limits."""
-        low, high = self.parameters.limits
-        return np.clip(log_variance, low - 1.0, high + 1.0)
+        return replace(point, log_variance=parameters.inside(values[: self.q]), slopes=slopes)
 
     # --- whole chains ----------------------------------------------------------------------------
-
-    def _with_common(self, moved: FloatArray) -> Point:
-        """Return the point with what groups have in common moved (p, B), groups along."""
-        point, core = self.point, self.point.core.copy()
-        core[self.parameters.row, self.parameters.column] += moved[self.q :]
-        own = moved[: self.q]
-        return replace(
-            point, core=core, log_s=point.log_s + 0.5 * own,
-            log_variance=self._inside(point.log_variance + own[..., None]),
-        )  # fmt: skip
 
     def _shift(self, i: int) -> None:
         """Move s_0 and core slopes by a slice about a normal, deviations of groups held.
@@ -232,7 +221,7 @@ class Moves:
             there = mean + np.einsum("bji,jb->ib", inverse, lies + spread * white)
             log_size = 2.0 * np.log(np.maximum(there[: self.q], 1e-30))
             moved = np.concatenate([log_size, there[self.q :]]) - start
-            return self._coupled(self._with_common(moved))
+            return self._coupled(self.parameters.with_common(self.point, moved))
 
         def log_density(white: FloatArray) -> FloatArray:
             point, log_room = point_of(white)
@@ -275,7 +264,7 @@ class Moves:
         number, moved = self.rounds // 2 % self.q, np.zeros((self.size, self.batch))
         inverse = self.learned.inverse_root(self.point)
         moved[number] = np.sqrt((inverse[:, :, number] ** 2).sum(1)) * step
-        point, log_room = self._coupled(self._with_common(moved))
+        point, log_room = self._coupled(self.parameters.with_common(self.point, moved))
         return point, np.zeros(self.batch), log_room
 
     def _hold(self) -> None:
@@ -309,16 +298,13 @@ class Moves:
         return point, log_jacobian, log_room
 
     def _turned(self, step: FloatArray) -> Moved:
-        """Turn s_0 of a column against what a slope takes of its variance, groups along."""
-        number = self.rounds // 2 % self.parameters.row.size
-        moved, log_jacobian = trades.turned(self.parameters, self.point, number, step)
-        point, log_room = self._coupled(self._with_common(moved))
-        return point, log_jacobian, log_room
+        """Turn s_0 of a column against what a slope takes of its variance."""
+        return self._trade(trades.turned, self.rounds // 2 % self.parameters.row.size, step)
 
     def _trade(self, trade: trades.Trade, place: int, step: FloatArray) -> Moved:
         """Trade variances of a column, or slopes of a row, against others."""
-        moved, log_jacobian = trade(self.parameters, self.point, place, step)
-        point, log_room = self._coupled(moved)
+        traded, log_jacobian = trade(self.parameters, self.point, place, step)
+        point, log_room = self._coupled(traded)
         return point, log_jacobian, log_room
 
     def _of_variances(self, column: int, step: FloatArray) -> Moved:

@@ -4,7 +4,7 @@ Arrays have chains B as their last axis, and groups G after it where they have g
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from scipy.special import gammaln
@@ -133,6 +133,20 @@ class Parameters:
         return [
             covariance(lower, variance, there, self.target.spread) for there in self.present
         ]
+
+    def inside(self, log_variance: FloatArray) -> FloatArray:
+        """Return log variances, or what lies just beyond their limits."""
+        low, high = self.limits
+        return np.clip(log_variance, low - 1.0, high + 1.0)
+
+    def with_common(self, point: Point, moved: FloatArray) -> Point:
+        """Return the point with log s_0^2 and b of all groups moved (p, B), groups along."""
+        core, own = point.core.copy(), moved[: self.q]
+        core[self.row, self.column] += moved[self.q :]
+        return replace(
+            point, core=core, log_s=point.log_s + 0.5 * own,
+            log_variance=self.inside(point.log_variance + own[..., None]),
+        )  # fmt: skip
 
     def ridge(self, point: Point) -> FloatArray:
         """Return sums of squares (q, B) of what slopes leave of shrunken interactions."""

@@ -20,7 +20,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.point import (
 
 #: A point, with the log Jacobian (B,) of the move to it: -inf where there is no such point.
 Traded: TypeAlias = tuple[Point, FloatArray]
-#: Of a point, the column or row it is about, and steps (B,).
+#: Of a point, the column, row or slope it is about, and steps (B,).
 Trade: TypeAlias = Callable[[Parameters, Point, int, FloatArray], Traded]
 
 
@@ -33,12 +33,10 @@ def of(parameters: Parameters) -> list[tuple[Trade, list[int]]]:
     return [(traded, columns), (stretched, np.flatnonzero(parameters.earlier).tolist())]
 
 
-def turned(
-    parameters: Parameters, point: Point, number: int, step: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return by how much log s_0^2 and slopes (p, B) move if s_0 is turned against a slope.
+def turned(parameters: Parameters, point: Point, number: int, step: FloatArray) -> Traded:
+    """Return the point with s_0 turned against a slope by an angle (B,), groups along.
 
-    The sum of squares of s_0 and of what the slope takes stays. Also returns the log Jacobian (B,).
+    The sum of squares of s_0 and of what the slope takes stays: noisy sums often tell little more.
     """
     row, column = parameters.row[number], parameters.column[number]
     own, other = np.exp(point.log_s[row]), np.exp(point.log_s[column])
@@ -47,7 +45,7 @@ def turned(
     moved[row] = 2.0 * np.log(np.abs(np.cos(step) * own - np.sin(step) * slope) / own)
     moved[parameters.q + number] = (np.sin(step) * own + np.cos(step) * slope - slope) / other
     # A turn keeps areas of s_0 and slope; densities are of log s_0.
-    return moved, -0.5 * moved[row]
+    return parameters.with_common(point, moved), -0.5 * moved[row]
 
 
 def traded(parameters: Parameters, point: Point, column: int, step: FloatArray) -> Traded:
