@@ -16,6 +16,7 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.noisy_statistics.posterior import moments
 from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import Augmentation
+from surveysynth.mechanisms.noisy_statistics.posterior.location.levels import alike
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
     LocationSweeps,
 )
@@ -276,9 +277,9 @@ def location_draws(
 
     Chains that have not converged continue, as long as that can make them converge."""
     plan, patience = settings.plan, Patience(LOCATION_THINNINGS, settings.plan, progress)
-    target = LocationTarget.of(
-        table_of(model, design), design.matrix.cell, [statistics], plan.chains
-    ).about_centre()
+    shape, root = table_of(model, design), alike(design.matrix)
+    plain = LocationTarget.of(shape, design.matrix.cell, [statistics], plan.chains)
+    target = plain.about_centre().on_columns(root)
     layout, streams = Layout.of(design, model.grouped), Streams((rng,), 1)
     sweeps = LocationSweeps(layout, target, model.priors, streams, LOCATION_THINNINGS[0])
     begun = min(plan.warmup, 1)
@@ -292,11 +293,10 @@ def location_draws(
         patience.say(thinning, sweeps.rounds)
         sweeps.thin = thinning
         theta = {name: values[:, 0] for name, values in run_sweeps(sweeps, plan).items()}
-        theta |= at_centre(theta, layout, target.ones, statistics.centre)
+        theta |= on_x(theta, layout, root, plain.ones, statistics.centre)
         result = draws_if_converged(model, theta, settings, thinning)
         if not isinstance(result, RefusedError):
             drawn, record = result
-            shape = target.shape
             return draws_with_effects(drawn, model, design, shape, statistics, rng), record
         hopeless = patience.refusal(result, thinning, sweeps.rounds)
         if hopeless is not None:
@@ -304,15 +304,20 @@ def location_draws(
     return result
 
 
-def at_centre(theta: Theta, layout: Layout, ones: FloatArray, centre: FloatArray) -> Theta:
-    """Return coefficients of z, given those of z - centre: the intercept has the centre added.
+def on_x(
+    theta: Theta, layout: Layout, root: FloatArray, ones: FloatArray, centre: FloatArray
+) -> Theta:
+    """Return coefficients of z on x~, given those of z - centre on X root.
 
-    ones (W,): coefficients on x~ of the number one; centre (q,)."""
-    return {
-        (name := f"coefficients_{part.name}"): theta[name]
-        + centre[part.position] * np.append(ones[part.columns], np.zeros(part.earlier.size))
-        for part in layout.regressions
-    }
+    ones (W,): coefficients on x~ of the number one; root (K, K); centre (q,)."""
+    result = {}
+    for part in layout.regressions:
+        name, number = f"coefficients_{part.name}", np.zeros(part.width)
+        number[: part.columns.size] = ones[part.columns]
+        values = theta[name] + 0.0
+        values[..., : len(root)] = theta[name][..., : len(root)] @ root.T
+        result[name] = values + centre[part.position] * number
+    return result
 
 
 def draws_if_converged(

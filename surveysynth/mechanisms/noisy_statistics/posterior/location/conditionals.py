@@ -1,7 +1,8 @@
 """Draws of what groups have in common, given the parameters of groups: no noisy number is needed.
 
     b | b + d, t, tau, c      normal
-    t | d,  tau | c, b        scales with half-t priors
+    t | d                     scale with a half-t prior
+    tau | c, b                slice
     s_0 | s, nu, c, b         slice
     nu | s, s_0               slice
 """
@@ -25,6 +26,8 @@ from surveysynth.sampling.sweeps import Streams
 
 #: Tries of a slice, which is given up where they run out.
 SHRINKS = 32
+#: Log tau is looked for so far from where its coefficients, or it itself, are.
+WIDE = 12.0
 _TAU, _T, _POOLED, _NU = range(4)
 
 
@@ -42,35 +45,37 @@ class Conditionals:
 
     def draw(self, i: int, point: Point) -> Point:
         """Draw them all once."""
-        parameters, priors = self.parameters, self.parameters.priors
+        parameters = self.parameters
         if parameters.grouped and parameters.slope.any():
-            point = self._draw_core(i, point)
-            squares = (point.slopes**2).sum((1, 3))
-            count = parameters.earlier * float(parameters.groups)
-            log_t = self._scale(i, _T, point.log_t, count, squares, priors["slope_scale"])
-            point = replace(point, log_t=np.where(count > 0, log_t, point.log_t))
-        count = parameters.free.sum(1, keepdims=True) + parameters.earlier
-        squares = parameters.squares(point)
-        prior = priors["coefficient_scale"]
-        point = replace(point, log_tau=self._scale(i, _TAU, point.log_tau, count, squares, prior))
+            point = self._draw_t(i, self._draw_core(i, point))
+        point = self._draw_tau(i, point)
         return self._draw_pooled(i, point) if parameters.grouped else point
 
-    def _scale(
-        self,
-        i: int,
-        which: int,
-        log_value: FloatArray,
-        count: FloatArray,
-        squares: FloatArray,
-        prior: float,
-    ) -> FloatArray:
-        """Draw log scales (q, B) given sums of squares (q, B) of ``count`` normals (q, 1)."""
-        total = np.broadcast_to(count, squares.shape)
+    def _draw_t(self, i: int, point: Point) -> Point:
+        """Draw t of the columns that have slopes."""
+        parameters, u = self.parameters, self.u[i, _T]
+        squares = (point.slopes**2).sum((1, 3))
+        count = np.broadcast_to(parameters.earlier * float(parameters.groups), squares.shape)
         variance = primitives.slice_variances(
-            np.exp(2.0 * log_value), total, np.zeros_like(squares), squares, prior,
-            self.u[i, which, 0], self.u[i, which, 1:], df=HALF_T_DF,
+            np.exp(2.0 * point.log_t), count, np.zeros_like(squares), squares,
+            parameters.priors["slope_scale"], u[0], u[1:], df=HALF_T_DF,
         )  # fmt: skip
-        return 0.5 * np.log(variance)
+        return replace(point, log_t=np.where(count > 0, 0.5 * np.log(variance), point.log_t))
+
+    def _draw_tau(self, i: int, point: Point) -> Point:
+        """Draw tau, which has a lower end."""
+        parameters, now, u = self.parameters, point.log_tau, self.u[i, _TAU]
+        squares = parameters.squares(point)
+        with np.errstate(divide="ignore"):
+            near = 0.5 * np.log(squares / parameters.count)
+        low = np.maximum(np.minimum(near, now) - WIDE, parameters.floor)
+        high = np.maximum(near, now) + WIDE
+
+        def log_density(log_tau: FloatArray) -> FloatArray:
+            return parameters.log_prior_tau(log_tau, squares)
+
+        log_tau = primitives.slice_sample(log_density, now, low, high, u[0], u[1:])
+        return replace(point, log_tau=log_tau)
 
     def _draw_core(self, i: int, point: Point) -> Point:
         """Draw b, every b + d as it is."""

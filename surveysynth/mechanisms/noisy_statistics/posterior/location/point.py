@@ -19,6 +19,8 @@ from surveysynth.sampling import primitives
 #: Variances of a group without records can be anything: they are kept within this factor of the
 #: declared ones, far beyond what any noise leaves distinguishable from zero.
 FARTHEST = 1e6
+#: Log tau of the weight has no lower end but this: designs may weight all cells alike.
+NO_FLOOR = -60.0
 #: Coefficients start within this many spreads. Least squares have no end where noise left a cell
 #: without records, and chains would take long to come back.
 FAR_START = 10.0
@@ -76,11 +78,16 @@ class Parameters:
         for part in parts:
             self.slope[part.position, part.earlier] = True
         self.row, self.column = np.nonzero(self.slope)
-        #: Number of slopes of each regression (q, 1).
+        #: Numbers (q, 1) of slopes of each regression, and of all that its tau is the scale of.
         self.earlier = self.slope.sum(1, keepdims=True)
+        self.count = self.free.sum(1, keepdims=True) + self.earlier
         spread = target.spread**2
         self.limits = np.log(spread.min() / FARTHEST), np.log(spread.max() * FARTHEST)
         self.present = [np.flatnonzero(target.shape.patterns[p]) for p in target.patterns]
+        #: Least log tau (q, 1): effects on amounts are no smaller, as a rule, than the declared
+        #: spread. Noise may hide all of them, and would then draw rare levels to the others.
+        amounts = np.array([part.outcome is not None for part in parts])
+        self.floor = np.where(amounts, np.log(target.spread), NO_FLOOR)[:, None]
 
     def start(self, regressions: Regressions) -> Point:
         """Return the starts of a fit."""
@@ -96,7 +103,7 @@ class Parameters:
         far = np.abs(self.target.centre) + FAR_START * self.target.spread
         ends = (far @ self.owner)[:, None]
         log_variance = np.clip(np.log(scales.variance), *self.limits)
-        log_tau = np.minimum(np.log(scales.tau), np.log(far)[:, None])
+        log_tau = np.clip(np.log(scales.tau), self.floor + 0.01, np.log(far)[:, None])
         log_s = np.log(scales.s_0) if self.grouped else 0.5 * log_variance[..., 0]
         return Point(
             np.clip(np.concatenate(means, axis=1).T, -ends, ends), core, slopes, log_variance,
@@ -163,9 +170,7 @@ class Parameters:
 
         Of c, b, log s_0, log nu, log t, log tau."""
         priors = self.priors
-        count = self.free.sum(1, keepdims=True) + self.earlier
-        rest = -count * point.log_tau - 0.5 * self.squares(point) * np.exp(-2.0 * point.log_tau)
-        rest = rest + log_scale(point.log_tau, priors["coefficient_scale"])
+        rest = self.log_prior_tau(point.log_tau, self.squares(point))
         size, inverse = self.ridged.shape[1], np.exp(-2.0 * point.log_s)
         rest = rest - size * point.log_s - 0.5 * self.ridge(point) * inverse
         rest = rest + log_scale(point.log_s, priors["residual_scale"])
@@ -174,6 +179,14 @@ class Parameters:
             of_slopes = log_scale(point.log_t, priors["slope_scale"])
             rest = rest + np.where(self.earlier > 0, of_slopes, 0.0)
         return np.asarray(rest.sum(0))
+
+    def log_prior_tau(self, log_tau: FloatArray, squares: FloatArray) -> FloatArray:
+        """Return the log prior (q, B) of log tau, and of coefficients with these squares, given it.
+
+        A half-t above the floor."""
+        own = -self.count * log_tau - 0.5 * squares * np.exp(-2.0 * log_tau)
+        own = own + log_scale(log_tau, self.priors["coefficient_scale"])
+        return np.where(log_tau >= self.floor, own, -np.inf)
 
     def log_group_prior(self, point: Point) -> FloatArray:
         """Return the log prior (B, G) of log variances and slopes given s_0, nu, t."""

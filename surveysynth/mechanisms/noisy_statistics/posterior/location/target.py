@@ -78,6 +78,15 @@ class LocationTarget:
         and let the noise of a rare level's sums multiply its weights by exp(10)."""
         return replace(self, centre=np.zeros_like(self.centre))
 
+    def on_columns(self, root: FloatArray) -> "LocationTarget":
+        """Return the target of coefficients e, those on X (K,) being ``root`` (K, K) times e.
+
+        Logits keep theirs on X."""
+        turned = np.eye(self.shape.width)
+        turned[: len(root), : len(root)] = root
+        targets = tuple(replace(each, link=each.link @ turned) for each in self.targets)
+        return replace(self, targets=targets, ones=np.linalg.solve(turned, self.ones))
+
 
 def _pattern_target(
     shape: LocationShape, pattern: int, noisy: Sequence[LocationStatistics], sizes: IntArray
