@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import sample_noisy
@@ -130,9 +131,12 @@ CASES = {
 }
 
 
-def half_t(scale: float, count: int, rng: np.random.Generator) -> FloatArray:
-    """Draws of a half-t3."""
-    return scale * np.abs(rng.standard_t(3, count))
+def half_t(
+    scale: float, count: int, rng: np.random.Generator, least: float = 0.0
+) -> FloatArray:
+    """Draws of a half-t3 above its least value."""
+    tail = stats.t.sf(least / scale, 3) * rng.random(count)
+    return np.asarray(scale * stats.t.isf(tail, 3))
 
 
 def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
@@ -160,7 +164,8 @@ def _prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
         theta[f"logit_{part.name}"] = sd * rng.standard_normal(shape)
     for part in layout.regressions:
         name, width = part.name, part.width
-        tau = half_t(priors["coefficient_scale"], count, rng)
+        least = 0.0 if part.outcome is None else case.spread
+        tau = half_t(priors["coefficient_scale"], count, rng, least)
         theta[f"coefficient_scale_{name}"] = tau
         s_0 = half_t(priors["residual_scale"], count, rng)
         theta[f"coefficients_{name}"] = tau[:, None] * rng.standard_normal((count, width))
