@@ -36,7 +36,7 @@ def _factors(matrix: DesignMatrix) -> list[list[int]]:
     """Return the columns of each variable that is coded by differences from a level."""
     terms: dict[str, list[int]] = {}
     for k, name in enumerate(matrix.columns):
-        if _LEVEL in name and not matrix.ridged[k]:
+        if _LEVEL in name and name.endswith("]") and not matrix.ridged[k]:
             terms.setdefault(name[: name.index(_LEVEL)], []).append(k)
     return [own for own in terms.values() if _indicate(matrix.x_cells[:, own])]
 

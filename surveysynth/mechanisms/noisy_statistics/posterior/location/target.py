@@ -85,7 +85,7 @@ class LocationTarget:
         turned = np.eye(self.shape.width)
         turned[: len(root), : len(root)] = root
         targets = tuple(replace(each, link=each.link @ turned) for each in self.targets)
-        return replace(self, targets=targets, ones=np.linalg.solve(turned, self.ones))
+        return replace(self, targets=targets, ones=np.asarray(np.linalg.solve(turned, self.ones)))
 
 
 def _pattern_target(
