@@ -84,7 +84,7 @@ class Parameters:
         spread = target.spread**2
         self.limits = np.log(spread.min() / FARTHEST), np.log(spread.max() * FARTHEST)
         self.present = [np.flatnonzero(target.shape.patterns[p]) for p in target.patterns]
-        #: Least log tau (q, 1): effects on amounts are no smaller, as a rule, than the declared
+        #: Least log tau (q, 1): effects on amounts are of no smaller scale than the declared
         #: spread. Noise may hide all of them, and would then draw rare levels to the others.
         amounts = np.array([part.outcome is not None for part in parts])
         self.floor = np.where(amounts, np.log(target.spread), NO_FLOOR)[:, None]
