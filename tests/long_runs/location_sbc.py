@@ -272,6 +272,13 @@ def _designs(case: Case) -> LocationDesign:
     return LocationDesign.optimal(case.shape, Clipping(np.zeros(q), np.ones(q)))
 
 
+def one_target(case: Case, chains: int, rng: np.random.Generator) -> LocationTarget:
+    """The target of one database of the case."""
+    truth = {name: values[0] for name, values in prior(case, 1, rng).items()}
+    noisy = noisy_statistics(case, case.cell, *records(case, truth, case.cell, rng), rng)
+    return LocationTarget.of(case.shape, case.cell, [noisy], chains)
+
+
 def quantities(case: Case, theta: Theta) -> dict[str, FloatArray]:
     """What is ranked, (count, draws, d) by name; the sizes of shrunken coefficients too."""
     result = {name: values.reshape(*values.shape[:2], -1) for name, values in theta.items()}

@@ -11,10 +11,8 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals imp
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
     LocationSweeps,
 )
-from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.sampling.sweeps import Streams
-from tests.long_runs import location_sbc
-from tests.long_runs.location_sbc import CASES
+from tests.long_runs.location_sbc import CASES, one_target
 
 CASE, CHAINS, ROUNDS = CASES["Continuous, three groups"], 1500, 12
 AMOUNT, WEIGHT = 0, 1
@@ -23,11 +21,7 @@ SIZES = (0.05, 0.7, 6.0)
 
 
 def sweeps_of(chains: int) -> tuple[LocationSweeps, Streams]:
-    rng = np.random.default_rng(7)
-    truth = {name: values[0] for name, values in location_sbc.prior(CASE, 1, rng).items()}
-    combination, z = location_sbc.records(CASE, truth, CASE.cell, rng)
-    noisy = location_sbc.noisy_statistics(CASE, CASE.cell, combination, z, rng)
-    target = LocationTarget.of(CASE.shape, CASE.cell, [noisy], chains)
+    target = one_target(CASE, chains, np.random.default_rng(7))
     streams = Streams((np.random.default_rng(8),), 1)
     return LocationSweeps(CASE.layout, target, CASE.all_priors, streams, 1), streams
 

@@ -11,9 +11,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.point import (
     Point,
     covariance,
 )
-from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
-from tests.long_runs import location_sbc
-from tests.long_runs.location_sbc import CASES, Case
+from tests.long_runs.location_sbc import CASES, Case, one_target
 
 TWO, FOUR = CASES["Continuous, three groups"], CASES["Several, two groups"]
 #: A trade, a case, and the column or row that is given.
@@ -24,11 +22,7 @@ PLACES = [
 
 
 def parameters_of(case: Case) -> Parameters:
-    rng = np.random.default_rng(3)
-    truth = {name: values[0] for name, values in location_sbc.prior(case, 1, rng).items()}
-    combination, z = location_sbc.records(case, truth, case.cell, rng)
-    noisy = location_sbc.noisy_statistics(case, case.cell, combination, z, rng)
-    target = LocationTarget.of(case.shape, case.cell, [noisy], 1)
+    target = one_target(case, 1, np.random.default_rng(3))
     return Parameters(case.layout, target, case.all_priors)
 
 

@@ -314,7 +314,7 @@ def on_x(
     for part in layout.regressions:
         name, number = f"coefficients_{part.name}", np.zeros(part.width)
         number[: part.columns.size] = ones[part.columns]
-        values = theta[name] + 0.0
+        values = theta[name].copy()
         values[..., : len(root)] = theta[name][..., : len(root)] @ root.T
         result[name] = values + centre[part.position] * number
     return result

@@ -64,7 +64,7 @@ class Conditionals:
 
     def _draw_tau(self, i: int, point: Point) -> Point:
         """Draw tau, which has a lower end."""
-        parameters, now, u = self.parameters, point.log_tau, self.u[i, _TAU]
+        parameters, now = self.parameters, point.log_tau
         squares = parameters.squares(point)
         with np.errstate(divide="ignore"):
             near = 0.5 * np.log(squares / parameters.count)
@@ -74,8 +74,7 @@ class Conditionals:
         def log_density(log_tau: FloatArray) -> FloatArray:
             return parameters.log_prior_tau(log_tau, squares)
 
-        log_tau = primitives.slice_sample(log_density, now, low, high, u[0], u[1:])
-        return replace(point, log_tau=log_tau)
+        return replace(point, log_tau=self._slice(i, _TAU, log_density, now, low, high))
 
     def _draw_core(self, i: int, point: Point) -> Point:
         """Draw b, every b + d as it is."""
