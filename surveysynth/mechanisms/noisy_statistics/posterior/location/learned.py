@@ -114,13 +114,12 @@ class Learned:
 
         Of the information of the noisy sums, and the prior at scales that are held."""
         prior, middle = self._prior(point)
-        total = _with_prior(self._repeated(self.wide), prior)
-        pull = self._repeated(self.wide_pull) + (prior * middle).T[:, None]
-        root = np.linalg.cholesky(total)
-        inverse = np.asarray(np.linalg.inv(root), dtype=np.float64)
-        mean = inverse.swapaxes(-1, -2) @ (inverse @ pull[..., None])
-        own = last(np.asarray(root, dtype=np.float64))
-        return last(mean[..., 0]), last(inverse.swapaxes(-1, -2)), own
+        total = last(_with_prior(self._repeated(self.wide), prior))
+        pull = last(self._repeated(self.wide_pull)) + (prior * middle)[..., None]
+        root, inverse = _roots(total)
+        back = inverse.swapaxes(0, 1)
+        white = np.einsum("ab...,b...->a...", inverse, pull)
+        return np.einsum("ab...,b...->a...", back, white), back, root
 
     def of_core(self, point: Point) -> tuple[FloatArray, FloatArray]:
         """Return mean (B, k) of core slopes b and a root (B, k, k) of their precision.
@@ -244,6 +243,22 @@ def _with_prior(told: FloatArray, prior: FloatArray) -> FloatArray:
     """Return precisions (B, G, k, k) of what is told and a prior (k, B), which have roots."""
     diagonal = np.einsum("...kk->...k", told) * ROUNDING + prior.T[:, None]
     return np.asarray(told + diagonal[..., None] * np.eye(len(prior)))
+
+
+def _roots(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return lower roots (p, p, B, G) of positive definite matrices, and the inverses of these.
+
+    Entry by entry, since LAPACK takes far longer for many small ones."""
+    root, inverse = np.zeros_like(matrix), np.zeros_like(matrix)
+    for j in range(len(matrix)):
+        for i in range(j, len(matrix)):
+            left = matrix[i, j] - np.einsum("k...,k...->...", root[i, :j], root[j, :j])
+            root[i, j] = np.sqrt(np.maximum(left, 1e-300)) if i == j else left / root[j, j]
+        inverse[j, j] = 1.0 / root[j, j]
+        for i in range(j):
+            before = np.einsum("k...,k...->...", root[j, i:j], inverse[i:j, i])
+            inverse[j, i] = -before / root[j, j]
+    return root, inverse
 
 
 def _sizes(point: Point) -> Point:

@@ -223,8 +223,11 @@ class Moves:
             moved = np.concatenate([log_size, there[self.q :]]) - start
             return self._coupled(self.parameters.with_common(self.point, moved))
 
+        tried = []
+
         def log_density(white: FloatArray) -> FloatArray:
             point, log_room = point_of(white)
+            tried.append((white, point, log_room))
             return self._density(point) + log_room + tangent(point) - normal(white)
 
         white = (white - lies) / spread
@@ -232,7 +235,10 @@ class Moves:
         white, value = elliptical(
             white, self.n_shift[i], log_density, value, self.u_level[i, 0], self.u_angle[i, 0]
         )
-        self.point, self.log_room = point_of(white)
+        for there, point, log_room in tried:
+            accept = (there == white).all(0)
+            self.point = self.point.chosen(accept, point)
+            self.log_room = np.where(accept, log_room, self.log_room)
         self.value = value - self.log_room - tangent(self.point) + normal(white)
 
     def _density(self, point: Point) -> FloatArray:
@@ -271,7 +277,7 @@ class Moves:
         """Note the standard normals (B, C) of coefficients about that near their law; log room.
 
         Coefficients that a scale shrinks would hold it where it is."""
-        near = self.means.normal(self._laws(self.point), self.point)
+        near = self.means.roughly(self._laws(self.point), self.point)
         self.held, self.log_room = near.white(self.point.means.T), near.log_room
 
     def _coupled(self, point: Point) -> tuple[Point, FloatArray]:
@@ -282,7 +288,7 @@ class Moves:
 
     def _along_normal(self, point: Point) -> tuple[Point, FloatArray]:
         """Return the point with coefficients at the standard normals held, and their log room."""
-        near = self.means.normal(self._laws(point), point)
+        near = self.means.roughly(self._laws(point), point)
         return replace(point, means=(near.mean + near.drawn(self.held)).T), near.log_room
 
     def _of_coefficients(self, column: int, step: FloatArray) -> Moved:
@@ -348,7 +354,8 @@ class Moves:
 
     def _turn(self, i: int, laws: Laws) -> Laws:
         """Draw the coefficients on x~ by an elliptical slice about a normal near their law."""
-        near = self.means.normal(laws, self.point)
+        share = max(1.0 / (self.rounds + 1.0), FORGETTING) if self.adapting else 0.0
+        near = self.means.normal(laws, self.point, share)
         middle = near.mean.T
         start, fresh = self.point.means - middle, near.drawn(self.n_means[i]).T
 

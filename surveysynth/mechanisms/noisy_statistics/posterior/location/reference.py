@@ -58,15 +58,32 @@ class MeanReference:
         self.data, self.target, self.parameters = data, data.target, parameters
         columns = parameters.layout.columns
         self.single = [SingleCells.of(each.link, columns) for each in data.target.targets]
+        width, databases = parameters.index.size, data.batch // data.target.chains
+        #: What the warm-up has found that Q~ adds, of each database: a precision, a linear term.
+        self.learned = np.zeros((databases, width, width)), np.zeros((databases, width))
 
     def sums(self, laws: Sequence[Law], point: Point) -> Normal:
         """Return the normal given T~ and the rest of the point, which is exact."""
         return Normal.of(*self._of_sums(laws, point))
 
-    def normal(self, laws: Sequence[Law], point: Point) -> Normal:
-        """Return about what noisy sums and squares say, given the rest of the point and xi."""
+    def normal(self, laws: Sequence[Law], point: Point, share: float = 0.0) -> Normal:
+        """Return about what noisy sums and squares say, given the rest of the point and xi.
+
+        share: of this, in what the warm-up knows of the squares."""
         precision, linear = self._of_sums(laws, point)
-        curved, pull = self._of_squares(laws, Normal.of(precision, linear).mean)
+        squares = self._of_squares(laws, Normal.of(precision, linear).mean)
+        if share:
+            chains = self.data.target.chains
+            for known, new in zip(self.learned, squares, strict=True):
+                mean = new.reshape(-1, chains, *new.shape[1:]).mean(1)
+                known += share * (mean - known)
+        return Normal.of(precision + squares[0], linear + squares[1])
+
+    def roughly(self, laws: Sequence[Law], point: Point) -> Normal:
+        """Return the normal with what squares say on average of a database, in half the time."""
+        precision, linear = self._of_sums(laws, point)
+        chains = self.data.target.chains
+        curved, pull = (np.repeat(each, chains, axis=0) for each in self.learned)
         return Normal.of(precision + curved, linear + pull)
 
     def _of_sums(self, laws: Sequence[Law], point: Point) -> tuple[FloatArray, FloatArray]:
