@@ -77,7 +77,7 @@ OPTION_TEXTS = {
         Public columns whose cells have residual spreads of their own, shrunken towards a common
         one: amounts differ in spread by cell, and one spread for all puts means and medians off.
         With mechanism = "pseudo_posterior" cells with fewer than 60 records at epsilon 10.8, and
-        180 at 3.6, are pooled: there one record could move the release by more than is stated.
+        540 at 3.6, are pooled: there one record could move the release by more than is stated.
         Type: list of names of columns. Default: by and strata columns with noisy statistics; [],
         one covariance for all, with the pseudo-posterior, in a [study], and where primary sampling
         units are too few to show how they differ beyond strata and predictors. Public: The columns,

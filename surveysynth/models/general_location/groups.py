@@ -17,10 +17,10 @@ from surveysynth.errors import InputError
 from surveysynth.survey.pooling import NEAR
 from surveysynth.survey.survey import PublicDesign
 
-#: The records that a spread of its own takes under risk weights, in pseudo-records (methods 3.6).
-#: One of 60, at a bound of 1.8, moves the draws by up to 0.8 times what is stated; one of 24 by up
-#: to twice.
-RECORDS = 6.0
+#: The records that a spread of its own takes under risk weights, over the square of pseudo-records
+#: (methods 3.6). One of 60, at a bound of 1.8, moves the draws by up to 0.8 times what is stated;
+#: one of 24 by up to twice. At a third of the bound it is 0.7 for one of 540, 4 for one of 180.
+RECORDS = 0.6
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def covariance_groups(design: PublicDesign, names: Sequence[str]) -> CovarianceG
 
     Every combination of levels that occurs is a group, however few its records are: priors shrink
     its spread towards that of all. Under risk weights, which one record of few could move, it takes
-    ``RECORDS`` times as many records as there are pseudo-records; and combinations with a pooled
+    ``RECORDS`` times the square of the number of pseudo-records; and combinations with a pooled
     level or cell have no spread of their own, unless their records are more than those of any
     pooled level. Others are pooled by the names but the last, by those but the last two, and so on.
     The remainder is one group; if it is small too, it joins the smallest of the others.
@@ -93,7 +93,7 @@ def covariance_groups(design: PublicDesign, names: Sequence[str]) -> CovarianceG
 def _groups(design: PublicDesign, names: tuple[str, ...]) -> CovarianceGroups:
     """Group the cells; every synthetic dataset asks again."""
     cell, pooling = design.matrix.cell, design.pooling
-    fewest = 1 if design.pseudo is None else math.ceil(RECORDS * design.pseudo.records)
+    fewest = 1 if design.pseudo is None else math.ceil(RECORDS * design.pseudo.records**2)
     least = fewest if pooling is None else max(fewest, math.ceil(NEAR * pooling.least))
     levels = pd.DataFrame({name: _of_cells(design, name) for name in names})
     size = np.bincount(cell, minlength=design.matrix.x_cells.shape[0])

@@ -2,340 +2,22 @@
 parameters of the prior, records of these and noisy statistics of those, one application leaves the
 joint law of parameters, moments and noisy numbers. Wrong ones are told."""
 
-import sys
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import Any
 
 import numpy as np
 import pytest
 
-from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.mechanisms.noisy_statistics.posterior.location import moves as moves_module
+from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.posterior.location import point as point_module
-from surveysynth.mechanisms.noisy_statistics.posterior.location import trades
-from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
     LocationSweeps,
-)
-from surveysynth.mechanisms.noisy_statistics.posterior.location.moves import Moves
-from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
-from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import (
-    Normal,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.sampling.sweeps import Streams
 from tests.long_runs import location_sbc
-from tests.long_runs.location_sbc import CASES, Case, X
-
-DATABASES = 1500
-
-
-def exact_moments(
-    case: Case, target: LocationTarget, combination: IntArray, z: FloatArray
-) -> list[tuple[FloatArray, FloatArray]]:
-    """T (G, r, q) and Q (G, q, q) of every pattern, in units of u, by adding up records."""
-    shape = case.shape
-    cell = case.cell
-    tilde = np.hstack([X[cell], shape.indicators[combination]])
-    result = []
-    for number, each in zip(target.patterns, target.targets, strict=True):
-        there = np.flatnonzero(shape.patterns[number])
-        u = (z[:, there] - case.spread) / case.spread
-        cross, squares = np.zeros(each.cross.shape[1:]), np.zeros(each.squares.shape[1:])
-        for g in range(each.groups):
-            own = (shape.pattern[combination] == number) & (shape.group[cell] == g)
-            # x~ = a link, so that a = x~ link^+ in the axes that the group has.
-            a = tilde[own] @ np.linalg.pinv(each.link[g])
-            cross[g], squares[g] = a.T @ u[own], u[own].T @ u[own]
-        result.append((cross, squares))
-    return result
-
-
-def forward(case: Case, seed: int) -> tuple[LocationSweeps, FloatArray]:
-    """Chains that hold the parameters, counts and moments that their noisy numbers came from; and
-    log probabilities (databases, C, D) of combinations."""
-    rng = np.random.default_rng(seed)
-    cell = case.cell
-    truth = location_sbc.prior(case, DATABASES, rng)
-    noisy, drawn = [], []
-    for d in range(DATABASES):
-        combination, z = location_sbc.records(case, {k: v[d] for k, v in truth.items()}, cell, rng)
-        noisy.append(location_sbc.noisy_statistics(case, cell, combination, z, rng))
-        drawn.append((combination, z))
-    target = LocationTarget.of(case.shape, cell, noisy, 1)
-    streams = Streams((np.random.default_rng(seed + 1),), 1)
-    sweeps = LocationSweeps(case.layout, target, case.all_priors, streams, 1)
-    _put(sweeps, truth)
-    data, combinations = sweeps.data, len(case.shape.combinations)
-    for d, (combination, _) in enumerate(drawn):
-        row = cell * combinations + combination
-        data.counts[d] = np.bincount(row, minlength=data.counts[d].size).reshape(len(X), -1)
-    data.observe(data.counts)
-    exact = [exact_moments(case, target, *each) for each in drawn]
-    for p, geometry in enumerate(data.geometry):
-        data.cross[p] = np.stack([own[p][0] for own in exact])
-        squares = np.stack([own[p][1] for own in exact])
-        data.scatter[p] = squares - geometry.explained(data.cross[p])
-    log_p = np.zeros(data.counts.shape)
-    for part, table in zip(case.layout.logits, sweeps.tables, strict=True):
-        log_p += table.log_p(truth[f"logit_{part.name}"].reshape(DATABASES, -1), len(X))
-    return sweeps, log_p
-
-
-def _put(sweeps: LocationSweeps, truth: Theta) -> None:
-    moves = sweeps.moves
-    assert moves is not None
-    point, parts = moves.point, moves.parameters.layout.regressions
-    means, core, slopes = [], np.zeros_like(point.core), np.zeros_like(point.slopes)
-    log_scales = {
-        name: getattr(point, name).copy() for name in ("log_s", "log_nu", "log_t", "log_tau")
-    }
-    log_variance = np.empty_like(point.log_variance)
-    for j, part in enumerate(parts):
-        own = truth[f"coefficients_{part.name}"].T
-        means.append(own[: part.columns.size])
-        core[j, part.earlier] = own[part.columns.size :]
-        log_variance[j] = np.log(truth[f"variance_{part.name}"])
-        log_scales["log_tau"][j] = np.log(truth[f"coefficient_scale_{part.name}"])
-        log_scales["log_s"][j] = 0.5 * log_variance[j, :, 0]
-        if moves.parameters.grouped:
-            log_scales["log_s"][j] = np.log(truth[f"pooled_scale_{part.name}"])
-            log_scales["log_nu"][j] = np.log(truth[f"pooled_df_{part.name}"])
-        if f"slopes_{part.name}" in truth:
-            slopes[j, part.earlier] = np.moveaxis(truth[f"slopes_{part.name}"], -1, 0)
-            log_scales["log_t"][j] = np.log(truth[f"slope_scale_{part.name}"])
-    moves.point = replace(
-        point, means=np.concatenate(means), core=core, slopes=slopes,
-        log_variance=log_variance, **log_scales,
-    )  # fmt: skip
-
-
-def summaries(sweeps: LocationSweeps) -> FloatArray:
-    """Numbers (databases, s) that tell parameters, T and W, and what they have to do with each
-    other; bounded, since priors have heavy tails."""
-    moves = sweeps.moves
-    assert moves is not None
-    theta, parts = moves.parameters.theta(moves.point), []
-    for part in moves.parameters.layout.regressions:
-        tau = np.tanh(np.log(theta[f"coefficient_scale_{part.name}"]))[:, None]
-        c = theta[f"coefficients_{part.name}"]
-        core = c / theta[f"coefficient_scale_{part.name}"][:, None]
-        level = np.log(theta[f"variance_{part.name}"])
-        parts += [
-            np.tanh(core), np.tanh(core) ** 2, np.tanh(c), np.tanh(level), np.tanh(level) ** 2,
-            np.tanh(level) * np.tanh(c[:, :1]), tau, tau**2,
-        ]  # fmt: skip
-        if moves.parameters.grouped:
-            log_s = np.log(theta[f"pooled_scale_{part.name}"])[:, None]
-            ratio, log_nu = level - 2.0 * log_s, np.log(theta[f"pooled_df_{part.name}"])
-            nu = np.tanh(0.5 * (log_nu - 3.0))[:, None]
-            parts += [
-                np.tanh(ratio), np.tanh(ratio) ** 2, np.tanh(log_s), np.tanh(log_s) ** 2,
-                nu, nu**2, nu * np.tanh(ratio) ** 2,
-            ]  # fmt: skip
-        if f"slopes_{part.name}" in theta:
-            slopes = theta[f"slopes_{part.name}"].reshape(DATABASES, -1)
-            t = np.tanh(np.log(theta[f"slope_scale_{part.name}"]))[:, None]
-            parts += [np.tanh(slopes), np.tanh(slopes) ** 2, t, t**2, t * np.tanh(slopes) ** 2]
-    if moves.parameters.ridged.size:
-        left = moves.parameters.ridge(moves.point) * np.exp(-2.0 * moves.point.log_s)
-        parts += [np.tanh(0.3 * left).T, (np.tanh(0.3 * left) * np.tanh(moves.point.log_s)).T]
-    for p, target in enumerate(sweeps.target.targets):
-        used = target.used[..., None, None]
-        cross = np.where(used, np.tanh((sweeps.data.cross[p] - target.cross) / target.sigma), 0.0)
-        gap = np.where(used, sweeps.data.scatter[p] - target.squares, 0.0)
-        parts += [cross, cross**2, np.tanh(gap / target.squares_sd)]
-    return np.concatenate([part.reshape(DATABASES, -1) for part in parts], axis=1)
-
-
-def taught(sweeps: LocationSweeps) -> Moves:
-    """Moves whose widths follow from all databases together, and from no single one of them."""
-    moves = sweeps.moves
-    assert moves is not None
-    moves.learned.take(moves.point, 0)
-    moves.adapting, learned = False, moves.learned
-    low, high = np.quantile(learned.common(moves.point), [0.25, 0.75], axis=1)
-    told = np.median(learned.told, axis=0) + np.diag(((high - low) / 1.35) ** -2)
-    learned.told = np.broadcast_to(told, learned.told.shape)
-    for name in ("information", "pull", "wide", "wide_pull", "middle"):
-        values = getattr(learned, name)
-        setattr(learned, name, np.broadcast_to(np.median(values, axis=0), values.shape))
-    return moves
-
-
-def z_scores(case: Case, seed: int = 17) -> FloatArray:
-    """Of the change of every summary over some applications."""
-    sweeps, log_p = forward(case, seed)
-    moves = taught(sweeps)
-    before = summaries(sweeps)
-    sweeps.data.draw_random_numbers(6)
-    moves.draw_random_numbers(6)
-    for i in range(6):
-        sweeps.data.begin(i, moves.law(), log_p)
-        moves.round(i)
-        sweeps.data.finish(i)
-    difference = summaries(sweeps) - before
-    error = difference.std(axis=0, ddof=1) / np.sqrt(DATABASES)
-    return np.abs(difference.mean(axis=0)) / np.where(error > 0, error, 1.0)
-
-
-Install = Callable[[pytest.MonkeyPatch], None]
-
-
-def _no_prior(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coefficients with a wider prior."""
-    own = Parameters.squares
-    monkeypatch.setattr(Parameters, "squares", lambda self, point: 0.05 * own(self, point))
-
-
-def _no_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices about normals whose densities are forgotten."""
-    monkeypatch.setattr(moves_module, "normal", lambda white: np.zeros(white.shape[1:]))
-
-
-def _no_tangent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Slices of s_0 with the density of its logarithm."""
-    monkeypatch.setattr(moves_module, "tangent", lambda point: np.zeros(point.log_s.shape[1]))
-
-
-def _no_jacobian(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps of a logarithm as if they were of the scale."""
-    own = point_module.log_scale
-    monkeypatch.setattr(
-        point_module, "log_scale", lambda value, *given: own(value, *given) - value
-    )
-
-
-def _no_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Groups move along with their scales, and that their normal takes more room is forgotten."""
-    own = Moves._along
-    monkeypatch.setattr(
-        Moves, "_along",
-        lambda self, point: (own(self, point)[0], np.zeros(self.batch)),
-    )
-
-
-def _no_size_of_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Core slopes move along with t and tau, and that they take more room is forgotten."""
-    with_core, along = Moves._with_core, Moves._along
-
-    def wrong(self: Moves, point: Point) -> tuple[Point, FloatArray]:
-        moved, _ = with_core(self, point)
-        return moved, along(self, replace(point, core=moved.core))[1]
-
-    monkeypatch.setattr(Moves, "_with_core", wrong)
-
-
-def _spread_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """nu and s_0 given variances of groups that lie half as far again from s_0."""
-    own = Conditionals._draw_pooled
-
-    def farther(self: Conditionals, i: int, point: Point) -> Point:
-        middle = 2.0 * point.log_s[..., None]
-        spread = middle + 1.5 * (point.log_variance - middle)
-        return replace(own(self, i, replace(point, log_variance=spread)),
-                       log_variance=point.log_variance)  # fmt: skip
-
-    monkeypatch.setattr(Conditionals, "_draw_pooled", farther)
-
-
-def _no_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Core slopes given those of groups, and their own prior forgotten."""
-    own = Conditionals._draw_core
-    monkeypatch.setattr(
-        Conditionals, "_draw_core",
-        lambda self, i, point: replace(
-            own(self, i, replace(point, log_tau=point.log_tau + 9.0)), log_tau=point.log_tau
-        ),
-    )  # fmt: skip
-
-
-def _wide_ridge(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shrunken interactions that are drawn as if they were shrunken less."""
-    own = Parameters.ridge
-    monkeypatch.setattr(Parameters, "ridge", lambda self, point: own(self, point) / 1.5**2)
-
-
-def _only(monkeypatch: pytest.MonkeyPatch, steps_of: Callable[[Moves], list[Any]]) -> None:
-    """All of these steps in every round, after the slice of what groups have in common."""
-    own = Moves.draw_random_numbers
-
-    def draw(self: Moves, c: int) -> None:
-        self.steps = steps_of(self)
-        self.before = self.slopes = self.after = self.trades = 0
-        self.log_width = np.full((self.databases, len(self.steps)), -0.5)
-        own(self, c)
-
-    monkeypatch.setattr(Moves, "draw_random_numbers", draw)
-    monkeypatch.setattr(Moves, "_in_turn", lambda self: list(range(len(self.steps))))
-
-
-def _turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many turns in a round, and no other step."""
-    _only(monkeypatch, lambda self: [self._turned] * 8)
-
-
-def _trades(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many trades in a round, and no other step."""
-
-    def steps_of(self: Moves) -> list[Any]:
-        pairs = [(trade, place) for trade, places in trades.of(self.parameters) for place in places]
-        return [partial(self._trade, *pair) for pair in 3 * pairs]
-
-    _only(monkeypatch, steps_of)
-
-
-def _no_jacobian_of_trades(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = Moves._trade
-    _trades(monkeypatch)
-
-    def wrong(self: Moves, *given: Any) -> tuple[Point, FloatArray, FloatArray]:
-        point, log_jacobian, log_room = own(self, *given)
-        return point, np.where(np.isfinite(log_jacobian), 0.0, log_jacobian), log_room
-
-    monkeypatch.setattr(Moves, "_trade", wrong)
-
-
-def _no_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coefficients move along with s_0, and that they take more room is forgotten."""
-    monkeypatch.setattr(Normal, "log_room", property(lambda self: np.zeros(len(self.mean))))
-
-
-def _no_room_with_tau(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Coefficients move along with tau, and that they take more room is forgotten."""
-    own = Moves._of_coefficients
-
-    def wrong(
-        self: Moves, column: int, step: FloatArray
-    ) -> tuple[Point, FloatArray, FloatArray]:
-        point, log_jacobian, _ = own(self, column, step)
-        return point, log_jacobian, self.log_room
-
-    monkeypatch.setattr(Moves, "_of_coefficients", wrong)
-
-
-def _no_area(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many turns, as if densities were of s_0 and not of its logarithm."""
-    own = Moves._turned
-    _turns(monkeypatch)
-
-    def wrong(self: Moves, step: FloatArray) -> tuple[Point, FloatArray, FloatArray]:
-        point, log_jacobian, log_room = own(self, step)
-        return point, log_jacobian + (point.log_s - self.point.log_s).sum(0), log_room
-
-    monkeypatch.setattr(Moves, "_turned", wrong)
-
-
-def _slopes_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Laws of the groups without their own slopes."""
-    own = Parameters.covariances
-    monkeypatch.setattr(
-        Parameters, "covariances",
-        lambda self, point: own(self, replace(point, slopes=np.zeros_like(point.slopes))),
-    )  # fmt: skip
-
+from tests.long_runs.location_sbc import CASES, Case
+from tests.mechanisms.noisy_statistics import mistakes
+from tests.mechanisms.noisy_statistics.forward import forward, taught, z_scores
 
 GROUPED = CASES["Several, two groups"]
 SINGLE = CASES["Semicontinuous"]
@@ -355,13 +37,10 @@ FEW = replace(CASES["Continuous, three groups"], records=(2, 3, 20))
 
 @pytest.mark.parametrize("case", [GROUPED, CASES["Two sides"], RIDGED],
                          ids=["groups", "two sides", "ridged"])  # fmt: skip
-def test_the_normal_is_the_law_of_coefficients_given_sums(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_normal_is_the_law_of_coefficients_given_sums(case: Case) -> None:
     """Prior and density of T~ less the log density of the normal are one number, wherever
     coefficients are."""
-    monkeypatch.setattr(sys.modules[__name__], "DATABASES", 30)
-    sweeps, _ = forward(case, 5)
+    sweeps, _ = forward(case, 5, 30)
     moves = taught(sweeps)
     data, parameters = sweeps.data, moves.parameters
     laws = data.laws_at(moves.law())
@@ -383,13 +62,10 @@ def test_the_normal_is_the_law_of_coefficients_given_sums(
 
 @pytest.mark.parametrize("case", [GROUPED, CASES["Two sides"], RIDGED],
                          ids=["groups", "two sides", "ridged"])  # fmt: skip
-def test_what_squares_say_is_the_slope_of_their_gaps(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_squares_say_is_the_slope_of_their_gaps(case: Case) -> None:
     """Precision and linear term against differences of gaps, coefficient by coefficient, with xi
     held; without the part of T that follows the records they are others."""
-    monkeypatch.setattr(sys.modules[__name__], "DATABASES", 12)
-    sweeps, log_p = forward(case, 5)
+    sweeps, log_p = forward(case, 5, 12)
     moves = taught(sweeps)
     data, parameters = sweeps.data, moves.parameters
     data.draw_random_numbers(1)
@@ -422,9 +98,26 @@ def test_what_squares_say_is_the_slope_of_their_gaps(
     np.testing.assert_allclose(found[1], linear, rtol=1e-4, atol=1e-6 * np.abs(linear).max())
 
 
-def test_nothing_is_learned_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules[__name__], "DATABASES", 8)
-    sweeps, _ = forward(GROUPED, 5)
+def test_what_is_learned_of_squares_is_their_mean_over_chains() -> None:
+    sweeps, log_p = forward(GROUPED, 5, 12)
+    moves = taught(sweeps)
+    data, means = sweeps.data, moves.means
+    data.draw_random_numbers(1)
+    data.begin(0, moves.law(), log_p)
+    near = means.normal(data.laws, moves.point, 1.0)
+    rough = means.roughly(data.laws, moves.point)  # every chain is a database of its own
+    np.testing.assert_allclose(rough.mean, near.mean, rtol=1e-10)
+    np.testing.assert_allclose(rough.root, near.root, rtol=1e-10)
+    found = means._of_squares(data.laws, means.sums(data.laws, moves.point).mean)
+    means.chains, means.learned = 4, [each[:3] for each in means.learned]
+    means.normal(data.laws, moves.point, 0.25)
+    for learned, squares in zip(means.learned, found, strict=True):
+        of_three = squares.reshape(3, 4, *squares.shape[1:]).mean(1)
+        np.testing.assert_allclose(learned, 0.75 * squares[:3] + 0.25 * of_three, rtol=1e-10)
+
+
+def test_nothing_is_learned_after_the_warm_up() -> None:
+    sweeps, _ = forward(GROUPED, 5, 8)
     moves = sweeps.moves
     assert moves is not None
     of_learned = ("information", "pull", "wide", "told", "middle")
@@ -434,6 +127,7 @@ def test_nothing_is_learned_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -
         for i in range(rounds):
             sweeps.sweep(i)
         own = [getattr(moves.learned, name).copy() for name in of_learned]
+        own += [each.copy() for each in moves.means.learned]
         return own + [getattr(moves, name).copy() for name in of_moves]
 
     first, second = after(2), after(2)
@@ -446,12 +140,9 @@ def test_nothing_is_learned_after_the_warm_up(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("told", [1.0, 0.0, 1e12], ids=["told", "nothing told", "all told"])
 @pytest.mark.parametrize("case", [GROUPED, RIDGED, CASES["Several, two groups"]],
                          ids=["groups", "ridged", "several"])  # fmt: skip
-def test_proposals_far_out_are_refused(
-    case: Case, told: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_proposals_far_out_are_refused(case: Case, told: float) -> None:
     """Steps of scales by any length, whatever the warm-up has learned: a chain goes on."""
-    monkeypatch.setattr(sys.modules[__name__], "DATABASES", 4)
-    sweeps, log_p = forward(case, 5)
+    sweeps, log_p = forward(case, 5, 4)
     moves = taught(sweeps)
     learned = moves.learned
     # One direction in which nothing is told, as of slopes of a column that most records lack.
@@ -485,20 +176,26 @@ def test_moves_leave_the_law(case: Case) -> None:
 @pytest.mark.parametrize("case", [WIDE_NOISE, RIDGED, FEW])
 @pytest.mark.slow
 def test_many_trades_leave_the_law(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    _trades(monkeypatch)
+    mistakes.many_trades(monkeypatch)
     assert z_scores(case).max() < 4.5
 
 
 @pytest.mark.parametrize(
     ("case", "mistake"),
-    [(NOISY, _no_prior), (GROUPED, _no_reference), (NOISY, _no_tangent), (NOISY, _no_jacobian),
-     (GROUPED, _no_sizes), (WIDE_NOISE, _no_size_of_core), (FEW, _spread_out), (FEW, _no_core),
-     (RIDGED, _wide_ridge), (RIDGED, _no_room), (NOISY, _no_room_with_tau),
-     (WIDE_NOISE, _no_area), (WIDE_NOISE, _no_jacobian_of_trades),
-     (RIDGED, _no_jacobian_of_trades), (GROUPED, _slopes_left_out)],
+    [
+        (NOISY, mistakes.no_prior), (GROUPED, mistakes.no_reference),
+        (NOISY, mistakes.no_tangent), (NOISY, mistakes.no_jacobian),
+        (GROUPED, mistakes.no_sizes), (WIDE_NOISE, mistakes.no_size_of_core),
+        (FEW, mistakes.spread_out), (FEW, mistakes.no_core), (RIDGED, mistakes.wide_ridge),
+        (RIDGED, mistakes.no_room), (NOISY, mistakes.no_room_with_tau),
+        (WIDE_NOISE, mistakes.no_area), (WIDE_NOISE, mistakes.no_jacobian_of_trades),
+        (RIDGED, mistakes.no_jacobian_of_trades), (GROUPED, mistakes.slopes_left_out),
+    ],
 )  # fmt: skip
 @pytest.mark.slow
-def test_mistakes_are_told(case: Case, mistake: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes_are_told(
+    case: Case, mistake: mistakes.Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mistake(monkeypatch)
     assert z_scores(case).max() > 6.0
 

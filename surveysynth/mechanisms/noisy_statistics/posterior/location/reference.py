@@ -58,9 +58,10 @@ class MeanReference:
         self.data, self.target, self.parameters = data, data.target, parameters
         columns = parameters.layout.columns
         self.single = [SingleCells.of(each.link, columns) for each in data.target.targets]
-        width, databases = parameters.index.size, data.batch // data.target.chains
+        self.chains, width = data.target.chains, parameters.index.size
+        databases = data.batch // self.chains
         #: What the warm-up has found that Q~ adds, of each database: a precision, a linear term.
-        self.learned = np.zeros((databases, width, width)), np.zeros((databases, width))
+        self.learned = [np.zeros((databases, width, width)), np.zeros((databases, width))]
 
     def sums(self, laws: Sequence[Law], point: Point) -> Normal:
         """Return the normal given T~ and the rest of the point, which is exact."""
@@ -69,21 +70,21 @@ class MeanReference:
     def normal(self, laws: Sequence[Law], point: Point, share: float = 0.0) -> Normal:
         """Return about what noisy sums and squares say, given the rest of the point and xi.
 
-        share: of this, in what the warm-up knows of the squares."""
+        share: what these squares count in what is learned of them."""
         precision, linear = self._of_sums(laws, point)
         squares = self._of_squares(laws, Normal.of(precision, linear).mean)
-        if share:
-            chains = self.data.target.chains
-            for known, new in zip(self.learned, squares, strict=True):
-                mean = new.reshape(-1, chains, *new.shape[1:]).mean(1)
-                known += share * (mean - known)
+        means = [each.reshape(-1, self.chains, *each.shape[1:]).mean(1) for each in squares]
+        self.learned = [
+            known + share * (new - known) for known, new in zip(self.learned, means, strict=True)
+        ]
         return Normal.of(precision + squares[0], linear + squares[1])
 
     def roughly(self, laws: Sequence[Law], point: Point) -> Normal:
-        """Return the normal with what squares say on average of a database, in half the time."""
+        """Return the normal with what is learned of squares, which takes half of the time.
+
+        Squares of the point itself would make a better one, and no move needs it."""
         precision, linear = self._of_sums(laws, point)
-        chains = self.data.target.chains
-        curved, pull = (np.repeat(each, chains, axis=0) for each in self.learned)
+        curved, pull = (np.repeat(each, self.chains, axis=0) for each in self.learned)
         return Normal.of(precision + curved, linear + pull)
 
     def _of_sums(self, laws: Sequence[Law], point: Point) -> tuple[FloatArray, FloatArray]:
