@@ -210,7 +210,8 @@ def test_chains_start_near_what_is_declared() -> None:
         combination, z = location_sbc.records(case, own, case.cell, rng)
         noisy.append(location_sbc.noisy_statistics(case, case.cell, combination, z, rng))
     target = LocationTarget.of(case.shape, case.cell, noisy, 1)
-    sweeps = LocationSweeps(case.layout, target, case.all_priors, Streams(rng.spawn(60), 1), 1)
+    streams = Streams(tuple(rng.spawn(60)), 1)
+    sweeps = LocationSweeps(case.layout, target, case.all_priors, streams, 1)
     assert sweeps.moves is not None
     far = case.spread * (1.0 + point_module.FAR_START) + 1e-9
     reached = np.abs(sweeps.moves.point.means).max()
