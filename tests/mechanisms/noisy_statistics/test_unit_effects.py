@@ -122,21 +122,37 @@ def test_moments_without_the_chain_of_categories_are_rejected() -> None:
 # --- how much units differ ----------------------------------------------------------------------
 
 
-def drawn_prior(batch: int, rng: np.random.Generator, scale: float, lkj: float) -> FloatArray:
-    """T (batch, 2, 2): half-t3 scales, and a correlation of LKJ(eta): 2 Beta(eta, eta) - 1."""
-    sd = scale * np.abs(rng.standard_t(3.0, (batch, 2)))
-    r = 2.0 * rng.beta(lkj, lkj, batch) - 1.0
-    one = np.ones(batch)
+#: Residual covariances: far beyond effects; and one that effects on both columns, or on the second,
+#: would often pass.
+FREE, BOUND, BOUND_SECOND = 1e9 * np.eye(2), np.array([[0.2, 0.05], [0.05, 0.3]]), np.eye(1) * 0.1
+
+
+def drawn_prior(
+    batch: int, rng: np.random.Generator, scale: float, lkj: float, whole: FloatArray
+) -> FloatArray:
+    """T (batch, 2, 2): half-t3 scales, and a correlation of LKJ(eta): 2 Beta(eta, eta) - 1; of
+    those that leave a tenth of ``whole`` in every direction."""
+    many = 40 * batch
+    sd = scale * np.abs(rng.standard_t(3.0, (many, 2)))
+    r = 2.0 * rng.beta(lkj, lkj, many) - 1.0
+    one = np.ones(many)
     correlation = np.array([[one, r], [r, one]]).transpose(2, 0, 1)
-    return correlation * sd[:, :, None] * sd[:, None]
+    drawn = correlation * sd[:, :, None] * sd[:, None]
+    q = len(whole)
+    left = np.linalg.eigvalsh(0.9 * whole - drawn[:, 2 - q :, 2 - q :])[:, 0]
+    return drawn[left >= 0.0][:batch]
 
 
-def ranks(told: float, absorbed: bool, batch: int = 200, draws: int = 19) -> FloatArray:
+def ranks(
+    told: float, absorbed: bool, whole: FloatArray = FREE, believed: FloatArray | None = None,
+    batch: int = 200, draws: int = 19,
+) -> FloatArray:  # fmt: skip
     """Ranks (batch, 2) of SDs of effects among posterior draws; ``told``: the precision that the
-    likelihood claims over that of the sums; absorbed: whether beta is in the model."""
+    likelihood claims over that of the sums; absorbed: whether beta is in the model; whole,
+    believed: residual covariances of the last columns."""
     rng, units, scale, lkj = np.random.default_rng(9), 14, 0.5, 6.0
     q = np.linalg.qr(np.column_stack([np.ones(units), rng.standard_normal((units, 2))]))[0]
-    true = drawn_prior(batch, rng, scale, lkj)
+    true = drawn_prior(batch, rng, scale, lkj, whole)
     root = np.linalg.cholesky(true)
     b = rng.standard_normal((batch, units, 2)) @ root.swapaxes(-1, -2)
     e = b + q @ rng.normal(0.0, 3.0, (batch, 3, 2))
@@ -145,11 +161,13 @@ def ranks(told: float, absorbed: bool, batch: int = 200, draws: int = 19) -> Flo
     precision = factor @ factor.swapaxes(-1, -2)
     noise = (factor @ rng.standard_normal((batch, units, 2, 1)))[..., 0]
     linear = (precision @ e[..., None])[..., 0] + noise
-    whole = np.broadcast_to(told * precision, (batch, *precision.shape))
-    likelihood = UnitLikelihood(told * linear, whole)
+    of_all = np.broadcast_to(told * precision, (batch, *precision.shape))
+    likelihood = UnitLikelihood(told * linear, of_all)
+    residual = whole if believed is None else believed
     gibbs = UnitGibbs(
-        likelihood, q if absorbed else q[:, :0], scale, lkj, Streams((rng,), batch)
-    )
+        likelihood, q if absorbed else q[:, :0], scale, lkj, Streams((rng,), batch),
+        np.broadcast_to(residual, (batch, *residual.shape)),
+    )  # fmt: skip
     gibbs.run(64)
     kept = [np.einsum("bkk->bk", gibbs.run(16)) for _ in range(draws)]
     return np.asarray((np.stack(kept) < np.einsum("bkk->bk", true)).sum(0))
@@ -167,6 +185,13 @@ def test_ranks_of_the_spread_of_effects_are_uniform() -> None:
 def test_noise_forgotten_and_absorbed_directions_forgotten_are_rejected() -> None:
     assert p_value(ranks(4.0, absorbed=True)) < 1e-6
     assert p_value(ranks(1.0, absorbed=False)) < 1e-6
+
+
+@pytest.mark.parametrize("whole", [BOUND, BOUND_SECOND], ids=["both", "second"])
+def test_effects_vary_by_less_than_records(whole: FloatArray) -> None:
+    """The prior is cut where they would not; and that it is may not be forgotten."""
+    assert p_value(ranks(1.0, True, whole)) > 1e-3
+    assert p_value(ranks(1.0, True, whole, FREE)) < 1e-4
 
 
 def test_absorbed_directions_are_the_mean_and_strata() -> None:

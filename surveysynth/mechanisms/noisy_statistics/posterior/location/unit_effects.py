@@ -7,7 +7,8 @@ For a draw theta of that fit, sums S_j of PSU j are about
 M_j, J_j and V_j by numbers of records and the moments of ``unit_moments``, Q the absorbed
 directions with beta about flat (``unit_design``). A Gibbs sampler draws e, beta, and T, of all
 draws theta side by side. Effects are in units of residual SDs: declared spreads, and the SD of the
-logistic distribution.
+logistic distribution. Those on columns of z vary by less than records do, in every direction: where
+noise hides T, its prior alone would make amounts vary more than the sums say.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_moments import CellMoments
+from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_moments import (
+    CellMoments,
+    covariances,
+)
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.models.general_location.psu_sampler import LOGISTIC_VARIANCE
@@ -28,6 +32,8 @@ from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams
 
 #: Scale of the half-t prior of SDs of effects, in residual SDs: an intraclass correlation of .2.
 PRIOR_SCALE = 0.5
+#: Share of the residual variance that effects leave in any direction, at least.
+LEAST_LEFT = 0.1
 #: Prior SD of beta: about flat, as a PSU's row of Q has entries near 1 / sqrt(C).
 WIDE = 100.0
 #: Sweeps before T is taken, at first and again after the moments are corrected by T.
@@ -92,17 +98,25 @@ def _likelihood(
 
 
 class UnitGibbs:
-    """T (B, D, D) and effects e = Q beta + b of B draws, for the likelihood of their PSUs."""
+    """T (B, D, D) and effects e = Q beta + b of B draws, for the likelihood of their PSUs.
+
+    whole (B, q, q): residual covariances of the columns of z, the last q of D, of which T leaves a
+    share; q may be 0.
+    """
 
     def __init__(
         self, likelihood: UnitLikelihood, absorbed: FloatArray, prior_scale: float, lkj: float,
-        rng: Streams,
+        rng: Streams, whole: FloatArray,
     ) -> None:  # fmt: skip
         self.q, self.rng, self.prior_scale = absorbed, rng, prior_scale
         self.batch, self.units, self.d = likelihood.linear.shape
-        start = INTRACLASS_GUESS * np.exp(rng.standard_normal((self.batch, 1, 1), 0))
+        self.logits = self.d - whole.shape[-1]
+        self.white = np.linalg.inv(np.linalg.cholesky(whole))
+        share = INTRACLASS_GUESS * np.exp(rng.standard_normal((self.batch, 1, 1), 0))
+        start = share * np.eye(self.d)
+        start[:, self.logits :, self.logits :] = np.minimum(share, 0.5) * whole
         total = np.full(self.batch, float(self.units))
-        self.block = CovarianceBlock(start * np.eye(self.d), total, prior_scale, lkj, rng)
+        self.block = CovarianceBlock(start, total, prior_scale, lkj, rng, tied=True)
         self.beta = np.zeros((self.batch, absorbed.shape[1], self.d))
         self.b = np.zeros(likelihood.linear.shape)
         self.observe(likelihood)
@@ -131,7 +145,15 @@ class UnitGibbs:
         self._draw_effects(i)
         self._shift_given_likelihood(i)
         self._rescale(i)
-        self.block.update(i, self.b.swapaxes(-1, -2) @ self.b)
+        self.block.update(i, self.b.swapaxes(-1, -2) @ self.b, self._log_room)
+
+    def _log_room(self, covariance: FloatArray) -> FloatArray:
+        """Return 0 for T (..., B, D, D) that leaves a share of the residual covariance, or -inf."""
+        if self.logits == self.d:
+            return np.zeros(covariance.shape[:-2])
+        own = covariance[..., self.logits :, self.logits :]
+        largest = np.linalg.eigvalsh(self.white @ own @ self.white.swapaxes(-1, -2))[..., -1]
+        return np.where(largest <= 1.0 - LEAST_LEFT, 0.0, -np.inf)
 
     def _draw_effects(self, i: int) -> None:
         """Draw e given beta and T, then beta given e and T."""
@@ -175,7 +197,10 @@ class UnitGibbs:
             quadratic = quadratics[:, j, j]
             left = linears[:, j] + quadratic - (quadratics[:, j] * factor).sum(1)
             ratio, accept = proposed_ratio(units[:, j], left, quadratic, self.u_ratio[i, 0, j])
-            factor[:, j] = np.where(log_u[j] < accept, ratio, factor[:, j])
+            moved = factor.copy()
+            moved[:, j] = ratio
+            accept = accept + self._log_room(covariance * moved[:, :, None] * moved[:, None])
+            factor = np.where((log_u[j] < accept)[:, None], moved, factor)
         self.b = self.b * factor[:, None]
         self.block.covariance = covariance * factor[:, :, None] * factor[:, None, :]
 
@@ -205,9 +230,21 @@ def unit_covariances(
     prior = priors.get("psu_scale", PRIOR_SCALE)
     streams = Streams((rng,), len(moments))
     gibbs = UnitGibbs(
-        UnitLikelihood.of(moments, *given), design.absorbed, prior, priors["lkj"], streams
-    )
+        UnitLikelihood.of(moments, *given), design.absorbed, prior, priors["lkj"], streams,
+        np.stack([_residual(theta, shape, design, statistics.spread) for theta in thetas]),
+    )  # fmt: skip
     first = gibbs.run(SWEEPS[0])
     gibbs.observe(UnitLikelihood.of(moments, *given, covariance=first))
     result: FloatArray = gibbs.run(SWEEPS[1]) * (scale[:, None] * scale)
     return result
+
+
+def _residual(
+    theta: Theta, shape: LocationShape, design: UnitDesign, spread: FloatArray
+) -> FloatArray:
+    """Return the residual covariance (q, q) of a draw in units of spreads, a mean over records."""
+    everything = np.ones(shape.q, dtype=bool)
+    of_group = covariances(theta, shape.layout.regressions, everything)
+    records = np.bincount(shape.group, weights=design.records.sum(0), minlength=len(of_group))
+    mean = np.einsum("g,gij->ij", records / records.sum(), of_group)
+    return np.asarray(mean / (spread[:, None] * spread))

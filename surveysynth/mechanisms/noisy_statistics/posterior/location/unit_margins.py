@@ -18,6 +18,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_effects import LEAST_LEFT
 from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_moments import covariances
 from surveysynth.models.general_location.layout import Layout, RegressionPart
 from surveysynth.models.general_location.simulate import drawn
@@ -25,8 +26,6 @@ from surveysynth.models.parts.logit import log_shares, shares
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
 from surveysynth.survey.survey import PublicDesign
 
-#: Share of a residual variance that effects leave in any direction, at least.
-LEAST_LEFT = 0.1
 #: Newton steps, each halved until the residual of the equations falls.
 STEPS, HALVINGS = 25, 30
 TOLERANCE = 1e-8
