@@ -122,52 +122,46 @@ def test_moments_without_the_chain_of_categories_are_rejected() -> None:
 # --- how much units differ ----------------------------------------------------------------------
 
 
-#: Residual covariances: far beyond effects; and one that effects on both columns, or on the second,
-#: would often pass.
-FREE, BOUND, BOUND_SECOND = 1e9 * np.eye(2), np.array([[0.2, 0.05], [0.05, 0.3]]), np.eye(1) * 0.1
-
-
 def drawn_prior(
-    batch: int, rng: np.random.Generator, scale: float, lkj: float, whole: FloatArray
+    batch: int, rng: np.random.Generator, scale: float, lkj: float, amounts: int
 ) -> FloatArray:
     """T (batch, 2, 2): half-t3 scales, and a correlation of LKJ(eta): 2 Beta(eta, eta) - 1; of
-    those that leave a tenth of ``whole`` in every direction."""
+    those that leave a tenth of the identity matrix of the amounts in every direction."""
     many = 40 * batch
     sd = scale * np.abs(rng.standard_t(3.0, (many, 2)))
     r = 2.0 * rng.beta(lkj, lkj, many) - 1.0
     one = np.ones(many)
     correlation = np.array([[one, r], [r, one]]).transpose(2, 0, 1)
     drawn = correlation * sd[:, :, None] * sd[:, None]
-    q = len(whole)
-    left = np.linalg.eigvalsh(0.9 * whole - drawn[:, 2 - q :, 2 - q :])[:, 0]
-    return drawn[left >= 0.0][:batch]
+    inside = np.linalg.eigvalsh(drawn[:, 2 - amounts :, 2 - amounts :]).max(-1, initial=0.0) <= 0.9
+    return drawn[inside][:batch]
 
 
 def ranks(
-    told: float, absorbed: bool, whole: FloatArray = FREE, believed: FloatArray | None = None,
+    told: float, absorbed: bool, amounts: int = 0, believed: int = 0, size: float = 1.0,
     batch: int = 200, draws: int = 19,
 ) -> FloatArray:  # fmt: skip
     """Ranks (batch, 2) of SDs of effects among posterior draws; ``told``: the precision that the
-    likelihood claims over that of the sums; absorbed: whether beta is in the model; whole,
-    believed: residual covariances of the last columns."""
+    likelihood claims over that of the sums; absorbed: whether beta is in the model; amounts, and
+    how many of them are believed to be: columns on which effects vary by less than residuals; size:
+    of the sums over that of their noise."""
     rng, units, scale, lkj = np.random.default_rng(9), 14, 0.5, 6.0
     q = np.linalg.qr(np.column_stack([np.ones(units), rng.standard_normal((units, 2))]))[0]
-    true = drawn_prior(batch, rng, scale, lkj, whole)
+    true = drawn_prior(batch, rng, scale, lkj, amounts)
     root = np.linalg.cholesky(true)
     b = rng.standard_normal((batch, units, 2)) @ root.swapaxes(-1, -2)
     e = b + q @ rng.normal(0.0, 3.0, (batch, 3, 2))
     # Units of different size, some of which say next to nothing.
     factor = rng.normal(0.0, 1.0, (units, 2, 2)) * np.geomspace(0.5, 8.0, units)[:, None, None]
+    factor *= size
     precision = factor @ factor.swapaxes(-1, -2)
     noise = (factor @ rng.standard_normal((batch, units, 2, 1)))[..., 0]
     linear = (precision @ e[..., None])[..., 0] + noise
-    of_all = np.broadcast_to(told * precision, (batch, *precision.shape))
-    likelihood = UnitLikelihood(told * linear, of_all)
-    residual = whole if believed is None else believed
+    whole = np.broadcast_to(told * precision, (batch, *precision.shape))
+    likelihood = UnitLikelihood(told * linear, whole)
     gibbs = UnitGibbs(
-        likelihood, q if absorbed else q[:, :0], scale, lkj, Streams((rng,), batch),
-        np.broadcast_to(residual, (batch, *residual.shape)),
-    )  # fmt: skip
+        likelihood, q if absorbed else q[:, :0], scale, lkj, Streams((rng,), batch), believed
+    )
     gibbs.run(64)
     kept = [np.einsum("bkk->bk", gibbs.run(16)) for _ in range(draws)]
     return np.asarray((np.stack(kept) < np.einsum("bkk->bk", true)).sum(0))
@@ -187,11 +181,11 @@ def test_noise_forgotten_and_absorbed_directions_forgotten_are_rejected() -> Non
     assert p_value(ranks(1.0, absorbed=False)) < 1e-6
 
 
-@pytest.mark.parametrize("whole", [BOUND, BOUND_SECOND], ids=["both", "second"])
-def test_effects_vary_by_less_than_records(whole: FloatArray) -> None:
-    """The prior is cut where they would not; and that it is may not be forgotten."""
-    assert p_value(ranks(1.0, True, whole)) > 1e-3
-    assert p_value(ranks(1.0, True, whole, FREE)) < 1e-4
+@pytest.mark.parametrize("amounts", [1, 2])
+def test_effects_vary_by_less_than_records(amounts: int) -> None:
+    """The prior is cut where they would not; where noise hides them that is not to be forgotten."""
+    assert p_value(ranks(1.0, True, amounts, amounts, 0.02)) > 1e-3
+    assert p_value(ranks(1.0, True, amounts, 0, 0.02)[:, 2 - amounts :]) < 1e-4
 
 
 def test_absorbed_directions_are_the_mean_and_strata() -> None:

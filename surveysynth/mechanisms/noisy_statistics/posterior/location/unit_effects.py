@@ -6,9 +6,9 @@ For a draw theta of that fit, sums S_j of PSU j are about
 
 M_j, J_j and V_j by numbers of records and the moments of ``unit_moments``, Q the absorbed
 directions with beta about flat (``unit_design``). A Gibbs sampler draws e, beta, and T, of all
-draws theta side by side. Effects are in units of residual SDs: declared spreads, and the SD of the
-logistic distribution. Those on columns of z vary by less than records do, in every direction: where
-noise hides T, its prior alone would make amounts vary more than the sums say.
+draws theta side by side. Effects are in units of residuals: the SD of the logistic distribution,
+and a root of the residual covariance of the columns of z. There they vary by less than records do,
+in every direction: where noise hides T, its prior alone would make records vary more than sums say.
 """
 
 from collections.abc import Mapping, Sequence
@@ -100,23 +100,20 @@ def _likelihood(
 class UnitGibbs:
     """T (B, D, D) and effects e = Q beta + b of B draws, for the likelihood of their PSUs.
 
-    whole (B, q, q): residual covariances of the columns of z, the last q of D, of which T leaves a
-    share; q may be 0.
+    Of D effects the last are ``amounts``, on columns of z whose residual covariance is the identity
+    matrix; T leaves a share of it.
     """
 
     def __init__(
         self, likelihood: UnitLikelihood, absorbed: FloatArray, prior_scale: float, lkj: float,
-        rng: Streams, whole: FloatArray,
+        rng: Streams, amounts: int,
     ) -> None:  # fmt: skip
         self.q, self.rng, self.prior_scale = absorbed, rng, prior_scale
         self.batch, self.units, self.d = likelihood.linear.shape
-        self.logits = self.d - whole.shape[-1]
-        self.white = np.linalg.inv(np.linalg.cholesky(whole))
+        self.logits = self.d - amounts
         share = INTRACLASS_GUESS * np.exp(rng.standard_normal((self.batch, 1, 1), 0))
-        start = share * np.eye(self.d)
-        start[:, self.logits :, self.logits :] = np.minimum(share, 0.5) * whole
-        total = np.full(self.batch, float(self.units))
-        self.block = CovarianceBlock(start, total, prior_scale, lkj, rng, tied=True)
+        start, total = np.minimum(share, 0.5) * np.eye(self.d), np.full(self.batch, self.units)
+        self.block = CovarianceBlock(start, 1.0 * total, prior_scale, lkj, rng, tied=True)
         self.beta = np.zeros((self.batch, absorbed.shape[1], self.d))
         self.b = np.zeros(likelihood.linear.shape)
         self.observe(likelihood)
@@ -151,8 +148,7 @@ class UnitGibbs:
         """Return 0 for T (..., B, D, D) that leaves a share of the residual covariance, or -inf."""
         if self.logits == self.d:
             return np.zeros(covariance.shape[:-2])
-        own = covariance[..., self.logits :, self.logits :]
-        largest = np.linalg.eigvalsh(self.white @ own @ self.white.swapaxes(-1, -2))[..., -1]
+        largest = np.linalg.eigvalsh(covariance[..., self.logits :, self.logits :])[..., -1]
         return np.where(largest <= 1.0 - LEAST_LEFT, 0.0, -np.inf)
 
     def _draw_effects(self, i: int) -> None:
@@ -220,31 +216,31 @@ def unit_covariances(
     units = statistics.units
     assert units is not None  # the caller has looked
     logits = shape.layout.amount_effects.start
-    scale = np.concatenate([np.full(logits, LOGISTIC_VARIANCE**0.5), statistics.spread])
-    moments = [
-        CellMoments.of(theta, shape, statistics.centre, statistics.spread) for theta in thetas
-    ]
-    moments = [CellMoments(e.mean, e.slope * scale, e.covariance) for e in moments]
+    scales = np.stack([_scale(theta, shape, design) for theta in thetas])
+    moments = []
+    for theta, scale in zip(thetas, scales, strict=True):
+        each = CellMoments.of(theta, shape, statistics.centre, statistics.spread)
+        moments.append(CellMoments(each.mean, each.slope @ scale, each.covariance))
     sums = np.concatenate([units.amounts, units.counts], axis=1)
     given = design, sums, units.noise_sd, logits
     prior = priors.get("psu_scale", PRIOR_SCALE)
     streams = Streams((rng,), len(moments))
     gibbs = UnitGibbs(
-        UnitLikelihood.of(moments, *given), design.absorbed, prior, priors["lkj"], streams,
-        np.stack([_residual(theta, shape, design, statistics.spread) for theta in thetas]),
-    )  # fmt: skip
+        UnitLikelihood.of(moments, *given), design.absorbed, prior, priors["lkj"], streams, shape.q
+    )
     first = gibbs.run(SWEEPS[0])
     gibbs.observe(UnitLikelihood.of(moments, *given, covariance=first))
-    result: FloatArray = gibbs.run(SWEEPS[1]) * (scale[:, None] * scale)
-    return result
+    return np.asarray(scales @ gibbs.run(SWEEPS[1]) @ scales.swapaxes(-1, -2))
 
 
-def _residual(
-    theta: Theta, shape: LocationShape, design: UnitDesign, spread: FloatArray
-) -> FloatArray:
-    """Return the residual covariance (q, q) of a draw in units of spreads, a mean over records."""
-    everything = np.ones(shape.q, dtype=bool)
-    of_group = covariances(theta, shape.layout.regressions, everything)
+def _scale(theta: Theta, shape: LocationShape, design: UnitDesign) -> FloatArray:
+    """Return the scale (D, D) of effects at a draw: a root of the covariance of residuals.
+
+    That of columns of z is a mean over records."""
+    first, last = shape.layout.amount_effects.start, shape.layout.amount_effects.stop
+    of_group = covariances(theta, shape.layout.regressions, np.ones(shape.q, dtype=bool))
     records = np.bincount(shape.group, weights=design.records.sum(0), minlength=len(of_group))
+    result: FloatArray = LOGISTIC_VARIANCE**0.5 * np.eye(last)
     mean = np.einsum("g,gij->ij", records / records.sum(), of_group)
-    return np.asarray(mean / (spread[:, None] * spread))
+    result[first:, first:] = np.linalg.cholesky(mean)
+    return result
