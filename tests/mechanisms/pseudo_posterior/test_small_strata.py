@@ -197,12 +197,12 @@ def test_a_pooled_design_keeps_its_records_where_they_are(survey) -> None:
 @pytest.mark.parametrize(("epsilon", "own"), [(4.0, ("A", "B")), (10.8, ("A", "B", "C"))])
 def test_a_pooled_level_has_no_residual_spread_of_its_own(epsilon, own) -> None:
     """The statement says that nothing published of it is its own. At epsilon 4 a coefficient takes
-    89 records, and a group of spread once took 50."""
+    89 records, and a group of spread 437."""
     rng = np.random.default_rng(6)
-    group = np.repeat(["A", "B", "C"], [350, 350, 60])
+    group = np.repeat(["A", "B", "C"], [450, 450, 60])
     frame = pd.DataFrame({
-        "g": group, "w": np.exp(rng.normal(3.0, 0.2, 760)), "b": rng.integers(0, 2, 760),
-        "y": np.exp(rng.normal(size=760)),
+        "g": group, "w": np.exp(rng.normal(3.0, 0.2, 960)), "b": rng.integers(0, 2, 960),
+        "y": np.exp(rng.normal(size=960)),
     })  # fmt: skip
     outcomes = [ss.Outcome("y"), ss.Outcome("b", "binary")]
     survey = ss.Survey.from_frame(
