@@ -60,7 +60,7 @@ class Learned:
 
     def take(self, point: Point, rounds: int) -> None:
         """Take the information of the noise at the mean of the chains, of all rounds so far."""
-        share = max(1.0 / (rounds + 1.0), FORGETTING)
+        share = share_of_latest(rounds)
         current = self._mean(_sizes(point))
         for name, value in current.items():
             before = self.mean.get(name, value)
@@ -237,6 +237,11 @@ class Learned:
                 moved.append(one + one.swapaxes(0, 1))
                 index.append(parameters.q + number)
         return np.stack(moved), np.array(index)
+
+
+def share_of_latest(rounds: int) -> float:
+    """Return what the latest round counts in what the warm-up learns, after so many others."""
+    return max(1.0 / (rounds + 1.0), FORGETTING)
 
 
 def _with_prior(told: FloatArray, prior: FloatArray) -> FloatArray:

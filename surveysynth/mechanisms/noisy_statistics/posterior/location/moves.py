@@ -33,7 +33,10 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation imp
     possible,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
-from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import FORGETTING, Learned
+from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import (
+    Learned,
+    share_of_latest,
+)
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
 from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import MeanReference
 from surveysynth.sampling.sweeps import Streams
@@ -211,7 +214,7 @@ class Moves:
         # The chains may lie about another mean, and farther from it.
         lies, spread = (np.repeat(a, self.chains, axis=0).T for a in (self.lies, self.spread))
         if self.adapting:
-            share = max(1.0 / (self.rounds + 1.0), FORGETTING)
+            share = share_of_latest(self.rounds)
             off = np.clip(self._by_database((white - lies).T ** 2), 1.0, WIDEST)
             middle = np.clip(self._by_database(white.T), -WIDEST, WIDEST)
             self.spread = self.spread + share * (off - self.spread)
@@ -354,7 +357,7 @@ class Moves:
 
     def _turn(self, i: int, laws: Laws) -> Laws:
         """Draw the coefficients on x~ by an elliptical slice about a normal near their law."""
-        share = max(1.0 / (self.rounds + 1.0), FORGETTING) if self.adapting else 0.0
+        share = share_of_latest(self.rounds) if self.adapting else 0.0
         near = self.means.normal(laws, self.point, share)
         middle = near.mean.T
         start, fresh = self.point.means - middle, near.drawn(self.n_means[i]).T

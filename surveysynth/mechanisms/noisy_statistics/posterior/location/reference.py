@@ -73,10 +73,10 @@ class MeanReference:
         share: what these squares count in what is learned of them."""
         precision, linear = self._of_sums(laws, point)
         squares = self._of_squares(laws, Normal.of(precision, linear).mean)
-        means = [each.reshape(-1, self.chains, *each.shape[1:]).mean(1) for each in squares]
-        self.learned = [
-            known + share * (new - known) for known, new in zip(self.learned, means, strict=True)
-        ]
+        if share:
+            means = [each.reshape(-1, self.chains, *each.shape[1:]).mean(1) for each in squares]
+            pairs = zip(self.learned, means, strict=True)
+            self.learned = [known + share * (new - known) for known, new in pairs]
         return Normal.of(precision + squares[0], linear + squares[1])
 
     def roughly(self, laws: Sequence[Law], point: Point) -> Normal:

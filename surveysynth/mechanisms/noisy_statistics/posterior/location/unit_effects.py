@@ -112,8 +112,9 @@ class UnitGibbs:
         self.batch, self.units, self.d = likelihood.linear.shape
         self.logits = self.d - amounts
         share = INTRACLASS_GUESS * np.exp(rng.standard_normal((self.batch, 1, 1), 0))
-        start, total = np.minimum(share, 0.5) * np.eye(self.d), np.full(self.batch, self.units)
-        self.block = CovarianceBlock(start, 1.0 * total, prior_scale, lkj, rng, tied=True)
+        start = np.minimum(share, 0.5) * np.eye(self.d)
+        total = np.full(self.batch, float(self.units))
+        self.block = CovarianceBlock(start, total, prior_scale, lkj, rng, tied=True)
         self.beta = np.zeros((self.batch, absorbed.shape[1], self.d))
         self.b = np.zeros(likelihood.linear.shape)
         self.observe(likelihood)
