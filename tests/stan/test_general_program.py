@@ -42,7 +42,9 @@ def test_density_and_gradient_equal_stans(name: str) -> None:
 def test_nuts_and_gibbs_draw_from_one_posterior() -> None:
     model, _, _, _, statistics = made("all kinds by group", n=1500)
     engine = model.with_engine(StanEngine(PyStanBackend(), adapt_delta=0.99))
-    nuts = engine.posterior_draws(statistics, SamplingPlan(2, 200, 300), np.random.default_rng(1))
+    # With 300 draws a chain Monte Carlo errors of NUTS are themselves too unsure for 280 moments:
+    # one of ten windows of a long run was 5.5 of them off; windows of 600 were 3.7 off at most.
+    nuts = engine.posterior_draws(statistics, SamplingPlan(2, 200, 600), np.random.default_rng(1))
     gibbs = model.sample(statistics, SamplingPlan(4, 300, 3000), np.random.default_rng(2))
     watched = [
         np.concatenate(list(model.monitored({k: v[0] for k, v in theta.items()}).values()), -1)
