@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth._support.messages import capitalised
+from surveysynth._support.messages import capitalised, listing
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import refuse_clusters
@@ -21,7 +21,7 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     budget_of_blocks,
     location_design,
 )
-from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
+from surveysynth.mechanisms.noisy_statistics.settings import RECORD, Module, NoisySettings
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.expected import FACTORS, Expectation, Misdeclared, UnitLimit
 from surveysynth.release.facts import labels_of
@@ -126,12 +126,26 @@ def _general_promise(
     from surveysynth.spec.build import noisy_settings_of
 
     settings = noisy_settings_of(spec)
+    promise, later = _guarantee(spec, design, settings), []
+    for module in settings.modules_of(design):
+        general = model.of(module.design)
+        if settings.modules:
+            names = listing(module.design.outcome_names)
+            later.append(f"Module of {names}, with an equal share of the budget of the sums:")
+        later += _constants(module.design, module.settings)
+        later += _noise_lines(module, general)
+    return [*promise, *later, f"Model: {model.title}."]
+
+
+def _noise_lines(module: Module, model: GeneralLocation) -> list[str]:
+    """State the noise of counts and moments by block, and of sums by PSU."""
+    design, settings = module.design, module.settings
     public = location_design(model, design, settings)
     budget = budget_of_blocks(model, design, settings)
     variances = public.variances(
         budget.rho, settings.count_share, settings.unit_size(design)
     )
-    shape, clipping = public.shape, public.clipping
+    shape = public.shape
     cells, combinations = len(shape.x_cells), len(shape.combinations)
     noise = f"on sums and products in each of {shape.groups:,} groups of rows."
     if shape.discrete:
@@ -142,10 +156,7 @@ def _general_promise(
             f"{shape.groups} groups of rows); small blocks are not used."
         )
     many = _many(design.n, cells * combinations) if shape.discrete else []
-    return [
-        *_declared(spec, design, settings, clipping), f"Noise: {noise}", *many,
-        *unit_lines(model, design, settings, public), f"Model: {model.title}.",
-    ]
+    return [f"Noise: {noise}", *many, *unit_lines(model, design, settings, public)]
 
 
 def _many(n: int, numbers: int) -> list[str]:
@@ -157,7 +168,7 @@ def _many(n: int, numbers: int) -> list[str]:
         "average. The posterior draws all of them in every round, which may take hours and "
         "gigabytes of memory; a release says how long soon after its noise is drawn and spent. "
         "Coarser strata, by columns and predictors, or fewer outcomes with levels, make them "
-        "fewer: say several releases of three or four outcomes each, whose rho adds up."
+        "fewer: say modules of three or four outcomes each, modules = [[..], [..]] in [privacy]."
     ]
 
 
@@ -183,22 +194,16 @@ def _promise(expected: Expectation) -> list[str]:
     rows = expected.noise.rank + expected.noise.n_psu
     q = clipping.q
     return [
-        *_declared(expected.spec, design, settings, clipping),
+        *_guarantee(expected.spec, design, settings),
+        *_constants(design, settings),
         f"Noise: on {rows:,} x {q} sums and {q * (q + 1) // 2} sums of squares and products; "
         f"{design.n - expected.columns:,} degrees of freedom for residuals, of which {q + 2} are "
         "needed.",
     ]
 
 
-def _declared(
-    spec: "Spec", design: "PublicDesign", settings: NoisySettings, clipping: Clipping
-) -> list[str]:
-    """State the guarantee and the constants that were declared for it."""
-    names = column_names(design)
-    if not needs_general_form(design.outcomes):
-        described = zip(design.transforms, design.outcome_names, strict=True)
-        names[: len(design.outcomes)] = [kind.describe(name) for kind, name in described]
-    constants = zip(names, clipping.centre, clipping.spread, strict=True)
+def _guarantee(spec: "Spec", design: "PublicDesign", settings: NoisySettings) -> list[str]:
+    """State the guarantee, and what was not read."""
     dropped = (
         ["  (records without an outcome or a weight would be dropped; they are counted here)"]
         if spec.survey.missing == "drop"
@@ -208,6 +213,17 @@ def _declared(
         f"Privacy: {GUARANTEE}, {budget_words(settings.budget)}, for every pair of neighbours.",
         f"No outcome{' and no weight' if design.weight_name else ''} was read for what follows.",
         *dropped,
+    ]
+
+
+def _constants(design: "PublicDesign", settings: NoisySettings) -> list[str]:
+    """State the constants that were declared for the guarantee."""
+    names, clipping = column_names(design), settings.clipping(design)
+    if not needs_general_form(design.outcomes):
+        described = zip(design.transforms, design.outcome_names, strict=True)
+        names[: len(design.outcomes)] = [kind.describe(name) for kind, name in described]
+    constants = zip(names, clipping.centre, clipping.spread, strict=True)
+    return [
         "Declared, on the scale of the model:",
         *(f"  {name}: centre {centre:.5g}, spread {spread:.5g}"
           for name, centre, spread in constants),

@@ -7,7 +7,7 @@ does, never which one it is.
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from surveysynth._support.messages import no_fixed_point, no_peak
 from surveysynth.mechanisms.base import Combining, Currency
@@ -16,7 +16,7 @@ from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, RECORD
 from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.privacy_section import PrivacySection
-from surveysynth.spec.sections import Names
+from surveysynth.spec.sections import Names, as_tuple
 
 PSEUDO_POSTERIOR, NOISY_STATISTICS = "pseudo_posterior", "noisy_statistics"
 NO_MECHANISM = "no_mechanism"
@@ -185,6 +185,12 @@ class NoisyStatisticsSection(PrivacySection):
     """For noisy statistics with psu and outcomes that have categories, spikes or bounds: the share
     of the budget for sums by primary sampling unit, which say how much units differ. Public: The
     number."""
+    modules: Annotated[tuple[Names, ...], BeforeValidator(as_tuple)] = ()
+    """For noisy statistics of several outcomes with categories, spikes or bounds: lists of
+    outcomes, each outcome in one of them. Each list has noisy statistics of its own, with an equal
+    share of the budget, so that numbers of records are by the levels of its own outcomes alone.
+    Outcomes of different lists are independent given public columns in the synthetic data, so no
+    table combines them. Public: The names."""
 
     promise: ClassVar[str] = (
         "exact noise on sums; (epsilon, delta), proved for every survey of any size; declare a "
@@ -229,6 +235,11 @@ class NoisyStatisticsSection(PrivacySection):
             return self
         replicates = max(1, min(MOST_REPLICATES, MOST_SIMULATED // (self.m * n)))
         return self.model_copy(update={"replicates_per_draw": replicates})
+
+    @property
+    def module_names(self) -> tuple[tuple[str, ...], ...]:
+        """The modules."""
+        return self.modules
 
     @property
     def rho_given(self) -> float | None:

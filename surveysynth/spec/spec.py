@@ -21,6 +21,7 @@ from surveysynth.spec.calibration_section import CalibrationSection, calibration
 from surveysynth.spec.collapsed import other_problems
 from surveysynth.spec.learned import learned_columns
 from surveysynth.spec.mistakes import raise_mistakes
+from surveysynth.spec.modules import apart_problems, module_problems
 from surveysynth.spec.outcome_section import WEIGHT, OutcomeSection
 from surveysynth.spec.outcomes import (
     by_problems,
@@ -135,8 +136,8 @@ class Spec(BaseModel):
         weight = () if self.survey.public_weights else (self.survey.weight,)
         confidential = (*synthesizer.outcome, *filter(None, weight))
         problems += pattern_problems(self.privacy.pattern_columns, confidential, self.public_names)
-        known = (*self.public_by, *self.formula_columns)
-        problems += group_problems(synthesizer.grouping, known)
+        problems += group_problems(synthesizer.grouping, (*self.public_by, *self.formula_columns))
+        problems += module_problems(self.privacy.module_names, synthesizer.outcome)
         wrong = outcome_problems(
             self.survey, synthesizer, self.outcomes,
             known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
@@ -185,6 +186,7 @@ class Spec(BaseModel):
             tables, declared, self.labels, self.statistics, study=self.study is not None
         ) or statistic_problems(tables, declared)
         problems += other_problems(tables.other, tables.by, study=self.study is not None)
+        problems += apart_problems(self.privacy.module_names, tables, declared)
         problems += where_problems(tables.where, declared, known, weight)
         if tables.name is not None and not self.named_tables:
             problems.append("tables.name: only one of several [[tables]] has a name; leave it out.")
@@ -198,9 +200,7 @@ class Spec(BaseModel):
         """Return the settings that tables of a survey need and the file lacks."""
         survey, problems = self.survey, []
         if survey.weight is None and not survey.public_weights:
-            problems.append(
-                "survey.weight: missing; tables need a column of sampling weights."
-            )
+            problems.append("survey.weight: missing; tables need a column of sampling weights.")
         synthesizer = self.synthesizer
         problems += public_weight_problems(survey, synthesizer, self.all_tables, self.outcomes)
         if survey.population_size is None and "population_size" in synthesizer.requires:

@@ -37,6 +37,7 @@ from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     LocationStatistics,
 )
+from surveysynth.mechanisms.noisy_statistics.release.module_statistics import ModuleStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import (
     NoiseSource,
     SeededNoise,
@@ -137,8 +138,9 @@ def _content(
     )
     made = survey_statistics.release_statistics(model, design, confidential, settings, source)
     content = {LEARNED: [each.to_dict() for each in histograms], **made.to_dict()}
-    units = made.units if isinstance(made, LocationStatistics) else None
-    cost = learned_cost(rho, design.modelled) + (0.0 if units is None else units.rho)
+    of_modules = made.modules if isinstance(made, ModuleStatistics) else (made,)
+    units = [each.units for each in of_modules if isinstance(each, LocationStatistics)]
+    cost = learned_cost(rho, design.modelled) + sum(each.rho for each in units if each is not None)
     return content, made.rho + cost
 
 

@@ -215,7 +215,11 @@ def render_adequacy(found: Findings, pictures: Sequence[Picture]) -> str:
     expected = 0.0
     if found.clipped is not None:
         declared = facts.mechanism.described(design)
-        expected = share_outside(declared["radius"], len(declared["centres"]))
+        whole = {"radius": declared["radius"], "columns": len(declared["centres"])}
+        inside = 1.0
+        for each in declared.get("modules", [whole]):
+            inside *= 1.0 - share_outside(each["radius"], each["columns"])
+        expected = 1.0 - inside
     return page(
         f"CONFIDENTIAL: is the model adequate, {facts.title}",
         MARK,

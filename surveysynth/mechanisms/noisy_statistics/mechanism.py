@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support import progress as stages
+from surveysynth._support.messages import listing
 from surveysynth._support.templates import render
 from surveysynth.mechanisms.base import (
     SEEDED,
@@ -35,7 +36,7 @@ from surveysynth.mechanisms.noisy_statistics.release.noise import (
     SeededNoise,
     SystemNoise,
 )
-from surveysynth.mechanisms.noisy_statistics.score_noise import ScoreNoise
+from surveysynth.mechanisms.noisy_statistics.score_noise import score_noise
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.base import Model, psu_codes
 from surveysynth.models.general_location.model import GeneralLocation
@@ -78,7 +79,8 @@ def strict_statement(
         uncovered_weights=uncovered_weights(design, proved=True),
         scales="; ".join(f"{name}: {mid:.6g} and {spread:.6g}" for name, mid, spread in scales),
         weight_defaults=_weight_defaults(design, settings),
-        radius=f"{clipping.radius:.6g}",
+        radius=" or ".join(f"{each:.6g}" for each in settings.radii(design)),
+        modules=_module_words(settings, design),
         not_units=not_units(design),
         learned=learned_words(design.modelled),
         of_sums=f"{settings.of_sums(design.modelled).rho:.6g}",
@@ -107,6 +109,13 @@ def _weight_defaults(design: PublicDesign, settings: NoisySettings) -> str:
         (settings.weight.spread, "the spread is a default of the package"),
     )
     return " and ".join(words for declared, words in defaults if declared is None)
+
+
+def _module_words(settings: NoisySettings, design: PublicDesign) -> str:
+    """Return the modules in words; empty without modules."""
+    if not settings.modules:
+        return ""
+    return "; ".join(listing(each.design.outcome_names) for each in settings.modules_of(design))
 
 
 STATISTICS_NAME = "statistics.json"
@@ -182,7 +191,7 @@ class NoisyStatisticsMechanism:
             ),
             **range_facts(design, confidential),
         }
-        noise = ScoreNoise(statistics, survey_statistics.table_of(model, design))
+        noise = score_noise(statistics, model, design, self.settings)
         return Released(
             draws, {STATISTICS_NAME: published}, realised, noise=noise, design=design
         )
@@ -228,9 +237,27 @@ class NoisyStatisticsMechanism:
         return {
             "protect": self.settings.protect,
             "unit_size": self.settings.unit_size(design),
-            "radius": clipping.radius,
+            **self._radius(design),
             "centres": dict(zip(names, clipping.centre.tolist(), strict=True)),
             "spreads": dict(zip(names, clipping.spread.tolist(), strict=True)),
             **({"count_share": self.settings.count_share} if discrete else {}),
             **learned_facts(design.modelled, "rho", self.settings.budget.rho),
+        }
+
+    def _radius(self, design: PublicDesign) -> dict[str, Any]:
+        """Return the radius of the ball, of modules the largest, and what each module has."""
+        settings = self.settings
+        radius = {"radius": max(settings.radii(design))}
+        if not settings.modules:
+            return radius
+        return radius | {
+            "modules": [
+                {
+                    "outcomes": list(each.design.outcome_names),
+                    "columns": len(column_names(each.design)),
+                    "radius": each.settings.clipping(each.design).radius,
+                    "rho": each.settings.of_sums(each.design.modelled).rho,
+                }
+                for each in settings.modules_of(design)
+            ]
         }

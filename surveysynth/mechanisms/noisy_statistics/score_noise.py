@@ -4,8 +4,9 @@ A score is a sum over records, such as x (z - x b) / s or the product of two res
 in sums by X, in products, and in counts, and so it has the noise of those that are released.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -14,8 +15,16 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
     LocationStatistics,
 )
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
+from surveysynth.mechanisms.noisy_statistics.release.module_statistics import ModuleStatistics
 from surveysynth.mechanisms.noisy_statistics.release.statistics import NoisyStatistics
-from surveysynth.mechanisms.score_sums import ScoreSums
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import Statistics, table_of
+from surveysynth.mechanisms.noisy_statistics.settings import Module, NoisySettings
+from surveysynth.mechanisms.score_sums import ScoredColumn, ScoreSums
+from surveysynth.models.base import Model
+from surveysynth.survey.survey import PublicDesign
+
+#: The weight in the place of an outcome.
+WEIGHT = -1
 
 
 @dataclass(frozen=True)
@@ -147,3 +156,69 @@ def _counts(
         [one.T @ (shared[:, j, k, None] * other) for k, other in enumerate(features)]
         for j, one in enumerate(features)
     ])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ModuleNoise:
+    """The noise of modules: a score is of outcomes of one module, and perhaps of the weight.
+
+    design: of all outcomes; tables: of each module.
+    """
+
+    statistics: ModuleStatistics
+    design: PublicDesign
+    modules: Sequence[Module]
+    tables: Sequence[LocationShape]
+
+    @property
+    def group(self) -> IntArray:
+        """Group (C,) of each row of X."""
+        return self.tables[0].group
+
+    def covariance(self, sums: ScoreSums) -> FloatArray:
+        """Return the covariance (P, P) of the noise on scores.
+
+        Scores of the weight alone have that of the first module. Raises ``ValueError`` for
+        outcomes of several modules, whose tables a specification does not allow.
+        """
+        named = {self._outcome(each) for each in sums.columns} - {WEIGHT}
+        for number, module in enumerate(self.modules):
+            if named <= set(module.columns):
+                own = replace(sums, columns=[self._moved(each, module) for each in sums.columns])
+                noise = ScoreNoise(self.statistics.modules[number], self.tables[number])
+                return noise.covariance(own)
+        raise ValueError("scores of outcomes in several modules")
+
+    def _outcome(self, column: ScoredColumn) -> int:
+        """Return the outcome of a column, ``WEIGHT`` for the weight."""
+        if column.category is not None:
+            return column.category[0]
+        assert column.position is not None  # no category
+        return [*self._amounts, WEIGHT][column.position]
+
+    @cached_property
+    def _amounts(self) -> list[int]:
+        """The outcome of each column of z but the weight."""
+        return [j for j, each in enumerate(self.design.outcomes) for _ in each.sides]
+
+    def _moved(self, column: ScoredColumn, module: Module) -> ScoredColumn:
+        """Return a column with its place among those of the module."""
+        if column.category is not None:
+            outcome, level = column.category
+            return replace(column, category=(module.columns.index(outcome), level))
+        whole = [*self._amounts, WEIGHT]
+        kept = [k for k, outcome in enumerate(whole) if outcome in (*module.columns, WEIGHT)]
+        assert column.position is not None  # no category
+        return replace(column, position=kept.index(column.position))
+
+
+def score_noise(
+    statistics: Statistics, model: Model, design: PublicDesign, settings: NoisySettings
+) -> ScoreNoise | ModuleNoise:
+    """Return the noise of released statistics on scores."""
+    if not isinstance(statistics, ModuleStatistics):
+        return ScoreNoise(statistics, table_of(model, design))
+    modules = settings.modules_of(design)
+    return ModuleNoise(
+        statistics, design, modules, [table_of(model, each.design) for each in modules]
+    )

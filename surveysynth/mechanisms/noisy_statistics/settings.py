@@ -6,7 +6,8 @@ none is ever estimated from the survey.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.pseudo_records import undeclared
-from surveysynth.survey.survey import PublicDesign
+from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: Neighbours differ in one record; else in the records of a unit of a public column.
 RECORD = "record"
@@ -63,6 +64,11 @@ class NoisySettings:
     psu_share
         Share of the budget of all sums for those by primary sampling unit, where PSUs have effects
         on outcomes of several kinds.
+    modules
+        Names of outcomes that have noisy statistics together: each outcome is in one module, and
+        all modules have the same share of the budget of all sums. None: all outcomes together.
+    sums
+        The budget of the sums; None: what learned transforms leave of ``budget``.
 
     Raises
     ------
@@ -80,6 +86,8 @@ class NoisySettings:
     count_share: float = 1.0
     declared_below: Mapping[str, Declared] = field(default_factory=dict)
     psu_share: float = 0.125
+    modules: tuple[tuple[str, ...], ...] = ()
+    sums: Budget | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.m, int) or self.m < 1:
@@ -108,8 +116,35 @@ class NoisySettings:
 
     def of_sums(self, outcomes: Sequence[Outcome]) -> Budget:
         """Return the budget of the sums: what learned transforms of these outcomes leave."""
+        if self.sums is not None:
+            return self.sums
         left = what_is_left(self.budget.rho, outcomes)
         return self.budget if left == self.budget.rho else Budget.of_rho(left, self.budget.delta)
+
+    def modules_of(self, design: PublicDesign) -> "tuple[Module, ...]":
+        """Return the modules of a design; one with all outcomes where none are declared.
+
+        Raises ``InputError`` unless each outcome is in one module.
+        """
+        if not self.modules:
+            return (Module(design, self, tuple(range(len(design.outcomes)))),)
+        named = [name for names in self.modules for name in names]
+        if sorted(named) != sorted(design.outcome_names):
+            raise InputError(
+                f"modules must have each of the outcomes {', '.join(design.outcome_names)} once, "
+                f"got {', '.join(named)}."
+            )
+        whole = self.of_sums(design.modelled)
+        share = Fraction(whole.rho) / len(self.modules)
+        rho = float(share)
+        rho = rho if Fraction(rho) <= share else math.nextafter(rho, 0.0)
+        own = replace(self, modules=(), sums=Budget.of_rho(rho, whole.delta))
+        made = []
+        for names in self.modules:
+            chosen = tuple(j for j, name in enumerate(design.outcome_names) if name in names)
+            outcomes = tuple(design.outcomes[j] for j in chosen)
+            made.append(Module(replace(design, outcomes=outcomes), own, chosen))
+        return tuple(made)
 
     def clipping(self, design: PublicDesign) -> Clipping:
         """Return centres and spreads of z, and the radius of the ball.
@@ -139,6 +174,11 @@ class NoisySettings:
         at_once = len(centres) - sum(each.split is not None for each in design.outcomes)
         radius = self.radius or self._radius(design, at_once)
         return Clipping(np.array(centres), np.array(spreads), radius)
+
+    def radii(self, design: PublicDesign) -> list[float]:
+        """Return the radii of the balls of all modules, each once."""
+        found = (each.settings.clipping(each.design).radius for each in self.modules_of(design))
+        return list(dict.fromkeys(found))
 
     def _radius(self, design: PublicDesign, columns: int) -> float:
         """Return the radius by default, for the columns that a record has at once."""
@@ -216,3 +256,20 @@ class NoisySettings:
             )
         sizes = design.frame[self.protect].value_counts(dropna=False)
         return np.asarray(sizes, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """Outcomes that have noisy statistics together, as a survey of their own.
+
+    design, settings: with these outcomes and with the module's share of the budget of the sums;
+    columns: the positions of its outcomes among all.
+    """
+
+    design: PublicDesign
+    settings: NoisySettings
+    columns: tuple[int, ...]
+
+    def of(self, confidential: Confidential) -> Confidential:
+        """Return the answers to these outcomes, with all weights."""
+        return replace(confidential, outcome=confidential.outcome[:, list(self.columns)])

@@ -4,7 +4,7 @@ The noise is in the model: the target is p(theta | T~, Q~, X) under the model's 
 augmentation around the model's own Gibbs sweeps (``augmentation``). It costs no epsilon.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +16,7 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.noisy_statistics.posterior import moments
 from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import Augmentation
+from surveysynth.mechanisms.noisy_statistics.posterior.location.joined import joined
 from surveysynth.mechanisms.noisy_statistics.posterior.location.levels import alike
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
     LocationSweeps,
@@ -34,6 +35,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.patience import Patience, Said
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
+from surveysynth.mechanisms.noisy_statistics.release.module_statistics import ModuleStatistics
 from surveysynth.mechanisms.noisy_statistics.release.statistics import NoisyStatistics
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     Statistics,
@@ -181,6 +183,13 @@ def posterior_batch(
     Their numbers of columns of X and of PSUs must be the same, and their settings. Fits that have
     not converged go on; what a fit gives does not depend on the others.
     """
+    of_modules = [each for _, each in releases if isinstance(each, ModuleStatistics)]
+    if isinstance(model, GeneralLocation) and len(of_modules) == len(releases):
+        designs = [design for design, _ in releases]
+        return [
+            _module_draws(model, *each, settings, rng, progress)
+            for each, rng in zip(zip(designs, of_modules, strict=True), rngs, strict=True)
+        ]
     of_blocks = [each for _, each in releases if isinstance(each, LocationStatistics)]
     if isinstance(model, GeneralLocation) and len(of_blocks) == len(releases):
         designs = [design for design, _ in releases]
@@ -302,6 +311,52 @@ def location_draws(
         if hopeless is not None:
             return hopeless
     return result
+
+
+def _module_draws(
+    model: GeneralLocation,
+    design: PublicDesign,
+    statistics: ModuleStatistics,
+    settings: NoisySettings,
+    rng: np.random.Generator,
+    progress: Said | None = None,
+) -> tuple[PrivateDraws, PosteriorRecord] | RefusedError:
+    """Return m draws of all outcomes, whose modules are independent given X, or why there are none.
+
+    The record has the worst of all modules.
+    """
+    modules = settings.modules_of(design)
+    if len(modules) != len(statistics.modules):
+        raise InputError(
+            f"These are noisy statistics of {len(statistics.modules)} modules, but {len(modules)} "
+            "are declared."
+        )
+    parts: list[PrivateDraws] = []
+    records: list[PosteriorRecord] = []
+    for module, own in zip(modules, statistics.modules, strict=True):
+        result = location_draws(
+            model.of(module.design), module.design, own, module.settings, rng, progress
+        )
+        if isinstance(result, RefusedError):
+            return result
+        parts.append(result[0])
+        records.append(result[1])
+    fitted = model.of(design)
+    theta = joined([each.theta for each in parts], modules, fitted, design)
+    record = PosteriorRecord(
+        _worst(max, [each.r_hat for each in records]),
+        _worst(min, [each.ess for each in records]),
+        max(each.thinning for each in records),
+    )
+    return PrivateDraws(model.name, theta, settings), record
+
+
+def _worst(
+    choose: Callable[[Iterable[float]], float], found: Sequence[Mapping[str, float]]
+) -> dict[str, float]:
+    """Return the worst value of each group of parameters."""
+    names = dict.fromkeys(name for each in found for name in each)
+    return {name: choose(each[name] for each in found if name in each) for name in names}
 
 
 def on_x(

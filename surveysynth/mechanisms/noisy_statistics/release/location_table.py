@@ -40,8 +40,9 @@ class LocationShape:
         if rows > MOST_ROWS:
             raise InputError(
                 f"Noisy statistics count records by cell of X and category of every outcome: "
-                f"{rows:,} counts here, more than {MOST_ROWS:,}. Name fewer outcomes with "
-                "categories, join their levels, or use mechanism = 'pseudo_posterior'."
+                f"{rows:,} counts here, more than {MOST_ROWS:,}. Divide the outcomes into modules "
+                "(modules = [[..], [..]] in [privacy]), name fewer with categories, join their "
+                "levels, or use mechanism = 'pseudo_posterior'."
             )
 
     @property

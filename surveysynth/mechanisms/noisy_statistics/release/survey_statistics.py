@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray
+from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
 from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
@@ -24,6 +25,7 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
     location_statistics,
 )
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
+from surveysynth.mechanisms.noisy_statistics.release.module_statistics import ModuleStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import NoiseDesign
 from surveysynth.mechanisms.noisy_statistics.release.statistics import (
@@ -38,7 +40,7 @@ from surveysynth.models.parts.unit_design import UnitDesign
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: What is released of a survey, by the model that it is released for.
-Statistics: TypeAlias = NoisyStatistics | LocationStatistics
+Statistics: TypeAlias = NoisyStatistics | LocationStatistics | ModuleStatistics
 
 
 def release_statistics(
@@ -56,6 +58,14 @@ def release_statistics(
     The model says whether sums by PSU are among them. Raises ``InputError`` before the survey is
     looked at.
     """
+    if settings.modules:
+        general = require_general(model)
+        return ModuleStatistics(tuple(
+            _location_statistics(
+                general, each.design, each.of(confidential), each.settings, source
+            )
+            for each in settings.modules_of(design)
+        ))  # fmt: skip
     if isinstance(model, GeneralLocation):
         return _location_statistics(model, design, confidential, settings, source)
     noise, _ = required_design(model, design, settings)
@@ -72,10 +82,24 @@ def release_statistics(
 
 def check_public(model: Model, design: PublicDesign, settings: NoisySettings) -> None:
     """Raise ``InputError`` for what a design lacks, by public inputs: before noise is drawn."""
+    if settings.modules:
+        model = require_general(model)
     if isinstance(model, GeneralLocation):
-        location_design(model, design, settings)
+        for each in settings.modules_of(design):
+            location_design(model, each.design, each.settings)
     else:
         required_design(model, design, settings)
+
+
+def require_general(model: Model) -> GeneralLocation:
+    """Return the model, if outcomes can be in modules; raise ``InputError`` otherwise."""
+    if isinstance(model, GeneralLocation):
+        return model
+    raise InputError(
+        "modules divide outcomes of a general location model, and this model has one normal "
+        "distribution of all records. Leave modules out, or name covariance_by, so that spreads "
+        "differ by cell."
+    )
 
 
 def _location_statistics(
@@ -177,32 +201,37 @@ def clipped(
 
     The number shows whether the declared centres and spreads suit these data."""
     if isinstance(model, GeneralLocation):
-        return _clipped_of_location(model, design, confidential, settings)
+        outside = np.zeros(design.n, dtype=bool)
+        for each in settings.modules_of(design):
+            outside |= _outside(model, each.design, each.of(confidential), each.settings)
+        return int(np.count_nonzero(outside))
     clipping = settings.clipping(design)
     with np.errstate(over="ignore"):
         u = (transformed(design, confidential) - clipping.centre) / clipping.spread
         return int(np.count_nonzero((u * u).sum(axis=1) > clipping.radius**2))
 
 
-def _clipped_of_location(
+def _outside(
     model: GeneralLocation,
     design: PublicDesign,
     confidential: Confidential,
     settings: NoisySettings,
-) -> int:
-    """Count the records outside the ball. Confidential."""
+) -> BoolArray:
+    """Return which records (n,) are outside the ball. Confidential."""
     clipping = settings.clipping(design)
     records = model.records(design, confidential)
     there = records.layout.present(records.category)
     with np.errstate(over="ignore"):
         u = np.where(there, (records.z - clipping.centre) / clipping.spread, 0.0)
-        return int(np.count_nonzero((u * u).sum(axis=1) > clipping.radius**2))
+        return np.asarray((u * u).sum(axis=1) > clipping.radius**2)
 
 
 def statistics_of(given: Mapping[str, Any]) -> Statistics:
     """Return noisy statistics that were written as a dictionary.
 
     Raise ``InputError`` where its entries do not fit together."""
+    if "modules" in given:
+        return ModuleStatistics.from_dict(given)
     kind = LocationStatistics if "counts" in given else NoisyStatistics
     return kind.from_dict(given)
 
