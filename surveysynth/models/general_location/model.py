@@ -32,6 +32,7 @@ from surveysynth.models.general_location import records as general_records
 from surveysynth.models.general_location.completion import Completion, steadied
 from surveysynth.models.general_location.groups import CovarianceGroups, covariance_groups
 from surveysynth.models.general_location.layout import Layout, of_parts
+from surveysynth.models.general_location.modules import MODULES, Modules, steadied_modules
 from surveysynth.models.general_location.psu_sampler import LOGISTIC_VARIANCE, ClusteredGibbs
 from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.sampler import Gibbs
@@ -208,6 +209,10 @@ class GeneralLocation(Model):
     ) -> Simulation:
         return Simulation(*self._on_records(theta, design), effects)
 
+    def _modules(self, theta: Theta, design: PublicDesign) -> Modules:
+        groups = self.groups(design).cell
+        return Modules(theta, design, self.grouped, groups, psu_codes(self, design))
+
     def _on_records(
         self, theta: Theta, design: PublicDesign
     ) -> tuple[Theta, PublicDesign, Layout, IntArray, IntArray]:
@@ -227,14 +232,19 @@ class GeneralLocation(Model):
         Amounts of an outcome with bounds are drawn from the normal distribution that, cut there,
         has the regression's mean and variance. All PSUs have fresh effects.
         """
+        if MODULES in theta:
+            return self._modules(theta, design).sample(rng)
         effects = psu_effects.fresh_effects(theta, psu_codes(self, design), rng)
         given = effects if isinstance(effects, np.ndarray) else None
         return self._simulation(theta, design, given).sample(rng)
 
     def steadied(self, theta: Theta, design: PublicDesign) -> Theta:
         """Give effects of missing answers on other parts the prior of interactions."""
+        scale = self.priors["interaction_scale"]
+        if MODULES in theta:
+            return steadied_modules(theta, design, self.grouped, scale)
         layout = Layout.of(design, self.grouped)
-        return steadied(theta, layout, design.outcomes, self.priors["interaction_scale"])
+        return steadied(theta, layout, design.outcomes, scale)
 
     def completed(
         self,
@@ -247,6 +257,8 @@ class GeneralLocation(Model):
         """Fill missing answers by what the model says of them, as if they had been given."""
         if not any(each.missing for each in design.outcomes):
             return simulated
+        if MODULES in theta:
+            return self._modules(theta, design).filled(simulated, rng)
         completion = Completion(*self._on_records(theta, design), simulated.effects)
         return completion.filled(simulated, rng)
 
@@ -256,6 +268,8 @@ class GeneralLocation(Model):
         """Return E(w | x, d*, z*) (n,), given effects of PSUs; public weights, or ones."""
         if design.weight_name is None:
             return self.drawn_weight(design, simulated)
+        if MODULES in theta:
+            return self._modules(theta, design).mean_weight(simulated)
         return self._simulation(theta, design, simulated.effects).mean_weight(simulated)
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:

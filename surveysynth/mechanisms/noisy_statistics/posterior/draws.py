@@ -16,7 +16,6 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.noisy_statistics.posterior import moments
 from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import Augmentation
-from surveysynth.mechanisms.noisy_statistics.posterior.location.joined import joined
 from surveysynth.mechanisms.noisy_statistics.posterior.location.levels import alike
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
     LocationSweeps,
@@ -46,6 +45,7 @@ from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.general_location.modules import with_modules
 from surveysynth.sampling.convergence import check_convergence
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams, run_sweeps
@@ -321,7 +321,7 @@ def _module_draws(
     rng: np.random.Generator,
     progress: Said | None = None,
 ) -> tuple[PrivateDraws, PosteriorRecord] | RefusedError:
-    """Return m draws of all outcomes, whose modules are independent given X, or why there are none.
+    """Return m draws of all outcomes, by module, or why there are none.
 
     The record has the worst of all modules.
     """
@@ -341,8 +341,7 @@ def _module_draws(
             return result
         parts.append(result[0])
         records.append(result[1])
-    fitted = model.of(design)
-    theta = joined([each.theta for each in parts], modules, fitted, design)
+    theta = with_modules([each.theta for each in parts], [each.columns for each in modules])
     record = PosteriorRecord(
         _worst(max, [each.r_hat for each in records]),
         _worst(min, [each.ess for each in records]),

@@ -34,7 +34,7 @@ class CellMoments:
         cls, theta: Theta, shape: LocationShape, centre: FloatArray, spread: FloatArray
     ) -> "CellMoments":
         """Return the moments at one draw theta, effects of all PSUs being zero."""
-        share, scores = shares_of(theta, shape)
+        share, scores = _shares(theta, shape)
         there = shape.present_in.astype(np.float64)
         u = (_means(theta, shape) - centre) / spread * there
         flags = [
@@ -56,7 +56,7 @@ class CellMoments:
         return cls(mean, slope, covariance)
 
 
-def shares_of(theta: Theta, shape: LocationShape) -> tuple[FloatArray, FloatArray]:
+def _shares(theta: Theta, shape: LocationShape) -> tuple[FloatArray, FloatArray]:
     """Return p(d | x) (G, D) and the scores (G, D, E) of effects on log odds."""
     k, layout = shape.x_cells.shape[1], shape.layout
     size = len(shape.x_cells), len(shape.combinations)
