@@ -189,8 +189,8 @@ class NoisyStatisticsSection(PrivacySection):
     """For noisy statistics of several outcomes with categories, spikes or bounds: lists of
     outcomes, each outcome in one of them. Each list has noisy statistics of its own, with an equal
     share of the budget, so that numbers of records are by the levels of its own outcomes alone.
-    Outcomes of different lists are independent given public columns in the synthetic data, so no
-    table combines them. Public: The names."""
+    Outcomes of different lists are independent given weight and public columns in the synthetic
+    data, so no table combines them. Public: The names."""
 
     promise: ClassVar[str] = (
         "exact noise on sums; (epsilon, delta), proved for every survey of any size; declare a "

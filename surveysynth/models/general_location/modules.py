@@ -202,9 +202,12 @@ class Modules:
             z = simulated.z[:, law.columns]
             if weighted:
                 mean, variance = law.weight(own)
+                v = simulated.z[:, -1]
                 if number == 0:
-                    u = (simulated.z[:, -1] - law.effect(own) - mean) / np.sqrt(variance)
-                z = np.column_stack([z, mean + np.sqrt(variance) * u + law.effect(own)])
+                    u = (v - law.effect(own) - mean) / np.sqrt(variance)
+                else:
+                    v = mean + np.sqrt(variance) * u + law.effect(own)
+                z = np.column_stack([z, v])
             made.append(Simulated(z, simulated.category[:, law.columns], own))
         return made, effects
 
