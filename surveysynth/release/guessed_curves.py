@@ -127,11 +127,12 @@ def guess_lines(spec: "Spec", design: "PublicDesign", guesses: Guesses) -> list[
             continue
         given = side_of(outcome, ABOVE)
         sd = 0.0 if part is None else noise_variance(part, noise, records) ** 0.5
+        count = int(rows.max()) + 1
+        where = "one histogram" if count == 1 else f"each of {count:,} histograms"
         lines.append(
-            f"{outcome.name}: learned from {given.bins} counts in each of {int(rows.max()) + 1:,} "
-            f"histograms, with noise of SD {sd:.3g} each. --guess "
-            f"{outcome.name}=LOW,HIGH draws the curve of a guess: two values between which about "
-            "two thirds of the population lie."
+            f"{outcome.name}: learned from {given.bins} counts in {where}, with noise of SD "
+            f"{sd:.3g} each. --guess {outcome.name}=LOW,HIGH draws the curve of a guess: two "
+            "values between which about two thirds of the population lie."
         )
     return lines
 
