@@ -12,6 +12,8 @@ import pytest
 from surveysynth.cli import main
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
+from surveysynth.spec.build import mechanism_of, model_of, read_survey
+from surveysynth.spec.spec import load_spec
 from tests.release.test_strict_kinds import first_chains_kept, frame_of
 from tests.surveys import spec_text, write_survey
 
@@ -121,3 +123,33 @@ def test_check_shows_every_module(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert main(["check", str(spec)]) == 2
     assert "different lists of privacy.modules" in capsys.readouterr().err
     assert {each.name for each in (tmp_path / "bad").iterdir()} == {"survey.csv", "spec.toml"}
+
+
+class Kept:
+    """Keeps noise as a folder does: as text."""
+
+    def __init__(self) -> None:
+        self.text: str | None = None
+
+    def earlier(self) -> dict[str, Any] | None:
+        return None if self.text is None else json.loads(self.text)
+
+    def keep(self, statistics: Any) -> None:
+        self.text = json.dumps(statistics)
+
+
+def test_a_run_goes_on_from_the_noise_of_all_modules(tmp_path: Path) -> None:
+    plan = "chains = 16\ndraws = 20\nwarmup = 20"
+    spec = load_spec(spec_in(tmp_path / "in", 200, "epsilon = 20\nm = 10", plan))
+    survey, mechanism = read_survey(spec), mechanism_of(spec)
+    model, keeper = model_of(spec).of(survey.design), Kept()
+    with first_chains_kept():
+        first, again, other = (
+            mechanism.run(
+                model, survey.design, survey.confidential, np.random.default_rng(1), keeper=each
+            ).published["statistics.json"]
+            for each in (keeper, keeper, None)
+        )
+    assert json.dumps(first["statistics"]) == json.dumps(again["statistics"])
+    assert first["learned"] == again["learned"]
+    assert json.dumps(other["statistics"]) != json.dumps(first["statistics"])
