@@ -107,6 +107,11 @@ class Expectation:
     @property
     def not_available(self) -> str | None:
         """Why no standard errors can be computed, or None."""
+        if self.settings.modules:
+            return (
+                "Expected standard errors are not available for modules, each of which has a part "
+                "of the budget and of the columns. --simulate finds them."
+            )
         if self.design.psu is None:
             return None
         column = self.design.psu_name

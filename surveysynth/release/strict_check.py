@@ -19,6 +19,7 @@ from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE, column_
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     budget_of_blocks,
+    check_public,
     location_design,
 )
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, Module, NoisySettings
@@ -85,7 +86,7 @@ def check_strict(
         For PSUs that neither the model nor a design effect allows for, and for weights that were
         computed from confidential columns.
     """
-    from surveysynth.spec.build import model_of, read_design
+    from surveysynth.spec.build import model_of, noisy_settings_of, read_design
 
     target = None
     if out is not None:
@@ -96,6 +97,9 @@ def check_strict(
     chosen = model_of(spec)
     model = chosen.of(design)
     refuse_clusters(design, model)
+    settings = noisy_settings_of(spec)
+    if settings.modules:
+        check_public(model, design, settings)
     promise: list[str] = []
     curves = guess_lines(spec, design, guesses or {})
     if isinstance(model, GeneralLocation):

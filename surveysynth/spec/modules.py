@@ -4,15 +4,25 @@ from collections.abc import Sequence
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.spec.calibration_section import CalibrationSection, place_of
 from surveysynth.spec.tables_section import TablesSection
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.where import columns_of, parse_where
 
 Modules = Sequence[Sequence[str]]
+_APART = (
+    "which are in different lists of privacy.modules, and the synthetic data have them together "
+    "only as far as both go with the weight"
+)
 
 
-def module_problems(modules: Modules, outcomes: Sequence[str]) -> list[str]:
-    """Return why these are not two or more lists that have each outcome once."""
+def module_problems(
+    modules: Modules, outcomes: Sequence[str], margins: Sequence[CalibrationSection] = ()
+) -> list[str]:
+    """Return why these are not two or more lists that have each outcome once.
+
+    ``margins``: of calibration, none of which may combine outcomes of different lists.
+    """
     if not modules:
         return []
     place, named = "privacy.modules", [name for names in modules for name in names]
@@ -31,6 +41,21 @@ def module_problems(modules: Modules, outcomes: Sequence[str]) -> list[str]:
             f"{place}: expected two or more lists of outcomes, none of them empty, got "
             f"{len(modules)}; leave it out to model all outcomes together."
         )
+    return problems or margin_problems(modules, margins)
+
+
+def margin_problems(modules: Modules, margins: Sequence[CalibrationSection]) -> list[str]:
+    """Return the margins of calibration that would combine outcomes of different modules."""
+    of = {name: number for number, names in enumerate(modules) for name in names}
+    problems = []
+    for number, each in enumerate(margins):
+        named = [name for name in (*each.by, each.amount) if name in of]
+        apart = [name for name in named if of[name] != of[named[0]]]
+        if apart:
+            problems.append(
+                f"{place_of(number)}: a margin would combine {named[0]!r} with {apart[0]!r}, "
+                f"{_APART}. Give each a margin of its own."
+            )
     return problems
 
 
@@ -51,9 +76,8 @@ def apart_problems(
             apart = [name for name in combined if of[name] != of[combined[0]]]
             if apart:
                 problems.append(
-                    f"tables.{what}: rows would combine {combined[0]!r} with {apart[0]!r}, which "
-                    "are in different lists of privacy.modules and independent in the synthetic "
-                    "data. Put them in one list, or make these rows without one of them."
+                    f"tables.{what}: rows would combine {combined[0]!r} with {apart[0]!r}, "
+                    f"{_APART}. Put them in one list, or make these rows without one of them."
                 )
                 break
     return problems

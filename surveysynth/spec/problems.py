@@ -44,6 +44,11 @@ def study_problems(
             "tables: a study makes one [tables] of all records; leave out where and further "
             "tables."
         )
+    if privacy.module_names:
+        problems.append(
+            "privacy.modules: a study with [study] has all outcomes together; leave it out, or run "
+            "'surveysynth study SPEC --population FILE' with a specification without [study]."
+        )
     if tables.intervals == "simultaneous":
         problems.append(
             "tables.intervals: a study with [study] judges each interval by itself; leave it out. "

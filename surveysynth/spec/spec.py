@@ -137,7 +137,8 @@ class Spec(BaseModel):
         confidential = (*synthesizer.outcome, *filter(None, weight))
         problems += pattern_problems(self.privacy.pattern_columns, confidential, self.public_names)
         problems += group_problems(synthesizer.grouping, (*self.public_by, *self.formula_columns))
-        problems += module_problems(self.privacy.module_names, synthesizer.outcome)
+        modules = self.privacy.module_names
+        problems += module_problems(modules, synthesizer.outcome, self.calibration)
         wrong = outcome_problems(
             self.survey, synthesizer, self.outcomes,
             known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),

@@ -97,6 +97,14 @@ def test_conditions_and_rows_are_of_one_module() -> None:
     assert spec_of(DIVIDED, statistics=["mean", "share"], where="region == 'north'").tables
 
 
+def test_margins_of_calibration_are_of_one_module() -> None:
+    margin = '[[calibration]]\nby = ["work", {}]\ntotals = "totals.csv"\n'
+    text = TEXT.format(modules=json.dumps(DIVIDED), by='["region"]', statistics='["count"]')
+    with pytest.raises(InputError, match="a margin would combine 'work' with 'sick'"):
+        parse_spec(text + margin.format('"sick"'))
+    assert parse_spec(text + margin.format('"region"')).calibration
+
+
 def test_modules_are_of_noisy_statistics_alone() -> None:
     text = TEXT.replace("noisy_statistics", "pseudo_posterior").format(
         modules='[["pay", "work"], ["sick", "rooms"]]', by='["region"]', statistics='["mean"]'

@@ -141,7 +141,9 @@ def _content(
     of_modules = made.modules if isinstance(made, ModuleStatistics) else (made,)
     units = [each.units for each in of_modules if isinstance(each, LocationStatistics)]
     cost = learned_cost(rho, design.modelled) + sum(each.rho for each in units if each is not None)
-    return content, made.rho + cost
+    # Of modules what is promised; what their statistics state is checked against it.
+    stated = made.rho + cost
+    return content, min(stated, rho) if isinstance(made, ModuleStatistics) else stated
 
 
 def with_curves(case: Case, settings: NoisySettings, rng: np.random.Generator) -> PublicDesign:

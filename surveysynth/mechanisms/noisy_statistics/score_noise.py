@@ -55,9 +55,11 @@ class ScoreNoise:
         return self.table.group
 
     def covariance(self, sums: ScoreSums) -> FloatArray:
-        """Return the covariance (P, P) of the noise on scores."""
+        """Return the covariance (P, P) of the noise on scores; of none where no column varies."""
         size = sum(each.shape[1] for each in sums.features)
         result = np.zeros((size, size))
+        if not sums.columns:
+            return result
         for block in _blocks(self.statistics, self.table):
             result += _moments(self.statistics, block, sums)
         if isinstance(self.statistics, LocationStatistics):

@@ -168,8 +168,8 @@ class NoisySettings:
             raise InputError(
                 "With public weights noisy statistics need an amount among the outcomes, since "
                 "their noise is measured by the size of amounts. Name one beside "
-                f"{', '.join(map(repr, design.outcome_names))}, or use mechanism = "
-                "'pseudo_posterior'."
+                f"{', '.join(map(repr, design.outcome_names))} (in the same list of "
+                "privacy.modules, if there are any), or use mechanism = 'pseudo_posterior'."
             )
         at_once = len(centres) - sum(each.split is not None for each in design.outcomes)
         radius = self.radius or self._radius(design, at_once)

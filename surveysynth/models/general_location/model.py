@@ -32,7 +32,8 @@ from surveysynth.models.general_location import records as general_records
 from surveysynth.models.general_location.completion import Completion, steadied
 from surveysynth.models.general_location.groups import CovarianceGroups, covariance_groups
 from surveysynth.models.general_location.layout import Layout, of_parts
-from surveysynth.models.general_location.modules import MODULES, Modules, steadied_modules
+from surveysynth.models.general_location.module_parameters import MODULES, steadied_modules
+from surveysynth.models.general_location.modules import Modules
 from surveysynth.models.general_location.psu_sampler import LOGISTIC_VARIANCE, ClusteredGibbs
 from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.sampler import Gibbs

@@ -2,17 +2,20 @@
 
 A draw has parameters of every module, a general location model of its outcomes y_k with the log
 weight v as the last column. One law of all of them: v | x is that of the first module, and modules
-are independent given x and v. With m_k(x) and V_k(x) the mean and variance of v in module k,
+are independent given x and v. With F_k the distribution function of v | x in module k, a mixture of
+normals over combinations d of categories,
 
-    u = (v - m_1) / sqrt(V_1),    y_k ~ p_k(y_k | x, v = m_k + sqrt(V_k) u),
+    g = Phi^-1(F_1(v)),    y_k ~ p_k(y_k | x, v = F_k^-1(Phi(g))),
 
-so that y_k has the law of its module, and goes with the weight as there. Smoothed weights are means
-of v given all outcomes. In module k u is N(a_k, s_k) given y_k, and near N(0, 1) without; given all
+so that y_k has the law of its module, and goes with the weight as there: with ranks of the weight,
+where its law differs. Smoothed weights are means of the weight given all outcomes,
 
-    1/s = sum_k 1/s_k - (K - 1),    E(u | y) = s sum_k a_k / s_k.
+    p(g | x, y) in proportion to phi(g) prod_k p_k(v_k(g) | x, y_k) / f_k(v_k(g) | x),
 
-Public weights are not modelled; modules are then independent given x. Effects of PSUs, if any, are
-known wherever a law is meant. Those of the weight are those of the first module, in the SD of each.
+by sums over intervals of g, of which each module has its exact mass: where a category has weights
+of its own, the ratio is next to a step. Public weights are not modelled; modules are then
+independent given x. Effects of PSUs, if any, are known wherever a law is meant. Those of the weight
+are those of the first module, in the SD of each.
 """
 
 from collections.abc import Sequence
@@ -21,11 +24,18 @@ from functools import cached_property
 from itertools import product
 
 import numpy as np
+from scipy.special import ndtr
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated
-from surveysynth.models.general_location.completion import Completion, steadied
+from surveysynth.models.general_location.completion import Completion
 from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.mixtures import Mixture, differences, middles
+from surveysynth.models.general_location.module_parameters import (
+    MODULES,
+    columns_by_module,
+    of_module,
+)
 from surveysynth.models.general_location.simulate import (
     Simulation,
     columns_of,
@@ -39,45 +49,10 @@ from surveysynth.models.parts.logit import log_shares
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
 from surveysynth.survey.survey import PublicDesign
 
-#: The module (.., p) of each outcome, among the parameters; those of module k begin with "k:".
-MODULES = "modules"
 #: Records whose combinations of categories are drawn at once.
 BLOCK = 20_000
-
-
-def with_modules(thetas: Sequence[Theta], columns: Sequence[Sequence[int]]) -> Theta:
-    """Return draws (m, ...) of all modules, whose outcomes have these positions."""
-    of = np.zeros(sum(map(len, columns)), dtype=np.int64)
-    result: Theta = {}
-    for number, (theta, own) in enumerate(zip(thetas, columns, strict=True)):
-        of[list(own)] = number
-        result |= {f"{number}:{name}": values for name, values in theta.items()}
-    draws = len(next(iter(result.values())))
-    return {MODULES: np.tile(of, (draws, 1)).astype(np.float64), **result}
-
-
-def of_module(theta: Theta, number: int) -> Theta:
-    """Return the parameters of one module."""
-    head = f"{number}:"
-    return {name.removeprefix(head): each for name, each in theta.items() if name.startswith(head)}
-
-
-def columns_by_module(modules: FloatArray) -> list[IntArray]:
-    """Return the positions of the outcomes of each module, given the module (p,) of each."""
-    return [np.flatnonzero(modules == number) for number in range(int(modules.max()) + 1)]
-
-
-def steadied_modules(
-    theta: Theta, design: PublicDesign, grouped: bool, scale: float
-) -> Theta:
-    """Return draws (m, ...) in which effects of missing answers have their prior."""
-    result = dict(theta)
-    for number, own in enumerate(columns_by_module(theta[MODULES][0])):
-        part = replace(design, outcomes=tuple(design.outcomes[j] for j in own))
-        layout = Layout.of(part, grouped)
-        found = steadied(of_module(theta, number), layout, part.outcomes, scale)
-        result |= {f"{number}:{name}": values for name, values in found.items()}
-    return result
+#: Normal scores between which means of weights are sums.
+NODES = np.linspace(-8.0, 8.0, 129)
 
 
 @dataclass(frozen=True, repr=False)
@@ -109,15 +84,14 @@ class Modules:
         first, *others = self.laws
         effects = [self._effects(law, None, rng) for law in self.laws[:1]]
         made = [first.simulation(effects[0]).sample(rng)]
-        u = None
+        g = None
         if first.layout.weighted:
-            mean, variance = first.weight(effects[0])
-            u = (made[0].z[:, -1] - first.effect(effects[0]) - mean) / np.sqrt(variance)
+            g = first.score(made[0].z[:, -1] - first.effect(effects[0]), effects[0])
         for law in others:
             own = self._effects(law, effects[0], rng)
             effects.append(own)
             made.append(
-                law.simulation(own).sample(rng) if u is None else law.given_weight(u, own, rng)
+                law.simulation(own).sample(rng) if g is None else law.given_weight(g, own, rng)
             )
         return self._together(made, effects)
 
@@ -133,22 +107,27 @@ class Modules:
     def mean_weight(self, simulated: Simulated) -> FloatArray:
         """Return E(w | x, d, z) (n,) of records of the sample."""
         made, effects = self._apart(simulated)
-        pull = np.zeros(self.design.n)
-        precision = np.full(self.design.n, 1.0 - len(self.laws))
+        n, first = self.design.n, self.laws[0]
+        # The mass of each interval between nodes, by all modules over what is known beforehand.
+        before = np.diff(ndtr(NODES))
+        mass = np.tile(before, (n, 1))
+        values = np.zeros((n, before.size))
         for law, each, own in zip(self.laws, made, effects, strict=True):
-            mean, variance = law.weight(own)
-            of_weight = law.layout.regressions[-1]
-            simulation = law.simulation(own)
             assert each.category is not None  # a simulation of this model has them
             z = columns_of(law.layout, each.category, each.z)
-            given, left = simulation._moments(of_weight, each.category, z)
-            share = variance / left
-            precision += share
-            pull += share * (given - law.effect(own) - mean) / np.sqrt(variance)
-        first = self.laws[0]
-        mean, variance = first.weight(effects[0])
-        middle = mean + np.sqrt(variance) * pull / precision + first.effect(effects[0])
-        return self.design.weight_transform.mean_of_inverse(middle, variance / precision)
+            given, left = law.simulation(own)._moments(law.layout.regressions[-1], each.category, z)
+            given, sd = (given - law.effect(own))[:, None], np.sqrt(left)[:, None]
+            nodes, place = law.quantiles(own)
+            t = (nodes[place] - given) / sd
+            inside = differences(t)
+            mass *= inside / before
+            if law is first:
+                values = given + sd * middles(t, inside) + np.reshape(law.effect(own), (-1, 1))
+        total = mass.sum(axis=1, keepdims=True)
+        # Answers so rare together that no digit is left: the weight is then not known from them.
+        share = np.where(total > 0.0, mass / np.where(total > 0.0, total, 1.0), before)
+        weight = self.design.weight_transform.inverse(values)
+        return np.asarray((share * weight).sum(axis=1), dtype=np.float64)
 
     # ----------------------------------------------------------------------------------------
 
@@ -197,16 +176,15 @@ class Modules:
         effects: list[FloatArray | None] = [None] * len(sizes)
         if simulated.effects is not None:
             effects = list(np.split(simulated.effects, np.cumsum(sizes)[:-1], axis=1))
-        weighted, made, u = self.laws[0].layout.weighted, [], np.zeros(self.design.n)
+        weighted, made, g = self.laws[0].layout.weighted, [], np.zeros(self.design.n)
         for number, (law, own) in enumerate(zip(self.laws, effects, strict=True)):
             z = simulated.z[:, law.columns]
             if weighted:
-                mean, variance = law.weight(own)
                 v = simulated.z[:, -1]
                 if number == 0:
-                    u = (v - law.effect(own) - mean) / np.sqrt(variance)
+                    g = law.score(v - law.effect(own), own)
                 else:
-                    v = mean + np.sqrt(variance) * u + law.effect(own)
+                    v = law.at_score(g, own) + law.effect(own)
                 z = np.column_stack([z, v])
             made.append(Simulated(z, simulated.category[:, law.columns], own))
         return made, effects
@@ -298,21 +276,45 @@ class ModuleLaw:
             result += np.take_along_axis(shifted, category[None, :, None], axis=-1)[..., 0]
         return result
 
-    def weight(self, effects: FloatArray | None) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance (n,) of the weight given x and effects, without its own."""
+    @cached_property
+    def _of_weight(self) -> tuple[FloatArray, FloatArray]:
+        """Means and SDs (C, D) of the weight in each combination."""
+        spread = self.covariances[self.group_of_cell][..., -1, -1]
+        return self.means[..., -1], np.sqrt(spread)
+
+    def _mixture(self, rows: slice, effects: FloatArray | None) -> Mixture:
+        """Return the law of the weight of some records given x and effects, without its own."""
+        cell = self.design.matrix.cell[rows]
+        mean, sd = self._of_weight
+        return Mixture(np.exp(self.log_shares(rows, effects)), mean[cell], sd[cell])
+
+    def score(self, v: FloatArray, effects: FloatArray | None) -> FloatArray:
+        """Return Phi^-1(F(v)) (n,) of weights without effects."""
+        parts = [self._mixture(rows, effects).score(v[rows]) for rows in _blocks(v.size)]
+        return np.concatenate(parts)
+
+    def at_score(self, g: FloatArray, effects: FloatArray | None) -> FloatArray:
+        """Return weights (n,) without effects that have these scores."""
+        parts = [self._mixture(rows, effects).at_score(g[rows]) for rows in _blocks(g.size)]
+        return np.concatenate(parts)
+
+    def quantiles(self, effects: FloatArray | None) -> tuple[FloatArray, IntArray]:
+        """Return the weight at all nodes (S, G), and the row (n,) of each record.
+
+        Records of a cell, and of a PSU if there are effects, have one row."""
         cell = self.design.matrix.cell
-        of_weight = self.means[..., -1]
-        spread = self.covariances[self.group_of_cell][..., -1, -1] + of_weight**2
         if effects is None:
-            share = np.exp(self.log_shares_by_cell)
-            mean, square = (share * of_weight).sum(-1), (share * spread).sum(-1)
-            return mean[cell], (square - mean * mean)[cell]
-        mean, square = np.zeros(cell.size), np.zeros(cell.size)
-        for rows in _blocks(cell.size):
-            share = np.exp(self.log_shares(rows, effects))
-            mean[rows] = (share * of_weight[cell[rows]]).sum(-1)
-            square[rows] = (share * spread[cell[rows]]).sum(-1)
-        return mean, square - mean * mean
+            place, first = cell, np.zeros(len(self.design.matrix.x_cells), dtype=np.int64)
+            first[cell] = np.arange(cell.size)
+        else:
+            known = np.column_stack([cell, effects])
+            _, first, place = np.unique(known, axis=0, return_index=True, return_inverse=True)
+            place = place.reshape(-1)
+        mean, sd = (each[cell[first]] for each in self._of_weight)
+        share = np.exp(self.log_shares(slice(None), effects)[first])
+        law = Mixture(share[:, None], mean[:, None], sd[:, None])
+        nodes = law.at_score(np.broadcast_to(NODES, (first.size, NODES.size)))
+        return nodes, np.asarray(place, dtype=np.int64)
 
     @cached_property
     def log_shares_by_cell(self) -> FloatArray:
@@ -325,19 +327,17 @@ class ModuleLaw:
         return found
 
     def given_weight(
-        self, u: FloatArray, effects: FloatArray | None, rng: np.random.Generator
+        self, g: FloatArray, effects: FloatArray | None, rng: np.random.Generator
     ) -> Simulated:
-        """Draw answers given how far (n,) the weight is from its mean, in its SDs."""
-        mean, variance = self.weight(effects)
-        v = mean + np.sqrt(variance) * u
-        cell, n = self.design.matrix.cell, u.size
-        of_weight = self.means[..., -1]
-        spread = self.covariances[self.group_of_cell][..., -1, -1]
+        """Draw answers given the score (n,) of the weight."""
+        v = self.at_score(g, effects)
+        cell, n = self.design.matrix.cell, g.size
+        of_weight, sd = self._of_weight
         way = np.zeros(n, dtype=np.int64)
         for rows in _blocks(n):
             own = cell[rows]
-            log_mass = self.log_shares(rows, effects) - 0.5 * np.log(spread[own])
-            log_mass -= 0.5 * (v[rows, None] - of_weight[own]) ** 2 / spread[own]
+            log_mass = self.log_shares(rows, effects) - np.log(sd[own])
+            log_mass -= 0.5 * ((v[rows, None] - of_weight[own]) / sd[own]) ** 2
             way[rows] = drawn(log_mass - logsumexp(log_mass)[:, None], rng)
         z = self._amounts(way, v - of_weight[cell, way], effects, rng)
         values = np.zeros((n, self.columns.size + 1))

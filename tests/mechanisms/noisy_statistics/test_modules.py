@@ -125,7 +125,11 @@ def test_statistics_come_back_from_their_dictionary() -> None:
     again = statistics_of(made.to_dict())
     assert again.to_dict() == made.to_dict()
     assert made.is_private
-    bad: list[dict[str, object]] = [{"modules": []}, {"modules": 3}, {**made.to_dict(), "n": 3}]
+    assert statistics_of(made.to_dict()).outcomes == made.outcomes  # type: ignore[union-attr]
+    unnamed = [{k: each[k] for k in each if k != "outcomes"} for each in made.to_dict()["modules"]]
+    bad: list[dict[str, object]] = [
+        {"modules": []}, {"modules": 3}, {**made.to_dict(), "n": 3}, {"modules": unnamed}
+    ]  # fmt: skip
     for wrong in bad:
         with pytest.raises(InputError, match="Noisy statistics of modules"):
             statistics_of(wrong)

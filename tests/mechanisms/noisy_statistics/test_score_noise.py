@@ -217,3 +217,14 @@ def test_noise_on_scores_of_amounts_is_that_of_sums_with_noise() -> None:
     assert 0.75 < low < high < 1.3
     wider = ScoreNoise(replace(made, sigma=1.5 * made.sigma), table).covariance(sums)
     assert spread_of(wider, drawn)[0] < 0.6
+
+
+def test_where_nothing_is_scored_there_is_no_noise() -> None:
+    """Counts with public weights: no outcome and no weight has a regression."""
+    rng = np.random.default_rng(5)
+    table = LocationShape(X, GROUP, (INCOME,), weighted=False)
+    design = LocationDesign.optimal(table, Clipping(np.array([0.9]), np.array([0.6])))
+    sums = LocationSums(design)
+    sums.add(CELL, np.zeros(N, dtype=np.int64), rng.normal(1.0, 0.3, (N, 1)))
+    made = released(design, sums, budget=BUDGET, source=SeededNoise(rng))
+    assert ScoreNoise(made, table).covariance(ScoreSums(X, [], [], [], [])).shape == (0, 0)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from surveysynth._support.messages import listing
 from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, IntArray, Theta
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
@@ -45,7 +46,7 @@ from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
-from surveysynth.models.general_location.modules import with_modules
+from surveysynth.models.general_location.module_parameters import with_modules
 from surveysynth.sampling.convergence import check_convergence
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.sweeps import SWEEPS_AT_ONCE, Streams, run_sweeps
@@ -326,10 +327,10 @@ def _module_draws(
     The record has the worst of all modules.
     """
     modules = settings.modules_of(design)
-    if len(modules) != len(statistics.modules):
+    if statistics.outcomes != tuple(each.design.outcome_names for each in modules):
         raise InputError(
-            f"These are noisy statistics of {len(statistics.modules)} modules, but {len(modules)} "
-            "are declared."
+            "These noisy statistics are of other modules than the specification declares: "
+            f"{'; '.join(map(listing, statistics.outcomes))}."
         )
     parts: list[PrivateDraws] = []
     records: list[PosteriorRecord] = []

@@ -13,9 +13,12 @@ _KEY = "modules"
 
 @dataclass(frozen=True)
 class ModuleStatistics:
-    """The statistics of each module, in the order declared: their costs add up."""
+    """The statistics of each module with its outcomes, in the order declared.
+
+    Their costs add up."""
 
     modules: tuple[LocationStatistics, ...]
+    outcomes: tuple[tuple[str, ...], ...]
 
     @property
     def is_private(self) -> bool:
@@ -29,7 +32,12 @@ class ModuleStatistics:
 
     def to_dict(self) -> dict[str, Any]:
         """Return numbers, words and nested lists."""
-        return {_KEY: [each.to_dict() for each in self.modules]}
+        return {
+            _KEY: [
+                {"outcomes": list(names), **each.to_dict()}
+                for names, each in zip(self.outcomes, self.modules, strict=True)
+            ]
+        }
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
@@ -37,4 +45,10 @@ class ModuleStatistics:
         found = given.get(_KEY)
         if set(given) != {_KEY} or not isinstance(found, list) or len(found) < 2:
             raise InputError("Noisy statistics of modules have one entry, a list of two or more.")
-        return cls(tuple(LocationStatistics.from_dict(each) for each in found))
+        if not all(isinstance(each, Mapping) and "outcomes" in each for each in found):
+            raise InputError("Noisy statistics of modules name the outcomes of each.")
+        rest = [{key: each[key] for key in each if key != "outcomes"} for each in found]
+        return cls(
+            tuple(LocationStatistics.from_dict(each) for each in rest),
+            tuple(tuple(each["outcomes"]) for each in found),
+        )

@@ -60,12 +60,16 @@ def release_statistics(
     """
     if settings.modules:
         general = require_general(model)
-        return ModuleStatistics(tuple(
-            _location_statistics(
-                general, each.design, each.of(confidential), each.settings, source
-            )
-            for each in settings.modules_of(design)
-        ))  # fmt: skip
+        modules = settings.modules_of(design)
+        return ModuleStatistics(
+            tuple(
+                _location_statistics(
+                    general, each.design, each.of(confidential), each.settings, source
+                )
+                for each in modules
+            ),
+            tuple(each.design.outcome_names for each in modules),
+        )
     if isinstance(model, GeneralLocation):
         return _location_statistics(model, design, confidential, settings, source)
     noise, _ = required_design(model, design, settings)
