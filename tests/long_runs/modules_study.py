@@ -77,13 +77,14 @@ def specification(data: str) -> dict[str, Any]:
     }
 
 
-def coverage(folder: Path, samples: int) -> dict[str, Any]:
+def coverage(folder: Path, samples: int, workers: int) -> dict[str, Any]:
     """What intervals cover in repeated samples."""
     frame = folder / "population.csv"
     population().to_csv(frame, index=False)
     result = ss.coverage(
         frame, specification("sample.csv"), samples=samples, seed=SEED, size="size",
         design="pps_wr", n=RECORDS, out=folder / f"modules_{samples}", resume=True,
+        workers=workers,
         progress=lambda line, k, total: print(f"{k}/{total} {line}", flush=True),
     )  # fmt: skip
     return {
@@ -129,6 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("what", choices=["run", "cost", "page"])
     parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("--samples", type=int, default=40)
+    parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--out", type=Path, default=GOLDEN)
     given = parser.parse_args(arguments)
     found = json.loads(given.out.read_text(encoding="utf-8")) if given.out.exists() else {}
@@ -136,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.folder is None:
             parser.error("name a folder for samples")
         given.folder.mkdir(parents=True, exist_ok=True)
-        found["coverage"] = coverage(given.folder, given.samples)
+        found["coverage"] = coverage(given.folder, given.samples, given.workers)
     if given.what == "cost":
         found["cost"] = cost()
     given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
