@@ -41,6 +41,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from surveysynth._support.exact import rounded_down
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.learned.count_law import expected_counts
@@ -140,9 +141,7 @@ def what_is_left(budget: float, outcomes: Sequence[Outcome]) -> float:
     shares = learned_shares(outcomes)
     if not shares:
         return budget
-    left = Fraction(budget) * (1 - sum(shares))
-    nearest = float(left)
-    return nearest if Fraction(nearest) <= left else math.nextafter(nearest, 0.0)
+    return rounded_down(Fraction(budget) * (1 - sum(shares)))
 
 
 def learned_cost(budget: float, outcomes: Sequence[Outcome]) -> float:

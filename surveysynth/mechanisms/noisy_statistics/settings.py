@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from surveysynth._support.exact import rounded_down
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.declared import Declared, typical
@@ -136,9 +137,7 @@ class NoisySettings:
             )
         whole = self.of_sums(design.modelled)
         share = Fraction(whole.rho) / len(self.modules)
-        rho = float(share)
-        rho = rho if Fraction(rho) <= share else math.nextafter(rho, 0.0)
-        own = replace(self, modules=(), sums=Budget.of_rho(rho, whole.delta))
+        own = replace(self, modules=(), sums=Budget.of_rho(rounded_down(share), whole.delta))
         made = []
         for names in self.modules:
             chosen = tuple(j for j, name in enumerate(design.outcome_names) if name in names)

@@ -36,6 +36,7 @@ from surveysynth.models.general_location.module_parameters import (
     columns_by_module,
     of_module,
 )
+from surveysynth.models.general_location.residual_covariances import covariances
 from surveysynth.models.general_location.simulate import (
     Simulation,
     columns_of,
@@ -159,9 +160,8 @@ class Modules:
         category = np.zeros((n, p), dtype=np.int64)
         for law, each in zip(self.laws, made, strict=True):
             assert each.category is not None  # a simulation of this model has them
-            z[:, law.columns], category[:, law.columns] = each.z[:, : law.columns.size], (
-                each.category
-            )  # fmt: skip
+            z[:, law.columns] = each.z[:, : law.columns.size]
+            category[:, law.columns] = each.category
         if weighted:
             z[:, -1] = made[0].z[:, -1]
         known = [each for each in effects if each is not None]
@@ -247,23 +247,12 @@ class ModuleLaw:
     @cached_property
     def covariances(self) -> FloatArray:
         """Covariances (G, D, q, q) of the columns of z, zero where these are absent."""
-        layout, q = self.layout, self.layout.q
-        groups = int(self.group_of_cell.max()) + 1
-        slopes, variance = np.zeros((groups, q, q)), np.zeros((groups, q))
-        for part in layout.regressions:
-            own = self.theta[f"coefficients_{part.name}"][part.columns.size :]
-            added = self.theta.get(f"slopes_{part.name}", np.zeros(own.size))
-            slopes[:, part.position, part.earlier] = own + added
-            variance[:, part.position] = self.theta[f"variance_{part.name}"]
-        there = layout.present(self.combinations)
+        there = self.layout.present(self.combinations)
         patterns, pattern = np.unique(there, axis=0, return_inverse=True)
-        found = []
-        for present in patterns:
-            inverse = np.linalg.inv(np.eye(q) - slopes * np.outer(present, present))
-            found.append((inverse * (variance * present)[:, None]) @ inverse.swapaxes(-1, -2))
+        found = [covariances(self.theta, self.layout.regressions, each) for each in patterns]
         return np.stack(found, axis=1)[:, pattern.reshape(-1)]
 
-    def log_shares(self, rows: slice, effects: FloatArray | None) -> FloatArray:
+    def log_shares(self, rows: slice | IntArray, effects: FloatArray | None) -> FloatArray:
         """Return log p(d | x, effects) (r, D) of some records."""
         cell = self.design.matrix.cell[rows]
         if effects is None:
@@ -311,7 +300,7 @@ class ModuleLaw:
             _, first, place = np.unique(known, axis=0, return_index=True, return_inverse=True)
             place = place.reshape(-1)
         mean, sd = (each[cell[first]] for each in self._of_weight)
-        share = np.exp(self.log_shares(slice(None), effects)[first])
+        share = np.exp(self.log_shares(first, effects))
         law = Mixture(share[:, None], mean[:, None], sd[:, None])
         nodes = law.at_score(np.broadcast_to(NODES, (first.size, NODES.size)))
         return nodes, np.asarray(place, dtype=np.int64)

@@ -22,10 +22,10 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_margins imp
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_moments import (
     CellMoments,
-    covariances,
 )
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.models.general_location.forms import GeneralFBS
+from surveysynth.models.general_location.residual_covariances import covariances
 from surveysynth.models.parts.logit import shares
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
 from surveysynth.models.parts.unit_design import UnitDesign

@@ -184,19 +184,13 @@ def posterior_batch(
     Their numbers of columns of X and of PSUs must be the same, and their settings. Fits that have
     not converged go on; what a fit gives does not depend on the others.
     """
-    of_modules = [each for _, each in releases if isinstance(each, ModuleStatistics)]
-    if isinstance(model, GeneralLocation) and len(of_modules) == len(releases):
-        designs = [design for design, _ in releases]
+    general = [(d, each) for d, each in releases if not isinstance(each, NoisyStatistics)]
+    if isinstance(model, GeneralLocation) and len(general) == len(releases):
         return [
-            _module_draws(model, *each, settings, rng, progress)
-            for each, rng in zip(zip(designs, of_modules, strict=True), rngs, strict=True)
-        ]
-    of_blocks = [each for _, each in releases if isinstance(each, LocationStatistics)]
-    if isinstance(model, GeneralLocation) and len(of_blocks) == len(releases):
-        designs = [design for design, _ in releases]
-        return [
-            location_draws(model, *each, settings, rng, progress)
-            for each, rng in zip(zip(designs, of_blocks, strict=True), rngs, strict=True)
+            _module_draws(model, design, each, settings, rng, progress)
+            if isinstance(each, ModuleStatistics)
+            else location_draws(model, design, each, settings, rng, progress)
+            for (design, each), rng in zip(general, rngs, strict=True)
         ]
     gaussian = [(d, each) for d, each in releases if isinstance(each, NoisyStatistics)]
     if len(gaussian) < len(releases):

@@ -36,6 +36,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from surveysynth._support.exact import rounded_down
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
@@ -100,9 +101,7 @@ def divided(budget: Budget, share: float) -> tuple[Fraction, Budget]:
     """Return what sums by PSU cost of a budget, and what they leave, rounded down."""
     cost = Fraction(budget.rho) * Fraction(share)
     left = Fraction(budget.rho) - cost
-    nearest = float(left)
-    rho = nearest if Fraction(nearest) <= left else math.nextafter(nearest, 0.0)
-    return cost, Budget.of_rho(rho, budget.delta)
+    return cost, Budget.of_rho(rounded_down(left), budget.delta)
 
 
 def squared_distance(discrete: int, share: float) -> Fraction:

@@ -19,11 +19,11 @@ import numpy as np
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_moments import (
     CellMoments,
-    covariances,
 )
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.models.general_location.psu_sampler import LOGISTIC_VARIANCE
+from surveysynth.models.general_location.residual_covariances import covariances
 from surveysynth.models.parts.covariance import CovarianceBlock
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, proposed_ratio
 from surveysynth.models.parts.unit_design import UnitDesign

@@ -19,8 +19,8 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_effects import LEAST_LEFT
-from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_moments import covariances
 from surveysynth.models.general_location.layout import Layout, RegressionPart
+from surveysynth.models.general_location.residual_covariances import covariances
 from surveysynth.models.general_location.simulate import drawn
 from surveysynth.models.parts.logit import log_shares, shares
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE

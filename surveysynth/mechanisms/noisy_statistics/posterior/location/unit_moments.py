@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surveysynth._support.types import BoolArray, FloatArray, Theta
+from surveysynth._support.types import FloatArray, Theta
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
-from surveysynth.models.general_location.layout import RegressionPart
+from surveysynth.models.general_location.residual_covariances import covariances
 from surveysynth.models.parts.logit import log_shares
 
 
@@ -95,20 +95,3 @@ def _within(theta: Theta, shape: LocationShape, share: FloatArray) -> FloatArray
         weight = share[:, shape.pattern == pattern].sum(1)
         result += weight[:, None, None] * covariance[shape.group]
     return result
-
-
-def covariances(
-    theta: Theta, regressions: tuple[RegressionPart, ...], there: BoolArray
-) -> FloatArray:
-    """Return the covariance (groups, q, q) of the columns of z that are ``there`` (q,)."""
-    q = len(regressions)
-    groups = theta[f"variance_{regressions[0].name}"].size if q else 1
-    slopes, variance = np.zeros((groups, q, q)), np.zeros((groups, q))
-    for part in regressions:
-        own = theta[f"coefficients_{part.name}"][part.columns.size :]
-        slopes[:, part.position, part.earlier] = own + theta.get(f"slopes_{part.name}", 0.0)
-        variance[:, part.position] = theta[f"variance_{part.name}"]
-    both = np.outer(there, there)
-    inverse = np.linalg.inv(np.eye(q) - slopes * both)
-    scaled = inverse * (variance * there)[:, None]
-    return np.asarray(scaled @ inverse.swapaxes(-1, -2), dtype=np.float64)
