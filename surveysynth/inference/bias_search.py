@@ -102,6 +102,8 @@ class BiasSearch:
         # Each database keeps its random numbers from round to round: the rounds differ by the
         # shift alone.
         self.starts = starts(rng, MOST_BATCHES * self.databases)
+        # So they need nearly the risk weights of the round before.
+        self.begin: list[FloatArray | None] = [None] * len(self.starts)
         coordinates = model.debiased(draws.theta, self.design)
         self.values, self.kinds = coordinates.values, coordinates.kinds
         self.bias = np.zeros(len(self.kinds))
@@ -133,19 +135,21 @@ class BiasSearch:
         """Simulate the next databases as the sample would have been, the same number a draw."""
         shifted, first = self.shifted(), self.tried
         result = []
-        for index, start in enumerate(self.starts[first : first + self.databases]):
+        for index in range(first, first + self.databases):
             theta = shifted.draw(index % self.draws.settings.m)
-            simulated = self.model.simulate(theta, self.design, start.generator(), "sample")
-            result.append(Database.simulated(self.model, self.design, simulated))
+            rng, begin = self.starts[index].generator(), self.begin[index]
+            simulated = self.model.simulate(theta, self.design, rng, "sample")
+            result.append(Database.simulated(self.model, self.design, simulated, begin))
         return result
 
     def receive(self, results: Runs) -> None:
         """Take the biases that the runs of these databases show."""
+        for index, each in enumerate(results, self.tried):
+            if isinstance(each, tuple):
+                _, fit = each
+                self.begin[index] = fit.risk_weights
+                self.found.append(fit.means - fit.unweighted_means)
         self.tried += self.databases
-        self.found += [
-            fit.means - fit.unweighted_means
-            for _, fit in (each for each in results if isinstance(each, tuple))
-        ]
 
     @property
     def short(self) -> bool:

@@ -27,7 +27,9 @@ def results(bias, spread=0.0, failed=0):
     for i in range(N - failed):
         level = LEVEL + 10.0 * (i % 3)
         off = bias * np.ones(2) + spread * (-1) ** i
-        made.append((None, SimpleNamespace(means=level + off, unweighted_means=level)))
+        made.append((None, SimpleNamespace(
+            means=level + off, unweighted_means=level, risk_weights=np.full(3, float(i))
+        )))  # fmt: skip
     return made + [RefusedError("no")] * failed
 
 
@@ -70,6 +72,16 @@ def test_where_too_few_runs_succeed_there_are_more_of_them_until_half_have():
     assert search.finish()[1].status == "not converged"
     assert after([results(-0.1, failed=3), results(-0.1)]).finish()[1].debiased  # 15 of 18
     assert after([results(-0.1, failed=4)] * 3).finish()[1].debiased  # 15 of 27
+
+
+def test_a_round_begins_from_the_weights_that_each_database_had_in_the_last() -> None:
+    search = work()
+    assert all(each.begin is None for each in search.simulate())
+    search.receive(results(-0.1, failed=1))
+    search.conclude(last=False)
+    begins = [each.begin for each in search.simulate()]
+    assert begins.pop() is None  # its run failed
+    assert [float(each[0]) for each in begins] == list(range(N - 1))
 
 
 def test_the_bias_is_the_mean_of_differences_with_their_standard_error():

@@ -102,19 +102,27 @@ class Database(Unpickled):
 
     The model's ``records``, n of them, and for risk measures that need them the outcomes (n, p)
     in original units and the frame of public columns. design: the public half, which debiasing
-    needs."""
+    needs. begin: of a simulated one, the weights (n,) that a search for a fixed point tries first,
+    where a search of nearly the same database has found them."""
 
     records: Any
     n: int
     outcome: FloatArray | None = None
     frame: pd.DataFrame | None = None
     design: PublicDesign | None = None
+    begin: FloatArray | None = None
 
     @classmethod
-    def simulated(cls, model: Model, design: PublicDesign, dataset: Simulated) -> "Database":
+    def simulated(
+        cls,
+        model: Model,
+        design: PublicDesign,
+        dataset: Simulated,
+        begin: FloatArray | None = None,
+    ) -> "Database":
         """Return the database of a simulated dataset on the model's scale."""
         records = model.records_from_simulated(design, dataset)
-        return cls(records, design.n, dataset.outcomes(design), design.frame, design)
+        return cls(records, design.n, dataset.outcomes(design), design.frame, design, begin)
 
     def risks(self, settings: MechanismSettings, lipschitz: FloatArray) -> FloatArray:
         """Return risks (n,) in [0, 1] under the measure of ``settings``; lipschitz: f_i (n,).

@@ -102,23 +102,27 @@ def search_target(
     settings: MechanismSettings,
     n: int,
     risks_of: RisksOf = risk_weight_maps.relative,
+    begin: FloatArray | None = None,
 ) -> Search[FitT]:
     """Search the weights of n records, from the unweighted fit on.
 
-    ``risks_of``: the risk measure of linear weights, LW unless another is given. The result is a
-    fit whose bound has reached the target of ``settings`` and does not pass it; raises
+    ``risks_of``: the risk measure of linear weights, LW unless another is given. ``begin``: the
+    weights (n,) to try after the unweighted fit on the way to a fixed point. The result is a fit
+    whose bound has reached the target of ``settings`` and does not pass it; raises
     ``RefusedError`` if that cannot be done. Who drives a search limits the number of fits.
     """
     unweighted = yield np.ones(n)
     if not settings.private:
         return unweighted
     if settings.weights == "fixed_point":
-        return (yield from _fixed_point(judge, unweighted, settings.target_bound))
+        return (yield from _fixed_point(judge, unweighted, settings.target_bound, begin))
     risks = risks_of(unweighted.extremes.lipschitz)
     return (yield from _linear(judge, unweighted, settings, risks))
 
 
-def _fixed_point(judge: Judge, unweighted: FitT, target: float) -> Search[FitT]:
+def _fixed_point(
+    judge: Judge, unweighted: FitT, target: float, begin: FloatArray | None
+) -> Search[FitT]:
     """Iterate alpha_i = min(1, c / r_i), r_i = max(f_i, oscillation) of the weighted fit.
 
     At the fixed point every record's bound is min(r_i, c), so c is the aim itself, and what one
@@ -127,7 +131,7 @@ def _fixed_point(judge: Judge, unweighted: FitT, target: float) -> Search[FitT]:
     near the end, by the noise of its extremes, is held at the largest it had.
     """
     cap, held = AIM * target, np.zeros_like(unweighted.extremes.risk)
-    alpha = risk_weight_maps.capped(unweighted.extremes.risk, cap)
+    alpha = risk_weight_maps.capped(unweighted.extremes.risk, cap) if begin is None else begin
     recent: deque[FloatArray] = deque(maxlen=MEMORY)
     for step in count(1):
         fit = yield alpha

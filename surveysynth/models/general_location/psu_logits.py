@@ -19,14 +19,19 @@ from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.logit import (
     JITTER,
     STEP,
-    STEPS,
     LogitSums,
+    filled_up,
     find_mode,
-    log_total,
     shares,
+    totals_and_shares,
 )
+from surveysynth.models.parts.psu_turns import Turn
 from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
+
+#: Leapfrog steps: about half of a period. More than without effects, as their scales mix more
+#: slowly than anything else.
+STEPS = 9
 
 
 class PsuLogit:
@@ -44,7 +49,7 @@ class PsuLogit:
         count: int,
         rng: Streams,
     ) -> None:
-        self.rng, self.chains, self.counts = rng, rng.chains, counts
+        self.rng, self.chains = rng, rng.chains
         self.p, self.c = sums.x.shape[-1], sums.counts.shape[-1] - 1
         self.batch, self.size = len(counts) * rng.chains, count
         self.prior = np.broadcast_to(sd**-2.0, (self.p,))
@@ -56,22 +61,37 @@ class PsuLogit:
         start = 2.0 * rng.standard_normal((self.batch, self.p * self.c), 0)
         start = np.repeat(mode, rng.chains, axis=0) + (self.root @ start[..., None])[..., 0]
         self.b = start.reshape(self.batch, self.p, self.c)
-        self.starts = [np.searchsorted(each.psu, np.arange(count)) for each in counts]
-        self.information = np.repeat(self._information(mode), rng.chains, axis=0)
+        self._stack(counts)
+        self.information = self._information(mode)
         self.begin(np.zeros((self.batch, count, self.c)))
 
     def begin(self, effects: FloatArray) -> None:
         """Start from effects (B, C, c)."""
         self.a, self.likelihood = effects, self._likelihood(self.b, effects)
 
+    def _stack(self, counts: Sequence[PsuCounts]) -> None:
+        """Join the counts of D databases; where one has fewer rows, its last PSU has empty ones."""
+        by_category = filled_up([each.counts[None] for each in counts])[:, None]
+        self.counts, self.mass = by_category[..., 1:].copy(), by_category.sum(-1)
+        self.x = filled_up([each.x[None] for each in counts])[:, None]
+        self.x_turned = self.x.swapaxes(-1, -2).copy()
+        rows, chain = self.x.shape[-2], np.arange(self.batch).reshape(len(counts), -1, 1)
+        psu = np.full((len(counts), 1, rows), self.size - 1)
+        for place, each in zip(psu, counts, strict=True):
+            place[:, : len(each.psu)] = each.psu
+        #: Of each chain and row, the place of its PSU among those of all chains; and of each chain
+        #: and PSU, that of its first row.
+        self.place = chain * self.size + psu
+        first = np.stack([np.searchsorted(each.psu, np.arange(self.size)) for each in counts])
+        self.starts = (chain * rows + first[:, None]).ravel()
+
     def _information(self, mode: FloatArray) -> FloatArray:
-        """Return the information (databases, C, c) of each effect at the mode without effects."""
-        result = []
-        for each, starts, b in zip(self.counts, self.starts, mode, strict=True):
-            share = shares(each.x @ b.reshape(self.p, self.c))
-            weight = each.counts.sum(-1)[:, None] * share * (1.0 - share)
-            result.append(np.add.reduceat(weight, starts, axis=0))
-        return np.stack(result)
+        """Return the information (B, C, c) of each effect at the modes without effects."""
+        share = shares(self.x @ mode.reshape(len(mode), 1, self.p, self.c))
+        weight = self.mass[..., None] * share * (1.0 - share)
+        weight = np.repeat(weight, self.chains, axis=1).reshape(-1, self.c)
+        sums = np.add.reduceat(weight, self.starts, axis=0)
+        return np.asarray(sums.reshape(self.batch, self.size, self.c), dtype=np.float64)
 
     def draw_random_numbers(self, c: int) -> None:
         """Draw the random numbers of the next c sweeps."""
@@ -137,6 +157,24 @@ class PsuLogit:
         self._take(accept, position, likelihood)
         return np.where(accept, proposed / scale, 1.0)
 
+    def told(self, c: int, along: FloatArray) -> FloatArray:
+        """Return about how much the likelihood tells (B,) of t in a_c + t along; along (B, C)."""
+        return np.asarray((along * along * self.information[..., c]).sum(1))
+
+    def turn(
+        self, c: int, along: FloatArray, turn: Turn, normal: FloatArray, log_u: FloatArray
+    ) -> FloatArray:
+        """Draw t (B,) and add t along, (B, C), to the effects of category c; log_u (B,)."""
+        slope = (along * self.likelihood[2][..., c]).sum(1)
+        t = turn.propose(slope, normal)
+        position = self.b, self.a.copy()
+        position[1][..., c] += t[:, None] * along
+        likelihood = self._likelihood(*position)
+        slopes = slope, (along * likelihood[2][..., c]).sum(1)
+        accept = log_u < turn.log_accept(t, likelihood[0] - self.likelihood[0], slopes)
+        self._take(accept, position, likelihood)
+        return np.where(accept, t, 0.0)
+
     def _take(
         self,
         accept: BoolArray,
@@ -176,17 +214,13 @@ class PsuLogit:
         self, b: FloatArray, a: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the log-likelihood (B,), and its gradients in b and a."""
-        value = np.empty(self.batch)
-        by_b, by_a = np.empty(b.shape), np.empty(a.shape)
-        for d, (each, starts) in enumerate(zip(self.counts, self.starts, strict=True)):
-            own = slice(d * self.chains, (d + 1) * self.chains)
-            eta = each.x @ b[own] + a[own][:, each.psu]
-            total, mass = log_total(eta), each.counts.sum(-1)
-            value[own] = (eta * each.counts[:, 1:]).sum((-2, -1)) - total @ mass
-            left = each.counts[:, 1:] - mass[:, None] * np.exp(eta - total[..., None])
-            by_b[own] = each.x.T @ left
-            by_a[own] = np.add.reduceat(left, starts, axis=1)
-        return value, by_b, by_a
+        eta = self.x @ b.reshape(len(self.x), -1, self.p, self.c)
+        eta += a.reshape(-1, self.c)[self.place]
+        total, share = totals_and_shares(eta)
+        value = (eta * self.counts).sum((-2, -1)) - (self.mass * total).sum(-1)
+        left = self.counts - self.mass[..., None] * share
+        by_a = np.add.reduceat(left.reshape(-1, self.c), self.starts, axis=0)
+        return value.ravel(), (self.x_turned @ left).reshape(b.shape), by_a.reshape(a.shape)
 
 
 def _moved(

@@ -9,10 +9,12 @@ a_k has the effects of a PSU on the predictors of all logits, then on all column
     a of z | regressions                 normal
     scales of T | a over these           likelihood times the priors of the scales
     a of z, then scales once more        for z alone, cheaply: small scales move slowly
+    one column of a turned by another    likelihood times the prior of T (``psu_turns``)
     coefficients and a | predictors      in directions that are constant in PSUs, normal
     T | a                                as a residual covariance (``parts.covariance``)
 """
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
@@ -30,11 +32,14 @@ from surveysynth.models.parts.psu_effects import (
     PSU_EFFECT,
     proposed_ratio,
 )
+from surveysynth.models.parts.psu_turns import Turn
 from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
 
 #: Variance of a standard logistic variable, that of the residual of a predictor of a logit.
 LOGISTIC_VARIANCE = np.pi**2 / 3.0
+#: Turns of each effect on a logit in a sweep; each takes a likelihood of all records.
+TURNS = 2
 
 
 class ClusteredGibbs:
@@ -42,6 +47,7 @@ class ClusteredGibbs:
 
     def __init__(self, stats: GeneralStats, priors: Mapping[str, float], rng: Streams) -> None:
         self.layout, self.rng, self.scale = stats.layout, rng, priors["psu_scale"]
+        self.prior = self.scale, priors["lkj"]
         self.constant, count = stats.psus[0].constant, stats.psus[0].count
         self.batch = stats.databases * rng.chains
         sds = stats.layout.logit_sds(priors)
@@ -67,7 +73,8 @@ class ClusteredGibbs:
         for logit, columns in zip(self.logits, self.layout.logit_effects, strict=True):
             logit.begin(self.effects[..., columns])
         size = np.full(self.batch, float(count))
-        self.block = CovarianceBlock(start, size, self.scale, priors["lkj"], rng)
+        self.block = CovarianceBlock(start, size, *self.prior, rng)
+        self.sweeps = 0
 
     def state(self) -> Theta:
         """Return the parameters of all parts by name, T, and the effects of the sampled PSUs."""
@@ -88,6 +95,8 @@ class ClusteredGibbs:
         q = self.layout.q
         self.n_effects = rng.standard_normal((c, MOVES, batch, count, q), 2)
         self.u_ratio = rng.random((c, MOVES, 2, q, batch), 4)
+        self.n_turn = rng.standard_normal((c, size, size, batch), 3)
+        self.log_u_turn = np.log(rng.random((c, size, size, batch), 3))
         self.n_shift = rng.standard_normal((c, size, batch, self.constant.along.shape[1]), 2)
 
     def sweep(self, i: int) -> None:
@@ -104,9 +113,13 @@ class ClusteredGibbs:
                     if move:
                         self._draw_effects(i, move, precision, *likelihood)
                     precision = self._rescale_amounts(i, move, precision, *likelihood)
+                self._turn_amounts(i, *likelihood)
+            self._turn_logits(i)
+            precision = np.asarray(np.linalg.inv(self.block.covariance), dtype=np.float64)
             self._shift_logits(i, precision)
             self._shift_amounts(i, precision)
         self.block.update(i, self.effects.swapaxes(-1, -2) @ self.effects)
+        self.sweeps += 1
 
     def _set(self, columns: slice, values: FloatArray) -> None:
         # Draws that are kept are these arrays: they are replaced, never written into.
@@ -235,6 +248,36 @@ class ClusteredGibbs:
             told, information,
         )  # fmt: skip
         return self._rescaled(factor, precision)
+
+    def _turn_logits(self, i: int) -> None:
+        """Turn every effect on a logit by ``TURNS`` others, the next of them each sweep."""
+        size, turns = self.effects.shape[-1], min(TURNS, self.effects.shape[-1] - 1)
+        for logit, columns in zip(self.logits, self.layout.logit_effects, strict=True):
+            for j, turn in itertools.product(range(columns.start, columns.stop), range(turns)):
+                k = (j + 1 + (self.sweeps * turns + turn) % (size - 1)) % size
+                along, own = self.effects[..., k], j - columns.start
+                moved = Turn(self.block.covariance, (j, k), logit.told(own, along), self.prior)
+                t = logit.turn(own, along, moved, self.n_turn[i, j, k], self.log_u_turn[i, j, k])
+                self.block.covariance = moved.turned(t)
+                self._set(columns, logit.a)
+
+    def _turn_amounts(self, i: int, told: FloatArray, information: FloatArray) -> None:
+        """Turn every effect on z by all others; told, information: their likelihood."""
+        first, size = self.layout.amount_effects.start, self.effects.shape[-1]
+        left = told - (information @ self.effects[..., first:, None])[..., 0]
+        for pair in itertools.permutations(range(size), 2):
+            (j, k), own = pair, pair[0] - first
+            if own < 0:
+                continue
+            along = self.effects[..., k]
+            slope = (along * left[..., own]).sum(1)
+            quadratic = (along * along * information[..., own, own]).sum(1)
+            turn = Turn(self.block.covariance, pair, quadratic, self.prior)
+            t = turn.draw(slope, self.n_turn[i, j, k], self.log_u_turn[i, j, k])
+            self.block.covariance = turn.turned(t)
+            change = t[:, None] * along
+            left = left - change[..., None] * information[..., own]
+            self._set(slice(j, j + 1), (self.effects[..., j] + change)[..., None])
 
     def _rescaled(self, factor: FloatArray, precision: FloatArray) -> FloatArray:
         """Multiply scales and effects by ratios (B, D); return the precision of T after that."""

@@ -65,10 +65,9 @@ class LogitSums(Unpickled):
     def value_and_slope(self, b: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return ``value`` and its gradient, of the shape of b."""
         eta, counts = self.eta(b), self.counts[:, None]
-        total, mass = log_total(eta), counts.sum(-1)
+        (total, share), mass = totals_and_shares(eta), counts.sum(-1)
         value = (eta * counts[..., 1:]).sum((-2, -1)) - (mass * total).sum(-1)
-        expected = mass[..., None] * np.exp(eta - total[..., None])
-        slope = self.x.swapaxes(-1, -2)[:, None] @ (counts[..., 1:] - expected)
+        slope = self.x.swapaxes(-1, -2)[:, None] @ (counts[..., 1:] - mass[..., None] * share)
         return value, np.asarray(slope.reshape(b.shape), dtype=np.float64)
 
     def information(self, b: FloatArray) -> FloatArray:
@@ -93,6 +92,21 @@ def log_total(eta: FloatArray) -> FloatArray:
     largest = np.maximum(eta.max(-1), 0.0)
     rest = np.exp(eta - largest[..., None]).sum(-1) + np.exp(-largest)
     return np.asarray(largest + np.log(rest), dtype=np.float64)
+
+
+#: The largest exponential of which sums do not overflow.
+_LARGE = 600.0
+
+
+def totals_and_shares(eta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return ``log_total`` and ``shares``, quickly: totals are exact to 1e-16, not relatively."""
+    if eta.size and eta.max() > _LARGE:
+        return log_total(eta), shares(eta)
+    odds = np.exp(eta)
+    sums = 1.0 + odds[..., 0]
+    for c in range(1, eta.shape[-1]):  # a sum over a short last axis would be slower
+        sums += odds[..., c]
+    return np.log(sums), odds / sums[..., None]
 
 
 def shares(eta: FloatArray) -> FloatArray:

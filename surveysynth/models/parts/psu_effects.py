@@ -8,6 +8,7 @@ not. Data enter through sums by PSU (``PsuStats``), so nothing loops over record
 functions take any q x q covariance, one for each chain of the batch B.
 """
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +20,7 @@ from surveysynth._support.types import INTERNAL_SUFFIX, FloatArray, IntArray, Th
 from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.covariance import CovarianceBlock, LogTie
 from surveysynth.models.parts.gaussian import GaussianStats, PsuStats
+from surveysynth.models.parts.psu_turns import Turn
 from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
 
@@ -161,6 +163,7 @@ class PsuBlock:
         self.psu, self.rng, self.tied, self.moves = psu, rng, tied, moves
         self.batch, self.size, self.q = psu.residual.shape
         self.prior_scale = priors["psu_scale"]
+        self.prior = self.prior_scale, priors["lkj"]
         count = np.full(self.batch, float(self.size))
         self.block = CovarianceBlock(
             start, count, self.prior_scale, priors["lkj"], rng, tied=tied
@@ -178,6 +181,8 @@ class PsuBlock:
         self.block.draw_random_numbers(c)
         self.normals = rng.standard_normal((self.moves, c, b, self.size, q), 2)
         self.uniforms = rng.random((self.moves, c, 2, q, b), 4)
+        self.n_turn = rng.standard_normal((c, q, q, b), 3)
+        self.log_u_turn = np.log(rng.random((c, q, q, b), 3))
 
     def draw_effects(
         self, i: int, coordinates: JointCoordinates, residual: FloatArray, move: int = 0
@@ -214,6 +219,27 @@ class PsuBlock:
             coordinates = JointCoordinates.whitened(root, whitening, self.covariance)
             self.draw_effects(i, coordinates, residual, move)
             self._rescale(self.uniforms[move, i], precision, residual, log_tie)
+        for pair in itertools.permutations(range(self.q), 2):
+            self._turn(i, pair, precision, residual, log_tie)
+
+    def _turn(
+        self,
+        i: int,
+        pair: tuple[int, int],
+        precision: FloatArray,
+        residual: FloatArray,
+        log_tie: LogTie | None,
+    ) -> None:
+        """Turn one pair of columns of the effects; precision: of the residuals, (B, q, q)."""
+        (j, k), along = pair, self.effects[..., pair[1], None]
+        left = residual - self.psu.total[:, :, None] * self.effects
+        slope = (precision[:, j] * (left * along).sum(1)).sum(-1)
+        quadratic = precision[:, j, j] * (self.psu.total * along[..., 0] ** 2).sum(1)
+        turn = Turn(self.covariance, pair, quadratic, self.prior)
+        t = turn.draw(slope, self.n_turn[i, j, k], self.log_u_turn[i, j, k], log_tie)
+        self.block.covariance = turn.turned(t)
+        self.effects = self.effects.copy()  # draws that are kept are these arrays
+        self.effects[..., j] += t[:, None] * along[..., 0]
 
     def _rescale(
         self,

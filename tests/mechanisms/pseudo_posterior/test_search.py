@@ -57,9 +57,9 @@ def wider(alpha):
     return BASE * (1.0 + 0.5 * (1.0 - alpha.mean()))
 
 
-def search(fitter, **settings):
+def search(fitter, begin=None, **settings):
     options = MechanismSettings(epsilon=6 * TARGET, **settings)
-    steps = search_target(fitter, options, BASE.size)
+    steps = search_target(fitter, options, BASE.size, begin=begin)
     alpha = next(steps)
     while True:
         try:
@@ -77,6 +77,16 @@ def test_the_fixed_point_is_found(oscillation):
         alpha = np.minimum(1.0, cap / (wider(alpha) * max(1.0, oscillation)))
     np.testing.assert_allclose(fit.risk_weights, alpha, rtol=0.02)
     assert fit.bounds.realised <= TARGET
+
+
+def test_a_search_may_begin_from_other_weights():
+    """From those of the fixed point it takes one fit, from any others it comes to the same."""
+    found = search(Fitter(wider)).risk_weights
+    again = Fitter(wider)
+    np.testing.assert_array_equal(search(again, found).risk_weights, found)
+    assert again.fits == 2  # the unweighted one, and this
+    far = search(Fitter(wider), np.full(BASE.size, 0.2)).risk_weights
+    np.testing.assert_allclose(far, found, rtol=0.02)
 
 
 def test_longer_steps_find_the_same_fixed_point_in_fewer_fits():
