@@ -65,14 +65,15 @@ class Sweeps(Protocol):
         """Return the current parameters by name, each (B, ...)."""
 
 
-def run_sweeps(sampler: Sweeps, plan: SamplingPlan) -> Theta:
-    """Run the plan; leading axes of the result (databases, chains, draws)."""
+def run_sweeps(sampler: Sweeps, plan: SamplingPlan, each: int = 1) -> Theta:
+    """Run the plan, of ``each`` sweeps an iteration; leading axes (databases, chains, draws)."""
     kept: dict[str, list[FloatArray]] = {}
-    for sweep in range(plan.warmup + plan.draws):
+    for sweep in range(each * (plan.warmup + plan.draws)):
         if sweep % SWEEPS_AT_ONCE == 0:
             sampler.draw_random_numbers(SWEEPS_AT_ONCE)
         sampler.sweep(sweep % SWEEPS_AT_ONCE)
-        if sweep >= plan.warmup:
+        iteration, left = divmod(sweep + 1, each)
+        if left == 0 and iteration > plan.warmup:
             for name, values in sampler.state().items():
                 kept.setdefault(name, []).append(values)
     return _by_chain(kept, plan.chains)

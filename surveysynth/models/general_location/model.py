@@ -34,7 +34,11 @@ from surveysynth.models.general_location.groups import CovarianceGroups, covaria
 from surveysynth.models.general_location.layout import Layout, of_parts
 from surveysynth.models.general_location.module_parameters import MODULES, steadied_modules
 from surveysynth.models.general_location.modules import Modules
-from surveysynth.models.general_location.psu_sampler import LOGISTIC_VARIANCE, ClusteredGibbs
+from surveysynth.models.general_location.psu_sampler import (
+    LOGISTIC_VARIANCE,
+    SWEEPS_OF_CATEGORIES,
+    ClusteredGibbs,
+)
 from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.sampler import Gibbs
 from surveysynth.models.general_location.simulate import Simulation, columns_of
@@ -164,8 +168,11 @@ class GeneralLocation(Model):
         mechanism: D are the categories but the first of each logit, then the columns of z.
         """
         streams = Streams.of(rng, stats.databases, plan.chains)
-        sampler = ClusteredGibbs if stats.psus else Gibbs
-        return run_sweeps(sampler(stats, self.priors, streams), plan)
+        if not stats.psus:
+            return run_sweeps(Gibbs(stats, self.priors, streams), plan)
+        several = any(each.counts.shape[-1] > 2 for each in stats.logits)
+        sweeps = SWEEPS_OF_CATEGORIES if several else 1
+        return run_sweeps(ClusteredGibbs(stats, self.priors, streams), plan, sweeps)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Return coefficients, group differences of slopes, log residual SDs and PSU SDs."""

@@ -19,6 +19,7 @@ from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.logit import (
     JITTER,
     STEP,
+    STEPS,
     LogitSums,
     filled_up,
     find_mode,
@@ -28,10 +29,6 @@ from surveysynth.models.parts.logit import (
 from surveysynth.models.parts.psu_turns import Turn
 from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
-
-#: Leapfrog steps: about half of a period. More than without effects, as their scales mix more
-#: slowly than anything else.
-STEPS = 9
 
 
 class PsuLogit:

@@ -38,8 +38,9 @@ from surveysynth.sampling.sweeps import Streams
 
 #: Variance of a standard logistic variable, that of the residual of a predictor of a logit.
 LOGISTIC_VARIANCE = np.pi**2 / 3.0
-#: Turns of each effect on a logit in a sweep; each takes a likelihood of all records.
-TURNS = 2
+#: Sweeps for each kept draw where a logit has several effects of a PSU: their scales mix slowly
+#: where PSUs differ little.
+SWEEPS_OF_CATEGORIES = 2
 
 
 class ClusteredGibbs:
@@ -250,15 +251,15 @@ class ClusteredGibbs:
         return self._rescaled(factor, precision)
 
     def _turn_logits(self, i: int) -> None:
-        """Turn every effect on a logit by ``TURNS`` others, the next of them each sweep."""
-        size, turns = self.effects.shape[-1], min(TURNS, self.effects.shape[-1] - 1)
+        """Turn every effect on a logit by one other, the next of them each sweep."""
+        others = self.effects.shape[-1] - 1
         for logit, columns in zip(self.logits, self.layout.logit_effects, strict=True):
-            for j, turn in itertools.product(range(columns.start, columns.stop), range(turns)):
-                k = (j + 1 + (self.sweeps * turns + turn) % (size - 1)) % size
+            for j in range(columns.start, columns.stop) if others else ():
+                k = (j + 1 + self.sweeps % others) % (others + 1)
                 along, own = self.effects[..., k], j - columns.start
-                moved = Turn(self.block.covariance, (j, k), logit.told(own, along), self.prior)
-                t = logit.turn(own, along, moved, self.n_turn[i, j, k], self.log_u_turn[i, j, k])
-                self.block.covariance = moved.turned(t)
+                turn = Turn(self.block.covariance, (j, k), logit.told(own, along), self.prior)
+                t = logit.turn(own, along, turn, self.n_turn[i, j, k], self.log_u_turn[i, j, k])
+                self.block.covariance = turn.turned(t)
                 self._set(columns, logit.a)
 
     def _turn_amounts(self, i: int, told: FloatArray, information: FloatArray) -> None:

@@ -17,6 +17,8 @@ from surveysynth._support.types import FloatArray
 from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.covariance import LogTie
 
+EPS = np.finfo(np.float64).eps
+
 
 class Turn:
     """A turn of one pair of effects in B chains, proposed from a normal.
@@ -38,7 +40,8 @@ class Turn:
         self.power = covariance.shape[-1] + 2.0 * lkj - 2.0
         self.variance = covariance[:, k, k]
         self.beta = covariance[:, j, k] / self.variance
-        self.rest = covariance[:, j, j] - self.beta**2 * self.variance
+        rest = covariance[:, j, j] - self.beta**2 * self.variance
+        self.rest = np.maximum(rest, EPS * covariance[:, j, j])  # effects that are nearly one
         told = self.power * self.variance / self.rest
         self.precision = quadratic + np.where(quadratic > told, 0.0, told)
 
