@@ -125,16 +125,16 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
 
 
 def _sign_lines(design: "PublicDesign") -> list[str]:
-    """Propose a split for learned transforms of amounts on both sides of zero."""
+    """Say what few amounts below zero ask of a learned transform, and many."""
     both = [
         each.name for each in design.outcomes
         if each.learned is not None and each.split is None
         and each.learned.low < 0 < each.learned.high
     ]  # fmt: skip
     return [
-        f"  {name}: the range has amounts below zero. If they are few, noise hides them in the "
-        f"histogram, and medians of all amounts are biased. kind = 'semicontinuous' and split = 0 "
-        f"in [outcomes.{name}] count them as a group of their own."
+        f"  {name}: the range has amounts below zero. If they are few, noise hides how far out "
+        f"they lie: choose a low end no farther than they go. Hundreds of them may be a group of "
+        f"their own, with kind = 'semicontinuous' and split = 0 in [outcomes.{name}]."
         for name in both
     ]
 

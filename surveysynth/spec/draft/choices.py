@@ -204,7 +204,7 @@ def read_number(what: str, text: str) -> float:
 def settled_amount(outcome: OutcomeChoice, *, strict: bool) -> dict[str, Any]:
     """Return the keys of an amount: its public range, or a declared transform with its moments.
 
-    A range with both signs is split at zero, a missing one is ``OPEN``. Raises ``InputError`` for
+    A missing range is ``OPEN``. Raises ``InputError`` for
     constants that no transform takes.
     """
     given = {key: value for key, value in outcome.constants.items() if key != "levels"}
@@ -223,8 +223,6 @@ def settled_amount(outcome: OutcomeChoice, *, strict: bool) -> dict[str, Any]:
     given.setdefault("range", OPEN)
     if given["range"] != OPEN:
         _check_range(given["range"], outcome.name)
-        if outcome.kind == "semicontinuous" and given["range"][0] < 0 < given["range"][1]:
-            given["split"] = 0.0
     return given
 
 

@@ -36,6 +36,14 @@ def test_means_by_a_range_alone_are_nearly_as_good_as_the_samples() -> None:
     assert line["coverage"] > LINES["sample", "mean"]["coverage"] - 0.1
 
 
+def test_a_few_losses_are_better_not_split_off() -> None:
+    """``init`` writes no split, and the page says why."""
+    split = {line["statistic"]: line for line in FOUND["remedies"]["lines"]
+             if line["method"] == "learned, split at 0"}  # fmt: skip
+    assert split["mean"]["rmse_ratio"] > 2.0 * LINES["learned", "mean"]["rmse_ratio"]
+    assert split["median"]["rmse_ratio"] > 0.95 * LINES["learned", "median"]["rmse_ratio"]
+
+
 def test_medians_are_better_than_by_any_declared_power() -> None:
     learned = LINES["learned", "median"]
     for name in TRANSFORMS:
@@ -67,13 +75,17 @@ def test_the_page_shows_the_results(method: str) -> None:
 REAL = {(each["outcome"], each["method"], each["statistic"]): each for each in FOUND["consumers"]}
 
 
+#: Where errors of the mechanism are larger than those of the sample, in the median row.
+MISSED = {("tax", "learned", "mean")}
+
+
 def test_ranges_from_a_codebook_do_for_real_amounts() -> None:
     assert {each["releases"] for each in REAL.values()} == {10}
     for (name, method, statistic), line in REAL.items():
         if method != "declared":
-            # Errors of the mechanism are no larger than those of the sample, in the median row; a
-            # split at zero with next to no losses does no harm (it had a mean 7.9 errors off).
-            assert line["rmse"] <= 1.0
+            # A split at zero with next to no losses does no harm (it had a mean 7.9 errors off).
+            missed = (name, method, statistic) in MISSED
+            assert (line["rmse"] > 1.0) == missed, (name, statistic)
             assert line["worst_rmse"] < 2.2
         declared = REAL.get((name, "declared", statistic))
         better = "mean" if name == "tax" else "median"

@@ -272,7 +272,7 @@ def test_noisy_statistics_without_any_constant_propose_a_range(tmp_path: Path) -
         ('kind = "semicontinuous"\nsplit = 0\nrange = [-90000, 5000000]', False),
     ],
 )
-def test_check_proposes_a_split_for_amounts_on_both_sides_of_zero(
+def test_check_says_what_amounts_on_both_sides_of_zero_ask_for(
     tmp_path: Path, income: str, proposed: bool
 ) -> None:
     spec = ss.load_spec(written(tmp_path, "noisy_statistics", n=100, income=income))
@@ -280,7 +280,7 @@ def test_check_proposes_a_split_for_amounts_on_both_sides_of_zero(
     assert ("split = 0 in [outcomes.income]" in told) == proposed
 
 
-def test_init_splits_amounts_on_both_sides_of_zero(tmp_path: Path) -> None:
+def test_init_leaves_amounts_on_both_sides_of_zero_together(tmp_path: Path) -> None:
     frame_of(60).to_csv(tmp_path / "survey.csv", index=False)
     ss.init(
         tmp_path / "survey.csv", tmp_path / "spec.toml", mechanism="noisy_statistics", epsilon=3.6,
@@ -288,6 +288,6 @@ def test_init_splits_amounts_on_both_sides_of_zero(tmp_path: Path) -> None:
         strata="region", by=["region"], population_size=60_000,
     )  # fmt: skip
     (tax,) = ss.load_spec(tmp_path / "spec.toml").declared
-    assert tax.split == 0.0
+    assert tax.split is None
     assert tax.spikes == (0.0,)
     assert tax.learned is not None
