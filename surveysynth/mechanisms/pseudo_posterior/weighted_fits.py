@@ -121,9 +121,8 @@ class _Run(Unpickled):
         self.fit: _Fit | None = None
         self.refusal: RefusedError | None = None
         self._search: Search[_Fit] = search_target(
-            self, settings, database.n, lambda lipschitz: database.risks(settings, lipschitz),
-            database.begin,
-        )  # fmt: skip
+            self, settings, database.n, lambda f: database.risks(settings, f), database.begin
+        )
         self.risk_weights = next(self._search)
 
     @property
