@@ -64,8 +64,7 @@ TRANSFORMS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-#: What intervals of medians need: losses apart. More of the budget does not help
-#: (``learned_medians``).
+#: Losses apart: medians without a posterior ask for it (``learned_medians``), means do not bear it.
 REMEDIES: dict[str, dict[str, Any]] = {
     "learned, split at 0": {"range": list(RANGE), "split": 0.0},
 }

@@ -266,14 +266,13 @@ class ClusteredGibbs:
         """Turn every effect on z by all others; told, information: their likelihood."""
         first, size = self.layout.amount_effects.start, self.effects.shape[-1]
         left = told - (information @ self.effects[..., first:, None])[..., 0]
-        for pair in itertools.permutations(range(size), 2):
-            (j, k), own = pair, pair[0] - first
-            if own < 0:
+        for j, k in itertools.product(range(first, size), range(size)):
+            if k == j:
                 continue
-            along = self.effects[..., k]
+            own, along = j - first, self.effects[..., k]
             slope = (along * left[..., own]).sum(1)
             quadratic = (along * along * information[..., own, own]).sum(1)
-            turn = Turn(self.block.covariance, pair, quadratic, self.prior)
+            turn = Turn(self.block.covariance, (j, k), quadratic, self.prior)
             t = turn.draw(slope, self.n_turn[i, j, k], self.log_u_turn[i, j, k])
             self.block.covariance = turn.turned(t)
             change = t[:, None] * along

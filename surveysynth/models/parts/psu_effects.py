@@ -162,12 +162,9 @@ class PsuBlock:
     ) -> None:
         self.psu, self.rng, self.tied, self.moves = psu, rng, tied, moves
         self.batch, self.size, self.q = psu.residual.shape
-        self.prior_scale = priors["psu_scale"]
-        self.prior = self.prior_scale, priors["lkj"]
+        self.prior = priors["psu_scale"], priors["lkj"]
         count = np.full(self.batch, float(self.size))
-        self.block = CovarianceBlock(
-            start, count, self.prior_scale, priors["lkj"], rng, tied=tied
-        )
+        self.block = CovarianceBlock(start, count, *self.prior, rng, tied=tied)
         self.effects = np.zeros(psu.residual.shape)
 
     @property
@@ -259,7 +256,7 @@ class PsuBlock:
         products = residual.swapaxes(-1, -2) @ self.effects
         linears = (precision * products.swapaxes(-1, -2)).sum(-1)
         quadratics = precision * self._weighted_squares()
-        units = np.sqrt(np.einsum("bkk->bk", self.covariance)) / self.prior_scale
+        units = np.sqrt(np.einsum("bkk->bk", self.covariance)) / self.prior[0]
         factor, log_u = np.ones((self.batch, self.q)), np.log(uniforms[1])
         tie: FloatArray | float = 0.0 if log_tie is None else log_tie(self.covariance)
         for j in range(self.q):
