@@ -21,8 +21,8 @@ from surveysynth.mechanisms.noisy_statistics.expected_se import (
     expected_errors,
     outcome_moments,
     sample_error,
-    share_outside,
 )
+from surveysynth.mechanisms.noisy_statistics.release.clipped_normal import share_outside
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, NoiseDesign
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import required_design
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
