@@ -18,6 +18,7 @@ from surveysynth.mechanisms.noisy_statistics.release.ball_radius import (
     GUESSED,
     INSIDE,
     LEARNED,
+    Cases,
     ball_radius,
 )
 from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
@@ -40,7 +41,7 @@ def clipped(radius: float, columns: int, distance: float) -> tuple[float, float]
 
 
 def squared_error(
-    radius: float, columns: int, noise: float, distance: float, factor: float
+    radius: float, columns: int, noise: float, bias: float, distance: float, factor: float
 ) -> float:
     """Of mean and variance of a cell together; noise: SD at R = 1 of a sum over the records.
 
@@ -48,22 +49,25 @@ def squared_error(
     """
     mean, variance = clipped(radius * factor, columns, distance)
     of_squares = noise * np.sqrt(2.0 / 4.0) * (radius / factor) ** 2
-    sums = (noise * radius / factor) ** 2 + (mean - distance) ** 2
-    return float(sums + of_squares**2 + (variance - 1.0) ** 2)
+    wrong = (mean - distance) ** 2 + (variance - 1.0) ** 2
+    return float((noise * radius / factor) ** 2 + of_squares**2 + bias * wrong)
 
 
 @pytest.mark.parametrize("columns", [1, 2, 3])
 @pytest.mark.parametrize(("rho", "unit"), [(1.58, 1), (0.23, 1), (1.58, 4)])
 @pytest.mark.parametrize("cases", [LEARNED, GUESSED])
 def test_it_is_the_best_of_its_shares(
-    columns: int, rho: float, unit: int, cases: tuple[tuple[float, float], ...]
+    columns: int, rho: float, unit: int, cases: Cases
 ) -> None:
     """The noise of one sum at t = 4 has the variance R^2 k^2 (2 + t + 1/t) / (2 rho)."""
     radii = np.sqrt(stats.chi2.ppf(INSIDE, columns))
     noise = np.sqrt(6.25 * unit**2 / (2.0 * rho))
     for records in (10.0, 75.0, 400.0, 3000.0):
         errors = np.array([
-            sum(squared_error(radius, columns, noise / records, *case) for case in cases)
+            sum(
+                squared_error(radius, columns, noise / records, cases.bias, *case)
+                for case in cases.distance_and_factor
+            )
             for radius in radii
         ])  # fmt: skip
         found = ball_radius(columns, records, rho, unit, cases)

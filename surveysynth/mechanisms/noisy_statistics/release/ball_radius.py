@@ -5,14 +5,16 @@ that on its sum of squares with R^2, and clipping moves both by what is known fo
 units of the declared spread over the true one, f, with records at the distance d from the declared
 centre, the ball that is taken has the smallest mean over cases (d, f) of
 
-    (sd_T / (f n))^2 + (mean' - d)^2 + (sd_Q / (f^2 n))^2 + (variance' - 1)^2,
+    (sd_T / (f n))^2 + (sd_Q / (f^2 n))^2 + B (mean' - d)^2 + B (variance' - 1)^2,
 
 mean' and variance' those of u min(1, f R / |u|), u ~ N(d e_1, I), of balls that hold a share
 ``INSIDE`` of normal records: by public numbers alone. A learned amount is about standard normal, so
-d = 0 and f = 1. Declared centres and spreads are guesses, and cells differ: ``GUESSED``.
+d = 0, f = 1 and B = 1. Declared centres and spreads are guesses, and cells differ; how far tails are
+from normal is not known, and a bias shows in no interval, so that B = 4.
 """
 
 import math
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -25,10 +27,19 @@ from surveysynth.mechanisms.noisy_statistics.release.sensitivity import group_va
 
 #: Shares of normal records that a ball may hold.
 INSIDE = (0.95, 0.98, 0.99, LARGEST)
-#: Cases (d, f) of a learned amount, and of a declared one: cells at the centre and a spread off it,
-#: and a declared spread that is right or a fifth too small.
-LEARNED = ((0.0, 1.0),)
-GUESSED = ((0.0, 1.0), (1.0, 1.0), (0.0, 0.8), (1.0, 0.8))
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Cases (d, f), and how much a squared bias counts, B."""
+
+    distance_and_factor: tuple[tuple[float, float], ...]
+    bias: float
+
+
+LEARNED = Cases(((0.0, 1.0),), 1.0)
+#: Cells at the centre and a spread off it; a declared spread that is right or a fifth too small.
+GUESSED = Cases(((0.0, 1.0), (1.0, 1.0), (0.0, 0.8), (1.0, 0.8)), 4.0)
 
 
 @lru_cache(maxsize=64)
@@ -37,7 +48,7 @@ def ball_radius(
     records: float,
     rho: float,
     unit: int = 1,
-    cases: tuple[tuple[float, float], ...] = LEARNED,
+    cases: Cases = LEARNED,
 ) -> float:
     """Return the radius, in spreads, for the columns of z that a record has at once.
 
@@ -49,10 +60,11 @@ def ball_radius(
 
     def squared_error(radius: float) -> float:
         total = 0.0
-        for distance, factor in cases:
+        for distance, factor in cases.distance_and_factor:
             clipped = clipped_normal(factor * radius, columns, distance)
-            total += (sums * radius / factor) ** 2 + (clipped.mean - distance) ** 2
-            total += (squares * (radius / factor) ** 2) ** 2 + (clipped.variance - 1.0) ** 2
+            bias = (clipped.mean - distance) ** 2 + (clipped.variance - 1.0) ** 2
+            total += (sums * radius / factor) ** 2 + (squares * (radius / factor) ** 2) ** 2
+            total += cases.bias * bias
         return total
 
     radii = [math.sqrt(chi_square_quantile(share, columns)) for share in INSIDE]
