@@ -56,9 +56,7 @@ def squared_error(
 @pytest.mark.parametrize("columns", [1, 2, 3])
 @pytest.mark.parametrize(("rho", "unit"), [(1.58, 1), (0.23, 1), (1.58, 4)])
 @pytest.mark.parametrize("cases", [LEARNED, GUESSED])
-def test_it_is_the_best_of_its_shares(
-    columns: int, rho: float, unit: int, cases: Cases
-) -> None:
+def test_it_is_the_best_of_its_shares(columns: int, rho: float, unit: int, cases: Cases) -> None:
     """The noise of one sum at t = 4 has the variance R^2 k^2 (2 + t + 1/t) / (2 rho)."""
     radii = np.sqrt(stats.chi2.ppf(INSIDE, columns))
     noise = np.sqrt(6.25 * unit**2 / (2.0 * rho))
@@ -115,7 +113,7 @@ def test_which_ball_it_is() -> None:
     assert clipping([learned, binary]) == pytest.approx(of_learned, rel=1e-5)
     assert clipping([learned, declared]) == pytest.approx(largest(3), rel=1e-5)
     assert clipping([declared]) == pytest.approx(largest(2), rel=1e-5)
-    less = Budget.of_epsilon(3.6, 1e-6)
+    less = Budget.of_epsilon(1.0, 1e-6)
     smaller = ball_radius(2, 200.0, less.rho, 1, GUESSED)
     assert smaller < largest(2)
     assert clipping([declared], by_cell=True, budget=less) == pytest.approx(smaller, rel=1e-5)

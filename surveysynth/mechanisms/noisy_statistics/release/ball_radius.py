@@ -9,8 +9,8 @@ centre, the ball that is taken has the smallest mean over cases (d, f) of
 
 mean' and variance' those of u min(1, f R / |u|), u ~ N(d e_1, I), of balls that hold a share
 ``INSIDE`` of normal records: by public numbers alone. A learned amount is about standard normal, so
-d = 0, f = 1 and B = 1. Declared centres and spreads are guesses, and cells differ; how far tails are
-from normal is not known, and a bias shows in no interval, so that B = 4.
+d = 0, f = 1 and B = 1. Declared centres and spreads are guesses, and cells differ. How far tails
+are from normal is not known, and no interval shows a bias, so that B = 4.
 """
 
 import math
