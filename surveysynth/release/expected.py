@@ -4,7 +4,7 @@ They are given for every row of its tables, relative to those of a sample withou
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from surveysynth.mechanisms.noisy_statistics.expected_se import (
     expected_errors,
     outcome_moments,
     sample_error,
+    share_outside,
 )
-from surveysynth.mechanisms.noisy_statistics.release.clipped_normal import share_outside
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, NoiseDesign
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import required_design
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
@@ -146,37 +146,34 @@ class Expectation:
         factor: of the declared spreads over the true ones; records: of the largest unit, 0: as it
         is.
         """
-        column, kind = key[1] or 0, _kind_of(key)
+        clipping = self.settings.log_scales(self.design)
+        wider = NoiseDesign(
+            Clipping(clipping.centre, clipping.spread, clipping.radius * factor),
+            self.noise.cells,
+            self.noise.basis,
+        )
+        column = key[1] or 0
+        kind = _kind_of(key)
         assert kind is not None  # the caller takes those of ``tables``
-        found = []
-        for budget in budgets:
-            # The ball by default is that of the budget.
-            clipping = replace(self.settings, budget=budget).log_scales(self.design)
-            wider = NoiseDesign(
-                Clipping(clipping.centre, clipping.spread, clipping.radius * factor),
-                self.noise.cells,
-                self.noise.basis,
-            )
-            parts = [
-                getattr(
-                    expected_errors(
-                        wider, self.cells.counts, self.cells.stratum, rows,
-                        [what_is_left(budget.rho, self.design.modelled)],
-                        inverse=self.design.transforms[column].inverse,
-                        outcome=column,
-                        m=self.settings.m,
-                        replicates=self.spec.privacy.replicates_per_draw,
-                        records=records or self.unit_size,
-                        scaled=self.spec.linearisation == "ratio",
-                        weight=self.cells.weight,
-                        by_block=self.by_block,
-                    ),
-                    kind,
-                )[0, 1:]
-                for rows in self.cells.blocks()
-            ]  # fmt: skip
-            found.append(np.concatenate(parts)[self.shown])
-        return np.array(found)
+        found = [
+            getattr(
+                expected_errors(
+                    wider, self.cells.counts, self.cells.stratum, rows,
+                    [what_is_left(each.rho, self.design.modelled) for each in budgets],
+                    inverse=self.design.transforms[column].inverse,
+                    outcome=column,
+                    m=self.settings.m,
+                    replicates=self.spec.privacy.replicates_per_draw,
+                    records=records or self.unit_size,
+                    scaled=self.spec.linearisation == "ratio",
+                    weight=self.cells.weight,
+                    by_block=self.by_block,
+                ),
+                kind,
+            )[:, 1:]
+            for rows in self.cells.blocks()
+        ]  # fmt: skip
+        return np.concatenate(found, axis=1)[:, self.shown]
 
     def typical(self, *, factor: float = 1.0, records: int = 0) -> dict[Key, float]:
         """Return the median over rows with records, by table, at the specification's budget."""

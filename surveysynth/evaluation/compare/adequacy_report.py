@@ -35,7 +35,7 @@ from surveysynth.evaluation.style import (
     side_table,
     table_suffix,
 )
-from surveysynth.mechanisms.noisy_statistics.release.clipped_normal import share_outside
+from surveysynth.mechanisms.noisy_statistics.expected_se import share_outside
 from surveysynth.release.facts import rounding_of
 from surveysynth.release.figure_style import MARK, draw, new_figure, png_bytes
 from surveysynth.release.folder.bundle import (

@@ -17,11 +17,7 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.declared import Declared, typical
 from surveysynth.mechanisms.learned.histogram import what_is_left
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.release.ball_radius import (
-    GUESSED,
-    LEARNED,
-    ball_radius,
-)
+from surveysynth.mechanisms.noisy_statistics.release.learned_radius import learned_radius
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.learned import LearnedTransform
@@ -56,8 +52,7 @@ class NoisySettings:
         Draws to synthesise from; after the noise any number is free.
     radius
         Of the ball that records are clipped to, in spreads; 0: it holds 0.995 of a normal record,
-        or is that of ``ball_radius`` where cells have spreads of their own or the transforms of all
-        amounts are learned.
+        or is that of ``learned_radius`` where the transforms of all amounts are learned.
     protect
         "record", or the public column whose units are protected as a whole.
     plan
@@ -70,8 +65,6 @@ class NoisySettings:
     psu_share
         Share of the budget of all sums for those by primary sampling unit, where PSUs have effects
         on outcomes of several kinds.
-    by_cell
-        Whether cells have spreads of their own.
     modules
         Names of outcomes that have noisy statistics together: each outcome is in one module, and
         all modules have the same share of the budget of all sums. None: all outcomes together.
@@ -94,7 +87,6 @@ class NoisySettings:
     count_share: float = 1.0
     declared_below: Mapping[str, Declared] = field(default_factory=dict)
     psu_share: float = 0.125
-    by_cell: bool = False
     modules: tuple[tuple[str, ...], ...] = ()
     sums: Budget | None = None
 
@@ -190,13 +182,11 @@ class NoisySettings:
     def _radius(self, design: PublicDesign, columns: int) -> float:
         """Return the radius by default, for the columns that a record has at once."""
         amounts = [each for each in design.outcomes if each.sides]
-        learned = all(each.learned is not None for each in amounts)
-        if not amounts or not (learned or self.by_cell):
+        if not amounts or any(each.learned is None for each in amounts):
             return inside(columns)
         records = design.n / design.matrix.x_cells.shape[0]
         rho = self.of_sums(design.modelled).rho
-        cases = LEARNED if learned else GUESSED
-        return ball_radius(columns, records, rho, self.unit_size(design), cases)
+        return learned_radius(columns, records, rho, self.unit_size(design))
 
     def _moments(self, outcome: Outcome, side: int) -> tuple[float, float]:
         """Return centre and spread of a column of z."""

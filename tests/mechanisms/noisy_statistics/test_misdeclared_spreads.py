@@ -5,12 +5,10 @@ import pytest
 from scipy import stats
 
 from surveysynth.mechanisms.noisy_statistics.expected_se import (
+    clipped_normal,
     clipping_bias,
     outcome_moments,
     sample_error,
-)
-from surveysynth.mechanisms.noisy_statistics.release.clipped_normal import (
-    clipped_normal,
     share_outside,
 )
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
