@@ -4,7 +4,7 @@ They are given for every row of its tables, relative to those of a sample withou
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -146,34 +146,38 @@ class Expectation:
         factor: of the declared spreads over the true ones; records: of the largest unit, 0: as it
         is.
         """
-        clipping = self.settings.log_scales(self.design)
+        kind = _kind_of(key)
+        assert kind is not None  # the caller takes those of ``tables``
+        found = [self._of_budget(each, kind, key[1] or 0, factor, records) for each in budgets]
+        return np.array(found)[:, self.shown]
+
+    def _of_budget(
+        self, budget: Budget, kind: str, column: int, factor: float, records: int
+    ) -> FloatArray:
+        """Return those of all rows; the budget decides on the ball of learned amounts."""
+        clipping = replace(self.settings, budget=budget).log_scales(self.design)
         wider = NoiseDesign(
             Clipping(clipping.centre, clipping.spread, clipping.radius * factor),
             self.noise.cells,
             self.noise.basis,
         )
-        column = key[1] or 0
-        kind = _kind_of(key)
-        assert kind is not None  # the caller takes those of ``tables``
-        found = [
-            getattr(
-                expected_errors(
-                    wider, self.cells.counts, self.cells.stratum, rows,
-                    [what_is_left(each.rho, self.design.modelled) for each in budgets],
-                    inverse=self.design.transforms[column].inverse,
-                    outcome=column,
-                    m=self.settings.m,
-                    replicates=self.spec.privacy.replicates_per_draw,
-                    records=records or self.unit_size,
-                    scaled=self.spec.linearisation == "ratio",
-                    weight=self.cells.weight,
-                    by_block=self.by_block,
-                ),
-                kind,
-            )[:, 1:]
+        parts = [
+            expected_errors(
+                wider, self.cells.counts, self.cells.stratum, rows,
+                [what_is_left(budget.rho, self.design.modelled)],
+                inverse=self.design.transforms[column].inverse,
+                outcome=column,
+                m=self.settings.m,
+                replicates=self.spec.privacy.replicates_per_draw,
+                records=records or self.unit_size,
+                scaled=self.spec.linearisation == "ratio",
+                weight=self.cells.weight,
+                by_block=self.by_block,
+            )
             for rows in self.cells.blocks()
         ]  # fmt: skip
-        return np.concatenate(found, axis=1)[:, self.shown]
+        # The first row of each block of rows is the whole.
+        return np.concatenate([getattr(each, kind)[0, 1:] for each in parts])
 
     def typical(self, *, factor: float = 1.0, records: int = 0) -> dict[Key, float]:
         """Return the median over rows with records, by table, at the specification's budget."""

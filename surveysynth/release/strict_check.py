@@ -314,7 +314,7 @@ def _errors(expected: Expectation) -> list[str]:
         lines.append(_line("", medians, f"median of all {ratios.shape[1]:,} rows"))
         if left:
             lines.append(f"  {left:,} rows are left out: margins first, then the worst cells.")
-    return [*lines, "", *_misdeclared(expected)]
+    return [*lines, *_misdeclared(expected)]
 
 
 def _medians(ratios: FloatArray) -> FloatArray:
@@ -335,8 +335,11 @@ def _shown_rows(expected: Expectation, ratio: FloatArray) -> tuple[IntArray, int
 
 
 def _misdeclared(expected: Expectation) -> list[str]:
+    if all(each.learned is not None for each in expected.design.outcomes):
+        return []  # no spread is declared
     own = expected.settings.budget
     return [
+        "",
         f"Spreads declared too small or too large, at epsilon {own.epsilon:.4g} (too large: more "
         "noise, which intervals show; too small: clipped records, which no interval shows):",
         *(

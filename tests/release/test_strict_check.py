@@ -6,6 +6,7 @@ has; expected errors asked for one by one; pandas; whole numbers of two neighbou
 import json
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -44,10 +45,29 @@ from surveysynth.spec.build import (
 )
 from surveysynth.spec.spec import Spec, load_spec
 from surveysynth.survey import files
+from tests.mechanisms.learned.learned_cases import frame_of
 from tests.release.test_strict_release import SALARY, STRICT, MakeSpec, strict_spec
 from tests.surveys import SPREAD_BY_CELL, clustered_survey, small_survey
 
 CANARY = 77177717.25
+LEARNED = """
+spec_version = 1
+[survey]
+data = "survey.csv"
+weight = "weight"
+strata = "region"
+population_size = 60000
+[synthesizer]
+outcome = "income"
+[outcomes.income]
+range = [0, 5000000]
+[privacy]
+mechanism = "noisy_statistics"
+epsilon = {epsilon}
+[tables]
+by = ["region"]
+statistics = ["mean"]
+"""
 HOUSEHOLDS = np.repeat(np.arange(80), np.tile([1, 2, 3, 6], 20))
 
 
@@ -190,6 +210,28 @@ def test_blank_outcomes_are_counted_by_a_release_alone(make_spec: MakeSpec) -> N
     assert "240 records, 0 dropped" in dropping
     assert "A release also drops records where one of" in dropping
     assert "drops records" not in text_of(strict_spec(make_spec, survey=population))
+
+
+def test_a_learned_amount_has_the_ball_of_each_budget(tmp_path: Path) -> None:
+    """What is expected of another epsilon is what a specification with that epsilon says."""
+    frame_of(900).to_csv(tmp_path / "survey.csv", index=False)
+    made = []
+    for epsilon in (10.8, 1.0):
+        path = tmp_path / f"{epsilon}.toml"
+        path.write_text(LEARNED.format(epsilon=epsilon), encoding="utf-8")
+        made.append(expectation(path))
+        assert "declare a spread" not in text_of(path)
+    large, small = made
+    radii = [each.settings.clipping(each.design).radius for each in made]
+    assert radii[0] > 1.1 * radii[1]
+    budgets = small.settings.budget, large.settings.budget
+    for each in made:
+        np.testing.assert_allclose(
+            each.ratios(("mean", 0), budgets), small.ratios(("mean", 0), budgets), rtol=1e-12
+        )
+    own = large.ratios(("mean", 0), budgets)[0]
+    large.settings = replace(large.settings, radius=radii[0])
+    assert (large.ratios(("mean", 0), budgets)[0] > 1.05 * own).all()
 
 
 def test_the_numbers_are_those_of_the_formulas(make_spec: MakeSpec) -> None:
