@@ -5,6 +5,7 @@ They are given for every row of its tables, relative to those of a sample withou
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -148,23 +149,31 @@ class Expectation:
         """
         kind = _kind_of(key)
         assert kind is not None  # the caller takes those of ``tables``
-        found = [self._of_budget(each, kind, key[1] or 0, factor, records) for each in budgets]
-        return np.array(found)[:, self.shown]
+        found = [
+            self._of_ball(radius, list(some), kind, key[1] or 0, factor, records)
+            for radius, some in groupby(budgets, self._radius)
+        ]
+        return np.concatenate(found)[:, self.shown]
 
-    def _of_budget(
-        self, budget: Budget, kind: str, column: int, factor: float, records: int
-    ) -> FloatArray:
-        """Return those of all rows; the budget decides on the ball of learned amounts."""
-        clipping = replace(self.settings, budget=budget).log_scales(self.design)
+    def _radius(self, budget: Budget) -> float:
+        """Return the radius of the ball; that of learned amounts goes with the budget."""
+        return replace(self.settings, budget=budget).clipping(self.design).radius
+
+    def _of_ball(
+        self, radius: float, budgets: Sequence[Budget], kind: str, column: int, factor: float,
+        records: int,
+    ) -> FloatArray:  # fmt: skip
+        """Return those of all rows for budgets with the same ball, (budgets, rows)."""
+        clipping = self.settings.log_scales(self.design)
         wider = NoiseDesign(
-            Clipping(clipping.centre, clipping.spread, clipping.radius * factor),
+            Clipping(clipping.centre, clipping.spread, radius * factor),
             self.noise.cells,
             self.noise.basis,
         )
-        parts = [
+        found = [
             expected_errors(
                 wider, self.cells.counts, self.cells.stratum, rows,
-                [what_is_left(budget.rho, self.design.modelled)],
+                [what_is_left(each.rho, self.design.modelled) for each in budgets],
                 inverse=self.design.transforms[column].inverse,
                 outcome=column,
                 m=self.settings.m,
@@ -177,7 +186,7 @@ class Expectation:
             for rows in self.cells.blocks()
         ]  # fmt: skip
         # The first row of each block of rows is the whole.
-        return np.concatenate([getattr(each, kind)[0, 1:] for each in parts])
+        return np.concatenate([getattr(each, kind)[:, 1:] for each in found], axis=1)
 
     def typical(self, *, factor: float = 1.0, records: int = 0) -> dict[Key, float]:
         """Return the median over rows with records, by table, at the specification's budget."""

@@ -336,7 +336,7 @@ def _shown_rows(expected: Expectation, ratio: FloatArray) -> tuple[IntArray, int
 
 def _misdeclared(expected: Expectation) -> list[str]:
     if all(each.learned is not None for each in expected.design.outcomes):
-        return []  # no spread is declared
+        return []  # no spread of an outcome is declared
     own = expected.settings.budget
     return [
         "",
