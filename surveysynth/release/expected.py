@@ -25,7 +25,11 @@ from surveysynth.mechanisms.noisy_statistics.expected_se import (
     share_outside,
 )
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import required_design
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
+    centring_of,
+    required_design,
+    table_of,
+)
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model
 from surveysynth.models.general_location.model import GeneralLocation
@@ -53,7 +57,8 @@ class Misdeclared:
 
     outside: share of normal records at the centre that is clipped; typical: median over rows of the
     SE over the sample's, by table; bias: of means, in SEs of the sample, by outcome: of the whole,
-    and of a row of median size whose records lie one spread above the centre.
+    and of a row of median size, whose records lie one spread above the centre unless groups have
+    centres of their own.
     """
 
     factor: float
@@ -102,7 +107,11 @@ class Expectation:
         self.domains: Domains = public_domains(spec, design)
         self.shown = np.flatnonzero(shown_rows(self.domains))
         self.unit_size = self.settings.unit_size(design)
-        self.by_block = isinstance(model.of(design), GeneralLocation)
+        general = model.of(design)
+        self.by_block = isinstance(general, GeneralLocation)
+        shape = table_of(general, design)
+        #: Groups of cells have centres of their own.
+        self.centred = self.by_block and centring_of(shape, design, self.settings) is not None
         self.cells = _CellsOfRows.of(design, self.domains)
 
     @property
@@ -150,23 +159,32 @@ class Expectation:
         kind = _kind_of(key)
         assert kind is not None  # the caller takes those of ``tables``
         found = [
-            self._of_ball(radius, list(some), kind, key[1] or 0, factor, records)
-            for radius, some in groupby(budgets, self._radius)
+            self._of_ball(radii, list(some), kind, key[1] or 0, factor, records)
+            for radii, some in groupby(budgets, self._radii)
         ]
         return np.concatenate(found)[:, self.shown]
 
-    def _radius(self, budget: Budget) -> float:
-        """Return the radius of the ball; that of learned amounts goes with the budget."""
-        return replace(self.settings, budget=budget).clipping(self.design).radius
+    def _radii(self, budget: Budget) -> tuple[float, float | None]:
+        """Return the radius of the ball, and of that about groups if these have centres.
+
+        That of learned amounts goes with the budget."""
+        settings = replace(self.settings, budget=budget)
+        about = settings.radius_about_groups(self.design) if self.centred else None
+        return settings.clipping(self.design).radius, about
 
     def _of_ball(
-        self, radius: float, budgets: Sequence[Budget], kind: str, column: int, factor: float,
+        self,
+        radii: tuple[float, float | None],
+        budgets: Sequence[Budget],
+        kind: str,
+        column: int,
+        factor: float,
         records: int,
-    ) -> FloatArray:  # fmt: skip
+    ) -> FloatArray:
         """Return those of all rows for budgets with the same ball, (budgets, rows)."""
         clipping = self.settings.log_scales(self.design)
         wider = NoiseDesign(
-            Clipping(clipping.centre, clipping.spread, radius * factor),
+            Clipping(clipping.centre, clipping.spread, radii[0] * factor),
             self.noise.cells,
             self.noise.basis,
         )
@@ -182,6 +200,7 @@ class Expectation:
                 scaled=self.spec.linearisation == "ratio",
                 weight=self.cells.weight,
                 by_block=self.by_block,
+                second=None if radii[1] is None else radii[1] * factor,
             )
             for rows in self.cells.blocks()
         ]  # fmt: skip
@@ -201,7 +220,9 @@ class Expectation:
     def misdeclared(self, factor: float) -> Misdeclared:
         """Return the effect of spreads declared ``factor`` times too large."""
         clipping = self.settings.log_scales(self.design)
-        radius, q = factor * clipping.radius, clipping.q
+        own = self._radii(self.settings.budget)
+        radius, q = factor * (own[1] or own[0]), clipping.q
+        off = 0.0 if self.centred else 1.0
         # As many records of equal weights say of the whole what these do.
         share = effective_share(self.design.public_weight)
         n = self.domains.n[self.shown]
@@ -215,7 +236,7 @@ class Expectation:
             )  # fmt: skip
             bias[column] = (
                 clipping_bias(outcome, radius, q) / sample_error(outcome, whole),
-                clipping_bias(outcome, radius, q, 1.0) / sample_error(outcome, typical),
+                clipping_bias(outcome, radius, q, off) / sample_error(outcome, typical),
             )
         return Misdeclared(factor, share_outside(radius, q), self.typical(factor=factor), bias)
 

@@ -16,6 +16,7 @@ from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.estimates import Key
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE, column_names
+from surveysynth.mechanisms.noisy_statistics.release.group_centres import FIRST_SHARE
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     budget_of_blocks,
@@ -152,6 +153,12 @@ def _noise_lines(module: Module, model: GeneralLocation) -> list[str]:
     shape = public.shape
     cells, combinations = len(shape.x_cells), len(shape.combinations)
     noise = f"on sums and products in each of {shape.groups:,} groups of rows."
+    if public.centring is not None:
+        noise += (
+            f" A share of {FIRST_SHARE:g} of their budget goes to sums alone, which say where each "
+            "group lies; its records are then clipped to "
+            f"{public.centring.radius:.4g} spreads from there."
+        )
     if shape.discrete:
         noise = (
             f"on {cells:,} x {combinations:,} numbers of records, of SD "
@@ -362,7 +369,8 @@ def _misdeclared_lines(expected: Expectation, made: Misdeclared) -> list[str]:
         if max(abs(whole), abs(row)) >= 0.05:
             lines.append(
                 f"    Clipping moves the mean of {name} by {whole:+.1f} of the sample's SEs in the "
-                f"whole table, by {row:+.1f} in a row of median size one spread above the centre."
+                f"whole table, by {row:+.1f} in a row of median size"
+                f"{' one spread above the centre' * (not expected.centred)}."
             )
     return lines
 

@@ -3,7 +3,8 @@
 
 As ``tests.long_runs.noisy_sbc``: parameters from the priors, records from the parameters by
 ``location_cases``, sums by hand, noise, draws given the noisy numbers alone. Wrong posteriors are
-rejected: counts, or moments, taken for known to a tenth of their noise; a wide ridge.
+rejected: counts, or moments, taken for known to a tenth of their noise; a wide ridge; moments about
+centers of groups taken for such about the common one.
 """
 
 import argparse
@@ -20,7 +21,9 @@ from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import sample_noisy
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import FARTHEST
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
+from surveysynth.mechanisms.noisy_statistics.release.group_centres import GroupSums
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
+    Centring,
     LocationDesign,
     LocationStatistics,
 )
@@ -39,6 +42,8 @@ LEVEL = 1e-5
 WRONG = ("counts known", "moments known")
 #: Ridges of three times the width, for cases with shrunken columns.
 WIDE = "wide ridge"
+#: Centers of groups that are forgotten, for cases with two stages.
+FORGOTTEN = "centers forgotten"
 X = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
 PLAIN = Transform("identity")
 KINDS = {
@@ -60,8 +65,9 @@ class Case:
     """Outcomes, groups of the three cells, records of each or of all alike, and the noise.
 
     sigma: SD of the noise of T; count_sd: of counts; squares_sd: of the diagonal of Q, over
-    sqrt(2) of the rest; centres are one spread off. ``rejects``: of ``WRONG`` and ``WIDE``; ridged:
-    shrunken columns of X.
+    sqrt(2) of the rest; centres are one spread off. ``rejects``: of ``WRONG``, ``WIDE`` and
+    ``FORGOTTEN``; ridged: shrunken columns of X; first: SD of the noise of first sums, from which
+    groups have centres of their own, 0 for one stage.
     """
 
     outcomes: str
@@ -82,6 +88,7 @@ class Case:
     warmup: int = 300
     rejects: tuple[str, ...] = WRONG
     ridged: tuple[int, ...] = ()
+    first: float = 0.0
 
     @property
     def cell(self) -> IntArray:
@@ -128,6 +135,14 @@ CASES = {
     ),
     "Shrunken": Case(
         "continuous", groups=(0, 1, 2), records=(3, 20, 40), rejects=WRONG[1:], ridged=(1, 2)
+    ),
+    "Own centers": Case(
+        "continuous", groups=(0, 1, 2), records=(6, 20, 40), rejects=(WRONG[1], FORGOTTEN),
+        ridged=(2,), first=6.0,
+    ),
+    "Own centers, two groups": Case(
+        "continuous", groups=(0, 0, 1), records=(20, 20, 40), rejects=(WRONG[1], FORGOTTEN),
+        first=4.0,
     ),
 }
 
@@ -242,12 +257,17 @@ def noisy_statistics(
     table = np.zeros((len(X), len(shape.combinations)))
     np.add.at(table, (cell, combination), 1.0)
     tilde = np.hstack([X[cell], shape.indicators[combination]])
-    cross, squares = [], []
+    cross, squares, early = [], [], []
+    for block in design.blocks if case.first else ():  # all records are in blocks of their groups
+        own = shape.group[cell] == block.group
+        exact = (X[cell[own]] @ block.noise.basis).T @ ((z[own] - centre) / spread)
+        early.append(exact + case.first * rng.standard_normal(exact.shape))
+    centres = design.centres(early, case.first) if case.first else np.zeros((len(design.blocks), 1))
     off = case.squares_sd / np.sqrt(2.0)
-    for block in design.blocks:
+    for block, middle in zip(design.blocks, centres, strict=True):
         own = (shape.pattern[combination] == block.pattern) & (shape.group[cell] == block.group)
         there = np.flatnonzero(shape.patterns[block.pattern])
-        u = (z[own][:, there] - centre[there]) / spread[there]
+        u = (z[own][:, there] - centre[there]) / spread[there] - middle
         exact = (tilde[own] @ block.noise.basis).T @ u
         cross.append(exact + case.sigma * rng.standard_normal(exact.shape))
         noise = off * rng.standard_normal((there.size, there.size))
@@ -264,12 +284,14 @@ def noisy_statistics(
         sigma=case.sigma, squares_sd=(case.squares_sd, off), count_sd=case.count_sd,
         centre=centre, spread=spread, radius=3.0, share=1.0, rho=1.0, epsilon=1.0, delta=1e-6,
         records=1, noise="approximate",
+        first=GroupSums(tuple(early), centres, case.first, 3.0, 0.2) if case.first else None,
     )  # fmt: skip
 
 
 def _designs(case: Case) -> LocationDesign:
-    q = case.shape.q
-    return LocationDesign.optimal(case.shape, Clipping(np.zeros(q), np.ones(q)))
+    q, sizes = case.shape.q, np.bincount(case.cell, minlength=len(X))
+    centring = Centring(3.0, sizes, np.ones(X.shape[1])) if case.first else None
+    return LocationDesign.optimal(case.shape, Clipping(np.zeros(q), np.ones(q)), centring)
 
 
 def one_target(case: Case, chains: int, rng: np.random.Generator) -> LocationTarget:
@@ -305,11 +327,14 @@ def ranks_of_batch(
     if sampler == "moments known":
         noisy = [
             replace(
-                each, sigma=0.1 * each.sigma,
+                each, sigma=0.1 * each.sigma, first=None if each.first is None
+                else replace(each.first, sigma=0.1 * each.first.sigma),
                 squares_sd=(0.1 * each.squares_sd[0], 0.1 * each.squares_sd[1]),
             )
             for each in noisy
         ]  # fmt: skip
+    if sampler == FORGOTTEN:
+        noisy = [replace(each, first=None) for each in noisy]
     target = LocationTarget.of(case.shape, cell, noisy, 1)
     plan = SamplingPlan(1, -(-case.warmup // case.thin), case.draws)
     priors = dict(case.all_priors)

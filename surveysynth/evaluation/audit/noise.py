@@ -14,7 +14,8 @@ sqrt(rho(D, D') / rho). A number that moves without noise, or a copy that moves 
 an infinite ratio.
 
 Where transforms are learned, the numbers are those of both stages: noisy histograms, and sums under
-the curves of one noisy histogram, which are the same for D and D' (adaptive composition).
+the curves of one noisy histogram, which are the same for D and D' (adaptive composition). Likewise
+where groups have centres of their own: first sums, and moments about the same centres for D and D'.
 """
 
 import math
@@ -45,6 +46,7 @@ from surveysynth.mechanisms.noisy_statistics.release.noise import (
 )
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.base import Model
+from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign
 
@@ -136,7 +138,10 @@ def _content(
     histograms = noisy_histograms(
         design, confidential, rho, "gaussian", source, settings.unit_size(design)
     )
-    made = survey_statistics.release_statistics(model, design, confidential, settings, source)
+    centres = None if isinstance(source, SystemNoise) else same_centres(model, design, settings)
+    made = survey_statistics.release_statistics(
+        model, design, confidential, settings, source, centres
+    )
     content = {LEARNED: [each.to_dict() for each in histograms], **made.to_dict()}
     of_modules = made.modules if isinstance(made, ModuleStatistics) else (made,)
     units = [each.units for each in of_modules if isinstance(each, LocationStatistics)]
@@ -144,6 +149,21 @@ def _content(
     # Of modules what is promised; what their statistics state is checked against it.
     stated = made.rho + cost
     return content, min(stated, rho) if isinstance(made, ModuleStatistics) else stated
+
+
+def same_centres(
+    model: Model, design: PublicDesign, settings: NoisySettings
+) -> list[FloatArray | None] | None:
+    """Return centres of the groups of each module, whatever the survey; None where none are."""
+    if not isinstance(model, GeneralLocation):
+        return None
+    made: list[FloatArray | None] = []
+    for each in settings.modules_of(design):
+        shape = survey_statistics.table_of(model.of(each.design), each.design)
+        there = survey_statistics.centring_of(shape, each.design, each.settings)
+        centres = np.resize([1.0, -0.5, 0.25, 0.0, -1.0], (shape.groups, shape.q))
+        made.append(None if there is None else centres)
+    return made
 
 
 def with_curves(case: Case, settings: NoisySettings, rng: np.random.Generator) -> PublicDesign:

@@ -39,11 +39,9 @@ import numpy as np
 from surveysynth._support.distributions import chi_square_quantile, chi_square_tail, normal_density
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.release.group_centres import group_noise
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
-    group_variances,
-    noise_variances,
-)
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import noise_variances
 
 #: Nodes of the quadrature over a normal outcome.
 NODES = 80
@@ -94,6 +92,7 @@ def expected_errors(
     scaled: bool = True,
     weight: FloatArray | None = None,
     by_block: bool = False,
+    second: float | None = None,
 ) -> ExpectedErrors:
     """Return expected SEs of counts, means and totals of one outcome, relative to the sample's.
 
@@ -122,6 +121,8 @@ def expected_errors(
         error but the design's, the same with privacy and without.
     by_block
         Whether the statistics are released by group, whose squares have less noise and sums more.
+    second
+        The radius of the ball about groups, where these have centres of their own.
 
     Raises
     ------
@@ -146,12 +147,9 @@ def expected_errors(
         )
         kish = (share * weight).sum(axis=1) / size**2  # 1/size for weights of 1
         mean_sample = shape.weighted * kish
-        variances = group_variances if by_block else noise_variances
         errors = []
         for rho in rhos:
-            noise = variances(design.clipping, rho, records)
-            sigma = noise.cross_sd(design.clipping)
-            squares = noise.squares_sd(design.clipping)
+            sigma, squares = _noise(design.clipping, rho, records, by_block, second)
             loads = np.concatenate([mean_load, count_load])
             fitted, df, squared = _posterior(design, counts, loads, sigma)
             fit_mean, fit_count = np.split(fitted, 2)
@@ -169,6 +167,17 @@ def expected_errors(
             ratios = (count / by_sample, mean / mean_sample, total / total_sample)
             errors.append([np.where(size > 0, np.sqrt(each), np.nan) for each in ratios])
     return ExpectedErrors(*np.moveaxis(np.array(errors), 1, 0))
+
+
+def _noise(
+    clipping: Clipping, rho: float, records: int, by_block: bool, second: float | None
+) -> tuple[float, FloatArray]:
+    """Return SDs of the noise of sums, and of squares (q, q)."""
+    if by_block:
+        of_group = group_noise(clipping, rho, records, second)
+        return of_group.sigma, of_group.squares
+    noise = noise_variances(clipping, rho, records)
+    return noise.cross_sd(clipping), noise.squares_sd(clipping)
 
 
 def _check_cells(

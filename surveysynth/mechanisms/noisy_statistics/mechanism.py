@@ -31,6 +31,7 @@ from surveysynth.mechanisms.learned.stage import (
 )
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
+from surveysynth.mechanisms.noisy_statistics.release.group_centres import FIRST_SHARE
 from surveysynth.mechanisms.noisy_statistics.release.noise import (
     NoiseSource,
     SeededNoise,
@@ -83,6 +84,8 @@ def strict_statement(
         modules=_module_words(settings, design),
         not_units=not_units(design),
         learned=learned_words(design.modelled),
+        first_share=f"{FIRST_SHARE:g}",
+        about_groups=_about_groups(settings, design, model),
         of_sums=f"{settings.of_sums(design.modelled).rho:.6g}",
         of_units=f"{settings.of_sums(design.modelled).rho * settings.psu_share:.6g}",
         declared=len(learned_outcomes(design.modelled)) < len(column_names(design)),
@@ -116,6 +119,12 @@ def _module_words(settings: NoisySettings, design: PublicDesign) -> str:
     if not settings.modules:
         return ""
     return "; ".join(listing(each.design.outcome_names) for each in settings.modules_of(design))
+
+
+def _about_groups(settings: NoisySettings, design: PublicDesign, model: Model) -> str:
+    """Return the radii of the balls about groups in words; empty where these have no centres."""
+    radii = survey_statistics.radii_about_groups(settings, design, model)
+    return " or ".join(f"{each:.6g}" for each in radii)
 
 
 STATISTICS_NAME = "statistics.json"

@@ -31,12 +31,14 @@ WEIGHT = -1
 class _Block:
     """Sums with noise of their own: lift (K, r) from the sums to X'U, columns (q_b,) of z.
 
-    cells: (C,) flags of rows of X; sigma, diagonal, rest: SD of sums, squares, products.
+    cells: (C,) flags of rows of X; centre (q,): what sums are about; sigma, diagonal, rest: SD of
+    sums, squares, products.
     """
 
     lift: FloatArray
     columns: IntArray
     cells: FloatArray
+    centre: FloatArray
     sigma: float
     diagonal: float
     rest: float
@@ -76,10 +78,10 @@ def _moments(
     result = np.zeros((begin[-1], begin[-1]))
     at = {j: columns[j].position for j in range(len(columns)) if columns[j].position is not None}
     scale = {j: statistics.spread[c] / columns[j].spread for j, c in at.items()}
-    # Coefficients on X of what is fitted, in residual SDs about the declared centre.
+    # Coefficients on X of what is fitted, in residual SDs about the centre.
     solve = np.linalg.pinv(sums.x_cells)
     lifted = {
-        j: solve @ ((columns[j].fitted - statistics.centre[c]) / columns[j].spread) @ block.lift
+        j: solve @ ((columns[j].fitted - block.centre[c]) / columns[j].spread) @ block.lift
         for j, c in at.items()
     }
     products = []
@@ -112,18 +114,19 @@ def _blocks(
         sd = statistics.squares_sd
         yield _Block(
             table.x_cells.T @ np.linalg.pinv(rows.T), np.arange(q), np.ones(len(table.x_cells)),
-            statistics.sigma, float(sd[0, 0]), float(sd[0, -1]),
+            statistics.centre, statistics.sigma, float(sd[0, 0]), float(sd[0, -1]),
         )  # fmt: skip
         return
-    for pattern, group, basis in zip(
-        statistics.block_pattern, statistics.block_group, statistics.basis, strict=True
+    centres, sigma = statistics.centres, statistics.pooled_sigma
+    for pattern, group, basis, centre in zip(
+        statistics.block_pattern, statistics.block_group, statistics.basis, centres, strict=True
     ):
         cell, _, x = table.rows(int(pattern))
         own = table.group[cell] == group
         lift = x[own].T @ np.linalg.pinv((x[own] @ basis).T)
         yield _Block(
             lift[:k], np.flatnonzero(statistics.present[pattern]),
-            (table.group == group).astype(np.float64), statistics.sigma, *statistics.squares_sd,
+            (table.group == group).astype(np.float64), centre, sigma, *statistics.squares_sd,
         )  # fmt: skip
 
 

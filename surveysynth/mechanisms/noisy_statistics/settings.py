@@ -52,7 +52,8 @@ class NoisySettings:
         Draws to synthesise from; after the noise any number is free.
     radius
         Of the ball that records are clipped to, in spreads; 0: it holds 0.995 of a normal record,
-        or is that of ``learned_radius`` where the transforms of all amounts are learned.
+        or is that of ``learned_radius`` where the transforms of all amounts are learned, and about
+        groups that have centres of their own (``group_centres``).
     protect
         "record", or the public column whose units are protected as a whole.
     plan
@@ -174,6 +175,16 @@ class NoisySettings:
         radius = self.radius or self._radius(design, at_once)
         return Clipping(np.array(centres), np.array(spreads), radius)
 
+    def radius_about_groups(self, design: PublicDesign) -> float:
+        """Return the radius of the ball about the centre of a group that has its own.
+
+        Whether amounts are declared or learned: their groups are then near their centres.
+        """
+        clipping = self.clipping(design)
+        if self.radius:
+            return clipping.radius
+        return min(clipping.radius, self._between(design, clipping.q))
+
     def radii(self, design: PublicDesign) -> list[float]:
         """Return the radii of the balls of all modules, each once."""
         found = (each.settings.clipping(each.design).radius for each in self.modules_of(design))
@@ -184,6 +195,10 @@ class NoisySettings:
         amounts = [each for each in design.outcomes if each.sides]
         if not amounts or any(each.learned is None for each in amounts):
             return inside(columns)
+        return self._between(design, columns)
+
+    def _between(self, design: PublicDesign, columns: int) -> float:
+        """Return the radius that weighs noise against what is clipped."""
         records = design.n / design.matrix.x_cells.shape[0]
         rho = self.of_sums(design.modelled).rho
         return learned_radius(columns, records, rho, self.unit_size(design))

@@ -1,4 +1,4 @@
-"""The ball of amounts whose transforms are learned: noise against what is clipped.
+"""The ball of learned amounts, and of groups about their own centres: noise against what it cuts.
 
 A learned amount is about standard normal, so what a ball of radius R does to its variance is known:
 a share 1 - v(R, q) of it is lost, with v = F_{q+2}(R^2) + (R^2/q) (1 - F_q(R^2)) and F_q the law of
@@ -9,7 +9,8 @@ has the smallest
     (sd(R) / n)^2 + (1 - v(R, q))^2,
 
 of those that hold a share ``INSIDE`` of normal records, by public numbers alone. Declared centres
-and spreads are guesses, which need the larger ball of ``noise_design.inside``.
+of all records together are guesses, which need the larger ball of ``noise_design.inside``; groups
+about centres of their own (``group_centres``) do not.
 """
 
 import math

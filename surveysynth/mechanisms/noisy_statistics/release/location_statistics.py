@@ -4,8 +4,8 @@ Total on every valid survey, as ``noisy_statistics.statistics`` is: sums are who
 nothing but the noisy numbers depends on a record.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Self
 
@@ -13,9 +13,17 @@ import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.release.group_centres import (
+    GroupSums,
+    pooled_sd,
+    smoothed_means,
+    two_stages,
+    within,
+)
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource, SystemNoise, added
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import (
+    ROW_BITS,
     Clipping,
     NoiseDesign,
 )
@@ -51,15 +59,34 @@ class BlockDesign:
 
 
 @dataclass(frozen=True, eq=False)
+class Centring:
+    """Public: how groups get a centre of their own from first sums (``group_centres``).
+
+    radius: of the ball about it; sizes (cells,): records of each row of X; precision (K,): of the
+    prior of effects, in spreads.
+    """
+
+    radius: float
+    sizes: IntArray
+    precision: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
 class LocationDesign:
-    """Public: the table, clipping, and the blocks that have rows, pattern after pattern."""
+    """Public: the table, clipping, and the blocks that have rows, pattern after pattern.
+
+    centring: None where there is one stage.
+    """
 
     shape: LocationShape
     clipping: Clipping
     blocks: tuple[BlockDesign, ...]
+    centring: "Centring | None" = None
 
     @classmethod
-    def optimal(cls, shape: LocationShape, clipping: Clipping) -> "LocationDesign":
+    def optimal(
+        cls, shape: LocationShape, clipping: Clipping, centring: Centring | None = None
+    ) -> "LocationDesign":
         """Return D-optimal noise in each block."""
         blocks = []
         for pattern in range(len(shape.patterns)):
@@ -69,7 +96,7 @@ class LocationDesign:
                 own = shape.group[cell] == group
                 noise = NoiseDesign.optimal(x[own], clipping)
                 blocks.append(BlockDesign(pattern, group, row[own], cell[own], noise))
-        return cls(shape, clipping, tuple(blocks))
+        return cls(shape, clipping, tuple(blocks), centring)
 
     def variances(self, rho: float, share: float, records: int) -> NoiseVariances:
         """Return the noise of a budget."""
@@ -80,12 +107,37 @@ class LocationDesign:
             self.clipping, rho, records, distance=distance, share=share, squares=SQUARES
         )
 
+    def about_groups(self) -> "LocationDesign":
+        """Return the second stage: one, in the smaller ball."""
+        assert self.centring is not None
+        ball = Clipping(self.clipping.centre, self.clipping.spread, self.centring.radius)
+        return replace(self, clipping=ball, centring=None)
+
+    def centres(self, first: Sequence[FloatArray], sigma: float) -> FloatArray:
+        """Return the centres (blocks, q), in spreads, that noisy first sums (r, q) give."""
+        assert self.centring is not None
+        means, variances, rows = [], [], []
+        for block, sums in zip(self.blocks, first, strict=True):
+            sizes, x = self.centring.sizes[block.cell], self.shape.x_cells[block.cell]
+            # Rows of A times this are one: sums of u by group.
+            one = np.linalg.pinv(block.noise.exact_rows).sum(1)
+            n = float(sizes.sum())
+            means.append(one @ sums / max(n, 1.0))
+            variances.append((sigma**2 * (one @ one) / n + 1.0) / n if n else np.inf)
+            rows.append(sizes @ x / n if n else x.mean(0))
+        found = smoothed_means(
+            np.array(means), np.array(variances), np.array(rows), self.centring.precision
+        )
+        return within(found, self.clipping.radius)
+
 
 class LocationSums:
     """Exact sums of one database, in whole numbers; blocks of records in any order."""
 
-    def __init__(self, design: LocationDesign) -> None:
+    def __init__(self, design: LocationDesign, off: FloatArray | None = None) -> None:
+        """Begin; off (groups, q): centres of groups less the common one, in z."""
         shape, q = design.shape, design.clipping.q
+        self.off = np.zeros((shape.groups, q)) if off is None else off
         rows = shape.x_cells.shape[0] * len(shape.combinations)
         self.design, self.n = design, 0
         self.count = np.zeros(rows, dtype=np.int64)
@@ -99,7 +151,9 @@ class LocationSums:
         for start in range(0, len(cell), BLOCK):
             part = slice(start, start + BLOCK)
             there = shape.present_in[combination[part]]
-            u = clipping.on_grid(np.where(there, z[part], clipping.centre))
+            with np.errstate(over="ignore"):  # what overflows is clipped to the ball
+                about = z[part] - self.off[shape.group[cell[part]]]
+            u = clipping.on_grid(np.where(there, about, clipping.centre))
             u[~there] = 0  # what is not there is exactly nothing
             row = cell[part] * len(shape.combinations) + combination[part]
             self.count += np.bincount(row, minlength=self.count.size)
@@ -154,6 +208,9 @@ class LocationStatistics(Published):
         "system"; "seeded" or "approximate" statistics are not private.
     units
         Sums by primary sampling unit, with a cost of their own, where PSUs have effects.
+    first
+        First sums, from which groups have centres of their own; part of rho is theirs.
+        ``cross``, ``squares`` and ``radius`` are then about those.
     """
 
     n: int
@@ -177,17 +234,31 @@ class LocationStatistics(Published):
     records: int
     noise: str
     units: UnitSums | None = None
+    first: GroupSums | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return numbers, words and nested lists; no units where there are none."""
+        """Return numbers, words and nested lists; no units or first sums where there are none."""
         result = super().to_dict()
-        units = result.pop("units")
-        return result if units is None else {**result, "units": units.to_dict()}
+        for name in ("units", "first"):
+            part = result.pop(name)
+            result |= {} if part is None else {name: part.to_dict()}
+        return result
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
         """Return the inverse of ``to_dict``; raise ``InputError`` where entries do not fit."""
-        return super().from_dict({"units": None, **given})
+        return super().from_dict({"units": None, "first": None, **given})
+
+    @property
+    def centres(self) -> FloatArray:
+        """Centres (blocks, q) that the sums of each block are about."""
+        off = 0.0 if self.first is None else self.first.centres * self.spread
+        return np.asarray(np.tile(self.centre, (len(self.cross), 1)) + off)
+
+    @property
+    def pooled_sigma(self) -> float:
+        """SD of the noise of the sums by all stages."""
+        return self.sigma if self.first is None else pooled_sd(self.first.sigma, self.sigma)
 
     @property
     def is_private(self) -> bool:
@@ -207,8 +278,9 @@ class LocationStatistics(Published):
                  "block_group": np.int64, "present": bool}  # fmt: skip
         values.update((name, np.array(given[name], kind)) for name, kind in kinds.items())
         values["squares_sd"] = tuple(given["squares_sd"])
-        units = given["units"]
-        values["units"] = None if units is None else UnitSums.from_dict(units)
+        for name, kind in (("units", UnitSums), ("first", GroupSums)):
+            part = given[name]
+            values[name] = None if part is None else kind.from_dict(part)
         return cls(**values)
 
     def _check_shapes(self) -> None:
@@ -225,6 +297,10 @@ class LocationStatistics(Published):
                 raise ValueError("cross and squares are finite numbers")
         if not np.isfinite(self.counts).all():
             raise ValueError("counts are finite numbers")
+        if self.first is not None and [each.shape for each in self.first.cross] != [
+            each.shape for each in self.cross
+        ]:
+            raise ValueError("first sums and sums of blocks have the same shapes")
 
 
 def location_statistics(
@@ -237,14 +313,45 @@ def location_statistics(
     share: float = 1.0,
     records: int = 1,
     source: NoiseSource | None = None,
+    centres: FloatArray | None = None,
 ) -> LocationStatistics:
-    """Release the statistics of one survey within ``budget``.
+    """Release the statistics of one survey within ``budget``, in two stages if the design has them.
 
-    cell (n,), category (n, outcomes), z (n, q); records: of the largest unit of protection. Raises
-    ``InputError`` for a budget or share that is no number above zero."""
+    cell (n,), category (n, outcomes), z (n, q); records: of the largest unit of protection;
+    centres (blocks, q): in place of those that first sums give, for audits. Raises ``InputError``
+    for a budget or share that is no number above zero."""
+    source, combination = source or SystemNoise(), design.shape.combination_of(category)
     sums = LocationSums(design)
-    sums.add(cell, design.shape.combination_of(category), z)
-    return released(design, sums, budget=budget, share=share, records=records, source=source)
+    sums.add(cell, combination, z)
+    if design.centring is None:
+        return released(design, sums, budget=budget, share=share, records=records, source=source)
+    cost, left = two_stages(budget.rho)
+    first = first_sums(design, sums, rho=cost, records=records, source=source)
+    first = first if centres is None else replace(first, centres=centres)
+    second, off = design.about_groups(), np.zeros((design.shape.groups, design.clipping.q))
+    for block, centre in zip(design.blocks, first.centres, strict=True):
+        off[block.group] = centre * design.clipping.spread
+    sums = LocationSums(second, off)
+    sums.add(cell, combination, z)
+    made = released(
+        second, sums, budget=replace(budget, rho=left), share=share, records=records, source=source
+    )
+    return replace(made, rho=budget.rho, first=first)
+
+
+def first_sums(
+    design: LocationDesign, sums: LocationSums, *, rho: float, records: int, source: NoiseSource
+) -> GroupSums:
+    """Return the first sums with noise, and the centres that they give."""
+    clipping = design.clipping
+    variance = noise_variances(clipping, rho, records)
+    sigma, step = variance.cross_sd(clipping), 2.0**-ROW_BITS * clipping.step
+    cross = [
+        added(sums.cross(block), variance.cross, source).astype(np.float64) * step
+        for block in design.blocks
+    ]
+    centres = design.centres(cross, sigma)
+    return GroupSums(tuple(cross), centres, sigma, clipping.radius, rho)
 
 
 def released(

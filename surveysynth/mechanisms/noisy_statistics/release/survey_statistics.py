@@ -4,7 +4,7 @@ Whatever follows is a function of what ``release_statistics`` returns: draws fro
 number of times, by any model that has such statistics, at no further cost.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -20,6 +20,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
     rank,
 )
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
+    Centring,
     LocationDesign,
     LocationStatistics,
     location_statistics,
@@ -37,6 +38,7 @@ from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model, psu_codes, require
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.parts.unit_design import UnitDesign
+from surveysynth.survey.interactions import ridge_of
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: What is released of a survey, by the model that it is released for.
@@ -49,29 +51,32 @@ def release_statistics(
     confidential: Confidential,
     settings: NoisySettings,
     source: NoiseSource | None = None,
+    centres: Sequence[FloatArray | None] | None = None,
 ) -> Statistics:
     """Return the noisy statistics of a survey.
 
     Of z = (transformed outcomes, transformed weight), or for a general location model of
     categories, amounts and the transformed weight.
 
-    The model says whether sums by PSU are among them. Raises ``InputError`` before the survey is
-    looked at.
+    The model says whether sums by PSU are among them. ``centres``: of the groups of each module, in
+    place of those that first sums give. Raises ``InputError`` before the survey is looked at.
     """
     if settings.modules:
         general = require_general(model)
         modules = settings.modules_of(design)
+        given = [None] * len(modules) if centres is None else centres
         return ModuleStatistics(
             tuple(
                 _location_statistics(
-                    general, each.design, each.of(confidential), each.settings, source
+                    general, each.design, each.of(confidential), each.settings, source, own
                 )
-                for each in modules
+                for each, own in zip(modules, given, strict=True)
             ),
             tuple(each.design.outcome_names for each in modules),
         )
     if isinstance(model, GeneralLocation):
-        return _location_statistics(model, design, confidential, settings, source)
+        own = None if centres is None else centres[0]
+        return _location_statistics(model, design, confidential, settings, source, own)
     noise, _ = required_design(model, design, settings)
     return noisy_statistics(
         noise,
@@ -112,6 +117,7 @@ def _location_statistics(
     confidential: Confidential,
     settings: NoisySettings,
     source: NoiseSource | None = None,
+    centres: FloatArray | None = None,
 ) -> LocationStatistics:
     """Return the noisy statistics of categories, transformed amounts and the log weight."""
     public = location_design(model, design, settings)
@@ -126,7 +132,7 @@ def _location_statistics(
         )  # fmt: skip
     made = location_statistics(
         public, records.cell, records.category, records.z,
-        budget=budget, share=settings.count_share, records=size, source=source,
+        budget=budget, share=settings.count_share, records=size, source=source, centres=centres,
     )  # fmt: skip
     return replace(made, units=units)
 
@@ -187,7 +193,35 @@ def location_design(
     psu = psu_codes(model, design)
     if psu is not None:
         UnitDesign.of_survey(design).check()
-    return LocationDesign.optimal(table_of(model, design), settings.clipping(design))
+    shape = table_of(model, design)
+    return LocationDesign.optimal(
+        shape, settings.clipping(design), centring_of(shape, design, settings)
+    )
+
+
+def centring_of(
+    shape: LocationShape, design: PublicDesign, settings: NoisySettings
+) -> Centring | None:
+    """Return how groups get centres of their own; None where there is one group, or categories."""
+    if shape.discrete or shape.groups == 1:
+        return None
+    matrix = design.matrix
+    sizes = np.bincount(matrix.cell, minlength=len(matrix.x_cells))
+    precision = np.maximum(1.0, ridge_of(matrix.ridged, matrix.interaction_scale))
+    return Centring(settings.radius_about_groups(design), sizes, precision)
+
+
+def radii_about_groups(
+    settings: NoisySettings, design: PublicDesign, model: Model
+) -> list[float]:
+    """Return the radii of the balls about groups of all modules, each once; none without them."""
+    if not isinstance(model, GeneralLocation):
+        return []
+    found: dict[float, None] = {}
+    for each in settings.modules_of(design):
+        own = centring_of(table_of(model.of(each.design), each.design), each.design, each.settings)
+        found |= {} if own is None else {own.radius: None}
+    return list(found)
 
 
 def transformed(design: PublicDesign, confidential: Confidential) -> FloatArray:

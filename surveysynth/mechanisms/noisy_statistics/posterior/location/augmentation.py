@@ -182,13 +182,17 @@ class LocationAugmentation:
         """Return which columns (q,) a pattern has."""
         return np.asarray(self.target.shape.patterns[self.target.patterns[p]], dtype=bool)
 
-    def middle(self, p: int, coefficients: FloatArray) -> FloatArray:
-        """Return M (r, q, B, G) in the axes of A, in units of u, of coefficients (B, width, q)."""
-        there, target = self.there(p), self.target.targets[p]
+    def middle(
+        self, p: int, coefficients: FloatArray, target: PatternTarget | None = None
+    ) -> FloatArray:
+        """Return M (r, q, B, G) in the axes of A, in units of u, of coefficients (B, width, q).
+
+        target: of as many chains, those of the augmentation by default."""
+        there, target = self.there(p), target or self.target.targets[p]
         centre, spread = self.target.centre[there], self.target.spread[there]
         about = (coefficients - self.target.ones[:, None] * centre) / spread
         flat = target.link.reshape(-1, about.shape[1]) @ about  # all groups at once
-        return last(flat.reshape(len(about), *target.link.shape[:2], target.q))
+        return last(flat.reshape(len(about), *target.link.shape[:2], target.q) - target.off)
 
     def _slices(self, i: int, p: int, law: Law) -> tuple[FloatArray, FloatArray]:
         """Draw xi and eta of a pattern by elliptical slices, from its T and W."""
@@ -274,7 +278,7 @@ class LocationAugmentation:
         x = np.zeros((self.batch, target.groups, r + q, shape.width))
         x[:, :, :r] = length * (axes @ target.link)
         z = np.zeros((self.batch, target.groups, r + q, shape.q))
-        about = (inverse * (axes @ self.cross[p])) * spread
+        about = (inverse * (axes @ self.cross[p]) + length * (axes @ target.off)) * spread
         z[:, :, :r, there] = about + (x[:, :, :r] @ self.target.ones)[..., None] * centre
         z[:, :, r:, there] = root * spread
         present = np.broadcast_to(used & self.there(p), z.shape)

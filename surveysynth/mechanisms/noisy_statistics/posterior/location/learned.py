@@ -53,7 +53,7 @@ class Learned:
         self.targets = [
             replace(
                 each, cross=each.cross[::chains], squares=each.squares[::chains],
-                used=each.used[::chains], told=each.told[::chains],
+                off=each.off[::chains], used=each.used[::chains], told=each.told[::chains],
             )
             for each in data.target.targets
         ]  # fmt: skip
@@ -198,7 +198,7 @@ class Learned:
         for p, target in enumerate(self.targets):
             there = parameters.present[p]
             geometry = Geometry.of(target, data.of(target, data.counts[::chains]))
-            middle = data.middle(p, coefficients[..., there])
+            middle = data.middle(p, coefficients[..., there], target)
             law = Law.of(target, geometry, middle, in_digits(sigmas[p]))
             moved, index = self._moved(law, there, lower, variance)
             df = np.where(target.told, geometry.free, 0.0)

@@ -45,9 +45,10 @@ class PatternTarget:
 
     row (R,): of the whole table; row_group (R,); rows A (R, r) in the axes of their group, zeros
     where a group has fewer; outer (R, G r r) sparse: their products aa' by group; link (G, r, P):
-    x~ = a link; cross (B, G, r, q), squares (B, G, q, q); used (B, G): whether the group's moments
-    are looked at, told (B, G): and its squares too; sigma, squares_sd: SDs of the noise, of squares
-    above the diagonal.
+    x~ = a link; cross (B, G, r, q), squares (B, G, q, q); off (B, G, r, q): what the centres of
+    groups, less the common one, take from M; used (B, G): whether the group's moments are looked
+    at, told (B, G): and its squares too; sigma, squares_sd: SDs of the noise, of squares above the
+    diagonal.
     """
 
     row: IntArray
@@ -57,6 +58,7 @@ class PatternTarget:
     link: FloatArray
     cross: FloatArray
     squares: FloatArray
+    off: FloatArray
     used: BoolArray
     told: BoolArray
     sigma: float

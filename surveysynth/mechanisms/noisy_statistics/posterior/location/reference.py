@@ -19,6 +19,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law impor
     Law,
     back,
     first,
+    last,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
 from surveysynth.models.general_location.coefficients import ROUNDING
@@ -184,6 +185,7 @@ class MeanReference:
         axes = first(back(geometry.vectors))
         ones = np.moveaxis((axes @ (target.link @ self.target.ones)[..., None])[..., 0], -1, 0)
         about = geometry.cross + lam * ones[:, None] * (centre / spread)[:, None, None]
+        about = about + lam * last(axes @ target.off)
         into = law.turn / spread[:, None, None, None]
         curved = np.einsum("ij...,kj...,rj...->rik...", into, into, weight * lam * lam)
         turned = np.einsum("ri...,ij...->rj...", about, law.turn)

@@ -62,7 +62,7 @@ class LocationTarget:
             shape=shape,
             chains=chains,
             patterns=patterns,
-            targets=tuple(_pattern_target(shape, p, repeated, sizes) for p in patterns),
+            targets=tuple(_pattern_target(shape, p, repeated, sizes, ones) for p in patterns),
             counts=np.repeat(counts, chains, axis=0),
             count_sd=first.count_sd,
             sizes=sizes,
@@ -89,7 +89,11 @@ class LocationTarget:
 
 
 def _pattern_target(
-    shape: LocationShape, pattern: int, noisy: Sequence[LocationStatistics], sizes: IntArray
+    shape: LocationShape,
+    pattern: int,
+    noisy: Sequence[LocationStatistics],
+    sizes: IntArray,
+    ones: FloatArray,
 ) -> PatternTarget:
     """Return a pattern's target, groups side by side, axes of A filled up with zeros."""
     first, there = noisy[0], np.flatnonzero(shape.patterns[pattern])
@@ -100,12 +104,20 @@ def _pattern_target(
     rows, link = np.zeros((row.size, r)), np.zeros((shape.groups, r, width))
     cross = np.zeros((len(noisy), shape.groups, r, q))
     squares = np.zeros((len(noisy), shape.groups, q, q))
+    off = np.zeros((len(noisy), shape.groups, r, q))
     for b in blocks:
         g, size = int(first.block_group[b]), first.basis[b].shape[1]
         own = x[group == g] @ first.basis[b]
         rows[group == g, :size] = own
         link[g, :size] = np.linalg.lstsq(own, x[group == g], rcond=None)[0]
-        cross[:, g, :size] = [each.cross[b] for each in noisy]
+        if first.first is None:
+            cross[:, g, :size] = [each.cross[b] for each in noisy]
+        else:
+            gram, along = (own.T * sizes[cell[group == g]]) @ own, link[g, :size] @ ones
+            off[:, g, :size] = along[:, None] * _centres(noisy, b)[:, None]
+            moved = gram @ off[:, g, :size]
+            pairs = zip(noisy, moved, strict=True)
+            cross[:, g, :size] = [_both_stages(each, b, change) for each, change in pairs]
         squares[:, g] = [each.squares[b] for each in noisy]
     used, told = _used(shape, pattern, noisy, sizes, rows)
     return PatternTarget(
@@ -116,10 +128,27 @@ def _pattern_target(
         link=link,
         cross=cross,
         squares=squares,
+        off=off,
         used=used,
         told=told,
-        sigma=first.sigma,
+        sigma=first.pooled_sigma,
         squares_sd=first.squares_sd[1],
+    )
+
+
+def _centres(noisy: Sequence[LocationStatistics], block: int) -> FloatArray:
+    """Return the centres (B, q) of a block, in spreads from the common one."""
+    return np.array([each.first.centres[block] for each in noisy if each.first is not None])
+
+
+def _both_stages(noisy: LocationStatistics, block: int, moved: FloatArray) -> FloatArray:
+    """Return sums (r, q) of a block about its centre, of both stages.
+
+    moved (r, q): by how much sums about the common centre are larger."""
+    assert noisy.first is not None
+    shares = (noisy.pooled_sigma / np.array([noisy.first.sigma, noisy.sigma])) ** 2
+    return np.asarray(
+        shares[0] * (noisy.first.cross[block] - moved) + shares[1] * noisy.cross[block]
     )
 
 
