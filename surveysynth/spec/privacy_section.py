@@ -40,8 +40,9 @@ class PrivacySection(Section):
     """For `count` and `pairwise`: the radius of the ball around a value within which another value
     is near, relative to the value. For noisy statistics: the radius of the ball that records are
     clipped to, in spreads. Default: 0.2; noisy statistics: a ball that holds 99.5% of normal
-    records, or 95% to 99.5% by public numbers where all amounts are learned. A smaller ball has
-    less noise, and a bias by clipping that no interval shows. Public: The number."""
+    records, or 95% to 99.5% by public numbers where all amounts are learned, and about centers of
+    groups. A smaller ball has less noise, and a bias by clipping that no interval shows. Public:
+    The number."""
     replicates_per_draw: Annotated[int, Field(ge=1, le=1000)] = 4
     """The number of synthetic surveys of each draw. They are free, and lower the noise of
     synthesis. Default: 4; noisy statistics: 10, or as many as make 100 million records in all.
