@@ -8,6 +8,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.release.group_centres import GroupSums
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     LocationDesign,
     LocationStatistics,
@@ -228,3 +229,25 @@ def test_where_nothing_is_scored_there_is_no_noise() -> None:
     sums.add(CELL, np.zeros(N, dtype=np.int64), rng.normal(1.0, 0.3, (N, 1)))
     made = released(design, sums, budget=BUDGET, source=SeededNoise(rng))
     assert ScoreNoise(made, table).covariance(ScoreSums(X, [], [], [], [])).shape == (0, 0)
+
+
+def test_sums_about_centres_of_groups_have_the_noise_of_both_stages() -> None:
+    """Equal centres are another common one; first sums as precise halve the variance of sums."""
+    rng = np.random.default_rng(6)
+    table = LocationShape(X, GROUP, (INCOME,), weighted=True)
+    design = LocationDesign.optimal(table, Clipping(np.array([0.9, 1.2]), np.array([0.6, 0.5])))
+    exact = LocationSums(design)
+    z = rng.normal(1.0, 0.3, (N, 2))
+    exact.add(CELL, np.zeros(N, dtype=np.int64), z)
+    made = released(design, exact, budget=BUDGET, source=SeededNoise(rng))
+    sums = scored((0, 1), None)
+    shift = np.array([0.7, -0.4])
+    first = GroupSums(made.cross, np.tile(shift, (len(made.cross), 1)), 1e9, 3.0, 0.1)
+    common = replace(made, centre=made.centre + shift * made.spread)
+    found = ScoreNoise(replace(made, first=first), table).covariance(sums)
+    np.testing.assert_allclose(found, ScoreNoise(common, table).covariance(sums), rtol=1e-6)
+    plain = ScoreNoise(made, table).covariance(sums)
+    assert np.abs(found - plain).max() > 0.1 * np.abs(plain).max()
+    precise = replace(first, centres=np.zeros((len(made.cross), 2)), sigma=made.sigma)
+    both = ScoreNoise(replace(made, first=precise), table).covariance(sums)
+    np.testing.assert_allclose(both[:6, :6], 0.5 * plain[:6, :6], rtol=1e-9)
