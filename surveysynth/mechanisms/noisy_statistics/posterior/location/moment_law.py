@@ -45,10 +45,9 @@ class PatternTarget:
 
     row (R,): of the whole table; row_group (R,); rows A (R, r) in the axes of their group, zeros
     where a group has fewer; outer (R, G r r) sparse: their products aa' by group; link (G, r, P):
-    x~ = a link; cross (B, G, r, q), squares (B, G, q, q); off (B, G, r, q): what the centres of
-    groups, less the common one, take from M; used (B, G): whether the group's moments are looked
-    at, told (B, G): and its squares too; sigma, squares_sd: SDs of the noise, of squares above the
-    diagonal.
+    x~ = a link; cross (B, G, r, q), squares (B, G, q, q); off (B, G, r, q): taken from M by centres
+    of groups; used (B, G): whether moments are looked at, told (B, G): squares too; sigma,
+    squares_sd: SDs of the noise, of squares above the diagonal.
     """
 
     row: IntArray
