@@ -46,7 +46,6 @@ from surveysynth.mechanisms.noisy_statistics.release.noise import (
 )
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.base import Model
-from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign
 
@@ -155,15 +154,12 @@ def same_centres(
     model: Model, design: PublicDesign, settings: NoisySettings
 ) -> list[FloatArray | None] | None:
     """Return centres of the groups of each module, whatever the survey; None where none are."""
-    if not isinstance(model, GeneralLocation):
-        return None
-    made: list[FloatArray | None] = []
-    for each in settings.modules_of(design):
-        shape = survey_statistics.table_of(model.of(each.design), each.design)
-        there = survey_statistics.centring_of(shape, each.design, each.settings)
-        centres = np.resize([1.0, -0.5, 0.25, 0.0, -1.0], (shape.groups, shape.q))
-        made.append(None if there is None else centres)
-    return made
+    tables = survey_statistics.tables_of_modules(model, design, settings)
+    return [
+        None if centring is None
+        else np.resize([1.0, -0.5, 0.25, 0.0, -1.0], (shape.groups, shape.q))
+        for shape, centring in tables
+    ] or None  # fmt: skip
 
 
 def with_curves(case: Case, settings: NoisySettings, rng: np.random.Generator) -> PublicDesign:

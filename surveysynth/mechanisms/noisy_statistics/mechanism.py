@@ -123,7 +123,8 @@ def _module_words(settings: NoisySettings, design: PublicDesign) -> str:
 
 def _about_groups(settings: NoisySettings, design: PublicDesign, model: Model) -> str:
     """Return the radii of the balls about groups in words; empty where these have no centres."""
-    radii = survey_statistics.radii_about_groups(settings, design, model)
+    tables = survey_statistics.tables_of_modules(model, design, settings)
+    radii = dict.fromkeys(each.radius for _, each in tables if each is not None)
     return " or ".join(f"{each:.6g}" for each in radii)
 
 

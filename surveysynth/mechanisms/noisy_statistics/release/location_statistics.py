@@ -23,7 +23,6 @@ from surveysynth.mechanisms.noisy_statistics.release.group_centres import (
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource, SystemNoise, added
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import (
-    ROW_BITS,
     Clipping,
     NoiseDesign,
 )
@@ -40,6 +39,7 @@ from surveysynth.mechanisms.noisy_statistics.release.statistics import (
     Published,
     add_by_code,
     noisy_moments,
+    noisy_sums,
 )
 from surveysynth.mechanisms.noisy_statistics.release.unit_sums import UnitSums
 
@@ -345,11 +345,8 @@ def first_sums(
     """Return the first sums with noise, and the centres that they give."""
     clipping = design.clipping
     variance = noise_variances(clipping, rho, records)
-    sigma, step = variance.cross_sd(clipping), 2.0**-ROW_BITS * clipping.step
-    cross = [
-        added(sums.cross(block), variance.cross, source).astype(np.float64) * step
-        for block in design.blocks
-    ]
+    sigma = variance.cross_sd(clipping)
+    cross = [noisy_sums(sums.cross(each), variance, clipping, source) for each in design.blocks]
     centres = design.centres(cross, sigma)
     return GroupSums(tuple(cross), centres, sigma, clipping.radius, rho)
 

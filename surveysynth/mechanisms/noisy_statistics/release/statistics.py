@@ -289,14 +289,22 @@ def noisy_moments(
     """Return exact sums (r, q) and squares (q, q) of a block with noise, u in spreads.
 
     Every sum, and every entry on and above the diagonal of the squares, has noise of its own."""
-    noisy = added(cross, variances.cross, source)
+    sums = noisy_sums(cross, variances, clipping, source)
     upper = np.triu_indices(len(squares))
     entries, on_diagonal = squares[upper], upper[0] == upper[1]
     entries[on_diagonal] = added(entries[on_diagonal], variances.diagonal, source)
     entries[~on_diagonal] = added(entries[~on_diagonal], variances.off_diagonal, source)
     whole = np.zeros(squares.shape)
     whole[upper] = whole.T[upper] = entries.astype(np.float64)
-    return noisy.astype(np.float64) * (2.0**-ROW_BITS * clipping.step), whole * clipping.step**2
+    return sums, whole * clipping.step**2
+
+
+def noisy_sums(
+    cross: IntArray, variances: NoiseVariances, clipping: Clipping, source: NoiseSource
+) -> FloatArray:
+    """Return exact sums (r, q) with noise, u in spreads."""
+    noisy = added(cross, variances.cross, source)
+    return np.asarray(noisy.astype(np.float64) * (2.0**-ROW_BITS * clipping.step))
 
 
 def _plain(value: Any) -> Any:

@@ -211,17 +211,18 @@ def centring_of(
     return Centring(settings.radius_about_groups(design), sizes, precision)
 
 
-def radii_about_groups(
-    settings: NoisySettings, design: PublicDesign, model: Model
-) -> list[float]:
-    """Return the radii of the balls about groups of all modules, each once; none without them."""
+def tables_of_modules(
+    model: Model, design: PublicDesign, settings: NoisySettings
+) -> list[tuple[LocationShape, Centring | None]]:
+    """Return the table of each module, and how its groups get centres; none of other models."""
     if not isinstance(model, GeneralLocation):
         return []
-    found: dict[float, None] = {}
-    for each in settings.modules_of(design):
-        own = centring_of(table_of(model.of(each.design), each.design), each.design, each.settings)
-        found |= {} if own is None else {own.radius: None}
-    return list(found)
+    modules = settings.modules_of(design)
+    shapes = [table_of(model.of(each.design), each.design) for each in modules]
+    return [
+        (shape, centring_of(shape, each.design, each.settings))
+        for shape, each in zip(shapes, modules, strict=True)
+    ]
 
 
 def transformed(design: PublicDesign, confidential: Confidential) -> FloatArray:
