@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth.mechanisms.noisy_statistics.release.group_centres import group_noise
 from surveysynth.mechanisms.noisy_statistics.release.unit_share import USUAL_ICC, UnitNoise
 from surveysynth.mechanisms.noisy_statistics.release.unit_sums import divided, unit_variances
 from surveysynth.models.base import psu_codes
@@ -35,27 +36,13 @@ def unit_lines(
     if psu is None:
         return []
     units = UnitDesign.of_survey(design)
-    shape, clipping = public.shape, public.clipping
-    cost, _ = divided(settings.of_sums(design.modelled), settings.psu_share)
-    variances = unit_variances(
-        clipping, cost, len(shape.discrete), settings.count_share, settings.unit_size(design)
-    )
-    size = float(units.size.mean())
-    amount = float(variances.amounts) ** 0.5 * clipping.step / size
-    share = float(variances.counts) ** 0.5 / size if shape.discrete else 0.0
-    # Shares of one half have the SD 0.5.
-    noise = max(amount, share / 0.5) ** 2
-    shares = f", on its shares of SD {share:.2g}" * bool(shape.discrete)
-    whole = settings.of_sums(design.modelled).rho
-    of_sums = public.variances(whole, settings.count_share, settings.unit_size(design))
-    sizes = UnitNoise(
-        units=units.free, size=size, cell=design.n / len(shape.x_cells),
-        of_units=noise * settings.psu_share, of_sums=of_sums.cross_sd(clipping) ** 2,
-    )  # fmt: skip
+    amount, share = _noise_of_means(units, design, settings, public)
+    shares = f", on its shares of SD {share:.2g}" * bool(public.shape.discrete)
+    sizes = unit_noise(design, settings, public)
     error = float(sizes.icc_error(np.array([settings.psu_share]), icc=0.0)[0])
     lines = [
-        f"Sums by {design.psu_name}: {units.units:,} units of {size:,.3g} records on average; "
-        f"noise on a unit's mean of SD {amount:.2g} (spread 1){shares}; "
+        f"Sums by {design.psu_name}: {units.units:,} units of {sizes.size:,.3g} records on "
+        f"average; noise on a unit's mean of SD {amount:.2g} (spread 1){shares}; "
         f"an intraclass correlation near 0 is known to within {error:.2g} (one standard error)."
     ]
     lines += _best_share(settings.psu_share, sizes)
@@ -67,6 +54,39 @@ def unit_lines(
             "declare survey.design_effect from public sources."
         )
     return lines
+
+
+def unit_noise(
+    design: "PublicDesign", settings: "NoisySettings", public: "LocationDesign"
+) -> UnitNoise:
+    """Return the sizes of a clustered design, and what noise all of its budget would buy."""
+    units = UnitDesign.of_survey(design)
+    amount, share = _noise_of_means(units, design, settings, public)
+    whole, records = settings.of_sums(design.modelled).rho, settings.unit_size(design)
+    if public.centring is None:
+        noise = public.variances(whole, settings.count_share, records)
+        of_sums = noise.cross_sd(public.clipping)
+    else:
+        of_sums, _ = group_noise(public.clipping, whole, records, public.centring.radius)
+    # Shares of one half have the SD 0.5.
+    of_units = max(amount, share / 0.5) ** 2 * settings.psu_share
+    return UnitNoise(
+        units=units.free, size=float(units.size.mean()), cell=design.n / len(public.shape.x_cells),
+        of_units=of_units, of_sums=of_sums**2,
+    )  # fmt: skip
+
+
+def _noise_of_means(
+    units: UnitDesign, design: "PublicDesign", settings: "NoisySettings", public: "LocationDesign"
+) -> tuple[float, float]:
+    """Return the SDs of the noise on a unit's mean, in spreads, and on its shares."""
+    discrete, size = public.shape.discrete, float(units.size.mean())
+    cost, _ = divided(settings.of_sums(design.modelled), settings.psu_share)
+    variances = unit_variances(
+        public.clipping, cost, len(discrete), settings.count_share, settings.unit_size(design)
+    )
+    amount = float(variances.amounts) ** 0.5 * public.clipping.step / size
+    return amount, float(variances.counts) ** 0.5 / size if discrete else 0.0
 
 
 def _best_share(declared: float, sizes: UnitNoise) -> list[str]:

@@ -184,7 +184,9 @@ def _prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
         tau = half_t(priors["coefficient_scale"], count, rng, least)
         theta[f"coefficient_scale_{name}"] = tau
         s_0 = half_t(priors["residual_scale"], count, rng)
-        theta[f"coefficients_{name}"] = tau[:, None] * rng.standard_normal((count, width))
+        # Slopes are in units of the spreads, which all columns share.
+        sd = np.where(np.arange(width) < part.columns.size, tau[:, None], 1.0)
+        theta[f"coefficients_{name}"] = sd * rng.standard_normal((count, width))
         if not layout.grouped:
             theta[f"variance_{name}"] = s_0[:, None] ** 2
             continue

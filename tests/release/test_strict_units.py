@@ -13,10 +13,22 @@ import pytest
 
 from surveysynth.cli import main
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
+    LocationStatistics,
+)
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
+    location_design,
+    release_statistics,
+    statistics_of,
+)
+from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.pipeline import release
+from surveysynth.release.psu_check import unit_noise
 from surveysynth.release.rebuild import rebuild
+from surveysynth.spec.build import engine_of, model_of, noisy_settings_of, read_survey
+from surveysynth.spec.spec import load_spec
 from tests.release.test_strict_kinds import (
+    AMOUNT,
     KINDS,
     PLAN,
     STRICT,
@@ -160,6 +172,25 @@ def test_check_proposes_a_share_for_sums_by_unit(
     near = STRICT + f"\npsu_share = {best[1]}\n"
     assert main(["check", str(spec_of(make_spec, frame, **given, privacy=near))]) == 0
     assert "suits these sizes better" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("outcome", ["benefit", "salary"])
+def test_shares_are_judged_by_the_noise_of_the_release(make_spec: MakeSpec, outcome: str) -> None:
+    """A benefit that some lack has sums in one stage, a plain amount in two."""
+    label = AMOUNT if outcome == "benefit" else "[outcomes.salary]\ncentre = 50000\nspread = 0.6\n"
+    synthesizer = f'outcome = "{outcome}"\ncovariance_by = ["gender"]\n{PLAN}'
+    given = {"survey": SURVEY, "synthesizer": synthesizer, "labels": label}
+    tables = "by = ['gender']\nstatistics = ['count', 'mean']"
+    spec = load_spec(spec_of(make_spec, clustered(), tables=tables, **given))
+    survey, settings = read_survey(spec), noisy_settings_of(spec)
+    design, model = survey.design, engine_of(spec, model_of(spec)).of(survey.design)
+    assert isinstance(model, GeneralLocation)
+    public = location_design(model, design, settings)
+    assert (public.centring is None) == (outcome == "benefit")
+    released = release_statistics(model, design, survey.confidential, settings)
+    assert isinstance(released, LocationStatistics)
+    left = unit_noise(design, settings, public).of_sums / (1.0 - settings.psu_share)
+    assert left == pytest.approx(released.pooled_sigma**2, rel=1e-6)
 
 
 def test_check_proposes_a_formula_without_strata(

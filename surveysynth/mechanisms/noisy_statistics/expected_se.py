@@ -174,8 +174,7 @@ def _noise(
 ) -> tuple[float, FloatArray]:
     """Return SDs of the noise of sums, and of squares (q, q)."""
     if by_block:
-        of_group = group_noise(clipping, rho, records, second)
-        return of_group.sigma, of_group.squares
+        return group_noise(clipping, rho, records, second)
     noise = noise_variances(clipping, rho, records)
     return noise.cross_sd(clipping), noise.squares_sd(clipping)
 

@@ -108,7 +108,8 @@ def summaries(sweeps: LocationSweeps) -> FloatArray:
     for part in moves.parameters.layout.regressions:
         tau = np.tanh(np.log(theta[f"coefficient_scale_{part.name}"]))[:, None]
         c = theta[f"coefficients_{part.name}"]
-        core = c / theta[f"coefficient_scale_{part.name}"][:, None]
+        slope = np.arange(c.shape[1]) >= part.columns.size
+        core = c / np.where(slope, 1.0, theta[f"coefficient_scale_{part.name}"][:, None])
         level = np.log(theta[f"variance_{part.name}"])
         parts += [
             np.tanh(core), np.tanh(core) ** 2, np.tanh(c), np.tanh(level), np.tanh(level) ** 2,

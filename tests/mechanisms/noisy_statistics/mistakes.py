@@ -54,7 +54,7 @@ def no_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def no_size_of_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Core slopes move along with t and tau, and that they take more room is forgotten."""
+    """Core slopes move along with t, and that they take more room is forgotten."""
     with_core, along = Moves._with_core, Moves._along
 
     def wrong(self: Moves, point: Point) -> tuple[Point, FloatArray]:
@@ -80,12 +80,13 @@ def spread_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def no_core(monkeypatch: pytest.MonkeyPatch) -> None:
     """Core slopes given those of groups, and their own prior forgotten."""
     own = Conditionals._draw_core
-    monkeypatch.setattr(
-        Conditionals, "_draw_core",
-        lambda self, i, point: replace(
-            own(self, i, replace(point, log_tau=point.log_tau + 9.0)), log_tau=point.log_tau
-        ),
-    )  # fmt: skip
+
+    def wrong(self: Conditionals, i: int, point: Point) -> Point:
+        with monkeypatch.context() as patch:
+            patch.setattr(self.parameters, "told", 1e-8 * self.parameters.told)
+            return own(self, i, point)
+
+    monkeypatch.setattr(Conditionals, "_draw_core", wrong)
 
 
 def wide_ridge(monkeypatch: pytest.MonkeyPatch) -> None:

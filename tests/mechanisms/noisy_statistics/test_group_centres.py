@@ -81,9 +81,9 @@ def test_first_sums_have_the_noise_of_their_part_and_what_follows_that_of_the_re
     assert made.sigma == group_variances(ball, rest).cross_sd(ball)
     assert made.squares_sd[0] == group_variances(ball, rest).squares_sd(ball)[0, 0]
     assert (made.rho, made.radius, made.first.radius) == (BUDGET.rho, ball.radius, 4.0)
-    told = group_noise(CLIPPING, BUDGET.rho, second=2.5)
-    assert told.sigma == pytest.approx(made.pooled_sigma)
-    assert told.squares[0, 1] == made.squares_sd[1]
+    of_sums, squares = group_noise(CLIPPING, BUDGET.rho, second=2.5)
+    assert of_sums == pytest.approx(made.pooled_sigma)
+    assert squares[0, 1] == made.squares_sd[1]
 
 
 @settings(max_examples=60, deadline=None)

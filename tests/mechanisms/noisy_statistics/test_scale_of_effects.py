@@ -1,5 +1,5 @@
-"""The scale of effects given the effects. Truth: its density on a grid, above the declared spread
-for amounts and anywhere for the weight."""
+"""Scales of effects, and slopes given them. Truth: densities on a grid, above the declared spread
+for amounts and anywhere for the weight, and normals of SciPy."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def drawn(size: float) -> tuple[FloatArray, FloatArray, FloatArray]:
     sweeps, streams = sweeps_of(CHAINS)
     assert sweeps.moves is not None
     parameters, point = sweeps.moves.parameters, sweeps.moves.point
-    point = replace(point, means=np.full_like(point.means, size), core=0.0 * point.core)
+    point = replace(point, means=np.full_like(point.means, size))
     conditionals = Conditionals(parameters, streams, CHAINS)
     conditionals.draw_random_numbers(ROUNDS)
     for i in range(ROUNDS):
@@ -75,3 +75,31 @@ def test_a_point_below_the_floor_is_impossible() -> None:
         log_tau[column] = np.log(CASE.spread) - 0.01
         found = moves.parameters.log_prior(replace(moves.point, log_tau=log_tau))
         assert (np.isfinite(found) == possible).all()
+
+
+def test_common_slopes_have_the_scale_of_the_spreads() -> None:
+    """Spreads of 0.7 (amount) and 2.1 (weight): a slope of the weight is N(0, 3^2)."""
+    target = one_target(CASE, CHAINS, np.random.default_rng(7))
+    target = replace(target, spread=np.array([1.0, 3.0]) * target.spread)
+    streams = Streams((np.random.default_rng(9),), 1)
+    sweeps = LocationSweeps(CASE.layout, target, CASE.all_priors, streams, 1)
+    assert sweeps.moves is not None
+    parameters, point = sweeps.moves.parameters, sweeps.moves.point
+    core = point.core.copy()
+    core[WEIGHT, AMOUNT] = np.linspace(-9.0, 9.0, CHAINS)
+    without = replace(point, core=0.0 * core)
+    found = parameters.log_prior(replace(point, core=core)) - parameters.log_prior(without)
+    law = stats.norm(0.0, 3.0)
+    np.testing.assert_allclose(found, law.logpdf(core[WEIGHT, AMOUNT]) - law.logpdf(0.0))
+    # Given slopes 2, 4 and 6 of groups, whose deviations have the scale 2.
+    total, log_t = np.array([2.0, 4.0, 6.0]), np.log(2.0)
+    slopes = np.zeros_like(point.slopes)
+    slopes[WEIGHT, AMOUNT] = total
+    point = replace(without, slopes=slopes, log_t=np.full_like(point.log_t, log_t))
+    conditionals = Conditionals(parameters, streams, CHAINS)
+    conditionals.draw_random_numbers(1)
+    drawn = conditionals._draw_core(0, point).core[WEIGHT, AMOUNT]
+    for sd, right in ((3.0, True), (1.0, False)):
+        precision = sd**-2 + 3.0 / 2.0**2
+        given = stats.norm(total.sum() / 2.0**2 / precision, precision**-0.5)
+        assert (stats.kstest(drawn, given.cdf).pvalue > 1e-3) == right

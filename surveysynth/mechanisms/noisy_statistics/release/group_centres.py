@@ -101,23 +101,18 @@ def pooled_sd(first: float, second: float) -> float:
     return float((first**-2.0 + second**-2.0) ** -0.5)
 
 
-@dataclass(frozen=True)
-class GroupNoise:
-    """SDs of the noise of a group's statistics, u in spreads: sigma of sums, squares (q, q)."""
-
-    sigma: float
-    squares: FloatArray
-
-
 def group_noise(
     clipping: Clipping, rho: float, records: int = 1, second: float | None = None
-) -> GroupNoise:
-    """Return the noise of statistics by group without categories; second: radius, if two stages."""
+) -> tuple[float, FloatArray]:
+    """Return SDs of the noise of a group's sums and squares (q, q), u in spreads, no categories.
+
+    second: radius of the ball about centres, if there are two stages.
+    """
     if second is None:
         noise = group_variances(clipping, rho, records)
-        return GroupNoise(noise.cross_sd(clipping), noise.squares_sd(clipping))
+        return noise.cross_sd(clipping), noise.squares_sd(clipping)
     cost, left = two_stages(rho)
     ball = Clipping(clipping.centre, clipping.spread, second)
     noise = group_variances(ball, left, records)
     first = noise_variances(clipping, cost, records).cross_sd(clipping)
-    return GroupNoise(pooled_sd(first, noise.cross_sd(ball)), noise.squares_sd(ball))
+    return pooled_sd(first, noise.cross_sd(ball)), noise.squares_sd(ball)

@@ -88,10 +88,10 @@ class Conditionals:
             if not earlier.size:
                 continue
             each, ridge = np.exp(-2.0 * point.log_t[j]), np.exp(-2.0 * point.log_s[j])
-            prior = np.exp(-2.0 * point.log_tau[j])
             own = np.moveaxis(scaled[earlier], -1, 0)
             precision = ridge[:, None, None] * (own @ own.swapaxes(-1, -2))
-            precision = precision + (prior + groups * each)[:, None, None] * np.eye(earlier.size)
+            prior = groups * each[:, None] + parameters.told[parameters.row == j]
+            precision = precision + prior[..., None] * np.eye(earlier.size)
             pulled = np.einsum("blk,kb->bl", own, scaled[j]) * ridge[:, None]
             linear = pulled + (each * total[j, earlier].sum(-1)).T
             normals = self.normals[i, j, :, earlier].T

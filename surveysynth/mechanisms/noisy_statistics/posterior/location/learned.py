@@ -124,7 +124,7 @@ class Learned:
     def of_core(self, point: Point) -> tuple[FloatArray, FloatArray]:
         """Return mean (B, k) of core slopes b and a root (B, k, k) of their precision.
 
-        Given t and tau, with log variances and slopes of groups integrated out."""
+        Given t, with log variances and slopes of groups integrated out."""
         q, (prior, middle) = self.q, self._prior(point)
         wide, pull = self._repeated(self.wide), self._repeated(self.wide_pull)
         own = _with_prior(wide[..., :q, :q], prior[:q])
@@ -137,11 +137,10 @@ class Learned:
         unit = np.eye(self.size - q)
         both = np.concatenate([told, linear[..., None]], axis=-1)
         solved = np.linalg.solve(unit + told / prior[q:].T[:, None, None, :], both).sum(1)
-        tau = np.exp(-2.0 * point.log_tau)[self.parameters.row].T
         # What a difference of large numbers has left may lie below zero by its rounding.
         least = ROUNDING * np.einsum("bgkk->bk", wide[..., q:, q:])
         precision = 0.5 * (solved[..., :-1] + solved[..., :-1].swapaxes(1, 2))
-        root = np.linalg.cholesky(precision + (tau + least)[:, None] * unit)
+        root = np.linalg.cholesky(precision + (self.parameters.told + least)[:, None] * unit)
         return np.linalg.solve(root @ root.swapaxes(1, 2), solved[..., -1:])[..., 0], root
 
     def _prior(self, point: Point) -> tuple[FloatArray, FloatArray]:
@@ -155,13 +154,13 @@ class Learned:
         middle[q:] = point.core[parameters.row, parameters.column]
         return prior, middle
 
-    def inverse_root(self, point: Point) -> FloatArray:
+    def inverse_root(self) -> FloatArray:
         """Return the inverse of a root (B, p, p) of the precision of log s_0^2 and b.
 
         Where no noisy sum tells a slope, its prior does."""
         told = self._repeated(self.told)
         prior = np.full((len(told), self.size), LEAST_PRECISION)
-        prior[:, self.q :] = np.exp(-2.0 * point.log_tau)[self.parameters.row].T
+        prior[:, self.q :] = self.parameters.told
         root = np.linalg.cholesky(told + prior[..., None] * np.eye(self.size))
         return np.asarray(np.linalg.inv(root), dtype=np.float64)
 
@@ -172,7 +171,7 @@ class Learned:
         information, pull, middle = map(self._repeated, (self.information, self.pull, self.middle))
         off = self.values(point) - self.common(point)[..., None]
         pull = (pull - (information @ first(off)[..., None])[..., 0]).sum(1)
-        inverse = self.inverse_root(point)
+        inverse = self.inverse_root()
         mean = (inverse.swapaxes(-1, -2) @ (inverse @ pull[..., None]))[..., 0]
         scale = np.arange(self.size) < self.q
         size = np.where(scale, 0.5 * np.exp(0.5 * middle), 1.0)

@@ -73,12 +73,12 @@ class Moves:
         later = np.flatnonzero(parameters.earlier).tolist() if parameters.grouped else []
         if parameters.grouped:
             self.steps += [partial(self._of_variances, j) for j in columns]
-            self.steps += [partial(self._of_slopes, j, None) for j in later]
+            self.steps += [partial(self._of_slopes, j, False) for j in later]
         #: Steps before coefficients move along; then those of one column in turn, and of slopes.
         self.before = len(self.steps)
         self.steps += [partial(self._of_coefficients, j) for j in columns]
         self.slopes = len(self.steps)
-        self.steps += [partial(self._of_slopes, j, each) for j in later for each in (0.0, 0.5)]
+        self.steps += [partial(self._of_slopes, j, True) for j in later]
         #: Steps after the slice of what groups have in common.
         self.after = len(self.steps)
         self.steps += [self._turned, self._scale] if parameters.row.size else [self._scale]
@@ -124,20 +124,19 @@ class Moves:
                 self._step(i, number)
             self._hold()
             self._step(i, self.before + self.rounds % self.q)
-            pair = 2 * self.rounds % max(self.after - self.slopes, 1)
-            for number in range(self.slopes, self.after)[pair : pair + 2]:
+            for number in self._in_turn(self.slopes, self.after):
                 self._step(i, number)
             self._shift(i)
-            for number in self._in_turn():
-                self._step(i, number)
+            for ends in (self.after, self.trades), (self.trades, len(self.steps)):
+                for number in self._in_turn(*ends):
+                    self._step(i, number)
             self.point = self.conditionals.draw(i, self.point)
             self.data.laws = self._turn(i, self._laws(self.point))
         self.rounds += 1
 
-    def _in_turn(self) -> list[int]:
-        """Return the step of what groups have in common, and the trade, of this round."""
-        parts = range(self.after, self.trades), range(self.trades, len(self.steps))
-        return [part[self.rounds % len(part)] for part in parts if part]
+    def _in_turn(self, first: int, end: int) -> list[int]:
+        """Return the one of these steps, if there are any, that this round makes."""
+        return [first + self.rounds % (end - first)] if end > first else []
 
     def law(self) -> PatternLaw:
         """Return coefficients and covariance of each pattern at the current point."""
@@ -271,7 +270,7 @@ class Moves:
     def _scale(self, step: FloatArray) -> Moved:
         """Move the log variances of one column of all groups, which may have no lower end."""
         number, moved = self.rounds // 2 % self.q, np.zeros((self.size, self.batch))
-        inverse = self.learned.inverse_root(self.point)
+        inverse = self.learned.inverse_root()
         moved[number] = np.sqrt((inverse[:, :, number] ** 2).sum(1)) * step
         point, log_room = self._coupled(self.parameters.with_common(self.point, moved))
         return point, np.zeros(self.batch), log_room
@@ -300,11 +299,8 @@ class Moves:
         Drawn given each other, a small tau and coefficients near zero would keep each other so."""
         log_tau = self.point.log_tau.copy()
         log_tau[column] += step
-        point, log_jacobian = replace(self.point, log_tau=log_tau), np.zeros(self.batch)
-        if self.parameters.grouped and self.parameters.earlier[column]:
-            point, log_jacobian = self._with_core(point)
-        point, log_room = self._along_normal(point)
-        return point, log_jacobian, log_room
+        point, log_room = self._along_normal(replace(self.point, log_tau=log_tau))
+        return point, np.zeros(self.batch), log_room
 
     def _turned(self, step: FloatArray) -> Moved:
         """Turn s_0 of a column against what a slope takes of its variance."""
@@ -322,21 +318,21 @@ class Moves:
         log_nu[column] += step
         return *self._along(replace(self.point, log_nu=log_nu)), self.log_room
 
-    def _of_slopes(self, column: int, share: float | None, step: FloatArray) -> Moved:
-        """Move log t of a column, and log tau the other way by a share; all along, or groups."""
-        log_t, log_tau = self.point.log_t.copy(), self.point.log_tau.copy()
+    def _of_slopes(self, column: int, core: bool, step: FloatArray) -> Moved:
+        """Move log t of a column, and groups along, or b and all coefficients too."""
+        log_t = self.point.log_t.copy()
         log_t[column] += step
-        if share is None:
-            return *self._along(replace(self.point, log_t=log_t)), self.log_room
-        log_tau[column] -= share * step
-        point, log_jacobian = self._with_core(replace(self.point, log_t=log_t, log_tau=log_tau))
+        point = replace(self.point, log_t=log_t)
+        if not core:
+            return *self._along(point), self.log_room
+        point, log_jacobian = self._with_core(point)
         point, log_room = self._along_normal(point)
         return point, log_jacobian, log_room
 
     def _with_core(self, point: Point) -> tuple[Point, FloatArray]:
         """Return the point with b at the same standard normals, groups along; log Jacobian (B,).
 
-        Slopes b + d may be b, with a small t, or d, with a small tau: b held would hold both."""
+        Slopes b + d may be b, with a small t, or d: b held would hold t."""
         (mean, root), (middle, other) = map(self.learned.of_core, (self.point, point))
         row, column, core = self.parameters.row, self.parameters.column, point.core.copy()
         white = root.swapaxes(1, 2) @ (core[row, column].T - mean)[..., None]

@@ -78,9 +78,10 @@ class Parameters:
         for part in parts:
             self.slope[part.position, part.earlier] = True
         self.row, self.column = np.nonzero(self.slope)
-        #: Numbers (q, 1) of slopes of each regression, and of all that its tau is the scale of.
-        self.earlier = self.slope.sum(1, keepdims=True)
-        self.count = self.free.sum(1, keepdims=True) + self.earlier
+        #: Numbers (q, 1) of slopes of each regression, and of coefficients whose scale is its tau.
+        self.earlier, self.count = (a.sum(1, keepdims=True) for a in (self.slope, self.free))
+        #: Prior precisions (s,) of core slopes, in units of the spreads of both columns.
+        self.told = (target.spread[self.column] / target.spread[self.row]) ** 2
         spread = target.spread**2
         self.limits = np.log(spread.min() / FARTHEST), np.log(spread.max() * FARTHEST)
         self.present = [np.flatnonzero(target.shape.patterns[p]) for p in target.patterns]
@@ -163,7 +164,7 @@ class Parameters:
 
     def squares(self, point: Point) -> FloatArray:
         """Return sums of squares (q, B) of the coefficients whose scale is tau."""
-        return np.asarray(self.free @ point.means**2 + (point.core**2).sum(1))
+        return np.asarray(self.free @ point.means**2)
 
     def log_prior(self, point: Point) -> FloatArray:
         """Return the log prior (B,) on the scales of the moves but for groups.
@@ -178,7 +179,8 @@ class Parameters:
             rest = rest + log_scale(point.log_nu, priors["pooling_df"], 1.0)
             of_slopes = log_scale(point.log_t, priors["slope_scale"])
             rest = rest + np.where(self.earlier > 0, of_slopes, 0.0)
-        return np.asarray(rest.sum(0))
+        core = point.core[self.row, self.column]
+        return np.asarray(rest.sum(0) - 0.5 * self.told @ core**2)
 
     def log_prior_tau(self, log_tau: FloatArray, squares: FloatArray) -> FloatArray:
         """Return the log prior (q, B) of log tau, and of coefficients with these squares, given it.
