@@ -53,17 +53,6 @@ def no_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def no_size_of_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Core slopes move along with t, and that they take more room is forgotten."""
-    with_core, along = Moves._with_core, Moves._along
-
-    def wrong(self: Moves, point: Point) -> tuple[Point, FloatArray]:
-        moved, _ = with_core(self, point)
-        return moved, along(self, replace(point, core=moved.core))[1]
-
-    monkeypatch.setattr(Moves, "_with_core", wrong)
-
-
 def spread_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """nu and s_0 given variances of groups that lie half as far again from s_0."""
     own = Conditionals._draw_pooled
@@ -77,13 +66,13 @@ def spread_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Conditionals, "_draw_pooled", farther)
 
 
-def no_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Core slopes given those of groups, and their own prior forgotten."""
+def narrow_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Core slopes given those of groups, their own prior taken for three times as narrow."""
     own = Conditionals._draw_core
 
     def wrong(self: Conditionals, i: int, point: Point) -> Point:
         with monkeypatch.context() as patch:
-            patch.setattr(self.parameters, "told", 1e-8 * self.parameters.told)
+            patch.setattr(self.parameters, "told", 9.0 * self.parameters.told)
             return own(self, i, point)
 
     monkeypatch.setattr(Conditionals, "_draw_core", wrong)
@@ -106,7 +95,17 @@ def only(monkeypatch: pytest.MonkeyPatch, steps_of: Callable[[Moves], list[Any]]
         own(self, c)
 
     monkeypatch.setattr(Moves, "draw_random_numbers", draw)
-    monkeypatch.setattr(Moves, "_in_turn", lambda self: list(range(len(self.steps))))
+    monkeypatch.setattr(Moves, "_in_turn", lambda self, first, end: list(range(first, end)))
+
+
+def many_steps_of_t(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many steps of t with core slopes in a round, and no other step."""
+
+    def steps_of(self: Moves) -> list[Any]:
+        later = np.flatnonzero(self.parameters.earlier).tolist()
+        return 8 * [partial(self._of_slopes, j, True) for j in later]
+
+    only(monkeypatch, steps_of)
 
 
 def many_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -180,13 +180,57 @@ def test_many_trades_leave_the_law(case: Case, monkeypatch: pytest.MonkeyPatch) 
     assert z_scores(case).max() < 4.5
 
 
+@pytest.mark.parametrize("case", [CASES["Continuous, three groups"], FEW, WIDE_NOISE],
+                         ids=["groups", "few records", "several"])  # fmt: skip
+def test_the_jacobian_of_a_step_of_t_is_that_of_differences(case: Case) -> None:
+    """Of core slopes, and log variances and slopes of all groups, at another t."""
+    moves = taught(forward(case, 3, 40)[0])
+    start, parameters, learned = moves.point, moves.parameters, moves.learned
+    below, column = (parameters.row, parameters.column), parameters.row[0]
+    step = np.linspace(-0.8, 0.8, moves.batch)
+
+    def values_of(point: point_module.Point) -> FloatArray:
+        groups = np.moveaxis(learned.values(point), 1, -1)
+        return np.concatenate([point.core[below], groups.reshape(-1, moves.batch)])
+
+    def moved(values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        core, groups = start.core.copy(), values[len(below[0]) :]
+        core[below] = values[: len(below[0])]
+        groups = np.moveaxis(groups.reshape(moves.size, -1, moves.batch), -1, 1)
+        moves.point = moves._with_groups(groups, replace(start, core=core))
+        log_t = start.log_t.copy()
+        log_t[column] += step
+        point, log_jacobian = moves._with_core(replace(moves.point, log_t=log_t))
+        return values_of(point), log_jacobian
+
+    values, h = values_of(start), 1e-5
+    columns = []
+    for k in range(len(values)):
+        shift = np.zeros_like(values)
+        shift[k] = h
+        columns.append((moved(values + shift)[0] - moved(values - shift)[0]) / (2.0 * h))
+    log_det = np.linalg.slogdet(np.array(columns).transpose(2, 0, 1))[1]
+    found = moved(values)[1]
+    np.testing.assert_allclose(found, log_det, atol=1e-4)
+    # Without the room that core slopes take.
+    alone = moves._along(replace(moves._with_core(moves.point)[0], log_t=start.log_t))[1]
+    assert np.abs(alone - log_det).max() > 0.01
+
+
+@pytest.mark.parametrize("case", [WIDE_NOISE, FEW])
+@pytest.mark.slow
+def test_many_steps_of_t_leave_the_law(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    mistakes.many_steps_of_t(monkeypatch)
+    assert z_scores(case).max() < 4.5
+
+
 @pytest.mark.parametrize(
     ("case", "mistake"),
     [
         (NOISY, mistakes.no_prior), (GROUPED, mistakes.no_reference),
         (NOISY, mistakes.no_tangent), (NOISY, mistakes.no_jacobian),
-        (GROUPED, mistakes.no_sizes), (WIDE_NOISE, mistakes.no_size_of_core),
-        (FEW, mistakes.spread_out), (FEW, mistakes.no_core), (RIDGED, mistakes.wide_ridge),
+        (GROUPED, mistakes.no_sizes),
+        (FEW, mistakes.spread_out), (FEW, mistakes.narrow_core), (RIDGED, mistakes.wide_ridge),
         (RIDGED, mistakes.no_room), (NOISY, mistakes.no_room_with_tau),
         (WIDE_NOISE, mistakes.no_area), (WIDE_NOISE, mistakes.no_jacobian_of_trades),
         (RIDGED, mistakes.no_jacobian_of_trades), (GROUPED, mistakes.slopes_left_out),
