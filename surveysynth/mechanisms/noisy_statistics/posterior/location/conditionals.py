@@ -1,8 +1,8 @@
 """Draws of what groups have in common, given the parameters of groups: no noisy number is needed.
 
-    b | b + d, t, tau, c      normal
+    b | b + d, t, c           normal
     t | d                     scale with a half-t prior
-    tau | c, b                slice
+    tau | c                   slice
     s_0 | s, nu, c, b         slice
     nu | s, s_0               slice
 """
