@@ -36,9 +36,8 @@ def unit_lines(
     if psu is None:
         return []
     units = UnitDesign.of_survey(design)
-    amount, share = _noise_of_means(units, design, settings, public)
+    sizes, amount, share = unit_noise(units, design, settings, public)
     shares = f", on its shares of SD {share:.2g}" * bool(public.shape.discrete)
-    sizes = unit_noise(design, settings, public)
     error = float(sizes.icc_error(np.array([settings.psu_share]), icc=0.0)[0])
     lines = [
         f"Sums by {design.psu_name}: {units.units:,} units of {sizes.size:,.3g} records on "
@@ -57,36 +56,29 @@ def unit_lines(
 
 
 def unit_noise(
-    design: "PublicDesign", settings: "NoisySettings", public: "LocationDesign"
-) -> UnitNoise:
-    """Return the sizes of a clustered design, and what noise all of its budget would buy."""
-    units = UnitDesign.of_survey(design)
-    amount, share = _noise_of_means(units, design, settings, public)
-    whole, records = settings.of_sums(design.modelled).rho, settings.unit_size(design)
+    units: UnitDesign, design: "PublicDesign", settings: "NoisySettings", public: "LocationDesign"
+) -> tuple[UnitNoise, float, float]:
+    """Return the sizes of a clustered design, and what noise all of its budget would buy.
+
+    And the SDs of the noise on a unit's mean as it is, in spreads, and on its shares."""
+    clipping, discrete, size = public.clipping, public.shape.discrete, float(units.size.mean())
+    whole, records = settings.of_sums(design.modelled), settings.unit_size(design)
+    cost, _ = divided(whole, settings.psu_share)
+    variances = unit_variances(clipping, cost, len(discrete), settings.count_share, records)
+    amount = float(variances.amounts) ** 0.5 * clipping.step / size
+    share = float(variances.counts) ** 0.5 / size if discrete else 0.0
     if public.centring is None:
-        noise = public.variances(whole, settings.count_share, records)
-        of_sums = noise.cross_sd(public.clipping)
+        noise = public.variances(whole.rho, settings.count_share, records)
+        of_sums = noise.cross_sd(clipping)
     else:
-        of_sums, _ = group_noise(public.clipping, whole, records, public.centring.radius)
+        of_sums, _ = group_noise(clipping, whole.rho, records, public.centring.radius)
     # Shares of one half have the SD 0.5.
     of_units = max(amount, share / 0.5) ** 2 * settings.psu_share
-    return UnitNoise(
-        units=units.free, size=float(units.size.mean()), cell=design.n / len(public.shape.x_cells),
+    sizes = UnitNoise(
+        units=units.free, size=size, cell=design.n / len(public.shape.x_cells),
         of_units=of_units, of_sums=of_sums**2,
     )  # fmt: skip
-
-
-def _noise_of_means(
-    units: UnitDesign, design: "PublicDesign", settings: "NoisySettings", public: "LocationDesign"
-) -> tuple[float, float]:
-    """Return the SDs of the noise on a unit's mean, in spreads, and on its shares."""
-    discrete, size = public.shape.discrete, float(units.size.mean())
-    cost, _ = divided(settings.of_sums(design.modelled), settings.psu_share)
-    variances = unit_variances(
-        public.clipping, cost, len(discrete), settings.count_share, settings.unit_size(design)
-    )
-    amount = float(variances.amounts) ** 0.5 * public.clipping.step / size
-    return amount, float(variances.counts) ** 0.5 / size if discrete else 0.0
+    return sizes, amount, share
 
 
 def _best_share(declared: float, sizes: UnitNoise) -> list[str]:

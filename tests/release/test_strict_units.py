@@ -22,6 +22,7 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     statistics_of,
 )
 from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.parts.unit_design import UnitDesign
 from surveysynth.release.pipeline import release
 from surveysynth.release.psu_check import unit_noise
 from surveysynth.release.rebuild import rebuild
@@ -189,7 +190,8 @@ def test_shares_are_judged_by_the_noise_of_the_release(make_spec: MakeSpec, outc
     assert (public.centring is None) == (outcome == "benefit")
     released = release_statistics(model, design, survey.confidential, settings)
     assert isinstance(released, LocationStatistics)
-    left = unit_noise(design, settings, public).of_sums / (1.0 - settings.psu_share)
+    sizes, _, _ = unit_noise(UnitDesign.of_survey(design), design, settings, public)
+    left = sizes.of_sums / (1.0 - settings.psu_share)
     assert left == pytest.approx(released.pooled_sigma**2, rel=1e-6)
 
 

@@ -72,7 +72,8 @@ def narrow_core(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def wrong(self: Conditionals, i: int, point: Point) -> Point:
         with monkeypatch.context() as patch:
-            patch.setattr(self.parameters, "told", 9.0 * self.parameters.told)
+            narrow = 9.0 * self.parameters.core_precision
+            patch.setattr(self.parameters, "core_precision", narrow)
             return own(self, i, point)
 
     monkeypatch.setattr(Conditionals, "_draw_core", wrong)

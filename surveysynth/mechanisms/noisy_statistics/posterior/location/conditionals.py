@@ -90,7 +90,7 @@ class Conditionals:
             each, ridge = np.exp(-2.0 * point.log_t[j]), np.exp(-2.0 * point.log_s[j])
             own = np.moveaxis(scaled[earlier], -1, 0)
             precision = ridge[:, None, None] * (own @ own.swapaxes(-1, -2))
-            prior = groups * each[:, None] + parameters.told[parameters.row == j]
+            prior = groups * each[:, None] + parameters.core_precision[parameters.row == j]
             precision = precision + prior[..., None] * np.eye(earlier.size)
             pulled = np.einsum("blk,kb->bl", own, scaled[j]) * ridge[:, None]
             linear = pulled + (each * total[j, earlier].sum(-1)).T

@@ -140,7 +140,8 @@ class Learned:
         # What a difference of large numbers has left may lie below zero by its rounding.
         least = ROUNDING * np.einsum("bgkk->bk", wide[..., q:, q:])
         precision = 0.5 * (solved[..., :-1] + solved[..., :-1].swapaxes(1, 2))
-        root = np.linalg.cholesky(precision + (self.parameters.told + least)[:, None] * unit)
+        least = least + self.parameters.core_precision
+        root = np.linalg.cholesky(precision + least[:, None] * unit)
         return np.linalg.solve(root @ root.swapaxes(1, 2), solved[..., -1:])[..., 0], root
 
     def _prior(self, point: Point) -> tuple[FloatArray, FloatArray]:
@@ -160,7 +161,7 @@ class Learned:
         Where no noisy sum tells a slope, its prior does."""
         told = self._repeated(self.told)
         prior = np.full((len(told), self.size), LEAST_PRECISION)
-        prior[:, self.q :] = self.parameters.told
+        prior[:, self.q :] = self.parameters.core_precision
         root = np.linalg.cholesky(told + prior[..., None] * np.eye(self.size))
         return np.asarray(np.linalg.inv(root), dtype=np.float64)
 

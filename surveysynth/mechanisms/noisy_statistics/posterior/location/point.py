@@ -81,7 +81,7 @@ class Parameters:
         #: Numbers (q, 1) of slopes of each regression, and of coefficients whose scale is its tau.
         self.earlier, self.count = (a.sum(1, keepdims=True) for a in (self.slope, self.free))
         #: Prior precisions (s,) of core slopes, in units of the spreads of both columns.
-        self.told = (target.spread[self.column] / target.spread[self.row]) ** 2
+        self.core_precision = (target.spread[self.column] / target.spread[self.row]) ** 2
         spread = target.spread**2
         self.limits = np.log(spread.min() / FARTHEST), np.log(spread.max() * FARTHEST)
         self.present = [np.flatnonzero(target.shape.patterns[p]) for p in target.patterns]
@@ -180,7 +180,7 @@ class Parameters:
             of_slopes = log_scale(point.log_t, priors["slope_scale"])
             rest = rest + np.where(self.earlier > 0, of_slopes, 0.0)
         core = point.core[self.row, self.column]
-        return np.asarray(rest.sum(0) - 0.5 * self.told @ core**2)
+        return np.asarray(rest.sum(0) - 0.5 * self.core_precision @ core**2)
 
     def log_prior_tau(self, log_tau: FloatArray, squares: FloatArray) -> FloatArray:
         """Return the log prior (q, B) of log tau, and of coefficients with these squares, given it.
