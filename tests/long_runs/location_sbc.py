@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
+from scipy.linalg import helmert
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import sample_noisy
@@ -29,7 +30,7 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
 )
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
-from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.layout import Layout, RegressionPart
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
@@ -44,6 +45,8 @@ WRONG = ("counts known", "moments known")
 WIDE = "wide ridge"
 #: Centers of groups that are forgotten, for cases with two stages.
 FORGOTTEN = "centers forgotten"
+#: Groups without what levels have in common, for cases with levels.
+NO_LEVELS = "levels forgotten"
 X = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
 PLAIN = Transform("identity")
 KINDS = {
@@ -65,9 +68,10 @@ class Case:
     """Outcomes, groups of the three cells, records of each or of all alike, and the noise.
 
     sigma: SD of the noise of T; count_sd: of counts; squares_sd: of the diagonal of Q, over
-    sqrt(2) of the rest; centres are one spread off. ``rejects``: of ``WRONG``, ``WIDE`` and
-    ``FORGOTTEN``; ridged: shrunken columns of X; first: SD of the noise of first sums, from which
-    groups have centres of their own, 0 for one stage.
+    sqrt(2) of the rest; centres are one spread off. ``rejects``: of ``WRONG``, ``WIDE``,
+    ``FORGOTTEN`` and ``NO_LEVELS``; ridged: shrunken columns of X; first: SD of the noise of first
+    sums, from which groups have centres of their own, 0 for one stage; level: of groups in each
+    factor.
     """
 
     outcomes: str
@@ -89,6 +93,7 @@ class Case:
     rejects: tuple[str, ...] = WRONG
     ridged: tuple[int, ...] = ()
     first: float = 0.0
+    level: tuple[tuple[int, ...], ...] = ()
 
     @property
     def cell(self) -> IntArray:
@@ -98,7 +103,8 @@ class Case:
     @property
     def shape(self) -> LocationShape:
         """The public table."""
-        return LocationShape(X, np.array(self.groups), KINDS[self.outcomes], weighted=True)
+        group, level = np.array(self.groups), np.array(self.level) if self.level else None
+        return LocationShape(X, group, KINDS[self.outcomes], weighted=True, level=level)
 
     @property
     def layout(self) -> Layout:
@@ -143,6 +149,10 @@ CASES = {
     "Own centers, two groups": Case(
         "continuous", groups=(0, 0, 1), records=(20, 20, 40), rejects=(WRONG[1], FORGOTTEN),
         first=4.0,
+    ),
+    "Levels": Case(
+        "continuous", groups=(0, 1, 2), rejects=(WRONG[1], NO_LEVELS), replications=320,
+        level=((0, 0, 1), (0, 1, 2)),
     ),
 }
 
@@ -199,7 +209,35 @@ def _prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
             noise = rng.standard_normal((count, groups, part.earlier.size))
             theta[f"slope_scale_{name}"] = t
             theta[f"slopes_{name}"] = t[:, None, None] * noise
+        if case.level:
+            _add_levels(case, theta, part, rng)
     return _shrunken(case, theta, rng)
+
+
+def _add_levels(
+    case: Case, theta: Theta, part: RegressionPart, rng: np.random.Generator
+) -> None:
+    """What groups of a level have in common: on log variances, and on slopes.
+
+    Effects are independent but for their mean, which is taken off; theta has their contrasts."""
+    name, kappa = part.name, case.all_priors["interaction_scale"]
+    log_variance, slopes = np.log(theta[f"variance_{name}"]), theta.get(f"slopes_{name}")
+    in_variances, in_slopes = [], []
+    for own in map(np.array, case.level):
+        count = own.max() + 1
+        # The log of a residual SD has half of the effect; slopes are in units of the spreads.
+        normal = 2.0 * kappa * rng.standard_normal((len(log_variance), count))
+        log_variance = log_variance + (normal - normal.mean(1, keepdims=True))[:, own]
+        in_variances.append(normal @ helmert(count).T)
+        if slopes is not None:
+            normal = kappa * rng.standard_normal((len(slopes), count, slopes.shape[-1]))
+            slopes = slopes + (normal - normal.mean(1, keepdims=True))[:, own]
+            in_slopes.append(helmert(count) @ normal)
+    theta[f"level_variances_{name}"] = np.concatenate(in_variances, axis=1)
+    theta[f"variance_{name}"] = np.exp(log_variance)
+    if slopes is not None:
+        theta[f"level_slopes_{name}"] = np.concatenate(in_slopes, axis=1)
+        theta[f"slopes_{name}"] = slopes
 
 
 def _shrunken(case: Case, theta: Theta, rng: np.random.Generator) -> Theta:
@@ -337,7 +375,8 @@ def ranks_of_batch(
         ]  # fmt: skip
     if sampler == FORGOTTEN:
         noisy = [replace(each, first=None) for each in noisy]
-    target = LocationTarget.of(case.shape, cell, noisy, 1)
+    shape = replace(case.shape, level=None) if sampler == NO_LEVELS else case.shape
+    target = LocationTarget.of(shape, cell, noisy, 1)
     plan = SamplingPlan(1, -(-case.warmup // case.thin), case.draws)
     priors = dict(case.all_priors)
     if sampler == WIDE:

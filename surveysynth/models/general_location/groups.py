@@ -40,6 +40,14 @@ class CovarianceGroups:
         """Number of groups."""
         return len(self.labels)
 
+    @property
+    def levels(self) -> IntArray:
+        """The level (F, groups) of each in the columns that have fewer levels than groups."""
+        columns = zip(*self.labels, strict=False)
+        codes = [np.unique(own, return_inverse=True)[1] for own in columns]
+        kept = [own for own in codes if 0 < own.max() < self.count - 1]
+        return np.array(kept, dtype=np.int64).reshape(-1, self.count)
+
 
 def default_columns(design: PublicDesign) -> tuple[str, ...]:
     """Return the columns whose cells have spreads of their own by default: strata and by.

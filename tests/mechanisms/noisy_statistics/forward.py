@@ -78,7 +78,7 @@ def _put(sweeps: LocationSweeps, truth: Theta) -> None:
     log_scales = {
         name: getattr(point, name).copy() for name in ("log_s", "log_nu", "log_t", "log_tau")
     }
-    log_variance = np.empty_like(point.log_variance)
+    log_variance, level = np.empty_like(point.log_variance), np.zeros_like(point.level)
     for j, part in enumerate(parts):
         own = truth[f"coefficients_{part.name}"].T
         means.append(own[: part.columns.size])
@@ -92,9 +92,14 @@ def _put(sweeps: LocationSweeps, truth: Theta) -> None:
         if f"slopes_{part.name}" in truth:
             slopes[j, part.earlier] = np.moveaxis(truth[f"slopes_{part.name}"], -1, 0)
             log_scales["log_t"][j] = np.log(truth[f"slope_scale_{part.name}"])
+        if f"level_variances_{part.name}" in truth:
+            level[j] = truth[f"level_variances_{part.name}"].T
+        if f"level_slopes_{part.name}" in truth:
+            own = np.flatnonzero(moves.parameters.row == j) + len(parts)
+            level[own] = truth[f"level_slopes_{part.name}"].transpose(2, 1, 0)
     moves.point = replace(
         point, means=np.concatenate(means), core=core, slopes=slopes,
-        log_variance=log_variance, **log_scales,
+        log_variance=log_variance, level=level, **log_scales,
     )  # fmt: skip
 
 
@@ -127,6 +132,10 @@ def summaries(sweeps: LocationSweeps) -> FloatArray:
             slopes = theta[f"slopes_{part.name}"].reshape(databases, -1)
             t = np.tanh(np.log(theta[f"slope_scale_{part.name}"]))[:, None]
             parts += [np.tanh(slopes), np.tanh(slopes) ** 2, t, t**2, t * np.tanh(slopes) ** 2]
+        for name in (f"level_variances_{part.name}", f"level_slopes_{part.name}"):
+            if name in theta:
+                values = np.tanh(2.0 * theta[name].reshape(databases, -1))
+                parts += [values, values**2, values * np.tanh(level[:, :1])]
     if moves.parameters.ridged.size:
         left = moves.parameters.ridge(moves.point) * np.exp(-2.0 * moves.point.log_s)
         parts += [np.tanh(0.3 * left).T, (np.tanh(0.3 * left) * np.tanh(moves.point.log_s)).T]
@@ -146,7 +155,7 @@ def taught(sweeps: LocationSweeps) -> Moves:
     moves.adapting, learned = False, moves.learned
     low, high = np.quantile(learned.common(moves.point), [0.25, 0.75], axis=1)
     told = np.median(learned.told, axis=0) + np.diag(((high - low) / 1.35) ** -2)
-    learned.told = np.broadcast_to(told, learned.told.shape)
+    learned.know(np.broadcast_to(told, learned.told.shape))
     for name in ("information", "pull", "wide", "wide_pull", "middle"):
         values = getattr(learned, name)
         setattr(learned, name, np.broadcast_to(np.median(values, axis=0), values.shape))

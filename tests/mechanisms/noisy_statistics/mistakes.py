@@ -79,6 +79,29 @@ def narrow_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Conditionals, "_draw_core", wrong)
 
 
+def wide_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Effects of levels on log variances drawn as if their prior were twice as wide."""
+    _with_wide_levels(monkeypatch, "_draw_levels")
+
+
+def wide_slopes_of_levels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those on slopes drawn as if their prior were twice as wide."""
+    _with_wide_levels(monkeypatch, "_draw_core")
+
+
+def _with_wide_levels(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    own = getattr(Conditionals, name)
+
+    def wrong(self: Conditionals, i: int, point: Point) -> Point:
+        with monkeypatch.context() as patch:
+            wide = 0.25 * self.parameters.level_precision
+            patch.setattr(self.parameters, "level_precision", wide)
+            changed: Point = own(self, i, point)
+            return changed
+
+    monkeypatch.setattr(Conditionals, name, wrong)
+
+
 def wide_ridge(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shrunken interactions that are drawn as if they were shrunken less."""
     own = Parameters.ridge

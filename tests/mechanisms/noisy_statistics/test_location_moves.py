@@ -33,6 +33,8 @@ RIDGED = replace(
 )  # fmt: skip
 #: Groups of a few records, of which one has too few for a density of its squares.
 FEW = replace(CASES["Continuous, three groups"], records=(2, 3, 20))
+#: Levels that groups share, where the noise hides what one group is like.
+LEVELS = replace(CASES["Levels"], sigma=20.0, squares_sd=100.0)
 
 
 @pytest.mark.parametrize("case", [GROUPED, CASES["Two sides"], RIDGED],
@@ -164,8 +166,8 @@ def test_proposals_far_out_are_refused(case: Case, told: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [GROUPED, WIDE_NOISE, NOISY, CASES["Two sides"], FEW, RIDGED],
-    ids=["groups", "wide noise", "one group", "two sides", "few records", "ridged"],
+    "case", [GROUPED, WIDE_NOISE, NOISY, CASES["Two sides"], FEW, RIDGED, LEVELS],
+    ids=["groups", "wide noise", "one group", "two sides", "few records", "ridged", "levels"],
 )  # fmt: skip
 @pytest.mark.slow
 def test_moves_leave_the_law(case: Case) -> None:
@@ -185,12 +187,12 @@ def test_many_trades_leave_the_law(case: Case, monkeypatch: pytest.MonkeyPatch) 
 def test_the_jacobian_of_a_step_of_t_is_that_of_differences(case: Case) -> None:
     """Of core slopes, and log variances and slopes of all groups, at another t."""
     moves = taught(forward(case, 3, 40)[0])
-    start, parameters, learned = moves.point, moves.parameters, moves.learned
+    start, parameters = moves.point, moves.parameters
     below, column = (parameters.row, parameters.column), parameters.row[0]
     step = np.linspace(-0.8, 0.8, moves.batch)
 
     def values_of(point: point_module.Point) -> FloatArray:
-        groups = np.moveaxis(learned.values(point), 1, -1)
+        groups = np.moveaxis(parameters.of_groups(point), 1, -1)
         return np.concatenate([point.core[below], groups.reshape(-1, moves.batch)])
 
     def moved(values: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -234,6 +236,7 @@ def test_many_steps_of_t_leave_the_law(case: Case, monkeypatch: pytest.MonkeyPat
         (RIDGED, mistakes.no_room), (NOISY, mistakes.no_room_with_tau),
         (WIDE_NOISE, mistakes.no_area), (WIDE_NOISE, mistakes.no_jacobian_of_trades),
         (RIDGED, mistakes.no_jacobian_of_trades), (GROUPED, mistakes.slopes_left_out),
+        (LEVELS, mistakes.wide_levels), (LEVELS, mistakes.wide_slopes_of_levels),
     ],
 )  # fmt: skip
 @pytest.mark.slow

@@ -35,7 +35,7 @@ def point_of(parameters: Parameters, values: FloatArray) -> Point:
     point = Point(
         np.zeros((sum(parameters.sizes), 1)), np.zeros((q, q, 1)), np.zeros((q, q, 1, g)),
         log_variance.reshape(q, 1, g), log_s[:, None], np.zeros((q, 1)), log_t[:, None],
-        np.zeros((q, 1)),
+        np.zeros((q, 1)), np.zeros((q + k, 0, 1)),
     )  # fmt: skip
     point.core[below], point.slopes[below] = core[:, None], slopes.reshape(k, 1, g)
     return point

@@ -27,6 +27,8 @@ MOST_ROWS = 2**16
 class LocationShape:
     """Cells (C, K) with the group (C,) of each; outcomes, and whether a log weight is a column.
 
+    level (F, G): that of each group in each column that has fewer levels than there are groups.
+
     Raises ``InputError`` where the table would have more than ``MOST_ROWS`` rows.
     """
 
@@ -34,6 +36,7 @@ class LocationShape:
     group: IntArray
     outcomes: tuple[Outcome, ...]
     weighted: bool
+    level: IntArray | None = None
 
     def __post_init__(self) -> None:
         rows = self.x_cells.shape[0] * int(np.prod([each.categories for each in self.discrete]))
@@ -66,6 +69,11 @@ class LocationShape:
     def groups(self) -> int:
         """G."""
         return int(self.group.max()) + 1
+
+    @property
+    def levels(self) -> IntArray:
+        """Levels (F, G) of groups."""
+        return np.zeros((0, self.groups), dtype=np.int64) if self.level is None else self.level
 
     @cached_property
     def combinations(self) -> IntArray:

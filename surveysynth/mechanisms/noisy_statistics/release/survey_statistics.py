@@ -172,15 +172,12 @@ def noise_design(model: Model, design: PublicDesign, settings: NoisySettings) ->
 
 def table_of(model: Model, design: PublicDesign) -> LocationShape:
     """Return the public table of a design; one group of cells unless the model has groups."""
-    cells = design.matrix.x_cells
-    return LocationShape(
-        cells,
-        model.groups(design).cell
-        if isinstance(model, GeneralLocation)
-        else np.zeros(len(cells), dtype=np.int64),
-        design.outcomes,
-        design.weight_name is not None,
-    )
+    cells, weighted = design.matrix.x_cells, design.weight_name is not None
+    if not isinstance(model, GeneralLocation):
+        group = np.zeros(len(cells), dtype=np.int64)
+        return LocationShape(cells, group, design.outcomes, weighted)
+    groups = model.groups(design)
+    return LocationShape(cells, groups.cell, design.outcomes, weighted, groups.levels)
 
 
 def location_design(

@@ -336,6 +336,11 @@ def difference(new: FloatArray, old: FloatArray) -> FloatArray:
     return np.where(np.isneginf(new), -np.inf, np.where(np.isneginf(old), np.inf, result))
 
 
+def normal(white: FloatArray) -> FloatArray:
+    """Return the log density (...) of standard normals (p, ...), up to a constant."""
+    return np.asarray(-0.5 * (white * white).sum(0))
+
+
 def elliptical(
     now: FloatArray,
     fresh: FloatArray,

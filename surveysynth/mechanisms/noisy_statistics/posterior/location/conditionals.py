@@ -1,10 +1,11 @@
 """Draws of what groups have in common, given the parameters of groups: no noisy number is needed.
 
-    b | b + d, t, c           normal
-    t | d                     scale with a half-t prior
+    b, v | b + d, t, c        normal
+    t | d, v                  scale with a half-t prior
     tau | c                   slice
-    s_0 | s, nu, c, b         slice
-    nu | s, s_0               slice
+    u | s, s_0, nu            slice about a normal
+    s_0 | s, u, nu, c, b      slice
+    nu | s, u, s_0            slice
 """
 
 from collections.abc import Callable
@@ -14,6 +15,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from surveysynth._support.types import FloatArray
+from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import elliptical
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import (
     Parameters,
     Point,
@@ -28,6 +30,8 @@ from surveysynth.sampling.sweeps import Streams
 SHRINKS = 32
 #: Log tau is looked for so far from where its coefficients, or it itself, are.
 WIDE = 12.0
+#: Tries of a slice about a normal near the law.
+TRIES = 5
 _TAU, _T, _POOLED, _NU = range(4)
 
 
@@ -41,6 +45,10 @@ class Conditionals:
         """Draw the random numbers of the next c rounds."""
         q, b, rng = self.parameters.q, self.batch, self.rng
         self.u = rng.random((c, 4, 1 + SHRINKS, q, b), 4)
+        levels = len(self.parameters.levels)
+        self.u_level = rng.random((c, 1 + TRIES, q, b), 3)
+        self.n_level = rng.standard_normal((c, levels, q, b), 3)
+        self.n_effects = rng.standard_normal((c, self.parameters.row.size, b, levels), 2)
         self.normals = rng.standard_normal((c, q, b, q), 2)
 
     def draw(self, i: int, point: Point) -> Point:
@@ -49,12 +57,16 @@ class Conditionals:
         if parameters.grouped and parameters.slope.any():
             point = self._draw_t(i, self._draw_core(i, point))
         point = self._draw_tau(i, point)
-        return self._draw_pooled(i, point) if parameters.grouped else point
+        if not parameters.grouped:
+            return point
+        return self._draw_pooled(i, self._draw_levels(i, point))
 
     def _draw_t(self, i: int, point: Point) -> Point:
         """Draw t of the columns that have slopes."""
         parameters, u = self.parameters, self.u[i, _T]
-        squares = (point.slopes**2).sum((1, 3))
+        off = (parameters.of_groups(point) - parameters.about(point))[parameters.q :]
+        squares = np.zeros_like(point.log_t)
+        np.add.at(squares, parameters.row, (off * off).sum(-1))
         count = np.broadcast_to(parameters.earlier * float(parameters.groups), squares.shape)
         variance = primitives.slice_variances(
             np.exp(2.0 * point.log_t), count, np.zeros_like(squares), squares,
@@ -77,33 +89,76 @@ class Conditionals:
         return replace(point, log_tau=self._slice(i, _TAU, log_density, now, low, high))
 
     def _draw_core(self, i: int, point: Point) -> Point:
-        """Draw b, every b + d as it is."""
-        parameters = self.parameters
-        total = point.core[..., None] + point.slopes
-        core = point.core.copy()
+        """Draw b with v summed out, then v, every b + d as it is.
+
+        In axes of groups and of effects in which neither a small t nor columns that say the same
+        make anything inexact."""
+        parameters, q = self.parameters, self.parameters.q
+        places = parameters.row, parameters.column
+        core, slopes, level = point.core.copy(), point.slopes.copy(), point.level.copy()
+        total, axes = parameters.of_groups(point)[q:], parameters.group_axes
+        of_t = np.exp(2.0 * point.log_t)[parameters.row][..., None]
+        size, of_v = parameters.level_sizes, 1.0 / parameters.level_precision[q:, None, None]
+        precision = 1.0 / (of_t + of_v * padded(size**2, parameters.groups))
+        one = axes.sum(0)
+        told = (precision * one**2).sum(-1) + parameters.core_precision[:, None]
+        pull = ((total @ axes) * precision) @ one
         scaled = point.means[parameters.ridged] / parameters.priors["interaction_scale"]
-        groups = parameters.groups
-        for j in range(parameters.q):
-            earlier = np.flatnonzero(parameters.slope[j])
+        for j in range(q):
+            own, earlier = parameters.row == j, np.flatnonzero(parameters.slope[j])
             if not earlier.size:
                 continue
-            each, ridge = np.exp(-2.0 * point.log_t[j]), np.exp(-2.0 * point.log_s[j])
-            own = np.moveaxis(scaled[earlier], -1, 0)
-            precision = ridge[:, None, None] * (own @ own.swapaxes(-1, -2))
-            prior = groups * each[:, None] + parameters.core_precision[parameters.row == j]
-            precision = precision + prior[..., None] * np.eye(earlier.size)
-            pulled = np.einsum("blk,kb->bl", own, scaled[j]) * ridge[:, None]
-            linear = pulled + (each * total[j, earlier].sum(-1)).T
+            ridge = np.exp(-2.0 * point.log_s[j])[:, None]
+            left = np.moveaxis(scaled[earlier], -1, 0)
+            matrix = ridge[..., None] * (left @ left.swapaxes(-1, -2))
+            matrix = matrix + told[own].T[..., None] * np.eye(earlier.size)
+            linear = pull[own].T + ridge * np.einsum("blk,kb->bl", left, scaled[j])
             normals = self.normals[i, j, :, earlier].T
-            core[j, earlier] = primitives.normal_from_precision(precision, linear, normals).T
-        slopes = np.where(parameters.slope[..., None, None], total - core[..., None], 0.0)
-        return replace(point, core=core, slopes=slopes)
+            core[j, earlier] = primitives.normal_from_precision(matrix, linear, normals).T
+        slopes[places] = total - core[places][..., None]
+        if level.size:
+            size, count = padded(size, len(level[0])), len(level[0])
+            precision = size**2 / of_t + 1.0 / of_v
+            linear = size / of_t * padded(slopes[places] @ axes, count)
+            drawn = linear / precision + self.n_effects[i] / np.sqrt(precision)
+            level[q:] = (drawn @ parameters.level_axes.T).swapaxes(1, 2)
+        return replace(point, core=core, slopes=slopes, level=level)
+
+    def _draw_levels(self, i: int, point: Point) -> Point:
+        """Draw u of each column by an elliptical slice about a normal near its law."""
+        parameters, q, axes = self.parameters, self.parameters.q, self.parameters.level_axes
+        if not axes.size:
+            return point
+        # In axes in which the groups tell of each effect by itself.
+        levels = axes.T @ parameters.levels
+        half, prior = 0.5 * np.exp(point.log_nu)[:, None], parameters.level_precision[0]
+        rest = (point.log_variance - 2.0 * point.log_s[..., None]).swapaxes(1, 2)
+        told = half / (1.0 + 1.0 / half)
+        precision = told * (levels**2).sum(1)[:, None] + prior
+        mean = told * (levels @ (rest - 1.0 / (half + 0.5))) / precision
+        root = np.sqrt(precision)
+
+        def log_density(white: FloatArray) -> FloatArray:
+            level = mean + white.swapaxes(0, 1) / root
+            ratio = levels.T @ level - rest
+            told = half * (ratio - np.expm1(ratio))
+            squares = prior * level**2 - white.swapaxes(0, 1) ** 2
+            return np.asarray(told.sum(1) - 0.5 * squares.sum(1))
+
+        now = (root * (axes.T @ point.level[:q] - mean)).swapaxes(0, 1)
+        u = self.u_level[i]
+        white, _ = elliptical(now, self.n_level[i], log_density, log_density(now), u[0], u[1:])
+        level = point.level.copy()
+        level[:q] = axes @ (mean + white.swapaxes(0, 1) / root)
+        return replace(point, level=level)
 
     def _draw_pooled(self, i: int, point: Point) -> Point:
         """Draw s_0, then nu."""
         parameters, priors = self.parameters, self.parameters.priors
         size, ridge = parameters.ridged.shape[1], parameters.ridge(point)
-        groups, log_nu, variance = parameters.groups, point.log_nu, point.log_variance
+        groups, log_nu, q = parameters.groups, point.log_nu, parameters.q
+        # About what levels have in common.
+        variance = point.log_variance - point.level[:q].swapaxes(1, 2) @ parameters.levels
         # Sums of exp(-log v) about the smallest, so that nothing overflows.
         least = variance.min(-1)
         inverse = np.exp(least[..., None] - variance).sum(-1)
@@ -150,3 +205,10 @@ class Conditionals:
         u = self.u[i, which]
         low, high = np.minimum(low, now - 0.01), np.maximum(high, now + 0.01)
         return primitives.slice_sample(log_density, now, low, high, u[0], u[1:])
+
+
+def padded(values: FloatArray, size: int) -> FloatArray:
+    """Return values (..., k) cut to a size, or with zeros up to it."""
+    result = np.zeros((*values.shape[:-1], size))
+    result[..., : values.shape[-1]] = values[..., :size]
+    return result

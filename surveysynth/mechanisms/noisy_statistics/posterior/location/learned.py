@@ -5,10 +5,11 @@ right: where they are not, steps are shorter or refused more often.
 """
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
     LocationAugmentation,
     in_digits,
@@ -33,7 +34,7 @@ LEAST_PRECISION = 0.05
 #: Of the parameters of a point: the axis of chains.
 AXES = {
     "means": 1, "core": 2, "slopes": 2, "log_variance": 1, "log_s": 1, "log_nu": 1, "log_t": 1,
-    "log_tau": 1,
+    "log_tau": 1, "level": 2,
 }  # fmt: skip
 
 
@@ -41,8 +42,9 @@ class Learned:
     """What the warm-up knows of log variances and slopes: of groups, and what they have in common.
 
     information (D, G, p, p) of Q~, pull (D, G, p): its product with the best guess; wide and
-    wide_pull: the same with less of log variances; told (D, p, p): information of all groups, and
-    middle (D, p): where that is.
+    wide_pull: the same with less of log variances. Of the c = (1 + L) p values that groups have in
+    common, log s_0^2 and core slopes, then those of level after level: told (D, c, c), precision by
+    all groups and the prior, and middle (D, c): where that is; roots of it in blocks of both kinds.
     """
 
     def __init__(self, data: LocationAugmentation, parameters: Parameters) -> None:
@@ -50,6 +52,13 @@ class Learned:
         self.q, self.size = parameters.q, parameters.q + parameters.row.size
         chains = data.target.chains
         self.mean: dict[str, FloatArray] = {}
+        #: Prior precisions (c,) of what groups have in common.
+        self.prior = np.concatenate([
+            np.full(self.q, LEAST_PRECISION), parameters.core_precision,
+            np.tile(parameters.level_precision, len(parameters.levels)),
+        ])  # fmt: skip
+        cuts = self.size * np.cumsum([0, 1, *parameters.contrasts])
+        self.blocks = [slice(*ends) for ends in pairwise(cuts.tolist())]
         self.targets = [
             replace(
                 each, cross=each.cross[::chains], squares=each.squares[::chains],
@@ -69,23 +78,34 @@ class Learned:
         here = replace(
             here, log_variance=2.0 * np.log(here.log_variance), log_s=np.log(here.log_s)
         )
-        now = first(self.values(here))[..., None]
+        now = first(self.parameters.of_groups(here))[..., None]
         self.information, score = self._told(here)
         self.pull = score + (self.information @ now)[..., 0]
         self.wide = self._widened(self.information)
-        self.wide_pull = (self.wide @ now)[..., 0] + score * self._shares(self.information) ** 2
-        self.told, self.middle = self.information.sum(1), self.common(here).T
+        self.wide_pull = (self.wide @ now)[..., 0] + score * self._narrower(self.information) ** 2
+        shares = self.parameters.shares
+        told = np.einsum("lg,mg,bgpr->blpmr", shares, shares, self.information, optimize=True)
+        told = told.reshape(-1, self.prior.size, self.prior.size) + np.diag(self.prior)
+        self.middle = self.common(here).T
+        self.know(told)
+
+    def know(self, told: FloatArray) -> None:
+        """Take the precision (D, c, c) of what groups have in common."""
+        self.told = told
+        self.roots = [np.linalg.cholesky(told[:, block, block]) for block in self.blocks]
+        self.inverses = [np.linalg.inv(root) for root in self.roots]
 
     def _mean(self, point: Point) -> dict[str, FloatArray]:
         """Return means of a point's arrays over the chains of each database, in place of chains."""
         result = {}
         for name, axis in AXES.items():
             values = np.moveaxis(getattr(point, name), axis, 0)
-            split = values.reshape(-1, self.data.target.chains, *values.shape[1:])
+            chains = self.data.target.chains
+            split = values.reshape(len(values) // chains, chains, *values.shape[1:])
             result[name] = np.moveaxis(split.mean(1), 0, axis)
         return result
 
-    def _shares(self, information: FloatArray) -> FloatArray:
+    def _narrower(self, information: FloatArray) -> FloatArray:
         """Return what to multiply roots of precisions (..., p) of log variances with.
 
         Under noise a variance may be next to zero: its logarithm has a long tail to the left, in
@@ -94,20 +114,13 @@ class Learned:
         return np.where(np.arange(self.size) < self.q, 1.0 / (1.0 + 2.0 * sd), 1.0)
 
     def _widened(self, information: FloatArray) -> FloatArray:
-        shares = self._shares(information)
+        shares = self._narrower(information)
         return shares[..., :, None] * information * shares[..., None, :]
 
-    def values(self, point: Point) -> FloatArray:
-        """Return log variances and slopes b + d (p, B, G) of groups."""
-        total = point.core[..., None] + point.slopes
-        return np.concatenate(
-            [point.log_variance, total[self.parameters.row, self.parameters.column]]
-        )
-
     def common(self, point: Point) -> FloatArray:
-        """Return what groups have in common (p, B): log s_0^2 by column, and core slopes."""
-        row, column = self.parameters.row, self.parameters.column
-        return np.concatenate([2.0 * point.log_s, point.core[row, column]])
+        """Return what groups have in common (c, B)."""
+        levels = point.level.swapaxes(0, 1).reshape(-1, point.level.shape[-1])
+        return np.concatenate([self.parameters.common(point), levels])
 
     def of_groups(self, point: Point) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return mean (p, B, G) and a root (p, p, B, G) of covariance of groups; its inverse.
@@ -115,68 +128,81 @@ class Learned:
         Of the information of the noisy sums, and the prior at scales that are held."""
         prior, middle = self._prior(point)
         total = last(_with_prior(self._repeated(self.wide), prior))
-        pull = last(self._repeated(self.wide_pull)) + (prior * middle)[..., None]
+        pull = last(self._repeated(self.wide_pull)) + prior[..., None] * middle
         root, inverse = _roots(total)
         back = inverse.swapaxes(0, 1)
         white = np.einsum("ab...,b...->a...", inverse, pull)
         return np.einsum("ab...,b...->a...", back, white), back, root
 
     def of_core(self, point: Point) -> tuple[FloatArray, FloatArray]:
-        """Return mean (B, k) of core slopes b and a root (B, k, k) of their precision.
+        """Return mean (B, c) of core slopes b, then v, and a root (B, c, c) of their precision.
 
         Given t, with log variances and slopes of groups integrated out."""
-        q, (prior, middle) = self.q, self._prior(point)
+        q, parameters, (prior, middle) = self.q, self.parameters, self._prior(point)
         wide, pull = self._repeated(self.wide), self._repeated(self.wide_pull)
         own = _with_prior(wide[..., :q, :q], prior[:q])
-        pulled = pull[..., :q] + (prior[:q] * middle[:q]).T[:, None]
+        pulled = pull[..., :q] + first(prior[:q, :, None] * middle[:q])
         both = np.concatenate([wide[..., :q, q:], pulled[..., None]], axis=-1)
         taken = wide[..., q:, :q] @ np.linalg.solve(own, both)
         told = wide[..., q:, q:] - taken[..., :-1]
         linear = pull[..., q:] - taken[..., -1]
-        # Sums of (told^-1 + t^2)^-1: neither a small t nor little information makes them inexact.
+        # Of (told^-1 + t^2)^-1: neither a small t nor little information makes them inexact.
         unit = np.eye(self.size - q)
         both = np.concatenate([told, linear[..., None]], axis=-1)
-        solved = np.linalg.solve(unit + told / prior[q:].T[:, None, None, :], both).sum(1)
+        solved = np.linalg.solve(unit + told / prior[q:].T[:, None, None, :], both)
+        precision = 0.5 * (solved[..., :-1] + solved[..., :-1].swapaxes(2, 3))
         # What a difference of large numbers has left may lie below zero by its rounding.
-        least = ROUNDING * np.einsum("bgkk->bk", wide[..., q:, q:])
-        precision = 0.5 * (solved[..., :-1] + solved[..., :-1].swapaxes(1, 2))
-        least = least + self.parameters.core_precision
-        root = np.linalg.cholesky(precision + least[:, None] * unit)
-        return np.linalg.solve(root @ root.swapaxes(1, 2), solved[..., -1:])[..., 0], root
+        least = ROUNDING * np.einsum("bgkk->bgk", wide[..., q:, q:])
+        precision = precision + least[..., None] * unit
+        shares, fixed = parameters.shares, parameters.prior_of_slopes()
+        joint = np.einsum("lg,mg,bgij->blimj", shares, shares, precision)
+        root = np.linalg.cholesky(joint.reshape(-1, fixed.size, fixed.size) + np.diag(fixed))
+        linear = np.einsum("lg,bgi->bli", shares, solved[..., -1]).reshape(-1, fixed.size, 1)
+        return np.linalg.solve(root @ root.swapaxes(1, 2), linear)[..., 0], root
 
     def _prior(self, point: Point) -> tuple[FloatArray, FloatArray]:
-        """Return precision and mean (p, B) of values of groups at scales that are held."""
+        """Return precision (p, B) and mean (p, B, G) of values of groups, scales held."""
         parameters, q = self.parameters, self.q
-        prior, middle = np.empty((2, self.size, point.log_s.shape[1]))
-        half = 0.5 * np.exp(point.log_nu)
-        prior[:q] = half / (1.0 + 1.0 / half) + LEAST_PRECISION
-        middle[:q] = 2.0 * point.log_s + 1.0 / (half + 0.5)
-        prior[q:] = np.exp(-2.0 * point.log_t)[parameters.row]
-        middle[q:] = point.core[parameters.row, parameters.column]
-        return prior, middle
+        half, middle = 0.5 * np.exp(point.log_nu), parameters.about(point)
+        middle[:q] += 1.0 / (half + 0.5)[..., None]
+        of_slopes = np.exp(-2.0 * point.log_t)[parameters.row]
+        return np.concatenate([half / (1.0 + 1.0 / half) + LEAST_PRECISION, of_slopes]), middle
 
-    def inverse_root(self) -> FloatArray:
-        """Return the inverse of a root (B, p, p) of the precision of log s_0^2 and b.
+    def sd(self, number: int) -> FloatArray:
+        """Return about the SD (B,) of log s_0^2 of a column."""
+        return self._repeated(np.sqrt((self.inverses[0][:, :, number] ** 2).sum(1)))
 
-        Where no noisy sum tells a slope, its prior does."""
-        told = self._repeated(self.told)
-        prior = np.full((len(told), self.size), LEAST_PRECISION)
-        prior[:, self.q :] = self.parameters.core_precision
-        root = np.linalg.cholesky(told + prior[..., None] * np.eye(self.size))
-        return np.asarray(np.linalg.inv(root), dtype=np.float64)
+    def reference(
+        self, point: Point, number: int
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return a normal of a block of what groups have in common, given the other blocks.
 
-    def reference(self, point: Point) -> tuple[FloatArray, FloatArray]:
-        """Return mean (p, B) and inverse root (B, p, p) of a normal of s_0 and core slopes.
-
-        That of log s_0^2 and b, given how groups deviate, on the scale of s_0 by a tangent."""
-        information, pull, middle = map(self._repeated, (self.information, self.pull, self.middle))
-        off = self.values(point) - self.common(point)[..., None]
-        pull = (pull - (information @ first(off)[..., None])[..., 0]).sum(1)
-        inverse = self.inverse_root()
-        mean = (inverse.swapaxes(-1, -2) @ (inverse @ pull[..., None]))[..., 0]
-        scale = np.arange(self.size) < self.q
+        Mean (k, B), the root (D, k, k) that makes it white, and that back, for ``times``. Given how
+        groups deviate, with s_0 in place of log s_0^2, by a tangent."""
+        block, now = self.blocks[number], self.common(point)
+        information, pull = map(self._repeated, (self.information, self.pull))
+        off = first(self.parameters.of_groups(point) - self.parameters.about(point))
+        pull = pull - (information @ off[..., None])[..., 0]
+        pull = np.einsum("lg,bgp->lpb", self.parameters.shares, pull).reshape(now.shape)[block]
+        pull = pull - self.times(self.told[:, block], now)
+        pull = pull + self.times(self.told[:, block, block], now[block])
+        root, back = self.roots[number], self.inverses[number].swapaxes(1, 2)
+        mean = self.times(back, self.times(self.inverses[number], pull))
+        scale, middle = self.is_scale(number), self.middle[:, block]
         size = np.where(scale, 0.5 * np.exp(0.5 * middle), 1.0)
-        return (size * (np.where(scale, 2.0, middle) + mean - middle)).T, inverse * size[:, None]
+        slope, start = self._repeated(size).T, self._repeated(middle).T
+        mean = slope * (np.where(scale[:, None], 2.0, start) + mean - start)
+        return mean, root.swapaxes(1, 2) / size[:, None], back * size[..., None]
+
+    def times(self, matrix: FloatArray, values: FloatArray) -> FloatArray:
+        """Return matrices (D, k, j) of databases times values (j, B) of their chains, (k, B)."""
+        split = values.reshape(len(values), len(matrix), -1).swapaxes(0, 1)
+        product = (matrix @ split).swapaxes(0, 1)
+        return np.asarray(product.reshape(len(product), -1), dtype=np.float64)
+
+    def is_scale(self, number: int) -> BoolArray:
+        """Return which of the values of a block are log s_0^2."""
+        return np.arange(self.prior.size)[self.blocks[number]] < self.q
 
     def _repeated(self, values: FloatArray) -> FloatArray:
         """Return values (D, ...) for every chain (B, ...)."""

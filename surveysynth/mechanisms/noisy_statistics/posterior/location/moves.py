@@ -5,10 +5,10 @@ held they depend almost on the noisy moments alone. A round makes, each an exact
 or a slice:
 
 - log variances and slopes of every group, all groups at once, each accepted by itself;
-- what groups have in common, with groups moving along: s_0 and core slopes together by a slice; one
-  scale, a turn of it against a slope, and trades (``trades``); log nu and log t, with groups (with
-  t core slopes too) at the same standard normals about another normal. Coefficients move along so
-  with t and tau, and where interactions are shrunken by s_0 in the first four;
+- what groups have in common, with groups moving along: s_0 and core slopes together by a slice, and
+  effects of levels, all twice where there are any; one scale, a turn of it against a slope, trades
+  (``trades``); log nu and log t, with groups (with t core slopes too) at the same standard normals
+  about another normal. Coefficients so with t and tau, and where interactions are shrunken by s_0;
 - the same given the parameters of groups (``conditionals``), and tau;
 - coefficients on x~ of all regressions, by a slice about a normal near their law (``reference``).
 
@@ -30,6 +30,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation imp
     PatternLaw,
     difference,
     elliptical,
+    normal,
     possible,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
@@ -87,9 +88,11 @@ class Moves:
             self.steps += [partial(self._trade, trade, place) for place in places]
         self.databases, self.adapting, self.rounds = self.batch // self.chains, True, 0
         self.log_group_width = np.zeros((self.databases, self.groups))
-        self.lies, self.spread = np.zeros((2, self.databases, self.size))
+        self.lies, self.spread = np.zeros((2, self.databases, self.learned.prior.size))
         self.spread += 1.0
         self.log_width = np.zeros((self.databases, len(self.steps)))
+        #: Blocks of effects of levels, which move twice a round.
+        self.levels = len(self.learned.blocks) - 1
 
     def draw_random_numbers(self, c: int) -> None:
         """Draw the random numbers of the next c rounds."""
@@ -99,9 +102,9 @@ class Moves:
         self.n_group = rng.standard_normal((c, 2, p, b, g), 3)
         self.u_group = rng.random((c, 2, b, g), 2)
         self.u_group_angle = rng.random((c, TRIES, b, g), 2)
-        self.n_shift = rng.standard_normal((c, p, b), 2)
-        self.u_level = rng.random((c, 2, b), 2)
-        self.u_angle = rng.random((c, 2, TRIES, b), 3)
+        self.n_shift = rng.standard_normal((c, 2 + 2 * self.levels, self.learned.prior.size, b), 3)
+        self.u_level = rng.random((c, 3 + 2 * self.levels, b), 2)
+        self.u_angle = rng.random((c, 3 + 2 * self.levels, TRIES, b), 3)
         self.n_step = rng.standard_normal((c, len(self.steps), b), 2)
         # Some long steps of scales, as long as the tails of those that noise hides.
         long = [*range(self.before, self.after), *range(self.trades - 1, len(self.steps))]
@@ -122,14 +125,18 @@ class Moves:
             self.log_room = np.zeros(self.batch)
             for number in range(self.before):
                 self._step(i, number)
+            for turn in range(1, self.levels + 1):
+                self._shift(i, turn)
             self._hold()
             self._step(i, self.before + self.rounds % self.q)
             for number in self._in_turn(self.slopes, self.after):
                 self._step(i, number)
-            self._shift(i)
+            self._shift(i, 0)
             for ends in (self.after, self.trades), (self.trades, len(self.steps)):
                 for number in self._in_turn(*ends):
                     self._step(i, number)
+            for turn in (-1, *range(self.levels + 1, 2 * self.levels + 1)) if self.levels else ():
+                self._shift(i, turn)
             self.point = self.conditionals.draw(i, self.point)
             self.data.laws = self._turn(i, self._laws(self.point))
         self.rounds += 1
@@ -162,7 +169,7 @@ class Moves:
     def _groups(self, i: int, factor: FloatArray) -> None:
         """Move log variances and slopes of every group: a slice, and a step of a learned width."""
         middle, root, inverse = self.learned.of_groups(self.point)
-        now = self.learned.values(self.point)
+        now = self.parameters.of_groups(self.point)
         white = np.einsum("ab...,a...->b...", inverse, now - middle)
 
         def point_of(white: FloatArray) -> Point:
@@ -202,28 +209,34 @@ class Moves:
 
     # --- whole chains ----------------------------------------------------------------------------
 
-    def _shift(self, i: int) -> None:
-        """Move s_0 and core slopes by a slice about a normal, deviations of groups held.
+    def _shift(self, i: int, turn: int) -> None:
+        """Move a block of what groups have in common by a slice about a normal, groups along.
 
-        In s_0 and not in its logarithm: under noise that may have a long tail to the left, in which
-        a slice about a normal would stay."""
-        start, (mean, inverse) = self.learned.common(self.point), self.learned.reference(self.point)
-        now = np.concatenate([np.exp(0.5 * start[: self.q]), start[self.q :]])
-        white = np.einsum("bji,jb->ib", np.linalg.inv(inverse), now - mean)
+        turn: 0 and -1 for s_0 and core slopes, others for effects of levels, column by column.
+        These shrink no interactions: coefficients stay. In s_0 and not in its logarithm: under
+        noise that may have a long tail to the left, in which a slice about a normal would stay."""
+        number = 1 + (turn - 1) % self.levels if turn > 0 else 0
+        block, scale = self.learned.blocks[number], self.learned.is_scale(number)[:, None]
+        start = self.learned.common(self.point)[block]
+        mean, root, back = self.learned.reference(self.point, number)
+        now = np.where(scale, np.exp(0.5 * start), start)
+        white = self.learned.times(root, now - mean)
         # The chains may lie about another mean, and farther from it.
-        lies, spread = (np.repeat(a, self.chains, axis=0).T for a in (self.lies, self.spread))
+        both = self.lies[:, block], self.spread[:, block]
+        lies, spread = (np.repeat(each, self.chains, axis=0).T for each in both)
         if self.adapting:
             share = share_of_latest(self.rounds)
             off = np.clip(self._by_database((white - lies).T ** 2), 1.0, WIDEST)
             middle = np.clip(self._by_database(white.T), -WIDEST, WIDEST)
-            self.spread = self.spread + share * (off - self.spread)
-            self.lies = self.lies + share * (middle - self.lies)
+            self.spread[:, block] += share * (off - self.spread[:, block])
+            self.lies[:, block] += share * (middle - self.lies[:, block])
 
         def point_of(white: FloatArray) -> tuple[Point, FloatArray]:
-            there = mean + np.einsum("bji,jb->ib", inverse, lies + spread * white)
-            log_size = 2.0 * np.log(np.maximum(there[: self.q], 1e-30))
-            moved = np.concatenate([log_size, there[self.q :]]) - start
-            return self._coupled(self.parameters.with_common(self.point, moved))
+            there = mean + self.learned.times(back, lies + spread * white)
+            log_size, moved = 2.0 * np.log(np.maximum(there, 1e-30)), 0.0 * self.n_shift[i, turn]
+            moved[block] = np.where(scale, log_size, there) - start
+            point = self.parameters.with_common(self.point, moved)
+            return (point, self.log_room) if number else self._coupled(point)
 
         tried = []
 
@@ -235,8 +248,9 @@ class Moves:
         white = (white - lies) / spread
         value = self.value + self.log_room + tangent(self.point) - normal(white)
         white, value = elliptical(
-            white, self.n_shift[i], log_density, value, self.u_level[i, 0], self.u_angle[i, 0]
-        )
+            white, self.n_shift[i, turn, block], log_density, value, self.u_level[i, turn],
+            self.u_angle[i, turn],
+        )  # fmt: skip
         for there, point, log_room in tried:
             accept = (there == white).all(0)
             self.point = self.point.chosen(accept, point)
@@ -270,8 +284,7 @@ class Moves:
     def _scale(self, step: FloatArray) -> Moved:
         """Move the log variances of one column of all groups, which may have no lower end."""
         number, moved = self.rounds // 2 % self.q, np.zeros((self.size, self.batch))
-        inverse = self.learned.inverse_root()
-        moved[number] = np.sqrt((inverse[:, :, number] ** 2).sum(1)) * step
+        moved[number] = self.learned.sd(number) * step
         point, log_room = self._coupled(self.parameters.with_common(self.point, moved))
         return point, np.zeros(self.batch), log_room
 
@@ -330,21 +343,21 @@ class Moves:
         return point, log_jacobian, log_room
 
     def _with_core(self, point: Point) -> tuple[Point, FloatArray]:
-        """Return the point with b at the same standard normals, groups along; log Jacobian (B,).
+        """Return the point with b, v at the same standard normals, groups along; log Jacobian (B,).
 
         Slopes b + d may be b, with a small t, or d: b held would hold t."""
         (mean, root), (middle, other) = map(self.learned.of_core, (self.point, point))
-        row, column, core = self.parameters.row, self.parameters.column, point.core.copy()
-        white = root.swapaxes(1, 2) @ (core[row, column].T - mean)[..., None]
-        core[row, column] = (middle + np.linalg.solve(other.swapaxes(1, 2), white)[..., 0]).T
+        white = root.swapaxes(1, 2) @ (self.parameters.core_of(point).T - mean)[..., None]
+        values = (middle + np.linalg.solve(other.swapaxes(1, 2), white)[..., 0]).T
         sizes = [np.log(np.einsum("bkk->bk", each)).sum(1) for each in (root, other)]
-        point, log_jacobian = self._along(replace(point, core=core))
+        point, log_jacobian = self._along(self.parameters.with_core(point, values))
         return point, log_jacobian + sizes[0] - sizes[1]
 
     def _along(self, point: Point) -> tuple[Point, FloatArray]:
         """Return the point with groups at the same standard normals about another normal."""
         (middle, _, inverse), there = map(self.learned.of_groups, (self.point, point))
-        white = np.einsum("ab...,a...->b...", inverse, self.learned.values(self.point) - middle)
+        off = self.parameters.of_groups(self.point) - middle
+        white = np.einsum("ab...,a...->b...", inverse, off)
         values = there[0] + np.einsum("ab...,b...->a...", there[1], white)
         sizes = [np.log(np.einsum("aa...->a...", each)).sum((0, 2)) for each in (inverse, there[2])]
         return self._with_groups(values, point), sizes[0] - sizes[1]
@@ -365,7 +378,7 @@ class Moves:
             return np.asarray(self.parameters.log_prior(point) + factor.sum(1) - normal(white))
 
         off, _ = elliptical(
-            start, fresh, log_density, log_density(start), self.u_level[i, 1], self.u_angle[i, 1]
+            start, fresh, log_density, log_density(start), self.u_level[i, -2], self.u_angle[i, -2]
         )
         self.point = replace(self.point, means=middle + off)
         return self.data.with_means(laws, self.parameters.coefficients(self.point.means))
@@ -379,11 +392,6 @@ class Moves:
     def _by_database(self, values: FloatArray) -> FloatArray:
         """Return means (D, ...) over the chains of each database."""
         return np.asarray(values.reshape(-1, self.chains, *values.shape[1:]).mean(1))
-
-
-def normal(white: FloatArray) -> FloatArray:
-    """Return the log density (...) of standard normals (p, ...), up to a constant."""
-    return np.asarray(-0.5 * (white * white).sum(0))
 
 
 def tangent(point: Point) -> FloatArray:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
+from scipy.linalg import helmert
 from scipy.special import gammaln
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray, Theta
@@ -21,6 +22,8 @@ from surveysynth.sampling import primitives
 FARTHEST = 1e6
 #: Log tau of the weight has no lower end but this: designs may weight all cells alike.
 NO_FLOOR = -60.0
+#: Share of the largest size of an axis that is zero but for rounding.
+ROUNDING = 1e-9
 #: Coefficients start within this many spreads. Least squares have no end where noise left a cell
 #: without records, and chains would take long to come back.
 FAR_START = 10.0
@@ -31,7 +34,8 @@ class Point:
     """The parameters that move.
 
     means (C, B): c of all regressions; core (q, q, B): b, and slopes (q, q, B, G): d; log_variance
-    (q, B, G); log_s (s_0, or s without groups), log_nu, log_t, log_tau (q, B).
+    (q, B, G); log_s (s_0, or s without groups), log_nu, log_t, log_tau (q, B); level (p, L, B):
+    what groups of a level have in common, u and v, of p = q log variances and s slopes.
     """
 
     means: FloatArray
@@ -42,6 +46,7 @@ class Point:
     log_nu: FloatArray
     log_t: FloatArray
     log_tau: FloatArray
+    level: FloatArray
 
     def chosen(self, accept: BoolArray, other: "Point") -> "Point":
         """Return the other point for the chains (B,) or groups (B, G) that accept it."""
@@ -82,6 +87,17 @@ class Parameters:
         self.earlier, self.count = (a.sum(1, keepdims=True) for a in (self.slope, self.free))
         #: Prior precisions (s,) of core slopes, in units of the spreads of both columns.
         self.core_precision = (target.spread[self.column] / target.spread[self.row]) ** 2
+        self.levels = contrasts(target.shape.levels)
+        self.contrasts = [int(own.max()) for own in target.shape.levels]
+        #: Axes (L, L) of effects and (G, G) of groups that go with each other alone, and sizes.
+        self.level_axes, size, axes = np.linalg.svd(self.levels)
+        self.group_axes = axes.T
+        self.level_sizes = np.where(size > ROUNDING * size.max(initial=0.0), size, 0.0)
+        #: What a group has of what groups have in common (1 + L, G): of all, and of its levels.
+        self.shares = np.concatenate([np.ones((1, self.groups)), self.levels])
+        #: Prior precisions (p,) of effects of levels on log variances, and on slopes in such units.
+        own = np.concatenate([np.full(self.q, 0.25), self.core_precision])
+        self.level_precision = own / priors["interaction_scale"] ** 2
         spread = target.spread**2
         self.limits = np.log(spread.min() / FARTHEST), np.log(spread.max() * FARTHEST)
         self.present = [np.flatnonzero(target.shape.patterns[p]) for p in target.patterns]
@@ -109,6 +125,7 @@ class Parameters:
         return Point(
             np.clip(np.concatenate(means, axis=1).T, -ends, ends), core, slopes, log_variance,
             log_s, np.log(scales.nu), np.log(scales.t), log_tau,
+            np.zeros((len(self.level_precision), len(self.levels), batch)),
         )  # fmt: skip
 
     def theta(self, point: Point) -> Theta:
@@ -126,7 +143,43 @@ class Parameters:
                 if earlier.size:
                     theta[f"slopes_{name}"] = np.moveaxis(point.slopes[j, earlier], 0, -1)
                     theta[f"slope_scale_{name}"] = np.exp(point.log_t[j])
+            if len(self.levels):
+                theta[f"level_variances_{name}"] = point.level[j].T
+                if earlier.size:
+                    levels = point.level[self.q :][self.row == j]
+                    theta[f"level_slopes_{name}"] = levels.transpose(2, 1, 0)
         return theta
+
+    def prior_of_slopes(self) -> FloatArray:
+        """Return prior precisions (c,) of b, then v of each level."""
+        levels = np.tile(self.level_precision[self.q :], len(self.levels))
+        return np.concatenate([self.core_precision, levels])
+
+    def core_of(self, point: Point) -> FloatArray:
+        """Return core slopes b, then v of each level (c, B)."""
+        own = point.level[self.q :].swapaxes(0, 1).reshape(-1, point.level.shape[-1])
+        return np.concatenate([point.core[self.row, self.column], own])
+
+    def with_core(self, point: Point, values: FloatArray) -> Point:
+        """Return the point with these b and v (c, B), and all else as it is."""
+        core, level, size = point.core.copy(), point.level.copy(), self.row.size
+        core[self.row, self.column] = values[:size]
+        effects = values[size:].reshape(-1, size, values.shape[1])
+        level[self.q :] = effects.swapaxes(0, 1)
+        return replace(point, core=core, level=level)
+
+    def of_groups(self, point: Point) -> FloatArray:
+        """Return log variances and slopes b + d (p, B, G) of groups."""
+        total = point.core[self.row, self.column][..., None] + point.slopes[self.row, self.column]
+        return np.concatenate([point.log_variance, total])
+
+    def common(self, point: Point) -> FloatArray:
+        """Return log s_0^2 by column, and core slopes (p, B)."""
+        return np.concatenate([2.0 * point.log_s, point.core[self.row, self.column]])
+
+    def about(self, point: Point) -> FloatArray:
+        """Return what log variances and slopes of groups lie about (p, B, G): common and levels."""
+        return self.common(point)[..., None] + point.level.swapaxes(1, 2) @ self.levels
 
     def coefficients(self, means: FloatArray) -> FloatArray:
         """Return coefficients (B, W, q) of c (C, B)."""
@@ -148,12 +201,20 @@ class Parameters:
         return np.clip(log_variance, low - 1.0, high + 1.0)
 
     def with_common(self, point: Point, moved: FloatArray) -> Point:
-        """Return the point with log s_0^2 and b of all groups moved (p, B), groups along."""
-        core, own = point.core.copy(), moved[: self.q]
-        core[self.row, self.column] += moved[self.q :]
+        """Return the point with log s_0^2 and b moved (p, B), or also effects of levels (c, B).
+
+        Groups move along."""
+        size, core, slopes = len(self.level_precision), point.core.copy(), point.slopes
+        along, level = moved[:size, :, None], point.level
+        core[self.row, self.column] += moved[self.q : size]
+        if len(moved) > size:
+            effects = moved[size:].reshape(-1, size, moved.shape[1]).swapaxes(0, 1)
+            shift = effects.swapaxes(1, 2) @ self.levels
+            slopes, level, along = slopes.copy(), level + effects, along + shift
+            slopes[self.row, self.column] += shift[self.q :]
         return replace(
-            point, core=core, log_s=point.log_s + 0.5 * own,
-            log_variance=self.inside(point.log_variance + own[..., None]),
+            point, core=core, log_s=point.log_s + 0.5 * moved[: self.q], slopes=slopes,
+            level=level, log_variance=self.inside(point.log_variance + along[: self.q]),
         )  # fmt: skip
 
     def ridge(self, point: Point) -> FloatArray:
@@ -180,7 +241,8 @@ class Parameters:
             of_slopes = log_scale(point.log_t, priors["slope_scale"])
             rest = rest + np.where(self.earlier > 0, of_slopes, 0.0)
         core = point.core[self.row, self.column]
-        return np.asarray(rest.sum(0) - 0.5 * self.core_precision @ core**2)
+        fixed = self.core_precision @ core**2 + self.level_precision @ (point.level**2).sum(1)
+        return np.asarray(rest.sum(0) - 0.5 * fixed)
 
     def log_prior_tau(self, log_tau: FloatArray, squares: FloatArray) -> FloatArray:
         """Return the log prior (q, B) of log tau, and of coefficients with these squares, given it.
@@ -198,14 +260,24 @@ class Parameters:
         if not self.grouped:
             return np.asarray(of_group)
         half = 0.5 * np.exp(point.log_nu)[..., None]
-        log_ratio = 2.0 * point.log_s[..., None] - point.log_variance
+        # What groups lie about, less what they are.
+        off = self.about(point) - self.of_groups(point)
         norm = half * np.log(half) - half - gammaln(half)
-        of_group = of_group + (norm + half * (log_ratio - np.expm1(log_ratio))).sum(0)
-        for j in np.flatnonzero(self.earlier):
-            squares = np.einsum("k...,k...->...", point.slopes[j], point.slopes[j])
-            each = 0.5 * squares * np.exp(-2.0 * point.log_t[j])[:, None]
-            of_group = of_group - each - (self.earlier[j] * point.log_t[j])[:, None]
-        return np.asarray(of_group)
+        of_group = of_group + (norm + half * (off[: self.q] - np.expm1(off[: self.q]))).sum(0)
+        log_t = point.log_t[self.row][..., None]
+        of_slopes = 0.5 * (off[self.q :] * np.exp(-log_t)) ** 2 + log_t
+        return np.asarray(of_group - of_slopes.sum(0))
+
+
+def contrasts(levels: IntArray) -> FloatArray:
+    """Return what groups have of effects of the levels (F, G) of factors, (L, G).
+
+    Effects of one factor add up to zero: orthonormal coordinates take the place of them."""
+    rows = [np.zeros((0, levels.shape[1]))]
+    for own in levels:
+        indicators = (own == np.unique(own)[:, None]).astype(np.float64)
+        rows.append(helmert(len(indicators)) @ indicators)
+    return np.concatenate(rows)
 
 
 def _left(values: FloatArray, core: FloatArray) -> FloatArray:

@@ -72,7 +72,7 @@ def traded(parameters: Parameters, point: Point, column: int, step: FloatArray) 
 
 
 def stretched(parameters: Parameters, point: Point, row: int, step: FloatArray) -> Traded:
-    """Return the point with t and deviations d of a row's slopes times exp(step), step (B,).
+    """Return the point with t and deviations e of a row's slopes times exp(step), step (B,).
 
     The whole variance of that column stays, in every group, and so on average with s_0."""
     earlier, ones, there = np.arange(row), np.ones(parameters.q), parameters.slope[row, :row]
@@ -81,7 +81,9 @@ def stretched(parameters: Parameters, point: Point, row: int, step: FloatArray) 
     )
     log_t[row] += step
     slopes, total = point.slopes.copy(), point.core[..., None] + point.slopes
-    slopes[row] *= np.exp(step)[:, None]
+    off = total[parameters.row, parameters.column] - parameters.about(point)[parameters.q :]
+    own = (parameters.row == row)[:, None, None]
+    slopes[parameters.row, parameters.column] += own * off * np.expm1(step)[:, None]
     sigma = covariance(total, np.exp(point.log_variance), earlier, ones)
     was, now = total[row, :row], point.core[row, :row, :, None] + slopes[row, :row]
     left = np.exp(log_variance[row]) + np.einsum("k...,kl...,l...->...", was, sigma, was)
