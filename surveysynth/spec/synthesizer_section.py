@@ -112,10 +112,12 @@ class SynthesizerSection(_WithOptions):
     where PSUs have effects, these can stand for strata that are no by column.
     Interactions of categorical columns are shrunken towards main effects by the prior
     interaction_scale, in a formula of your own as well, if the formula has their main effects. It
-    is in residual SDs; log odds have twice that, which is worth as many records. If rows still rest
-    on too few records, small_strata = 'pool' takes the smallest cells out of the interactions;
-    `surveysynth check` names them. Type: a formula in quotes. Default: strata and by columns, with
-    all interactions of two of them. Public: The columns in the formula, record by record."""
+    is in residual SDs; log odds have twice that, which is worth as many records. Under noisy
+    statistics spreads of cells, and their slopes of the weight, are shrunken to main effects by it
+    too. If rows still rest on too few records, small_strata = 'pool' takes the smallest cells out
+    of the interactions; `surveysynth check` names them. Type: a formula in quotes. Default: strata
+    and by columns, with all interactions of two of them. Public: The columns in the formula, record
+    by record."""
     transform: OneOrMoreKinds = ("log",)
     """The scale on which the model is normal: one for all outcomes, or a list with one for each.
     [outcomes.NAME] has the same key for a single outcome. Type: one word, or a list with one for
