@@ -31,7 +31,7 @@ from surveysynth.models.general_location import coordinates
 from surveysynth.models.general_location import records as general_records
 from surveysynth.models.general_location.completion import Completion, steadied
 from surveysynth.models.general_location.groups import CovarianceGroups, covariance_groups
-from surveysynth.models.general_location.layout import Layout, of_parts
+from surveysynth.models.general_location.layout import Layout, names_of, of_parts
 from surveysynth.models.general_location.module_parameters import MODULES, steadied_modules
 from surveysynth.models.general_location.modules import Modules
 from surveysynth.models.general_location.psu_sampler import (
@@ -175,14 +175,24 @@ class GeneralLocation(Model):
         return run_sweeps(ClusteredGibbs(stats, self.priors, streams), plan, sweeps)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """Return coefficients, group differences of slopes, log residual SDs and PSU SDs."""
-        matrices = {"logit": "logit_", "slopes": "slopes_"}
+        """Return coefficients, slopes of groups, log residual SDs and PSU SDs.
+
+        They are the law of the data: b and d_g are in it as their sum alone."""
+        coefficients, slopes = list[FloatArray](), list[FloatArray]()
+        for name in names_of(theta, "coefficients_"):
+            values, of_groups = theta[name], theta.get(name.replace("coefficients_", "slopes_"))
+            if of_groups is not None:
+                values, core = np.split(values, [-of_groups.shape[-1]], axis=-1)
+                of_groups = of_groups + core[..., None, :]
+                slopes.append(of_groups.reshape(*values.shape[:-1], -1))
+            coefficients.append(values)
+        logits = of_parts(theta, "logit_")
         monitored = {
-            group: _joined([v.reshape(*v.shape[:-2], -1) for v in of_parts(theta, prefix)])
-            for group, prefix in matrices.items()
+            "logit": _joined([each.reshape(*each.shape[:-2], -1) for each in logits]),
+            "slopes": _joined(slopes),
+            "coefficients": _joined(coefficients),
+            "log_residual_sd": 0.5 * np.log(_joined(of_parts(theta, "variance_"))),
         }
-        monitored["coefficients"] = _joined(of_parts(theta, "coefficients_"))
-        monitored["log_residual_sd"] = 0.5 * np.log(_joined(of_parts(theta, "variance_")))
         if PSU_COVARIANCE in theta:
             monitored["log_psu_sd"] = psu_effects.log_psu_sd(theta)
         return {group: values for group, values in monitored.items() if values.size}

@@ -1,5 +1,6 @@
 """Log-likelihoods of the general location model: each record's by its definition, outcome by
-outcome; and that they are those of a distribution: over its sample space they integrate to one."""
+outcome; that they are those of a distribution: over its sample space they integrate to one; and
+that chains are judged by what they depend on."""
 
 from dataclasses import replace
 from itertools import product
@@ -7,6 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.base import Simulated
 from surveysynth.models.general_location.records import Chain
 from tests.models.general_location.general_cases import (
@@ -98,3 +100,33 @@ def test_the_implied_normal_law_of_a_block_is_that_of_its_regressions() -> None:
         log_density = -0.5 * deviation @ np.linalg.solve(covariance[s], deviation)
         log_density -= 0.5 * np.linalg.slogdet(2 * np.pi * covariance[s])[1]
         np.testing.assert_allclose(form.constant[s, 0], log_density)
+
+
+@pytest.mark.parametrize("by", [(), ("region",)], ids=["one covariance", "by group"])
+def test_what_is_monitored_is_the_law_of_the_data(by: tuple[str, ...]) -> None:
+    """Where b and d_g move against each other every record keeps its density, and chains are
+    judged alike; where the density moves, they are not."""
+    design, model = general_design(300, (BENEFIT, INCOME, TAX)), model_for(by)
+    theta = {name: each[None] for name, each in random_theta(model, design, 4).items()}
+    simulated = model.simulate(
+        {name: each[0, 0] for name, each in theta.items()}, design, np.random.default_rng(2)
+    )
+    records = model.records_from_simulated(design, simulated)
+
+    def told(theta: Theta) -> tuple[FloatArray, FloatArray]:
+        flat = {name: each[0] for name, each in theta.items()}
+        log_lik = np.hstack([each for _, each in model.log_lik_blocks(flat, records)])
+        monitored = model.monitored(theta)
+        assert all(each.shape[:2] == (1, 4) for each in monitored.values())
+        return log_lik, np.concatenate(list(monitored.values()), axis=-1)
+
+    moved = {**theta, "coefficients_weight": theta["coefficients_weight"].copy()}
+    moved["coefficients_weight"][..., -1] += 0.5
+    log_lik, monitored = told(theta)
+    for found, then in zip(told(moved), (log_lik, monitored), strict=True):
+        assert (found != then).any(-1).all()
+    if by:
+        moved["slopes_weight"] = theta["slopes_weight"].copy()
+        moved["slopes_weight"][..., -1] -= 0.5
+        for found, then in zip(told(moved), (log_lik, monitored), strict=True):
+            np.testing.assert_allclose(found, then, rtol=1e-9, atol=1e-9)
