@@ -7,10 +7,9 @@ rejected: counts, or moments, taken for known to a tenth of their noise; a wide 
 centers of groups taken for such about the common one.
 """
 
-import argparse
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +34,9 @@ from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
-from tests.long_runs import sbc
+from tests.long_runs import noisy_calibration
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "location_sbc.json"
-BATCH = 250
-LEVEL = 1e-5
 WRONG = ("counts known", "moments known")
 #: Ridges of three times the width, for cases with shrunken columns.
 WIDE = "wide ridge"
@@ -383,67 +380,14 @@ def ranks_of_batch(
         priors["interaction_scale"] *= 3.0
     theta = sample_noisy(case.layout, target, priors, plan, rng.spawn(count), case.thin)
     true = quantities(case, {name: values[:, None] for name, values in truth.items()})
-    ranks = {}
-    for name, values in quantities(case, {name: v[:, 0] for name, v in theta.items()}).items():
-        for j in range(values.shape[-1]):
-            ranks[f"{name}[{j}]"] = (values[..., j] < true[name][..., j]).sum(axis=1)
-    return ranks
+    found = quantities(case, {name: values[:, 0] for name, values in theta.items()})
+    return noisy_calibration.ranks_of(found, true)
 
 
 def calibrate(case: Case, seed: int, sampler: str = "sound") -> dict[str, Any]:
     """Uniformity by parameter."""
-    rng = np.random.default_rng(seed)
-    parts = [
-        ranks_of_batch(case, sampler, min(BATCH, case.replications - begin), rng)
-        for begin in range(0, case.replications, BATCH)
-    ]
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return {name: sbc.uniformity(ranks, case.draws) for name, ranks in joined.items()}
-
-
-def run(case: Case, seed: int) -> dict[str, Any]:
-    """One case as written to the golden file."""
-    sound = calibrate(case, seed)
-    wrong = {name: sbc.smallest(calibrate(case, seed, name)) for name in case.rejects}
-    return {
-        "settings": {**asdict(case), "seed": seed},
-        "smallest_p": sbc.smallest(sound),
-        "tests": 2 * len(sound),
-        "uniform": sbc.smallest(sound) > LEVEL,
-        "smallest_p_of_wrong_posteriors": wrong,
-        "rejects_wrong_posteriors": max(wrong.values(), default=0.0) < LEVEL,
-        "parameters": sound,
-    }
-
-
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=2026)
-    parser.add_argument("--out", type=Path, default=GOLDEN)
-    parser.add_argument("--case", action="append", choices=list(CASES))
-    arguments = parser.parse_args()
-    found: dict[str, Any] = {}
-    if arguments.case and arguments.out.exists():
-        found = json.loads(arguments.out.read_text(encoding="utf-8"))["cases"]
-    for offset, (name, case) in enumerate(CASES.items()):
-        if not arguments.case or name in arguments.case:
-            found[name] = run(case, arguments.seed + offset)
-            row = found[name]
-            print(
-                f"{name:30s} {row['tests']} tests: smallest p {row['smallest_p']:.3g}; wrong: "
-                f"{row['smallest_p_of_wrong_posteriors']}", flush=True
-            )  # fmt: skip
-            ordered = {each: found[each] for each in CASES if each in found}
-            text = json.dumps({"cases": ordered}, indent=1) + "\n"
-            arguments.out.write_text(text, encoding="utf-8")
-    failed = [
-        name for name, row in found.items()
-        if not (row["uniform"] and row["rejects_wrong_posteriors"])
-    ]  # fmt: skip
-    if failed:
-        raise SystemExit(f"Not as it should be: {', '.join(failed)}")
+    return noisy_calibration.uniformity(partial(ranks_of_batch, case, sampler), case, seed)
 
 
 if __name__ == "__main__":
-    main()
+    noisy_calibration.main(__doc__.splitlines()[0], CASES, calibrate, GOLDEN)

@@ -12,11 +12,10 @@ nothing of T is too near for a few hundred databases: it is here for ``test_post
 to tests/golden/noisy_sbc.json; ``--case NAME`` runs single cases.
 """
 
-import argparse
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -34,11 +33,9 @@ from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
 from surveysynth.models import get_model
 from surveysynth.models.parts.psu_effects import PSU_EFFECT
 from surveysynth.sampling.plan import SamplingPlan
-from tests.long_runs import sbc
+from tests.long_runs import noisy_calibration, sbc
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "noisy_sbc.json"
-BATCH = 250
-LEVEL = 1e-5
 WRONG = ("no noise", "no noise in Q", "Q tells nothing of T")
 
 
@@ -307,68 +304,14 @@ def ranks_of_batch(
     theta = SAMPLERS[sampler](model, noisy, public, plan, rng, case.thin)
     theta = {name: values[:, 0] for name, values in theta.items()}
     true = quantities({n: v[:, None] for n, v in truth.items()}, case, noisy, public)
-    ranks = {}
-    for name, values in quantities(theta, case, noisy, public).items():
-        for j in range(values.shape[-1]):
-            ranks[f"{name}[{j}]"] = (values[..., j] < true[name][..., j]).sum(axis=1)
-    return ranks
+    return noisy_calibration.ranks_of(quantities(theta, case, noisy, public), true)
 
 
 def calibrate(case: Case, seed: int, sampler: str = "sound") -> dict[str, Any]:
     """Uniformity by parameter. The warm-up is in sweeps; it is made of thinned draws."""
-    rng = np.random.default_rng(seed)
     case = replace(case, warmup=-(-case.warmup // case.thin))
-    parts = [
-        ranks_of_batch(case, sampler, min(BATCH, case.replications - begin), rng)
-        for begin in range(0, case.replications, BATCH)
-    ]
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return {name: sbc.uniformity(ranks, case.draws) for name, ranks in joined.items()}
-
-
-def run(case: Case, seed: int) -> dict[str, Any]:
-    """One case as written to the golden file."""
-    sound = calibrate(case, seed)
-    wrong = {name: sbc.smallest(calibrate(case, seed, name)) for name in case.rejects}
-    return {
-        "settings": {**asdict(case), "seed": seed},
-        "smallest_p": sbc.smallest(sound),
-        "tests": 2 * len(sound),
-        "uniform": sbc.smallest(sound) > LEVEL,
-        "smallest_p_of_wrong_posteriors": wrong,
-        "rejects_wrong_posteriors": max(wrong.values(), default=0.0) < LEVEL,
-        "parameters": sound,
-    }
-
-
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int, default=2026)
-    parser.add_argument("--out", type=Path, default=GOLDEN)
-    parser.add_argument("--case", action="append", choices=list(CASES))
-    arguments = parser.parse_args()
-    found: dict[str, Any] = {}
-    if arguments.case and arguments.out.exists():
-        found = json.loads(arguments.out.read_text(encoding="utf-8"))["cases"]
-    for offset, (name, case) in enumerate(CASES.items()):
-        if not arguments.case or name in arguments.case:
-            found[name] = run(case, arguments.seed + offset)
-            row = found[name]
-            print(
-                f"{name:30s} {row['tests']} tests: smallest p {row['smallest_p']:.3g}; wrong: "
-                f"{row['smallest_p_of_wrong_posteriors']}", flush=True
-            )  # fmt: skip
-            ordered = {each: found[each] for each in CASES if each in found}
-            text = json.dumps({"cases": ordered}, indent=1) + "\n"
-            arguments.out.write_text(text, encoding="utf-8")
-    failed = [
-        name for name, row in found.items()
-        if not (row["uniform"] and row["rejects_wrong_posteriors"])
-    ]  # fmt: skip
-    if failed:
-        raise SystemExit(f"Not as it should be: {', '.join(failed)}")
+    return noisy_calibration.uniformity(partial(ranks_of_batch, case, sampler), case, seed)
 
 
 if __name__ == "__main__":
-    main()
+    noisy_calibration.main(__doc__.splitlines()[0], CASES, calibrate, GOLDEN)
