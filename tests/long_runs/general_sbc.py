@@ -18,7 +18,7 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from datetime import date
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
@@ -36,7 +36,7 @@ from surveysynth.models.general_location.stats import GeneralStats, GroupRows
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
-from tests.long_runs.sbc import LEVEL, smallest, uniformity
+from tests.long_runs.sbc import LEVEL, of_batches, ranks_of, smallest
 from tests.models.general_location.general_cases import (
     BENEFIT,
     BY,
@@ -448,29 +448,15 @@ def ranks_of_batch(
         sampled = own.sample(stats, plan, rng)
         drawn.append({k: v[:, 0, case.thin - 1 :: case.thin] for k, v in sampled.items()})
     right = quantities(case, {name: values[:, None] for name, values in truth.items()}, data)
-    result = []
-    for theta, factor in ((drawn[0], 1.0), (drawn[0], WRONG), (drawn[1], 1.0)):
-        ranks = {}
-        for name, values in quantities(case, theta, data, factor).items():
-            for j in range(values.shape[-1]):
-                ranks[f"{name}[{j}]"] = (values[..., j] < right[name][..., j]).sum(axis=1)
-        result.append(ranks)
-    return tuple(result)
+    samplers = (drawn[0], 1.0), (drawn[0], WRONG), (drawn[1], 1.0)
+    return tuple(
+        ranks_of(quantities(case, theta, data, factor), right) for theta, factor in samplers
+    )
 
 
 def calibrate(case: Case, seed: int) -> tuple[dict[str, Any], ...]:
     """Uniformity by parameter, of the three samplers."""
-    rng = np.random.default_rng(seed)
-    batches = [
-        ranks_of_batch(case, min(250, case.replications - begin), rng)
-        for begin in range(0, case.replications, 250)
-    ]
-    result = []
-    for which in range(3):
-        names = batches[0][which]
-        joined = {name: np.concatenate([b[which][name] for b in batches]) for name in names}
-        result.append({name: uniformity(ranks, case.draws) for name, ranks in joined.items()})
-    return tuple(result)
+    return tuple(of_batches(partial(ranks_of_batch, case), case, seed))
 
 
 def run(seed: int, chosen: Sequence[str] = (), before: Mapping[str, Any] = EMPTY) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
-from tests.long_runs import noisy_calibration
+from tests.long_runs import noisy_calibration, sbc
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "location_sbc.json"
 WRONG = ("counts known", "moments known")
@@ -351,7 +351,7 @@ def quantities(case: Case, theta: Theta) -> dict[str, FloatArray]:
 
 def ranks_of_batch(
     case: Case, sampler: str, count: int, rng: np.random.Generator
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any]]:
     """Ranks (count,) of each true quantity among its draws."""
     cell = case.cell
     truth = prior(case, count, rng)
@@ -381,12 +381,13 @@ def ranks_of_batch(
     theta = sample_noisy(case.layout, target, priors, plan, rng.spawn(count), case.thin)
     true = quantities(case, {name: values[:, None] for name, values in truth.items()})
     found = quantities(case, {name: values[:, 0] for name, values in theta.items()})
-    return noisy_calibration.ranks_of(found, true)
+    return (sbc.ranks_of(found, true),)
 
 
 def calibrate(case: Case, seed: int, sampler: str = "sound") -> dict[str, Any]:
     """Uniformity by parameter."""
-    return noisy_calibration.uniformity(partial(ranks_of_batch, case, sampler), case, seed)
+    (found,) = sbc.of_batches(partial(ranks_of_batch, case, sampler), case, seed)
+    return found
 
 
 if __name__ == "__main__":

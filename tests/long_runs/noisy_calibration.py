@@ -1,4 +1,4 @@
-"""What calibrations under noise share: batches of ranks, verdicts on cases, the command line."""
+"""What calibrations under noise share: verdicts on cases, and the command line."""
 
 import argparse
 import json
@@ -7,36 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from surveysynth._support.types import Theta
 from tests.long_runs import sbc
-
-#: Databases at once.
-BATCH = 250
-#: Smallest p-value of a sound sampler, which wrong ones must pass.
-LEVEL = 1e-5
-
-
-def ranks_of(values: Theta, true: Theta) -> dict[str, Any]:
-    """Ranks (count,) of each true quantity (count, 1, d) among its draws (count, draws, d)."""
-    return {
-        f"{name}[{j}]": (own[..., j] < true[name][..., j]).sum(axis=1)
-        for name, own in values.items() for j in range(own.shape[-1])
-    }  # fmt: skip
-
-
-def uniformity(
-    ranks: Callable[[int, np.random.Generator], dict[str, Any]], case: Any, seed: int
-) -> dict[str, Any]:
-    """Uniformity by parameter of ranks, which come in batches of some databases."""
-    rng = np.random.default_rng(seed)
-    parts = [
-        ranks(min(BATCH, case.replications - begin), rng)
-        for begin in range(0, case.replications, BATCH)
-    ]
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return {name: sbc.uniformity(each, case.draws) for name, each in joined.items()}
 
 
 def run(case: Any, seed: int, calibrate: Callable[..., dict[str, Any]]) -> dict[str, Any]:
@@ -47,9 +18,9 @@ def run(case: Any, seed: int, calibrate: Callable[..., dict[str, Any]]) -> dict[
         "settings": {**asdict(case), "seed": seed},
         "smallest_p": sbc.smallest(sound),
         "tests": 2 * len(sound),
-        "uniform": sbc.smallest(sound) > LEVEL,
+        "uniform": sbc.smallest(sound) > sbc.LEVEL,
         "smallest_p_of_wrong_posteriors": wrong,
-        "rejects_wrong_posteriors": max(wrong.values(), default=0.0) < LEVEL,
+        "rejects_wrong_posteriors": max(wrong.values(), default=0.0) < sbc.LEVEL,
         "parameters": sound,
     }
 

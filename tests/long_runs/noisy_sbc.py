@@ -292,7 +292,7 @@ SAMPLERS: Mapping[str, Callable[..., Theta]] = {
 
 def ranks_of_batch(
     case: Case, sampler: str, count: int, rng: np.random.Generator
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any]]:
     """Ranks (count,) of each true quantity among its draws."""
     x = sbc.design_rows(sbc.Case(case.model, n=case.n, columns=case.columns))
     truth = prior(case, count, rng)
@@ -304,13 +304,14 @@ def ranks_of_batch(
     theta = SAMPLERS[sampler](model, noisy, public, plan, rng, case.thin)
     theta = {name: values[:, 0] for name, values in theta.items()}
     true = quantities({n: v[:, None] for n, v in truth.items()}, case, noisy, public)
-    return noisy_calibration.ranks_of(quantities(theta, case, noisy, public), true)
+    return (sbc.ranks_of(quantities(theta, case, noisy, public), true),)
 
 
 def calibrate(case: Case, seed: int, sampler: str = "sound") -> dict[str, Any]:
     """Uniformity by parameter. The warm-up is in sweeps; it is made of thinned draws."""
     case = replace(case, warmup=-(-case.warmup // case.thin))
-    return noisy_calibration.uniformity(partial(ranks_of_batch, case, sampler), case, seed)
+    (found,) = sbc.of_batches(partial(ranks_of_batch, case, sampler), case, seed)
+    return found
 
 
 if __name__ == "__main__":

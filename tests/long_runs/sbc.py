@@ -15,9 +15,10 @@ tests/golden/sbc.json; ``--case NAME`` runs single cases and keeps the results o
 import argparse
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -462,13 +463,16 @@ def ranks_of_batch(
     true_values = quantities({name: values[:, None] for name, values in truth.items()}, z, x)
     result = []
     for draws, wrong in ((theta, 1.0), (other, factor)):
-        ranks = {}
-        for name, values in quantities(draws, z, x, wrong).items():
-            for j in range(values.shape[-1]):
-                below = values[..., j] < true_values[name][..., j]
-                ranks[f"{name}[{j}]"] = below.sum(axis=1)
-        result.append(ranks)
+        result.append(ranks_of(quantities(draws, z, x, wrong), true_values))
     return result[0], result[1]
+
+
+def ranks_of(values: Mapping[str, FloatArray], true: Mapping[str, FloatArray]) -> dict[str, Any]:
+    """Ranks (count,) of each true quantity (count, 1, d) among its draws (count, draws, d)."""
+    return {
+        f"{name}[{j}]": (own[..., j] < true[name][..., j]).sum(axis=1)
+        for name, own in values.items() for j in range(own.shape[-1])
+    }  # fmt: skip
 
 
 def uniformity(ranks: IntArray, draws: int) -> dict[str, Any]:
@@ -485,17 +489,26 @@ def uniformity(ranks: IntArray, draws: int) -> dict[str, Any]:
 
 def calibrate(case: Case, seed: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Uniformity by parameter: of the sampler, and of the one with residual SDs scaled."""
+    sound, wrong = of_batches(partial(ranks_of_batch, case), case, seed)
+    return sound, wrong
+
+
+def of_batches(
+    ranks: Callable[[int, np.random.Generator], Sequence[dict[str, Any]]], case: Any, seed: int
+) -> list[dict[str, Any]]:
+    """Uniformity by parameter, of each sampler whose ranks come in batches of some databases."""
     rng = np.random.default_rng(seed)
-    parts = []
-    for begin in range(0, case.replications, BATCH):
-        parts.append(ranks_of_batch(case, min(BATCH, case.replications - begin), rng))
-    result = []
-    for which in range(2):
-        joined = {
-            name: np.concatenate([part[which][name] for part in parts]) for name in parts[0][0]
+    batches = [
+        ranks(min(BATCH, case.replications - begin), rng)
+        for begin in range(0, case.replications, BATCH)
+    ]
+    return [
+        {
+            name: uniformity(np.concatenate([part[name] for part in parts]), case.draws)
+            for name in parts[0]
         }
-        result.append({name: uniformity(ranks, case.draws) for name, ranks in joined.items()})
-    return result[0], result[1]
+        for parts in zip(*batches, strict=True)
+    ]
 
 
 def smallest(table: Mapping[str, Any]) -> float:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.long_runs import noisy_calibration, noisy_sbc, sbc
+from tests.long_runs import noisy_sbc, sbc
 
 
 @pytest.mark.slow
@@ -31,6 +31,6 @@ def test_the_long_run_is_that_of_these_cases_and_passed() -> None:
         case, settings = noisy_sbc.CASES[name], result["settings"]
         for key in ("model", "n", "columns", "psus", "sigma", "squares_sd", "replications", "thin"):
             assert settings[key] == getattr(case, key), (name, key)
-        assert result["smallest_p"] > noisy_calibration.LEVEL
+        assert result["smallest_p"] > sbc.LEVEL
         assert set(result["smallest_p_of_wrong_posteriors"]) == set(case.rejects)
-        assert max(result["smallest_p_of_wrong_posteriors"].values()) < noisy_calibration.LEVEL
+        assert max(result["smallest_p_of_wrong_posteriors"].values()) < sbc.LEVEL

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.long_runs import location_sbc, noisy_calibration, sbc
+from tests.long_runs import location_sbc, sbc
 
 
 @pytest.mark.slow
@@ -27,6 +27,6 @@ def test_the_long_run_is_that_of_these_cases_and_passed() -> None:
             assert settings[key] == json.loads(json.dumps(getattr(case, key))), (name, key)
         assert settings["groups"] == list(case.groups)
         assert settings["replications"] >= 150
-        assert result["smallest_p"] > noisy_calibration.LEVEL
+        assert result["smallest_p"] > sbc.LEVEL
         assert set(result["smallest_p_of_wrong_posteriors"]) == set(case.rejects)
-        assert max(result["smallest_p_of_wrong_posteriors"].values()) < noisy_calibration.LEVEL
+        assert max(result["smallest_p_of_wrong_posteriors"].values()) < sbc.LEVEL
