@@ -1,11 +1,15 @@
 """Which tests need what: slow ones on request, Stan ones where their tools are installed."""
 
 import atexit
+import hashlib
+import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from importlib.util import find_spec
+from types import SimpleNamespace
+from typing import Any
 
 import hypothesis
 import pytest
@@ -31,8 +35,64 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--run-pages", action="store_true", help="also run the documentation pages")
 
 
+class _Bytes:
+    """In place of the operating system's random bytes: those of whatever asks for them.
+
+    A release's randomness is fresh, and a test that judges what was drawn would fail once in a
+    while, on a machine where nobody can look. Each test and each shared fixture has its own bytes,
+    whichever worker runs it and whatever ran before; processes that a test starts have fresh ones.
+    """
+
+    def __init__(self) -> None:
+        self.start("")
+
+    def __call__(self, size: int) -> bytes:
+        return hashlib.shake_256(b"%s %d" % (self._name, next(self._calls))).digest(size)
+
+    def start(self, name: str) -> tuple[bytes, Iterator[int]]:
+        """Begin with the first bytes of ``name``; what was before is returned."""
+        before = getattr(self, "_name", b""), getattr(self, "_calls", itertools.count())
+        self._name, self._calls = name.encode(), itertools.count()
+        return before
+
+    def go_on(self, before: tuple[bytes, Iterator[int]]) -> None:
+        """Go on where ``start`` left off."""
+        self._name, self._calls = before
+
+
+_BYTES = _Bytes()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _bytes_of_the_system() -> Iterator[None]:
+    from surveysynth.mechanisms.noisy_statistics.release import noise
+    from surveysynth.sampling import randomness
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(noise, "os", SimpleNamespace(urandom=_BYTES))
+        patch.setattr(randomness, "secrets", SimpleNamespace(token_bytes=_BYTES))
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Give a fixture that tests share the same bytes, whichever of them is the first."""
+    if fixturedef.scope == "function":
+        return (yield)
+    before = _BYTES.start(f"{fixturedef.baseid}::{fixturedef.argname} {request.param_index}")
+    try:
+        return (yield)
+    finally:
+        _BYTES.go_on(before)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip, with the reason, what cannot run here; fail where a skip is forbidden."""
+    # Not the node's identity, to which xdist adds the group.
+    _BYTES.start("%s::%s" % item.location[::2])
     if item.get_closest_marker("slow") and not item.config.getoption("--run-slow"):
         pytest.skip("slow: minutes long; run with --run-slow")
     if item.get_closest_marker("pages") and not item.config.getoption("--run-pages"):

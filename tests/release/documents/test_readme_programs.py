@@ -172,8 +172,10 @@ def test_programs_take_variances_from_a_pair_of_their_own(
     for language in ("python", "r"):
         assert "VARIANCE_WEIGHT" in program_of(folder, language)
     readme = (folder / "README.md").read_text()
-    (folder / "README.md").write_text(readme.replace('"weight_for_variance"', '"weight"').replace(
-        "'weight_for_variance'", "'weight'"))  # fmt: skip
+    for name in ("weight", "salary"):
+        readme = readme.replace(f'"{name}_for_variance"', f'"{name}"').replace(
+            f"'{name}_for_variance'", f"'{name}'")  # fmt: skip
+    (folder / "README.md").write_text(readme)
     expected = published(folder)
     for numbers in results(folder):
         assert numbers[0] == pytest.approx(expected[0], rel=1e-9)
