@@ -92,7 +92,7 @@ def pytest_fixture_setup(
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip, with the reason, what cannot run here; fail where a skip is forbidden."""
     # Not the node's identity, to which xdist adds the group.
-    _BYTES.start("%s::%s" % item.location[::2])
+    _BYTES.start(f"{item.location[0]}::{item.location[2]}")
     if item.get_closest_marker("slow") and not item.config.getoption("--run-slow"):
         pytest.skip("slow: minutes long; run with --run-slow")
     if item.get_closest_marker("pages") and not item.config.getoption("--run-pages"):

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
-from scipy.linalg import helmert
+from scipy.linalg import helmert, null_space
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import sample_noisy
@@ -68,12 +68,13 @@ class Case:
     sqrt(2) of the rest; centres are one spread off. ``rejects``: of ``WRONG``, ``WIDE``,
     ``FORGOTTEN`` and ``NO_LEVELS``; ridged: shrunken columns of X; first: SD of the noise of first
     sums, from which groups have centres of their own, 0 for one stage; level: of groups in each
-    factor.
+    factor. crossed: numbers of levels of two factors, whose cells take the place of the three: a
+    column of X for each, those of interactions orthonormal and to main effects.
     """
 
     outcomes: str
-    groups: tuple[int, int, int] = (0, 0, 0)
-    records: int | tuple[int, int, int] = 40
+    groups: tuple[int, ...] = (0, 0, 0)
+    records: int | tuple[int, ...] = 40
     sigma: float = 3.0
     count_sd: float = 3.0
     squares_sd: float = 12.0
@@ -91,23 +92,34 @@ class Case:
     ridged: tuple[int, ...] = ()
     first: float = 0.0
     level: tuple[tuple[int, ...], ...] = ()
+    crossed: tuple[int, int] = (0, 0)
+
+    @property
+    def x(self) -> FloatArray:
+        """Rows of X (cells, K)."""
+        if not any(self.crossed):
+            return X
+        first, second = np.indices(self.crossed).reshape(2, -1)
+        effects = [code[:, None] == np.arange(1, code.max() + 1) for code in (first, second)]
+        main = np.hstack([np.ones((first.size, 1)), *effects])
+        return np.hstack([main, null_space(main.T)])
 
     @property
     def cell(self) -> IntArray:
         """Cells (n,) of the records."""
-        return np.repeat(np.arange(len(X)), self.records)
+        return np.repeat(np.arange(len(self.x)), self.records)
 
     @property
     def shape(self) -> LocationShape:
         """The public table."""
         group, level = np.array(self.groups), np.array(self.level) if self.level else None
-        return LocationShape(X, group, KINDS[self.outcomes], weighted=True, level=level)
+        return LocationShape(self.x, group, KINDS[self.outcomes], weighted=True, level=level)
 
     @property
     def layout(self) -> Layout:
         """Of the model."""
         plain = Layout.of_outcomes(
-            X.shape[1], KINDS[self.outcomes], weighted=True, grouped=max(self.groups) > 0
+            self.x.shape[1], KINDS[self.outcomes], weighted=True, grouped=max(self.groups) > 0
         )
         return replace(plain, ridged=self.ridged)
 
@@ -150,6 +162,11 @@ CASES = {
     "Levels": Case(
         "continuous", groups=(0, 1, 2), rejects=(WRONG[1], NO_LEVELS), replications=320,
         level=((0, 0, 1), (0, 1, 2)),
+    ),
+    "Crossed": Case(
+        "continuous", groups=tuple(range(16)), records=12, rejects=(WRONG[1], WIDE),
+        ridged=tuple(range(7, 16)), crossed=(4, 4), replications=320,
+        level=((0, 1, 2, 3) * 4, (0,) * 4 + (1,) * 4 + (2,) * 4 + (3,) * 4),
     ),
 }
 
@@ -264,11 +281,11 @@ def records(
     group = np.array(case.groups)[cell]
     category = np.zeros((cell.size, len(layout.categories)), dtype=np.int64)
     for part in layout.logits:
-        x = layout.tilde(X[cell], category)[:, part.columns]
+        x = layout.tilde(case.x[cell], category)[:, part.columns]
         eta = np.hstack([np.zeros((cell.size, 1)), x @ theta[f"logit_{part.name}"]])
         gumbel = -np.log(-np.log(rng.random(eta.shape)))
         category[:, part.outcome] = (eta + gumbel).argmax(1)
-    tilde, there = layout.tilde(X[cell], category), layout.present(category)
+    tilde, there = layout.tilde(case.x[cell], category), layout.present(category)
     z, residual = np.zeros((2, cell.size, layout.q))
     for part in layout.regressions:
         own, here = part.position, there[:, part.position]
@@ -291,13 +308,13 @@ def noisy_statistics(
     shape = case.shape
     centre, spread = np.full(shape.q, case.spread), np.full(shape.q, case.spread)
     design = _designs(case)
-    table = np.zeros((len(X), len(shape.combinations)))
+    table = np.zeros((len(case.x), len(shape.combinations)))
     np.add.at(table, (cell, combination), 1.0)
-    tilde = np.hstack([X[cell], shape.indicators[combination]])
+    tilde = np.hstack([case.x[cell], shape.indicators[combination]])
     cross, squares, early = [], [], []
     for block in design.blocks if case.first else ():  # all records are in blocks of their groups
         own = shape.group[cell] == block.group
-        exact = (X[cell[own]] @ block.noise.basis).T @ ((z[own] - centre) / spread)
+        exact = (case.x[cell[own]] @ block.noise.basis).T @ ((z[own] - centre) / spread)
         early.append(exact + case.first * rng.standard_normal(exact.shape))
     centres = design.centres(early, case.first) if case.first else np.zeros((len(design.blocks), 1))
     off = case.squares_sd / np.sqrt(2.0)
@@ -326,8 +343,8 @@ def noisy_statistics(
 
 
 def _designs(case: Case) -> LocationDesign:
-    q, sizes = case.shape.q, np.bincount(case.cell, minlength=len(X))
-    centring = Centring(3.0, sizes, np.ones(X.shape[1])) if case.first else None
+    q, sizes = case.shape.q, np.bincount(case.cell, minlength=len(case.x))
+    centring = Centring(3.0, sizes, np.ones(case.x.shape[1])) if case.first else None
     return LocationDesign.optimal(case.shape, Clipping(np.zeros(q), np.ones(q)), centring)
 
 

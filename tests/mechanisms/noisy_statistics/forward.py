@@ -13,7 +13,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.moves import Mov
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.sampling.sweeps import Streams
 from tests.long_runs import location_sbc
-from tests.long_runs.location_sbc import Case, X
+from tests.long_runs.location_sbc import Case
 
 DATABASES = 1500
 
@@ -24,7 +24,7 @@ def exact_moments(
     """T (G, r, q) and Q (G, q, q) of every pattern, in units of u, by adding up records."""
     shape = case.shape
     cell = case.cell
-    tilde = np.hstack([X[cell], shape.indicators[combination]])
+    tilde = np.hstack([case.x[cell], shape.indicators[combination]])
     result = []
     for number, each in zip(target.patterns, target.targets, strict=True):
         there = np.flatnonzero(shape.patterns[number])
@@ -57,7 +57,7 @@ def forward(case: Case, seed: int, databases: int = DATABASES) -> tuple[Location
     data, combinations = sweeps.data, len(case.shape.combinations)
     for d, (combination, _) in enumerate(drawn):
         row = cell * combinations + combination
-        data.counts[d] = np.bincount(row, minlength=data.counts[d].size).reshape(len(X), -1)
+        data.counts[d] = np.bincount(row, minlength=data.counts[d].size).reshape(len(case.x), -1)
     data.observe(data.counts)
     exact = [exact_moments(case, target, *each) for each in drawn]
     for p, geometry in enumerate(data.geometry):
@@ -66,7 +66,7 @@ def forward(case: Case, seed: int, databases: int = DATABASES) -> tuple[Location
         data.scatter[p] = squares - geometry.explained(data.cross[p])
     log_p = np.zeros(data.counts.shape)
     for part, table in zip(case.layout.logits, sweeps.tables, strict=True):
-        log_p += table.log_p(truth[f"logit_{part.name}"].reshape(databases, -1), len(X))
+        log_p += table.log_p(truth[f"logit_{part.name}"].reshape(databases, -1), len(case.x))
     return sweeps, log_p
 
 

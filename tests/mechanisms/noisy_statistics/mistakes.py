@@ -12,6 +12,7 @@ from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.posterior.location import moves as moves_module
 from surveysynth.mechanisms.noisy_statistics.posterior.location import point as point_module
 from surveysynth.mechanisms.noisy_statistics.posterior.location import trades
+from surveysynth.mechanisms.noisy_statistics.posterior.location.cell_reference import CellNormal
 from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
 from surveysynth.mechanisms.noisy_statistics.posterior.location.moves import Moves
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
@@ -160,7 +161,8 @@ def no_jacobian_of_trades(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     """Coefficients move along with s_0, and that they take more room is forgotten."""
-    monkeypatch.setattr(Normal, "log_room", property(lambda self: np.zeros(len(self.mean))))
+    for kind in (Normal, CellNormal):
+        monkeypatch.setattr(kind, "log_room", property(lambda self: np.zeros(len(self.mean))))
 
 
 def no_room_with_tau(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,10 +35,12 @@ RIDGED = replace(
 FEW = replace(CASES["Continuous, three groups"], records=(2, 3, 20))
 #: Levels that groups share, where the noise hides what one group is like.
 LEVELS = replace(CASES["Levels"], sigma=20.0, squares_sd=100.0)
+#: A mean of its own for every cell of two factors: normals of coefficients go by cell.
+CROSSED = CASES["Crossed"]
 
 
-@pytest.mark.parametrize("case", [GROUPED, CASES["Two sides"], RIDGED],
-                         ids=["groups", "two sides", "ridged"])  # fmt: skip
+@pytest.mark.parametrize("case", [GROUPED, CASES["Two sides"], RIDGED, CROSSED],
+                         ids=["groups", "two sides", "ridged", "crossed"])  # fmt: skip
 def test_the_normal_is_the_law_of_coefficients_given_sums(case: Case) -> None:
     """Prior and density of T~ less the log density of the normal are one number, wherever
     coefficients are."""
@@ -140,8 +142,8 @@ def test_nothing_is_learned_after_the_warm_up() -> None:
 
 
 @pytest.mark.parametrize("told", [1.0, 0.0, 1e12], ids=["told", "nothing told", "all told"])
-@pytest.mark.parametrize("case", [GROUPED, RIDGED, CASES["Several, two groups"]],
-                         ids=["groups", "ridged", "several"])  # fmt: skip
+@pytest.mark.parametrize("case", [GROUPED, RIDGED, CASES["Several, two groups"], CROSSED],
+                         ids=["groups", "ridged", "several", "crossed"])  # fmt: skip
 def test_proposals_far_out_are_refused(case: Case, told: float) -> None:
     """Steps of scales by any length, whatever the warm-up has learned: a chain goes on."""
     sweeps, log_p = forward(case, 5, 4)
@@ -166,8 +168,9 @@ def test_proposals_far_out_are_refused(case: Case, told: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [GROUPED, WIDE_NOISE, NOISY, CASES["Two sides"], FEW, RIDGED, LEVELS],
-    ids=["groups", "wide noise", "one group", "two sides", "few records", "ridged", "levels"],
+    "case", [GROUPED, WIDE_NOISE, NOISY, CASES["Two sides"], FEW, RIDGED, LEVELS, CROSSED],
+    ids=["groups", "wide noise", "one group", "two sides", "few records", "ridged", "levels",
+         "crossed"],
 )  # fmt: skip
 @pytest.mark.slow
 def test_moves_leave_the_law(case: Case) -> None:
@@ -237,6 +240,7 @@ def test_many_steps_of_t_leave_the_law(case: Case, monkeypatch: pytest.MonkeyPat
         (WIDE_NOISE, mistakes.no_area), (WIDE_NOISE, mistakes.no_jacobian_of_trades),
         (RIDGED, mistakes.no_jacobian_of_trades), (GROUPED, mistakes.slopes_left_out),
         (LEVELS, mistakes.wide_levels), (LEVELS, mistakes.wide_slopes_of_levels),
+        (CROSSED, mistakes.no_room), (CROSSED, mistakes.no_reference),
     ],
 )  # fmt: skip
 @pytest.mark.slow

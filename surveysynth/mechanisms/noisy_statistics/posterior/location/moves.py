@@ -33,13 +33,15 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation imp
     normal,
     possible,
 )
+from surveysynth.mechanisms.noisy_statistics.posterior.location.cell_reference import (
+    mean_reference,
+)
 from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
 from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import (
     Learned,
     share_of_latest,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
-from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import MeanReference
 from surveysynth.sampling.sweeps import Streams
 
 #: Tries of a slice.
@@ -67,7 +69,7 @@ class Moves:
         self.data, self.parameters, self.point, self.rng = data, parameters, point, rng
         self.batch, self.q, self.groups = data.batch, parameters.q, parameters.groups
         self.chains = data.target.chains
-        self.means, self.learned = MeanReference(data, parameters), Learned(data, parameters)
+        self.means, self.learned = mean_reference(data, parameters), Learned(data, parameters)
         self.conditionals = Conditionals(parameters, rng, self.batch)
         self.size = self.q + parameters.row.size
         columns, self.steps = range(self.q), list[Move]()

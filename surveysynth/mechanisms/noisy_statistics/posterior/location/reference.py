@@ -5,8 +5,9 @@ of means the less noise it has: to first order about the means of that normal, w
 between Q~ and its mean is linear in coefficients too.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.linalg.blas import dtrsv
@@ -23,6 +24,28 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law impor
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
 from surveysynth.models.general_location.coefficients import ROUNDING
+
+
+class Near(Protocol):
+    """A normal of coefficients (B, C) with a root of its covariance."""
+
+    @property
+    def mean(self) -> FloatArray:
+        """Mean (B, C)."""
+        ...
+
+    @property
+    def log_room(self) -> FloatArray:
+        """Log determinant (B,) of values by their standard normals, up to a constant."""
+        ...
+
+    def drawn(self, normals: FloatArray) -> FloatArray:
+        """Return what standard normals (B, C) are, less the mean."""
+        ...
+
+    def white(self, values: FloatArray) -> FloatArray:
+        """Return the standard normals (B, C) of values (B, C)."""
+        ...
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,32 +87,45 @@ class MeanReference:
         #: What the warm-up has found that Q~ adds, of each database: a precision, a linear term.
         self.learned = [np.zeros((databases, width, width)), np.zeros((databases, width))]
 
-    def sums(self, laws: Sequence[Law], point: Point) -> Normal:
+    def sums(self, laws: Sequence[Law], point: Point) -> Near:
         """Return the normal given T~ and the rest of the point, which is exact."""
-        return Normal.of(*self._of_sums(laws, point))
+        return self._normal(*self._of_sums(laws), point)
 
-    def normal(self, laws: Sequence[Law], point: Point, share: float = 0.0) -> Normal:
+    def normal(self, laws: Sequence[Law], point: Point, share: float = 0.0) -> Near:
         """Return about what noisy sums and squares say, given the rest of the point and xi.
 
         share: what these squares count in what is learned of them."""
-        precision, linear = self._of_sums(laws, point)
-        squares = self._of_squares(laws, Normal.of(precision, linear).mean)
+        precision, linear = self._of_sums(laws)
+        squares = self._of_squares(laws, self._normal(precision, linear, point).mean)
         if share:
             means = [each.reshape(-1, self.chains, *each.shape[1:]).mean(1) for each in squares]
             pairs = zip(self.learned, means, strict=True)
             self.learned = [known + share * (new - known) for known, new in pairs]
-        return Normal.of(precision + squares[0], linear + squares[1])
+        return self._normal(precision + squares[0], linear + squares[1], point)
 
-    def roughly(self, laws: Sequence[Law], point: Point) -> Normal:
+    def roughly(self, laws: Sequence[Law], point: Point) -> Near:
         """Return the normal with what is learned of squares, which takes half of the time.
 
         Squares of the point itself would make a better one, and no move needs it."""
-        precision, linear = self._of_sums(laws, point)
-        curved, pull = (np.repeat(each, self.chains, axis=0) for each in self.learned)
-        return Normal.of(precision + curved, linear + pull)
+        precision, linear = self._of_sums(laws)
+        curved, pull = self._repeated()
+        return self._normal(precision + curved, linear + pull, point)
 
-    def _of_sums(self, laws: Sequence[Law], point: Point) -> tuple[FloatArray, FloatArray]:
-        """Return the precision (B, C, C) and linear term (B, C) of T~ and the prior."""
+    def _repeated(self) -> list[FloatArray]:
+        """Return what is learned of squares, for every chain."""
+        return [np.repeat(each, self.chains, axis=0) for each in self.learned]
+
+    def _normal(self, precision: FloatArray, linear: FloatArray, point: Point) -> Near:
+        """Return the normal of what is told, and of the prior at a point."""
+        with_prior = precision + 0.0
+        self._add_prior(with_prior, point)
+        # A trifle on the diagonal, which rounding may have left without a root.
+        places = np.arange(linear.shape[1])
+        with_prior[:, places, places] *= 1.0 + ROUNDING
+        return Normal.of(with_prior, linear)
+
+    def _of_sums(self, laws: Sequence[Law]) -> tuple[FloatArray, FloatArray]:
+        """Return the precision (B, C, C) and linear term (B, C) of T~."""
         parameters = self.parameters
         batch, width, q = self.data.batch, parameters.layout.width, parameters.q
         precision = np.zeros((batch, q, width, q, width))
@@ -100,54 +136,61 @@ class MeanReference:
             precision[:, there[:, None], :, there] += np.moveaxis(curved, (1, 2), (0, 1))
             linear[:, there] += pull
         index, size = parameters.index, q * width
-        places = np.arange(index.size)
         own = precision.reshape(batch, size, size)[:, index[:, None], index]
-        self._add_prior(own, point)
-        # A trifle on the diagonal, which rounding may have left without a root.
-        own[:, places, places] *= 1.0 + ROUNDING
         return own, linear.reshape(batch, size)[:, index]
 
     def _of_squares(
         self, laws: Sequence[Law], about: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return what Q~ adds to precision and linear term, to first order about means (B, C)."""
-        parameters, data = self.parameters, self.data
-        batch, count = about.shape
-        coefficients = parameters.coefficients(about.T)
+        parameters, (batch, count) = self.parameters, about.shape
         precision, linear = np.zeros((batch, count, count)), np.zeros((batch, count))
+        links = [target.link for target in self.target.targets]
+        for slopes, weight, gap in self._gaps(laws, about, links):
+            rows = slopes.reshape(batch, -1, parameters.q * parameters.layout.width)
+            rows = rows[..., parameters.index]
+            weights, left = weight.reshape(batch, -1), gap.reshape(batch, -1)
+            scaled = (rows * weights[..., None]).swapaxes(-1, -2)
+            precision += scaled @ rows
+            left = left + (rows @ about[..., None])[..., 0]
+            linear += (scaled @ left[..., None])[..., 0]
+        return precision, linear
+
+    def _gaps(
+        self, laws: Sequence[Law], about: FloatArray, links: Sequence[FloatArray]
+    ) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
+        """Yield by how much what is linked lowers gaps of Q~ (B, G, pairs of columns, q, W).
+
+        Then precisions of gaps and gaps (B, G, pairs), pattern by pattern; about (B, C): where.
+        links (G, r, W): of the rows of patterns with what means hang on, as x~."""
+        parameters, data = self.parameters, self.data
+        coefficients = parameters.coefficients(about.T)
         for p, law in enumerate(laws):
             there, target = parameters.present[p], law.target
             if not (target.used & target.told).any():
                 continue
             near = law.with_means(data.middle(p, coefficients[..., there]))
             cross = near.cross_at(data.inner[p][0])
-            slopes = self._slopes(near, cross, there)
+            slopes = self._slopes(near, cross, there, links[p])
             gap, spread = near.gap(cross), near.spread
             own = [(i, j) for i in range(there.size) for j in range(i, there.size)]
             weight = np.stack([
                 target.used * target.told / (spread[i, j] * (1.0 + (i == j))) for i, j in own
             ])  # fmt: skip
             gaps = np.stack([gap[i, j] for i, j in own])
-            places = np.zeros((batch, *slopes.shape[1:3], parameters.q, slopes.shape[-1]))
+            places = np.zeros((*slopes.shape[:3], parameters.q, slopes.shape[-1]))
             places[:, :, :, there] = slopes
-            rows = places.reshape(batch, -1, parameters.q * slopes.shape[-1])
-            rows = rows[..., parameters.index]
-            weights, left = (
-                np.moveaxis(each, 0, -1).reshape(batch, -1) for each in (weight, gaps)
-            )
-            scaled = rows * weights[..., None]
-            precision += scaled.swapaxes(-1, -2) @ rows
-            left = left + (rows @ about[..., None])[..., 0]
-            linear += (scaled.swapaxes(-1, -2) @ left[..., None])[..., 0]
-        return precision, linear
+            yield places, np.moveaxis(weight, 0, -1), np.moveaxis(gaps, 0, -1)
 
-    def _slopes(self, law: Law, cross: FloatArray, there: IntArray) -> FloatArray:
-        """Return by how much coefficients lower gaps (B, G, pairs of columns, k, W), at a cross.
+    def _slopes(
+        self, law: Law, cross: FloatArray, there: IntArray, link: FloatArray
+    ) -> FloatArray:
+        """Return by how much what is linked lowers gaps (B, G, pairs of columns, k, W), at a cross.
 
         T follows M with xi held as far as the records outweigh no noise."""
         geometry, target = law.geometry, law.target
         follows = np.where(geometry.lam[:, None] > 0, 1.0 - (law.cross_sd / target.sigma) ** 2, 0.0)
-        links = first(back(geometry.vectors)) @ target.link
+        links = first(back(geometry.vectors)) @ link
         # Of entry (i, j) of T'G^+T, by what is in column i of T, in the axes of Sigma.
         moved = np.einsum("ri...,rj...->ijr...", follows, cross)
         by = first(moved) @ links[:, :, None]
@@ -165,18 +208,41 @@ class MeanReference:
         precision[:, c, c] += (np.exp(-2.0 * point.log_tau).T) @ parameters.free
         if not parameters.ridged.size:
             return
-        turned = np.eye(parameters.q)[..., None] - point.core
-        scaled = turned * np.exp(-2.0 * point.log_s)[:, None]
-        precisions = np.einsum("jkb,jlb->bkl", turned, scaled)
-        precisions = precisions / parameters.priors["interaction_scale"] ** 2
+        root = self._root_of_interactions(point)
+        precisions = root.swapaxes(1, 2) @ root
         for k, row in enumerate(parameters.ridged):
             for j, column in enumerate(parameters.ridged):
                 precision[:, row, column] += precisions[:, k, j, None]
+
+    def _root_of_interactions(self, point: Point) -> FloatArray:
+        """Return R (B, q, q): R'R is the precision of a shrunken interaction in all regressions."""
+        turned = np.eye(self.parameters.q)[..., None] - point.core
+        size = np.exp(point.log_s) * self.parameters.priors["interaction_scale"]
+        return np.moveaxis(turned / size[:, None], -1, 0)
 
     def _told(
         self, there: IntArray, law: Law, single: "SingleCells | None"
     ) -> tuple[FloatArray, FloatArray]:
         """Return precisions (B, k, k, W, W) and linear terms (B, k, W) of a pattern's columns."""
+        axes, curved, pull = self._by_axis(there, law)
+        batch, k, width = self.data.batch, there.size, law.target.link.shape[-1]
+        if single is not None:
+            moved, linear = single.summed(axes, curved, pull)
+            return moved.reshape(batch, k, k, width, width), linear
+        links = axes @ law.target.link
+        rows = links.reshape(len(links), -1, width)
+        if len(links) == 1:
+            outer = (rows[0, :, :, None] * rows[0, :, None, :]).reshape(rows.shape[1], -1)
+            moved = curved.reshape(batch * k * k, -1) @ outer
+            return moved.reshape(batch, k, k, width, width), pull @ rows[0]
+        own = rows[:, None]
+        moved = (own.swapaxes(-1, -2) * curved[:, :, None]) @ own
+        return moved.reshape(batch, k, k, width, width), pull @ rows
+
+    def _by_axis(self, there: IntArray, law: Law) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return axes (B or 1, G, r, r) of a pattern's rows, and what is told along them.
+
+        Of the mean of its columns: precisions (B, k k, G r) and linear terms (B, k, G r)."""
         geometry, target, k = law.geometry, law.target, there.size
         centre, spread = self.target.centre[there], self.target.spread[there]
         lam = geometry.lam[:, None]
@@ -190,22 +256,11 @@ class MeanReference:
         curved = np.einsum("ij...,kj...,rj...->rik...", into, into, weight * lam * lam)
         turned = np.einsum("ri...,ij...->rj...", about, law.turn)
         pull = np.einsum("ij...,rj...->ri...", into, weight * lam * turned)
-        batch, width = self.data.batch, target.link.shape[-1]
+        batch = self.data.batch
         # Groups and their axes last, so that sums over them are products of matrices.
         curved = np.moveaxis(curved, (3, 0), (0, -1)).reshape(batch, k * k, -1)
         pull = np.moveaxis(pull, (2, 0), (0, -1)).reshape(batch, k, -1)
-        if single is not None:
-            moved, linear = single.summed(axes, curved, pull)
-            return moved.reshape(batch, k, k, width, width), linear
-        links = axes @ target.link
-        rows = links.reshape(len(links), -1, width)
-        if len(links) == 1:
-            outer = (rows[0, :, :, None] * rows[0, :, None, :]).reshape(rows.shape[1], -1)
-            moved = curved.reshape(batch * k * k, -1) @ outer
-            return moved.reshape(batch, k, k, width, width), pull @ rows[0]
-        own = rows[:, None]
-        moved = (own.swapaxes(-1, -2) * curved[:, :, None]) @ own
-        return moved.reshape(batch, k, k, width, width), pull @ rows
+        return axes, curved, pull
 
 
 @dataclass(frozen=True, repr=False)
@@ -238,19 +293,22 @@ class SingleCells:
         axes (B or 1, G, r, r); weights (B, m, G r) and (B, k, G r)."""
         (groups, r, _), (k, e) = self.t.shape, (self.x.shape[1], self.e.shape[-1])
         batch, m = curved.shape[:2]
-        t, rows = axes @ self.t, axes @ self.e
-        split = curved.reshape(batch, m, groups, r)
-        by_t = split * t[:, None, ..., 0]
+        t = (axes @ self.t)[:, None, ..., 0]
+        by_t = curved.reshape(batch, m, groups, r) * t
+        flat = (by_t * t).sum(-1).reshape(batch * m, groups)
+        of_x = (flat @ self.outer).reshape(batch, m, k, k)
+        linear = (pull.reshape(batch, -1, groups, r) * t).sum(-1) @ self.x
+        if not e:
+            return of_x, linear
+        rows = axes @ self.e
         result = np.empty((batch, m, k + e, k + e))
-        flat = (by_t * t[:, None, ..., 0]).sum(-1).reshape(batch * m, groups)
-        result[..., :k, :k] = (flat @ self.outer).reshape(batch, m, k, k)
+        result[..., :k, :k] = of_x
         crossed = (by_t[..., None, :] @ rows[:, None])[..., 0, :]
         result[..., :k, k:] = self.x.T @ crossed
         result[..., k:, :k] = result[..., :k, k:].swapaxes(-1, -2)
         own = rows.reshape(len(rows), 1, groups * r, e)
         result[..., k:, k:] = (own.swapaxes(-1, -2) * curved[:, :, None]) @ own
-        of_x = (pull.reshape(batch, -1, groups, r) * t[:, None, ..., 0]).sum(-1) @ self.x
-        return result, np.concatenate([of_x, pull @ own[:, 0]], axis=-1)
+        return result, np.concatenate([linear, pull @ own[:, 0]], axis=-1)
 
 
 def solved(root: FloatArray, values: FloatArray, *, transposed: bool = False) -> FloatArray:
