@@ -10,11 +10,16 @@ from scipy import stats
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.posterior import draws
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
+from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
+    LocationSweeps,
+)
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.general_location.layout import Layout
+from surveysynth.sampling.convergence import NotConvergedError
 from surveysynth.sampling.plan import SamplingPlan
 from tests.models.general_location.general_cases import (
     BENEFIT,
@@ -104,6 +109,52 @@ def test_next_to_no_noise_is_the_ordinary_fit(
         gap = np.abs(own.mean(0) - mean) / sd
         assert gap.max() < 0.3, (name, gap)
         assert np.abs(np.log(own.std(0) / sd)).max() < 0.25, name
+
+
+@pytest.mark.parametrize(
+    ("r_hat", "rounds"), [(1.09, [20 + 40, 40]), (np.inf, [60, 40]), (1.2, [60, 80])]
+)
+def test_chains_that_were_near_go_on_with_half_of_their_draws(
+    r_hat: float, rounds: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every other one, so that all lie as far apart; chains that were far begin again."""
+    design = replace(general_design(120, (INCOME,), weighted=True), population_size=4_800)
+    model = model_for()
+    theta = draw(random_theta(model, design, 1), 0)
+    survey = confidential_of(
+        design, model.simulate(theta, design, np.random.default_rng(4), "sample")
+    )
+    plan = SamplingPlan(4, 10, 20)
+    settings = NoisySettings(
+        Budget.of_rho(20.0, 1e-6), {"income": Declared(0.0, 1.5)}, Declared(0.0, 1.5), m=8,
+        plan=plan,
+    )  # fmt: skip
+    noise = SeededNoise(np.random.default_rng(5))
+    statistics = release_statistics(model, design, survey, settings, noise)
+    numbers, stages = [0], []
+    one_round = LocationSweeps._round
+
+    def counted(self: LocationSweeps, i: int) -> None:
+        one_round(self, i)
+        numbers[-1] += 1
+
+    def judged(model: object, theta: Theta, settings: object, thinning: int) -> object:
+        stages.append(next(v for k, v in theta.items() if k.startswith("variance_")))
+        numbers.append(0)
+        failed = NotConvergedError("not yet")
+        failed.r_hat = r_hat
+        return failed if len(stages) == 1 else ((), ())
+
+    monkeypatch.setattr(LocationSweeps, "_round", counted)
+    monkeypatch.setattr(draws, "draws_if_converged", judged)
+    monkeypatch.setattr(draws, "draws_with_effects", lambda drawn, *rest: drawn)
+    draws.location_draws(model, design, statistics, settings, np.random.default_rng(6))
+    first, second = stages
+    assert first.shape[:2] == second.shape[:2] == (4, 20)
+    assert numbers[:2] == rounds
+    kept = np.array_equal(second[:, :10], first[:, 1::2])
+    assert kept == (rounds[1] == 40)
+    assert not np.isin(second[:, 10:], first).any()
 
 
 def test_what_the_prior_says_of_effects_does_not_depend_on_where_amounts_lie() -> None:

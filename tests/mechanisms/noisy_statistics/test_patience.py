@@ -90,7 +90,7 @@ def test_what_is_expected_is_said_at_the_start_and_a_remedy_in_the_end(
     waiting.begin(rounds)
     rounds, now = 80, 140.0
     for thinning, value in zip(LOCATION_THINNINGS, MEASURED, strict=True):
-        waiting.say(thinning, rounds)
+        waiting.say(thinning, rounds, NOISY_PLAN.draws)
         rounds += thinning * NOISY_PLAN.draws
         now = 100.0 + rounds / 2
         refusal = waiting.refusal(failed(value), thinning, rounds)

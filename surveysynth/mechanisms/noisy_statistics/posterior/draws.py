@@ -279,7 +279,7 @@ def location_draws(
 ) -> tuple[PrivateDraws, PosteriorRecord] | RefusedError:
     """Return m draws given the noisy statistics with the record, or why there are none.
 
-    Chains that have not converged continue, as long as that can make them converge."""
+    Chains that have not converged continue, if they were near with half of the draws so far."""
     plan, patience = settings.plan, Patience(LOCATION_THINNINGS, settings.plan, progress)
     shape, root = table_of(model, design), alike(design.matrix)
     plain = LocationTarget.of(shape, design.matrix.cell, [statistics], plan.chains)
@@ -293,11 +293,17 @@ def location_draws(
     sweeps.warm_up(plan.warmup - begun)
     # Every chain is a database of its own to the sampler.
     plan = replace(plan, chains=1, warmup=0)
+    kept: Theta = {}
     for thinning in LOCATION_THINNINGS:
-        patience.say(thinning, sweeps.rounds)
+        more = plan.draws - (plan.draws // 2 if kept else 0)
+        patience.say(thinning, sweeps.rounds, more)
         sweeps.thin = thinning
-        theta = {name: values[:, 0] for name, values in run_sweeps(sweeps, plan).items()}
-        theta |= on_x(theta, layout, root, plain.ones, statistics.centre)
+        new = run_sweeps(sweeps, replace(plan, draws=more))
+        own = {
+            name: np.concatenate([*([kept[name]] if kept else []), values[:, 0]], axis=1)
+            for name, values in new.items()
+        }
+        theta = own | on_x(own, layout, root, plain.ones, statistics.centre)
         result = draws_if_converged(model, theta, settings, thinning)
         if not isinstance(result, RefusedError):
             drawn, record = result
@@ -305,6 +311,9 @@ def location_draws(
         hopeless = patience.refusal(result, thinning, sweeps.rounds)
         if hopeless is not None:
             return hopeless
+        # Every other draw lies as far apart as those of the next stage.
+        near = patience.near(result)
+        kept = {name: values[:, 1::2] for name, values in own.items()} if near else {}
     return result
 
 

@@ -58,9 +58,9 @@ class Patience:
                 "chains mix slowly"
             )
 
-    def say(self, thinning: int, rounds: int) -> None:
-        """Announce a further stage with ``thinning`` rounds a draw, after ``rounds`` so far."""
-        seconds = self._seconds(thinning, rounds)
+    def say(self, thinning: int, rounds: int, draws: int) -> None:
+        """Announce a further stage, ``thinning`` rounds a draw, after ``rounds`` so far."""
+        seconds = self._seconds(thinning, rounds) * draws / self._plan.draws
         if self._progress is None or seconds < LONG or not self._excess:
             return
         r_hat = math.sqrt(1.0 + self._excess[-1])
@@ -94,6 +94,11 @@ class Patience:
             "together, use fewer predictors and levels, or raise epsilon; centres and spreads far "
             "from the truth slow chains down too."
         )
+
+    def near(self, result: RefusedError) -> bool:
+        """Return whether twice the rounds should do, with those so far."""
+        r_hat = result.r_hat if isinstance(result, NotConvergedError) else math.inf
+        return not math.isfinite(r_hat) or r_hat**2 - 1.0 <= LEEWAY * _GATE
 
     def _seconds(self, thinning: int, rounds: int) -> float:
         """Return about how long a stage takes, from the time of all rounds so far."""

@@ -231,10 +231,6 @@ class MeanReference:
             return moved.reshape(batch, k, k, width, width), linear
         links = axes @ law.target.link
         rows = links.reshape(len(links), -1, width)
-        if len(links) == 1:
-            outer = (rows[0, :, :, None] * rows[0, :, None, :]).reshape(rows.shape[1], -1)
-            moved = curved.reshape(batch * k * k, -1) @ outer
-            return moved.reshape(batch, k, k, width, width), pull @ rows[0]
         own = rows[:, None]
         moved = (own.swapaxes(-1, -2) * curved[:, :, None]) @ own
         return moved.reshape(batch, k, k, width, width), pull @ rows
@@ -267,11 +263,10 @@ class MeanReference:
 class SingleCells:
     """Rows of A where every group is one cell of X: x~ = a (t x, e) with one x a group.
 
-    x (G, K), outer (G, K K): its squares, t (G, r, 1), e (G, r, E).
+    x (G, K), t (G, r, 1), e (G, r, E).
     """
 
     x: FloatArray
-    outer: FloatArray
     t: FloatArray
     e: FloatArray
 
@@ -282,8 +277,7 @@ class SingleCells:
         if (size[:, 1:] > ROUNDING * size[:, :1]).any():
             return None
         x = right[:, 0]
-        outer = (x[:, :, None] * x[:, None, :]).reshape(len(x), -1)
-        return cls(x, outer, left[..., :1] * size[:, :1, None], link[..., columns:])
+        return cls(x, left[..., :1] * size[:, :1, None], link[..., columns:])
 
     def summed(
         self, axes: FloatArray, curved: FloatArray, pull: FloatArray
@@ -295,8 +289,8 @@ class SingleCells:
         batch, m = curved.shape[:2]
         t = (axes @ self.t)[:, None, ..., 0]
         by_t = curved.reshape(batch, m, groups, r) * t
-        flat = (by_t * t).sum(-1).reshape(batch * m, groups)
-        of_x = (flat @ self.outer).reshape(batch, m, k, k)
+        # Products of many small matrices: of one large one, BLAS would wake up all processors.
+        of_x = (self.x.T * (by_t * t).sum(-1)[:, :, None]) @ self.x
         linear = (pull.reshape(batch, -1, groups, r) * t).sum(-1) @ self.x
         if not e:
             return of_x, linear
