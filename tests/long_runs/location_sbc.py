@@ -164,9 +164,11 @@ CASES = {
         level=((0, 0, 1), (0, 1, 2)),
     ),
     "Crossed": Case(
-        "continuous", groups=tuple(range(16)), records=12, rejects=(WRONG[1], WIDE),
-        ridged=tuple(range(7, 16)), crossed=(4, 4), replications=320,
-        level=((0, 1, 2, 3) * 4, (0,) * 4 + (1,) * 4 + (2,) * 4 + (3,) * 4),
+        "continuous", groups=tuple(range(30)), records=12, rejects=(WRONG[1], WIDE),
+        ridged=tuple(range(10, 30)), crossed=(5, 6), replications=320,
+        level=(
+            tuple(np.repeat(range(5), 6).tolist()), tuple(np.tile(range(6), 5).tolist())
+        ),
     ),
 }
 

@@ -30,9 +30,12 @@ from surveysynth.sampling.sweeps import Streams
 from surveysynth.survey.design_matrix import build_design_matrix
 from surveysynth.survey.survey import PublicDesign
 from tests.models.general_location.general_cases import (
+    BENEFIT,
     INCOME,
     PLAIN,
     SICK,
+    TAX,
+    WORK,
     confidential_of,
     draw,
     general_design,
@@ -67,6 +70,8 @@ def moved(design: PublicDesign, rounds: int = 3, rho: float = 2.0) -> LocationSw
         Budget.of_rho(rho, 1e-6), {o.name: Declared(0.0, 1.5) for o in design.outcomes
                                    if o.is_amount},
         Declared(0.0, 1.5), m=8, plan=SamplingPlan(CHAINS, 10, 10),
+        declared_below={o.name: Declared(-0.5, 1.0) for o in design.outcomes
+                        if o.split is not None},
     )  # fmt: skip
     statistics = release_statistics(
         model, design, confidential_of(design, simulated), settings,
@@ -109,10 +114,13 @@ def errors(sweeps: LocationSweeps, ours: MeanReference) -> dict[str, float]:
 
 
 CASES = {
-    "amount and weight": ((6, 4), (INCOME,), True, False),
-    "amount alone": ((7, 4), (INCOME,), False, False),
-    "three columns": ((5, 4), (INCOME, WEALTH), True, False),
+    "amount and weight": ((6, 5), (INCOME,), True, False),
+    "amount alone": ((7, 5), (INCOME,), False, False),
+    "three columns": ((5, 6), (INCOME, WEALTH), True, False),
     "cells without records": ((9, 7), (INCOME,), True, True),
+    "a category": ((6, 5), (SICK, INCOME), True, False),
+    "categories and spikes": ((9, 7), (WORK, BENEFIT, INCOME), True, True),
+    "two sides": ((5, 6), (TAX, SICK), False, False),
 }
 
 
@@ -123,37 +131,41 @@ def test_it_is_the_law_of_a_dense_precision(name: str) -> None:
     assert moves is not None
     assert isinstance(moves.means, CellReference)
     found = errors(sweeps, mean_reference(sweeps.data, moves.parameters))
-    assert max(found.values()) < 1e-6, found
+    assert max(found.values()) < 1e-5, found
 
 
-@pytest.mark.parametrize("wrong", ["apart", "along", "few", "spanned", "scaled"])
+@pytest.mark.parametrize("wrong", ["apart", "along", "few", "spanned", "scaled", "links"])
 def test_it_would_be_another_law_with_other_blocks(wrong: str) -> None:
-    sweeps = moved(crossed(*CASES["cells without records"]))
+    sweeps = moved(crossed(*CASES["categories and spikes"]))
     moves = sweeps.moves
     assert moves is not None
     assert isinstance(moves.means, CellReference)
     cells = moves.means.cells
-    other = replace(cells, **{wrong: 1.05 * getattr(cells, wrong)})
+    parts = getattr(cells, wrong)
+    size = 1.05 if wrong == "apart" else 0.95  # which leave a root
+    parts = [size * each for each in parts] if wrong == "links" else size * parts
+    other = replace(cells, **{wrong: parts})
     found = errors(sweeps, CellReference(sweeps.data, moves.parameters, other))
-    assert max(found.values()) > 1e-4, found
+    assert max(found.values()) > 1e-2, found
 
 
 def test_effects_of_the_factor_with_most_levels_are_in_blocks() -> None:
     """What is left of main effects does not grow with its levels."""
     few = {}
-    for regions in (6, 12):
+    for regions in (8, 16):
         sweeps = moved(crossed((regions, 4), (INCOME,), True, False), rounds=0)
         assert sweeps.moves is not None
         means = sweeps.moves.means
         assert isinstance(means, CellReference)
         assert means.cells.apart.shape == (regions, 4, 4)
         few[regions] = means.cells.few.shape[1]
-    assert few[6] == few[12] == 4
+    assert few[8] == few[16] == 4
 
 
-def test_rounding_leaves_a_root_at_every_scale() -> None:
+@pytest.mark.parametrize("name", ["cells without records", "categories and spikes"])
+def test_rounding_leaves_a_root_at_every_scale(name: str) -> None:
     """Of interactions next to none, or unbounded, and of main effects."""
-    sweeps = moved(crossed(*CASES["cells without records"]))
+    sweeps = moved(crossed(*CASES[name]))
     moves, rng = sweeps.moves, np.random.default_rng(8)
     assert moves is not None
     for log_s in (-25.0, 0.0, 25.0):
@@ -168,20 +180,14 @@ def test_rounding_leaves_a_root_at_every_scale() -> None:
             assert np.abs(back - normals).max() < 1e-3
 
 
-@pytest.mark.parametrize(
-    ("sizes", "outcomes"), [((6, 2), (INCOME,)), ((6, 4), (SICK, INCOME))],
-    ids=["few interactions", "categories"],
-)  # fmt: skip
-def test_where_there_is_no_such_form_one_precision_serves(
-    sizes: tuple[int, int], outcomes: tuple
-) -> None:
-    sweeps = moved(crossed(sizes, outcomes, True, False), rounds=0)
+def test_where_there_are_few_interactions_one_precision_serves() -> None:
+    sweeps = moved(crossed((20, 2), (INCOME,), True, False), rounds=0)
     assert sweeps.moves is not None
     assert type(sweeps.moves.means) is MeanReference
 
 
 def test_other_columns_than_orthonormal_ones_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    design = crossed((6, 4), (INCOME,), True, False)
+    design = crossed((6, 5), (INCOME,), True, False)
     columns: FloatArray = design.matrix.x_cells.copy()
     columns[:, design.matrix.ridged] *= 1.001
     other = replace(design, matrix=replace(design.matrix, x_cells=columns))

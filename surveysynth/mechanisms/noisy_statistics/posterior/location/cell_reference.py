@@ -11,10 +11,11 @@ are in blocks B of a level. In units of U^-1, Pi = U'U, with B = CC' and C^-1 N 
 
     B + N H N' = C (1 + Q (TT' - 1) Q') C',  TT' = 1 + R H R'
 
-Time grows with levels and the cube of what one of them has, not with that of cells.
+Effects of earlier categories, which all cells share, come last. Time grows with levels and the cube
+of what one of them has, not with that of cells.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,12 +29,12 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Par
 from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import (
     MeanReference,
     Near,
-    solved,
+    Told,
 )
 from surveysynth.models.general_location.coefficients import ROUNDING
 
-#: Columns of interactions for each of main effects beyond which it pays to go by cell.
-WORTHWHILE = 1.0
+#: Columns of interactions from which it pays to go by cell.
+LEAST = 20
 #: How exactly columns of interactions are orthonormal, and to main effects.
 EXACT = 1e-8
 #: Scales are known to it within this distance, in logarithms, of the declared ones.
@@ -44,14 +45,19 @@ FARTHEST = 12.0
 class Cells:
     """What is public of G cells: X (G, K), its inverse, and how rows hang on means of cells.
 
-    links (G, r, 1) of each pattern; place (G,): that of a cell in S levels of at most a cells;
-    apart, along (S, a, a): of B, times Pi and times the precision of main effects; few (S a, r): N;
-    spanned, scaled (r, r): of H, times -Pi and times the precision of main effects.
+    links (G, r, 1 + E) of each pattern: with a mean of the cell, and e; own (q, K): places of
+    coefficients on x, and shared (f,): on e, with regression and column of e (2, f); place (G,):
+    that of a cell in S levels of at most a cells; apart, along (S, a, a): of B, times Pi and times
+    the precision of main effects; few (S a, r): N; spanned, scaled (r, r): of H, times -Pi and
+    times the precision of main effects.
     """
 
     x: FloatArray
     inverse: FloatArray
     links: list[FloatArray]
+    own: IntArray
+    shared: IntArray
+    of_shared: IntArray
     place: IntArray
     apart: FloatArray
     along: FloatArray
@@ -62,35 +68,42 @@ class Cells:
     @classmethod
     def of(cls, data: LocationAugmentation, parameters: Parameters) -> "Cells | None":
         """Return those of a target; None where it has no such form, or would gain nothing."""
-        layout, targets = parameters.layout, data.target.targets
-        ridged = np.array(layout.ridged, dtype=np.int64)
-        free = np.setdiff1d(np.arange(layout.columns), ridged)
-        every = np.array_equal(parameters.index, np.arange(parameters.q * layout.columns))
-        groups = targets[0].row_group
-        square = np.array_equal(np.sort(groups), np.arange(layout.columns))
-        if not every or not square or ridged.size <= WORTHWHILE * free.size:
+        layout, targets, shape = parameters.layout, data.target.targets, data.target.shape
+        columns, ridged = layout.columns, np.array(layout.ridged, dtype=np.int64)
+        free = np.setdiff1d(np.arange(columns), ridged)
+        row, column = np.divmod(parameters.index, layout.width)
+        every = np.count_nonzero(column < columns) == parameters.q * columns
+        square = np.array_equal(np.sort(shape.group), np.arange(columns))
+        if not every or not square or ridged.size < LEAST:
             return None
-        x = (targets[0].rows[:, None] @ targets[0].link[groups])[np.argsort(groups), 0]
+        first = np.unique(targets[0].row_group, return_index=True)[1]
+        x = (targets[0].rows[first][:, None] @ targets[0].link)[:, 0, :columns]
         own, (main, turn) = x[:, ridged], np.linalg.qr(x[:, free])
-        links = [target.link @ (x / (x * x).sum(1, keepdims=True))[..., None] for target in targets]
-        pairs = zip(targets, links, strict=True)
+        of_cell = (x / (x * x).sum(1, keepdims=True))[..., None]
+        on_mean = [target.link[..., :columns] @ of_cell for target in targets]
         off = [own.T @ own - np.eye(ridged.size), main.T @ own]
-        off += [each.link - link * x[:, None] for each, link in pairs]
+        off += [each.link[..., :columns] - hang * x[:, None]
+                for each, hang in zip(targets, on_mean, strict=True)]  # fmt: skip
         if max(np.abs(each).max() for each in off) > EXACT:
             return None
         inverse = np.empty_like(x)
         inverse[ridged], inverse[free] = own.T, np.linalg.solve(turn, main.T)
         precision = inverse[free].T @ inverse[free]
+        links = [np.concatenate([hang, each.link[..., columns:]], axis=-1)
+                 for each, hang in zip(targets, on_mean, strict=True)]  # fmt: skip
+        shared = np.flatnonzero(column >= columns)
+        of_shared = np.stack([row[shared], column[shared] - columns])
+        places = np.flatnonzero(column < columns).reshape(-1, columns)
         # The factor of which the fewest columns are left; none, with a cell a level.
-        levels = [np.arange(len(x)), *data.target.shape.levels]
+        levels = [np.arange(len(x)), *shape.levels]
         split = min((_split(main, precision, own) for own in levels), key=lambda each: each[3].size)
-        return cls(x, inverse, links, *split)
+        return cls(x, inverse, links, places, shared, of_shared, *split)
 
     def across(self, means: FloatArray) -> FloatArray:
-        """Return means (B, S, a q) by level of means (B, G, q)."""
-        result = np.zeros((len(means), len(self.few), means.shape[-1]))
+        """Return means (B, S, a q, c) by level of means (B, G, q, c)."""
+        result = np.zeros((len(means), len(self.few), *means.shape[2:]))
         result[:, self.place] = means
-        return result.reshape(len(means), len(self.apart), -1)
+        return result.reshape(len(means), len(self.apart), -1, means.shape[-1])
 
     def back(self, values: FloatArray, q: int) -> FloatArray:
         """Return means (B, G, q) of means by level."""
@@ -135,7 +148,8 @@ class CellNormal:
     """A normal of coefficients (B, C), regression after regression, about ``mean`` (B, C).
 
     unit (B, q, q): U; root and inverse (B, S, a q, a q): C and C^-1; few (B, S a q, r q): Q; top
-    (B, r q, r q): T.
+    and its inverse (B, r q, r q): T; cross (B, S a q, f): white means of cells by what they share,
+    whose root and inverse are last (B, f, f).
     """
 
     cells: Cells
@@ -145,107 +159,118 @@ class CellNormal:
     inverse: FloatArray
     few: FloatArray
     top: FloatArray
+    top_inverse: FloatArray
+    cross: FloatArray
+    last: FloatArray
+    last_inverse: FloatArray
 
     @classmethod
-    def of(
-        cls,
-        cells: Cells,
-        told: FloatArray,
-        pull: FloatArray,
-        unit: FloatArray,
-        scales: FloatArray,
-    ) -> "CellNormal":
-        """Return the normal of precisions D (B, G, q, q) and linear terms (B, G, q) of cells.
+    def of(cls, cells: Cells, told: Told, unit: FloatArray, scales: FloatArray) -> "CellNormal":
+        """Return the normal of what is told of cells, as ``CellReference`` has it.
 
         unit (B, q, q): U; scales (B, q): precisions of main effects of regressions."""
+        own, crossed, shared, pull, of_shared = told
         (batch, _, q), (levels, most, _) = pull.shape, cells.apart.shape
         less = np.linalg.inv(unit)
+        up = less.swapaxes(1, 2)[:, None]
         of_main = (less.swapaxes(1, 2) @ (scales[..., None] * less))[:, None, :, None]
         eye = np.eye(q)[:, None]
         blocks = cells.along[:, :, None, :, None] * of_main[:, None]
         blocks += cells.apart[:, :, None, :, None] * eye
         level, cell = np.divmod(cells.place, most)
-        in_units = less.swapaxes(1, 2)[:, None] @ told @ less[:, None]
-        blocks[:, level, cell, :, cell] += in_units.swapaxes(0, 1)
-        root = _root(blocks.reshape(batch, levels, most * q, most * q))
-        inverse = np.asarray(np.linalg.inv(root), dtype=np.float64)
+        blocks[:, level, cell, :, cell] += (up @ own @ less[:, None]).swapaxes(0, 1)
+        root, inverse = _root(blocks.reshape(batch, levels, most * q, most * q))
         few = (cells.few[:, None, :, None] * eye).reshape(levels, most * q, -1)
         few, right = np.linalg.qr((inverse @ few).reshape(batch, levels * most * q, -1))
         middle = cells.scaled[:, None, :, None] * of_main - cells.spanned[:, None, :, None] * eye
         total = right @ middle.reshape(right.shape) @ right.swapaxes(1, 2)
-        top = _root(total + (1.0 + ROUNDING) * np.eye(right.shape[-1]))
-        normal = cls(cells, np.zeros((batch, pull[0].size)), unit, root, inverse, few, top)
-        white = normal._times(inverse, cells.across(pull @ less))
-
-        def twice(inner: FloatArray) -> FloatArray:
-            return solved(top, solved(top, inner), transposed=True)
-
-        return replace(normal, mean=normal._coefficients(normal._moved(white, twice)))
+        top, top_inverse = _root(total + (1.0 + ROUNDING) * np.eye(right.shape[-1]))
+        white = inverse @ cells.across(up @ np.concatenate([crossed, pull[..., None]], axis=-1))
+        white = _moved(few, white.reshape(batch, levels * most * q, -1), top_inverse)
+        cross, white = white[..., :-1], white[..., -1:]
+        prior = scales[:, cells.of_shared[0], None] * np.eye(cells.shared.size)
+        last, last_inverse = _root(shared + prior - cross.swapaxes(1, 2) @ cross)
+        normal = cls(
+            cells, np.zeros((batch, cells.own.size + cells.shared.size)), unit, root, inverse, few,
+            top, top_inverse, cross, last, last_inverse,
+        )  # fmt: skip
+        left = last_inverse @ (of_shared[..., None] - cross.swapaxes(1, 2) @ white)
+        return replace(normal, mean=normal._coefficients(white[..., 0], left[..., 0]))
 
     def drawn(self, normals: FloatArray) -> FloatArray:
         """Return what standard normals (B, C) are, less the mean."""
-        white = self.cells.across(normals.reshape(len(normals), -1, self.unit.shape[-1]))
-        return self._coefficients(
-            self._moved(white, lambda inner: solved(self.top, inner, transposed=True))
-        )
+        white = self.cells.across(normals[:, self.cells.own].swapaxes(1, 2)[..., None])
+        return self._coefficients(white.reshape(len(white), -1), normals[:, self.cells.shared])
 
     def white(self, values: FloatArray) -> FloatArray:
         """Return the standard normals (B, C) of values (B, C)."""
-        cells, q = self.cells, self.unit.shape[-1]
-        off = cells.x @ (values - self.mean).reshape(len(values), q, -1).swapaxes(1, 2)
-        off = cells.across(off @ self.unit.swapaxes(1, 2))
-        white = self._times(self.root.swapaxes(-1, -2), off)
-        white = self._moved(white, lambda inner: np.asarray((inner[:, None] @ self.top)[:, 0]))
-        return cells.back(white, q).reshape(len(values), -1)
+        cells, off = self.cells, values - self.mean
+        means = cells.x @ off[:, cells.own].swapaxes(1, 2) @ self.unit.swapaxes(1, 2)
+        white = self.root.swapaxes(-1, -2) @ cells.across(means[..., None])
+        white = _moved(self.few, white.reshape(len(off), -1, 1), self.top.swapaxes(1, 2))
+        shared = off[:, cells.shared, None]
+        result = np.empty_like(values)
+        white = cells.back(white + self.cross @ shared, self.unit.shape[-1])
+        result[:, cells.own] = white.swapaxes(1, 2)
+        result[:, cells.shared] = (self.last.swapaxes(1, 2) @ shared)[..., 0]
+        return result
 
     @property
     def log_room(self) -> FloatArray:
         """Log determinant (B,) of values by their standard normals, up to a constant."""
-        unit, root, top = (
+        unit, root, top, last = (
             np.log(np.einsum("...ii->...i", each)).sum(-1)
-            for each in (self.unit, self.root, self.top)
+            for each in (self.unit, self.root, self.top, self.last)
         )
-        return np.asarray(-len(self.cells.x) * unit - root.sum(1) - top)
+        return np.asarray(-len(self.cells.x) * unit - root.sum(1) - top - last)
 
-    def _times(self, matrix: FloatArray, values: FloatArray) -> FloatArray:
-        """Return matrices (B, S, a q, a q) times values (B, S, a q)."""
-        return np.asarray((matrix @ values[..., None])[..., 0])
-
-    def _coefficients(self, white: FloatArray) -> FloatArray:
-        """Return coefficients (B, C) of C' times means by level, in the units of Pi."""
-        means = self._times(self.inverse.swapaxes(-1, -2), white)
-        back = np.linalg.inv(self.unit).swapaxes(1, 2)
-        means = self.cells.back(means, len(back[0])) @ back
-        return (self.cells.inverse @ means).swapaxes(1, 2).reshape(len(means), -1)
-
-    def _moved(
-        self, white: FloatArray, turned: Callable[[FloatArray], FloatArray]
-    ) -> FloatArray:
-        """Return (1 + Q (N - 1) Q') y of y (B, S, a q); ``turned``: N on vectors (B, r q)."""
-        inner = (white.reshape(len(white), 1, -1) @ self.few)[:, 0]
-        moved = (turned(inner) - inner)[..., None]
-        return white + (self.few @ moved).reshape(white.shape)
+    def _coefficients(self, white: FloatArray, of_shared: FloatArray) -> FloatArray:
+        """Return coefficients (B, C) of standard normals by level (B, S a q), and others (B, f)."""
+        cells, q, result = self.cells, self.unit.shape[-1], np.empty_like(self.mean)
+        shared = self.last_inverse.swapaxes(1, 2) @ of_shared[..., None]
+        left = white[..., None] - self.cross @ shared
+        left = _moved(self.few, left, self.top_inverse.swapaxes(1, 2))
+        left = left.reshape(*self.root.shape[:3], 1)
+        means = cells.back(self.inverse.swapaxes(-1, -2) @ left, q)
+        means = means @ np.linalg.inv(self.unit).swapaxes(1, 2)
+        result[:, cells.own] = (cells.inverse @ means).swapaxes(1, 2)
+        result[:, cells.shared] = shared[..., 0]
+        return result
 
 
-def _root(matrix: FloatArray) -> FloatArray:
-    """Return lower roots of positive definite matrices (..., k, k).
+def _moved(few: FloatArray, values: FloatArray, by: FloatArray) -> FloatArray:
+    """Return (1 + Q (N - 1) Q') y of y (B, S a q, c) and matrices N (B, r q, r q)."""
+    inner = few.swapaxes(1, 2) @ values
+    return values + few @ (by @ inner - inner)
+
+
+def _root(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return lower roots of positive definite matrices (..., k, k), and their inverses.
 
     A trifle on the diagonal, which rounding may have left without a root."""
     trifle = ROUNDING * np.abs(np.einsum("...kk->...k", matrix))
-    more = matrix + trifle[..., None] * np.eye(matrix.shape[-1])
-    return np.asarray(np.linalg.cholesky(more), dtype=np.float64)
+    root = np.linalg.cholesky(matrix + trifle[..., None] * np.eye(matrix.shape[-1]))
+    both = np.stack([root, np.linalg.inv(root)]).astype(np.float64)
+    return both[0], both[1]
 
 
 class CellReference(MeanReference):
-    """``MeanReference`` by cell: precisions (B, G, q, q) and linear terms (B, G, q) of means."""
+    """``MeanReference`` by cell.
+
+    What is told: precisions of means of cells (B, G, q, q), with f coefficients on earlier
+    categories (B, G, q, f), and of these (B, f, f); linear terms (B, G, q) and (B, f)."""
 
     def __init__(self, data: LocationAugmentation, parameters: Parameters, cells: Cells) -> None:
         super().__init__(data, parameters)
         self.cells = cells
-        shape = data.batch // self.chains, len(cells.x), parameters.q
-        self.learned = [np.zeros((*shape, parameters.q)), np.zeros(shape)]
+        self.learned = self._nothing(data.batch // self.chains)
 
-    def _normal(self, precision: FloatArray, linear: FloatArray, point: Point) -> Near:
+    def _nothing(self, batch: int) -> Told:
+        (groups, q), f = (len(self.cells.x), self.parameters.q), self.cells.shared.size
+        shapes = (groups, q, q), (groups, q, f), (f, f), (groups, q), (f,)
+        return [np.zeros((batch, *shape)) for shape in shapes]
+
+    def _normal(self, told: Told, point: Point) -> Near:
         # Beyond, no move needs it: rounding would hide the one or the other.
         middle = np.log(self.target.spread)[:, None]
         log_s, log_tau = (
@@ -253,33 +278,55 @@ class CellReference(MeanReference):
             for each in (point.log_s, point.log_tau)
         )
         unit = self._root_of_interactions(replace(point, log_s=log_s))
-        return CellNormal.of(self.cells, precision, linear, unit, np.exp(-2.0 * log_tau).T)
+        return CellNormal.of(self.cells, told, unit, np.exp(-2.0 * log_tau).T)
 
-    def _of_sums(self, laws: Sequence[Law]) -> tuple[FloatArray, FloatArray]:
-        precision, linear = (np.zeros_like(each) for each in self._repeated())
+    def _of_sums(self, laws: Sequence[Law]) -> Told:
+        (row, column), q = self.cells.of_shared, self.parameters.q
+        own, _, _, pull, _ = self._nothing(self.data.batch)
+        e = self.cells.links[0].shape[-1] - 1
+        crossed, shared = np.zeros((*own.shape, e)), np.zeros((len(own), q, q, e, e))
+        of_shared = np.zeros((len(own), q, e))
         for p, law in enumerate(laws):
             there = self.parameters.present[p]
-            axes, curved, pull = self._by_axis(there, law)
-            along = (axes @ self.cells.links[p])[:, None, ..., 0]
-            split = (len(curved), -1, *along.shape[-2:])
-            moved = (curved.reshape(split) * along * along).sum(-1).swapaxes(1, 2)
-            moved = moved.reshape(*moved.shape[:2], there.size, there.size)
-            precision[:, :, there[:, None], there] += moved
-            linear[..., there] += (pull.reshape(split) * along).sum(-1).swapaxes(1, 2)
-        return precision, linear
+            axes, curved, linear = self._by_axis(there, law)
+            along = (axes @ self.cells.links[p])[:, None]
+            split = (len(curved), -1, *along.shape[2:4])
+            curved, linear = curved.reshape(split), linear.reshape(split)
+            by_mean = curved * along[..., 0]
+            shape, pairs = (len(own), there.size, there.size, -1), (there[:, None], there)
+            moved = np.moveaxis((by_mean * along[..., 0]).sum(-1).reshape(shape), -1, 1)
+            own[:, :, *pairs] += moved
+            pull[..., there] += (linear * along[..., 0]).sum(-1).swapaxes(1, 2)
+            if e:
+                rest = along[..., 1:]
+                both = (by_mean[..., None, :] @ rest)[..., 0, :].reshape(*shape, e)
+                crossed[:, :, *pairs] += np.moveaxis(both, 3, 1)
+                flat = rest.reshape(len(rest), 1, -1, e)
+                weights = curved.reshape(*curved.shape[:2], -1, 1)
+                both = flat.swapaxes(-1, -2) @ (weights * flat)
+                shared[:, *pairs] += both.reshape(*shape[:3], e, e)
+                of_shared[:, there] += (linear.reshape(*linear.shape[:2], 1, -1) @ flat)[:, :, 0]
+        return [
+            own, crossed[:, :, :, row, column],
+            shared[:, row[:, None], row, column[:, None], column], pull, of_shared[:, row, column],
+        ]  # fmt: skip
 
-    def _of_squares(
-        self, laws: Sequence[Law], about: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        precision, linear = (np.zeros_like(each) for each in self._repeated())
-        means = self.cells.x @ about.reshape(len(about), -1, len(self.cells.x)).swapaxes(1, 2)
-        for slopes, weight, gap in self._gaps(laws, about, self.cells.links):
-            rows = slopes[..., 0]
-            scaled = (rows * weight[..., None]).swapaxes(-1, -2)
-            precision += scaled @ rows
-            left = gap + (rows @ means[..., None])[..., 0]
-            linear += (scaled @ left[..., None])[..., 0]
-        return precision, linear
+    def _of_squares(self, laws: Sequence[Law], about: FloatArray) -> Told:
+        cells, (row, column) = self.cells, self.cells.of_shared
+        told = self._nothing(len(about))
+        means = (cells.x @ about[:, cells.own].swapaxes(1, 2))[..., None]
+        rest = about[:, None, cells.shared, None]
+        for slopes, weight, gap in self._gaps(laws, about, cells.links):
+            own, shared = slopes[..., 0], slopes[..., 1:][:, :, :, row, column]
+            left = gap[..., None] + own @ means + shared @ rest
+            scaled, others = ((each * weight[..., None]).swapaxes(-1, -2) for each in (own, shared))
+            more = scaled @ own, scaled @ shared, others @ shared, scaled @ left, others @ left
+            told[0] += more[0]
+            told[1] += more[1]
+            told[2] += more[2].sum(1)
+            told[3] += more[3][..., 0]
+            told[4] += more[4].sum(1)[..., 0]
+        return told
 
 
 def mean_reference(data: LocationAugmentation, parameters: Parameters) -> MeanReference:

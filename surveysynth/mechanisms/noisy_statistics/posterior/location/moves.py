@@ -23,7 +23,7 @@ from typing import TypeAlias
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.noisy_statistics.posterior.location import trades
+from surveysynth.mechanisms.noisy_statistics.posterior.location import cell_reference, trades
 from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation import (
     Laws,
     LocationAugmentation,
@@ -32,9 +32,6 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.augmentation imp
     elliptical,
     normal,
     possible,
-)
-from surveysynth.mechanisms.noisy_statistics.posterior.location.cell_reference import (
-    mean_reference,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
 from surveysynth.mechanisms.noisy_statistics.posterior.location.learned import (
@@ -69,7 +66,8 @@ class Moves:
         self.data, self.parameters, self.point, self.rng = data, parameters, point, rng
         self.batch, self.q, self.groups = data.batch, parameters.q, parameters.groups
         self.chains = data.target.chains
-        self.means, self.learned = mean_reference(data, parameters), Learned(data, parameters)
+        self.means = cell_reference.mean_reference(data, parameters)
+        self.learned = Learned(data, parameters)
         self.conditionals = Conditionals(parameters, rng, self.batch)
         self.size = self.q + parameters.row.size
         columns, self.steps = range(self.q), list[Move]()

@@ -7,7 +7,7 @@ between Q~ and its mean is linear in coefficients too.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from scipy.linalg.blas import dtrsv
@@ -24,6 +24,9 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.moment_law impor
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
 from surveysynth.models.general_location.coefficients import ROUNDING
+
+#: Precisions and linear terms (B, ...) of what is told of coefficients, in the blocks of a form.
+Told: TypeAlias = list[FloatArray]
 
 
 class Near(Protocol):
@@ -85,38 +88,37 @@ class MeanReference:
         self.chains, width = data.target.chains, parameters.index.size
         databases = data.batch // self.chains
         #: What the warm-up has found that Q~ adds, of each database: a precision, a linear term.
-        self.learned = [np.zeros((databases, width, width)), np.zeros((databases, width))]
+        self.learned: Told = [np.zeros((databases, width, width)), np.zeros((databases, width))]
 
     def sums(self, laws: Sequence[Law], point: Point) -> Near:
         """Return the normal given T~ and the rest of the point, which is exact."""
-        return self._normal(*self._of_sums(laws), point)
+        return self._normal(self._of_sums(laws), point)
 
     def normal(self, laws: Sequence[Law], point: Point, share: float = 0.0) -> Near:
         """Return about what noisy sums and squares say, given the rest of the point and xi.
 
         share: what these squares count in what is learned of them."""
-        precision, linear = self._of_sums(laws)
-        squares = self._of_squares(laws, self._normal(precision, linear, point).mean)
+        told = self._of_sums(laws)
+        squares = self._of_squares(laws, self._normal(told, point).mean)
         if share:
-            means = [each.reshape(-1, self.chains, *each.shape[1:]).mean(1) for each in squares]
+            means = [
+                each.reshape(len(each) // self.chains, self.chains, *each.shape[1:]).mean(1)
+                for each in squares
+            ]
             pairs = zip(self.learned, means, strict=True)
             self.learned = [known + share * (new - known) for known, new in pairs]
-        return self._normal(precision + squares[0], linear + squares[1], point)
+        return self._normal(_both(told, squares), point)
 
     def roughly(self, laws: Sequence[Law], point: Point) -> Near:
         """Return the normal with what is learned of squares, which takes half of the time.
 
         Squares of the point itself would make a better one, and no move needs it."""
-        precision, linear = self._of_sums(laws)
-        curved, pull = self._repeated()
-        return self._normal(precision + curved, linear + pull, point)
+        squares = [np.repeat(each, self.chains, axis=0) for each in self.learned]
+        return self._normal(_both(self._of_sums(laws), squares), point)
 
-    def _repeated(self) -> list[FloatArray]:
-        """Return what is learned of squares, for every chain."""
-        return [np.repeat(each, self.chains, axis=0) for each in self.learned]
-
-    def _normal(self, precision: FloatArray, linear: FloatArray, point: Point) -> Near:
+    def _normal(self, told: Told, point: Point) -> Near:
         """Return the normal of what is told, and of the prior at a point."""
+        precision, linear = told
         with_prior = precision + 0.0
         self._add_prior(with_prior, point)
         # A trifle on the diagonal, which rounding may have left without a root.
@@ -124,7 +126,7 @@ class MeanReference:
         with_prior[:, places, places] *= 1.0 + ROUNDING
         return Normal.of(with_prior, linear)
 
-    def _of_sums(self, laws: Sequence[Law]) -> tuple[FloatArray, FloatArray]:
+    def _of_sums(self, laws: Sequence[Law]) -> Told:
         """Return the precision (B, C, C) and linear term (B, C) of T~."""
         parameters = self.parameters
         batch, width, q = self.data.batch, parameters.layout.width, parameters.q
@@ -137,11 +139,9 @@ class MeanReference:
             linear[:, there] += pull
         index, size = parameters.index, q * width
         own = precision.reshape(batch, size, size)[:, index[:, None], index]
-        return own, linear.reshape(batch, size)[:, index]
+        return [own, linear.reshape(batch, size)[:, index]]
 
-    def _of_squares(
-        self, laws: Sequence[Law], about: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
+    def _of_squares(self, laws: Sequence[Law], about: FloatArray) -> Told:
         """Return what Q~ adds to precision and linear term, to first order about means (B, C)."""
         parameters, (batch, count) = self.parameters, about.shape
         precision, linear = np.zeros((batch, count, count)), np.zeros((batch, count))
@@ -154,7 +154,7 @@ class MeanReference:
             precision += scaled @ rows
             left = left + (rows @ about[..., None])[..., 0]
             linear += (scaled @ left[..., None])[..., 0]
-        return precision, linear
+        return [precision, linear]
 
     def _gaps(
         self, laws: Sequence[Law], about: FloatArray, links: Sequence[FloatArray]
@@ -303,6 +303,10 @@ class SingleCells:
         own = rows.reshape(len(rows), 1, groups * r, e)
         result[..., k:, k:] = (own.swapaxes(-1, -2) * curved[:, :, None]) @ own
         return result, np.concatenate([linear, pull @ own[:, 0]], axis=-1)
+
+
+def _both(one: Told, other: Told) -> Told:
+    return [left + right for left, right in zip(one, other, strict=True)]
 
 
 def solved(root: FloatArray, values: FloatArray, *, transposed: bool = False) -> FloatArray:
