@@ -353,14 +353,18 @@ def _combinations(rows: FloatArray) -> dict[int, dict[int, float]]:
     Shares are for columns of unit length.
     """
     triangle = _triangle([_unit_columns(rows)])
-    kept: list[int] = []
+    basis, kept = np.zeros_like(triangle), list[int]()
     found = {}
-    for k in range(rows.shape[1]):
-        others = triangle[:, kept]
-        share = np.linalg.lstsq(others, triangle[:, k], rcond=None)[0] if kept else np.zeros(0)
-        if float(np.linalg.norm(triangle[:, k] - others @ share)) > TOLERANCE:
+    for k, column in enumerate(triangle.T):
+        before, rest = basis[:, : len(kept)], column
+        for _ in range(2):  # the second time for what rounding left
+            rest = rest - before @ (before.T @ rest)
+        length = float(np.linalg.norm(rest))
+        if length > TOLERANCE:
+            basis[:, len(kept)] = rest / length
             kept.append(k)
         else:
+            share = np.linalg.lstsq(triangle[:, kept], column, rcond=None)[0]
             found[k] = dict(zip(kept, map(float, share), strict=True))
     return found
 
