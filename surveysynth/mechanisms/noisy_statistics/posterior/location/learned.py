@@ -155,8 +155,9 @@ class Learned:
         least = ROUNDING * np.einsum("bgkk->bgk", wide[..., q:, q:])
         precision = precision + least[..., None] * unit
         shares, fixed = parameters.shares, parameters.prior_of_slopes()
-        joint = np.einsum("lg,mg,bgij->blimj", shares, shares, precision)
-        root = np.linalg.cholesky(joint.reshape(-1, fixed.size, fixed.size) + np.diag(fixed))
+        joint = (shares * np.moveaxis(precision, 1, -1)[:, :, :, None]) @ shares.T
+        joint = joint.transpose(0, 3, 1, 4, 2).reshape(-1, fixed.size, fixed.size)
+        root = np.linalg.cholesky(joint + np.diag(fixed))
         linear = np.einsum("lg,bgi->bli", shares, solved[..., -1]).reshape(-1, fixed.size, 1)
         return np.linalg.solve(root @ root.swapaxes(1, 2), linear)[..., 0], root
 

@@ -20,6 +20,9 @@ from surveysynth.sampling import primitives
 #: Variances of a group without records can be anything: they are kept within this factor of the
 #: declared ones, far beyond what any noise leaves distinguishable from zero.
 FARTHEST = 1e6
+#: So many effects of the levels of one column move together at most: with 59 of them a slice stays
+#: where it is.
+MOST_LEVELS = 16
 #: Log tau of the weight has no lower end but this: designs may weight all cells alike.
 NO_FLOOR = -60.0
 #: Share of the largest size of an axis that is zero but for rounding.
@@ -88,7 +91,11 @@ class Parameters:
         #: Prior precisions (s,) of core slopes, in units of the spreads of both columns.
         self.core_precision = (target.spread[self.column] / target.spread[self.row]) ** 2
         self.levels = contrasts(target.shape.levels)
-        self.contrasts = [int(own.max()) for own in target.shape.levels]
+        #: How many effects of levels move together.
+        self.contrasts = [
+            len(part) for own in target.shape.levels
+            for part in np.array_split(np.arange(own.max()), -(-own.max() // MOST_LEVELS))
+        ]  # fmt: skip
         #: Axes (L, L) of effects and (G, G) of groups that go with each other alone, and sizes.
         self.level_axes, size, axes = np.linalg.svd(self.levels)
         self.group_axes = axes.T
