@@ -50,6 +50,24 @@ def test_groups_have_effects_of_their_levels_that_add_up_to_zero() -> None:
     np.testing.assert_allclose(found, covariance_of_effects(), atol=1e-12)
 
 
+def test_many_levels_move_in_parts_that_hold_every_effect() -> None:
+    """Of 40 levels and of two, of an amount and a weight: three values each."""
+    case = replace(
+        CASES["Crossed"], crossed=(40, 2), groups=tuple(range(80)), ridged=tuple(range(41, 80)),
+        level=(tuple(np.repeat(range(40), 2).tolist()), (0, 1) * 40),
+    )  # fmt: skip
+    target = one_target(case, 4, np.random.default_rng(7))
+    streams = Streams((np.random.default_rng(9),), 1)
+    moves = LocationSweeps(case.layout, target, case.all_priors, streams, 1).moves
+    assert moves is not None
+    blocks = moves.learned.blocks
+    places = np.concatenate([np.arange(each.start, each.stop) for each in blocks])
+    np.testing.assert_array_equal(places, np.arange(3 * (1 + 39 + 1)))
+    sizes = [(each.stop - each.start) // 3 for each in blocks]
+    assert sizes == [1, 13, 13, 13, 1]
+    assert moves.levels == 4
+
+
 def test_the_density_of_effects_is_that_of_the_prior() -> None:
     parameters, point, _ = parts_of(50)
     rng = np.random.default_rng(3)
