@@ -44,14 +44,14 @@ class _Bytes:
     """
 
     def __init__(self) -> None:
-        self.start("")
+        self._name, self._calls = b"", itertools.count()
 
     def __call__(self, size: int) -> bytes:
         return hashlib.shake_256(b"%s %d" % (self._name, next(self._calls))).digest(size)
 
     def start(self, name: str) -> tuple[bytes, Iterator[int]]:
         """Begin with the first bytes of ``name``; what was before is returned."""
-        before = getattr(self, "_name", b""), getattr(self, "_calls", itertools.count())
+        before = self._name, self._calls
         self._name, self._calls = name.encode(), itertools.count()
         return before
 

@@ -32,6 +32,7 @@ from surveysynth.survey.interactions import (
     INTERACTION_SCALE,
     Cells,
     interaction_columns,
+    outside,
     ridge_of,
     ridge_words,
 )
@@ -356,9 +357,7 @@ def _combinations(rows: FloatArray) -> dict[int, dict[int, float]]:
     basis, kept = np.zeros_like(triangle), list[int]()
     found = {}
     for k, column in enumerate(triangle.T):
-        before, rest = basis[:, : len(kept)], column
-        for _ in range(2):  # the second time for what rounding left
-            rest = rest - before @ (before.T @ rest)
+        rest = outside(basis[:, : len(kept)], column)
         length = float(np.linalg.norm(rest))
         if length > TOLERANCE:
             basis[:, len(kept)] = rest / length

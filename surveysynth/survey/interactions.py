@@ -113,13 +113,18 @@ def _orthonormal_root(projector: FloatArray) -> tuple[FloatArray, list[int]]:
     basis, pivots = np.zeros((len(projector), 0)), list[int]()
     rank = round(float(np.trace(projector)))
     for pivot, column in enumerate(projector.T):
-        rest = column - basis @ (basis.T @ column)
-        rest = rest - basis @ (basis.T @ rest)
+        rest = outside(basis, column)
         length = float(np.linalg.norm(rest))
         if len(pivots) < rank and length > np.sqrt(_TOLERANCE):
             basis = np.column_stack([basis, rest / length])
             pivots.append(pivot)
     return basis, pivots
+
+
+def outside(basis: FloatArray, column: FloatArray) -> FloatArray:
+    """Return what is orthogonal to an orthonormal basis (C, k) of a column (C,)."""
+    rest = column - basis @ (basis.T @ column)
+    return np.asarray(rest - basis @ (basis.T @ rest))  # once more for what rounding left
 
 
 def ridge_of(ridged: BoolArray, scale: float) -> FloatArray:

@@ -9,7 +9,7 @@ centers of groups taken for such about the common one.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -92,12 +92,12 @@ class Case:
     ridged: tuple[int, ...] = ()
     first: float = 0.0
     level: tuple[tuple[int, ...], ...] = ()
-    crossed: tuple[int, int] = (0, 0)
+    crossed: tuple[int, ...] = ()
 
-    @property
+    @cached_property
     def x(self) -> FloatArray:
         """Rows of X (cells, K)."""
-        if not any(self.crossed):
+        if not self.crossed:
             return X
         first, second = np.indices(self.crossed).reshape(2, -1)
         effects = [code[:, None] == np.arange(1, code.max() + 1) for code in (first, second)]
@@ -127,6 +127,16 @@ class Case:
     def all_priors(self) -> Mapping[str, float]:
         """With those of the model's defaults."""
         return {**GeneralLocation.default_priors, **self.priors}
+
+
+def crossed(*sizes: int) -> Case:
+    """A mean of its own for every cell of two factors, each cell a group."""
+    cells, main = int(np.prod(sizes)), sum(sizes) - 1
+    return Case(
+        "continuous", groups=tuple(range(cells)), records=12, rejects=(WRONG[1], WIDE),
+        replications=320, ridged=tuple(range(main, cells)), crossed=sizes,
+        level=tuple(map(tuple, np.indices(sizes).reshape(2, -1).tolist())),
+    )  # fmt: skip
 
 
 CASES = {
@@ -163,13 +173,7 @@ CASES = {
         "continuous", groups=(0, 1, 2), rejects=(WRONG[1], NO_LEVELS), replications=320,
         level=((0, 0, 1), (0, 1, 2)),
     ),
-    "Crossed": Case(
-        "continuous", groups=tuple(range(30)), records=12, rejects=(WRONG[1], WIDE),
-        ridged=tuple(range(10, 30)), crossed=(5, 6), replications=320,
-        level=(
-            tuple(np.repeat(range(5), 6).tolist()), tuple(np.tile(range(6), 5).tolist())
-        ),
-    ),
+    "Crossed": crossed(5, 6),
 }
 
 

@@ -15,7 +15,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps 
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
 from surveysynth.models.general_location.groups import CovarianceGroups
 from surveysynth.sampling.sweeps import Streams
-from tests.long_runs.location_sbc import CASES, one_target
+from tests.long_runs.location_sbc import CASES, crossed, one_target
 from tests.mechanisms.noisy_statistics import mistakes
 
 CASE, CHAINS = CASES["Levels"], 1500
@@ -52,10 +52,7 @@ def test_groups_have_effects_of_their_levels_that_add_up_to_zero() -> None:
 
 def test_many_levels_move_in_parts_that_hold_every_effect() -> None:
     """Of 40 levels and of two, of an amount and a weight: three values each."""
-    case = replace(
-        CASES["Crossed"], crossed=(40, 2), groups=tuple(range(80)), ridged=tuple(range(41, 80)),
-        level=(tuple(np.repeat(range(40), 2).tolist()), (0, 1) * 40),
-    )  # fmt: skip
+    case = crossed(40, 2)
     target = one_target(case, 4, np.random.default_rng(7))
     streams = Streams((np.random.default_rng(9),), 1)
     moves = LocationSweeps(case.layout, target, case.all_priors, streams, 1).moves

@@ -15,12 +15,15 @@ from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_dr
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
     LocationSweeps,
 )
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.sampling.convergence import NotConvergedError
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.survey import PublicDesign
 from tests.models.general_location.general_cases import (
     BENEFIT,
     INCOME,
@@ -111,6 +114,26 @@ def test_next_to_no_noise_is_the_ordinary_fit(
         assert np.abs(np.log(own.std(0) / sd)).max() < 0.25, name
 
 
+def released(
+    outcomes: tuple, by: tuple[str, ...], plan: SamplingPlan
+) -> tuple[GeneralLocation, PublicDesign, NoisySettings, LocationStatistics]:
+    """Noisy statistics of 120 records, with what they are released under."""
+    design = replace(general_design(120, outcomes, weighted=True), population_size=4_800)
+    model = model_for(by)
+    theta = draw(random_theta(model, design, 1), 0)
+    survey = confidential_of(
+        design, model.simulate(theta, design, np.random.default_rng(4), "sample")
+    )
+    settings = NoisySettings(
+        Budget.of_rho(20.0, 1e-6), {"income": Declared(0.0, 1.5)}, Declared(0.0, 1.5), m=8,
+        plan=plan,
+    )  # fmt: skip
+    noise = SeededNoise(np.random.default_rng(5))
+    statistics = release_statistics(model, design, survey, settings, noise)
+    assert isinstance(statistics, LocationStatistics)
+    return model, design, settings, statistics
+
+
 @pytest.mark.parametrize(
     ("r_hat", "rounds"), [(1.09, [20 + 40, 40]), (np.inf, [60, 40]), (1.2, [60, 80])]
 )
@@ -118,19 +141,7 @@ def test_chains_that_were_near_go_on_with_half_of_their_draws(
     r_hat: float, rounds: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every other one, so that all lie as far apart; chains that were far begin again."""
-    design = replace(general_design(120, (INCOME,), weighted=True), population_size=4_800)
-    model = model_for()
-    theta = draw(random_theta(model, design, 1), 0)
-    survey = confidential_of(
-        design, model.simulate(theta, design, np.random.default_rng(4), "sample")
-    )
-    plan = SamplingPlan(4, 10, 20)
-    settings = NoisySettings(
-        Budget.of_rho(20.0, 1e-6), {"income": Declared(0.0, 1.5)}, Declared(0.0, 1.5), m=8,
-        plan=plan,
-    )  # fmt: skip
-    noise = SeededNoise(np.random.default_rng(5))
-    statistics = release_statistics(model, design, survey, settings, noise)
+    model, design, settings, statistics = released((INCOME,), (), SamplingPlan(4, 10, 20))
     numbers, stages = [0], []
     one_round = LocationSweeps._round
 
@@ -162,18 +173,7 @@ def test_what_the_prior_says_of_effects_does_not_depend_on_where_amounts_lie() -
 
     With a prior about zero it makes the scale of all effects as large as itself: where a category
     has no records, weights were exp(10) times too large. The same random numbers serve both."""
-    design = replace(general_design(120, (SICK, INCOME), weighted=True), population_size=4_800)
-    model = model_for(("sex",))
-    theta = draw(random_theta(model, design, 1), 0)
-    survey = confidential_of(
-        design, model.simulate(theta, design, np.random.default_rng(4), "sample")
-    )
-    settings = NoisySettings(
-        Budget.of_rho(20.0, 1e-6), {"income": Declared(0.0, 1.5)}, Declared(0.0, 1.5), m=8,
-        plan=PLAN,
-    )  # fmt: skip
-    noise = SeededNoise(np.random.default_rng(5))
-    statistics = release_statistics(model, design, survey, settings, noise)
+    model, design, settings, statistics = released((SICK, INCOME), ("sex",), PLAN)
     moved = replace(statistics, centre=statistics.centre + np.array([0.0, 10.0]))
     found = []
     for each in (statistics, moved):

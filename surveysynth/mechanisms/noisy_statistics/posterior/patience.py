@@ -74,7 +74,7 @@ class Patience:
     ) -> RefusedError | None:
         """Return why no further stage is tried; None where one may still work."""
         left = len(self._thinnings) - 1 - self._thinnings.index(thinning)
-        r_hat = result.r_hat if isinstance(result, NotConvergedError) else math.inf
+        r_hat = _r_hat(result)
         if not math.isfinite(r_hat):
             return None
         self._excess.append(r_hat**2 - 1.0)
@@ -97,7 +97,7 @@ class Patience:
 
     def near(self, result: RefusedError) -> bool:
         """Return whether twice the rounds should do, with those so far."""
-        r_hat = result.r_hat if isinstance(result, NotConvergedError) else math.inf
+        r_hat = _r_hat(result)
         return not math.isfinite(r_hat) or r_hat**2 - 1.0 <= LEEWAY * _GATE
 
     def _seconds(self, thinning: int, rounds: int) -> float:
@@ -106,6 +106,10 @@ class Patience:
             return 0.0
         of_round = (time.monotonic() - self._started) / rounds
         return of_round * thinning * self._plan.draws
+
+
+def _r_hat(result: RefusedError) -> float:
+    return result.r_hat if isinstance(result, NotConvergedError) else math.inf
 
 
 def duration(seconds: float) -> str:

@@ -29,6 +29,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Par
 from surveysynth.mechanisms.noisy_statistics.posterior.location.reference import (
     MeanReference,
     Near,
+    SingleCells,
     Told,
 )
 from surveysynth.models.general_location.coefficients import ROUNDING
@@ -45,7 +46,7 @@ FARTHEST = 12.0
 class Cells:
     """What is public of G cells: X (G, K), its inverse, and how rows hang on means of cells.
 
-    links (G, r, 1 + E) of each pattern: with a mean of the cell, and e; own (q, K): places of
+    single: of each pattern; own (q, K): places of
     coefficients on x, and shared (f,): on e, with regression and column of e (2, f); place (G,):
     that of a cell in S levels of at most a cells; apart, along (S, a, a): of B, times Pi and times
     the precision of main effects; few (S a, r): N; spanned, scaled (r, r): of H, times -Pi and
@@ -54,7 +55,7 @@ class Cells:
 
     x: FloatArray
     inverse: FloatArray
-    links: list[FloatArray]
+    single: list[SingleCells]
     own: IntArray
     shared: IntArray
     of_shared: IntArray
@@ -89,15 +90,15 @@ class Cells:
         inverse = np.empty_like(x)
         inverse[ridged], inverse[free] = own.T, np.linalg.solve(turn, main.T)
         precision = inverse[free].T @ inverse[free]
-        links = [np.concatenate([hang, each.link[..., columns:]], axis=-1)
-                 for each, hang in zip(targets, on_mean, strict=True)]  # fmt: skip
+        single = [SingleCells(x, hang, each.link[..., columns:])
+                  for each, hang in zip(targets, on_mean, strict=True)]  # fmt: skip
         shared = np.flatnonzero(column >= columns)
         of_shared = np.stack([row[shared], column[shared] - columns])
         places = np.flatnonzero(column < columns).reshape(-1, columns)
         # The factor of which the fewest columns are left; none, with a cell a level.
         levels = [np.arange(len(x)), *shape.levels]
         split = min((_split(main, precision, own) for own in levels), key=lambda each: each[3].size)
-        return cls(x, inverse, links, places, shared, of_shared, *split)
+        return cls(x, inverse, single, places, shared, of_shared, *split)
 
     def across(self, means: FloatArray) -> FloatArray:
         """Return means (B, S, a q, c) by level of means (B, G, q, c)."""
@@ -283,29 +284,19 @@ class CellReference(MeanReference):
     def _of_sums(self, laws: Sequence[Law]) -> Told:
         (row, column), q = self.cells.of_shared, self.parameters.q
         own, _, _, pull, _ = self._nothing(self.data.batch)
-        e = self.cells.links[0].shape[-1] - 1
+        e = self.cells.single[0].e.shape[-1]
         crossed, shared = np.zeros((*own.shape, e)), np.zeros((len(own), q, q, e, e))
         of_shared = np.zeros((len(own), q, e))
         for p, law in enumerate(laws):
             there = self.parameters.present[p]
-            axes, curved, linear = self._by_axis(there, law)
-            along = (axes @ self.cells.links[p])[:, None]
-            split = (len(curved), -1, *along.shape[2:4])
-            curved, linear = curved.reshape(split), linear.reshape(split)
-            by_mean = curved * along[..., 0]
-            shape, pairs = (len(own), there.size, there.size, -1), (there[:, None], there)
-            moved = np.moveaxis((by_mean * along[..., 0]).sum(-1).reshape(shape), -1, 1)
-            own[:, :, *pairs] += moved
-            pull[..., there] += (linear * along[..., 0]).sum(-1).swapaxes(1, 2)
-            if e:
-                rest = along[..., 1:]
-                both = (by_mean[..., None, :] @ rest)[..., 0, :].reshape(*shape, e)
-                crossed[:, :, *pairs] += np.moveaxis(both, 3, 1)
-                flat = rest.reshape(len(rest), 1, -1, e)
-                weights = curved.reshape(*curved.shape[:2], -1, 1)
-                both = flat.swapaxes(-1, -2) @ (weights * flat)
-                shared[:, *pairs] += both.reshape(*shape[:3], e, e)
-                of_shared[:, there] += (linear.reshape(*linear.shape[:2], 1, -1) @ flat)[:, :, 0]
+            parts = self.cells.single[p].apart(*self._by_axis(there, law))
+            of_own, both, of_both, mean, linear = parts
+            split, pairs = (len(own), there.size, there.size), (there[:, None], there)
+            own[:, :, *pairs] += np.moveaxis(of_own.reshape(*split, -1), -1, 1)
+            crossed[:, :, *pairs] += np.moveaxis(both.reshape(*split, *both.shape[2:]), 3, 1)
+            shared[:, *pairs] += of_both.reshape(*split, e, e)
+            pull[..., there] += mean.swapaxes(1, 2)
+            of_shared[:, there] += linear
         return [
             own, crossed[:, :, :, row, column],
             shared[:, row[:, None], row, column[:, None], column], pull, of_shared[:, row, column],
@@ -316,7 +307,8 @@ class CellReference(MeanReference):
         told = self._nothing(len(about))
         means = (cells.x @ about[:, cells.own].swapaxes(1, 2))[..., None]
         rest = about[:, None, cells.shared, None]
-        for slopes, weight, gap in self._gaps(laws, about, cells.links):
+        links = [np.concatenate([each.t, each.e], axis=-1) for each in cells.single]
+        for slopes, weight, gap in self._gaps(laws, about, links):
             own, shared = slopes[..., 0], slopes[..., 1:][:, :, :, row, column]
             left = gap[..., None] + own @ means + shared @ rest
             scaled, others = ((each * weight[..., None]).swapaxes(-1, -2) for each in (own, shared))

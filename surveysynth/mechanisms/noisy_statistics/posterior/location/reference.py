@@ -285,24 +285,35 @@ class SingleCells:
         """Return sums of x~ x~' (B, m, W, W) and x~ (B, k, W) over the axes of all groups.
 
         axes (B or 1, G, r, r); weights (B, m, G r) and (B, k, G r)."""
-        (groups, r, _), (k, e) = self.t.shape, (self.x.shape[1], self.e.shape[-1])
-        batch, m = curved.shape[:2]
-        t = (axes @ self.t)[:, None, ..., 0]
-        by_t = curved.reshape(batch, m, groups, r) * t
+        own, crossed, shared, mean, of_shared = self.apart(axes, curved, pull)
         # Products of many small matrices: of one large one, BLAS would wake up all processors.
-        of_x = (self.x.T * (by_t * t).sum(-1)[:, :, None]) @ self.x
-        linear = (pull.reshape(batch, -1, groups, r) * t).sum(-1) @ self.x
+        of_x, linear = (self.x.T * own[:, :, None]) @ self.x, mean @ self.x
+        k, e = self.x.shape[1], self.e.shape[-1]
         if not e:
             return of_x, linear
-        rows = axes @ self.e
-        result = np.empty((batch, m, k + e, k + e))
-        result[..., :k, :k] = of_x
-        crossed = (by_t[..., None, :] @ rows[:, None])[..., 0, :]
+        result = np.empty((*curved.shape[:2], k + e, k + e))
+        result[..., :k, :k], result[..., k:, k:] = of_x, shared
         result[..., :k, k:] = self.x.T @ crossed
         result[..., k:, :k] = result[..., :k, k:].swapaxes(-1, -2)
-        own = rows.reshape(len(rows), 1, groups * r, e)
-        result[..., k:, k:] = (own.swapaxes(-1, -2) * curved[:, :, None]) @ own
-        return result, np.concatenate([linear, pull @ own[:, 0]], axis=-1)
+        return result, np.concatenate([linear, of_shared], axis=-1)
+
+    def apart(
+        self, axes: FloatArray, curved: FloatArray, pull: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return sums of t t' (B, m, G) and t e' (B, m, G, E) by group, of e e' (B, m, E, E).
+
+        Then of t (B, k, G) by group, and of e (B, k, E). Axes and weights as of ``summed``."""
+        (groups, r, e), batch = self.e.shape, len(curved)
+        t, rows = (axes @ self.t)[:, None, ..., 0], axes @ self.e
+        by_t = curved.reshape(batch, -1, groups, r) * t
+        flat = rows.reshape(len(rows), 1, groups * r, e)
+        linear = (pull.reshape(batch, -1, groups, r) * t).sum(-1)
+        if not e:  # sums of nothing take their time too
+            none = np.zeros((batch, curved.shape[1], groups, 0))
+            return (by_t * t).sum(-1), none, none[:, :, :0], linear, pull[..., :0]
+        crossed = (by_t[..., None, :] @ rows[:, None])[..., 0, :]
+        shared = (flat.swapaxes(-1, -2) * curved[:, :, None]) @ flat
+        return (by_t * t).sum(-1), crossed, shared, linear, pull @ flat[:, 0]
 
 
 def _both(one: Told, other: Told) -> Told:
