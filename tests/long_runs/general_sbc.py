@@ -72,7 +72,7 @@ class Case:
     """Outcomes by name, groups, priors, size of the databases.
 
     regions: of the design, whose interactions with sex are shrunken if ``ridged``; psus: with
-    effects.
+    effects, one of which has ``astride`` records of another region.
     """
 
     outcomes: str
@@ -88,11 +88,15 @@ class Case:
     regions: int = 2
     ridged: bool = False
     psus: int = 0
+    astride: int = 0
 
     @property
     def design(self) -> PublicDesign:
         """Of its records, each of them once."""
-        return _design(self.outcomes, self.n, self.regions, self.ridged, self.psus)
+        return _design(
+            self.outcomes, self.n, regions=self.regions, ridged=self.ridged, psus=self.psus,
+            astride=self.astride,
+        )  # fmt: skip
 
     @property
     def model(self) -> GeneralLocation:
@@ -101,8 +105,8 @@ class Case:
 
 
 @cache
-def _design(outcomes: str, n: int, regions: int, ridged: bool, psus: int) -> PublicDesign:
-    return general_design(n, KINDS[outcomes], regions=regions, ridged=ridged, psus=psus)
+def _design(outcomes: str, n: int, **more: Any) -> PublicDesign:
+    return general_design(n, KINDS[outcomes], **more)
 
 
 CASES = {
@@ -126,10 +130,11 @@ CASES = {
         "categorical", "wide logits", n=60, regions=4, ridged=True
     ),
     "semicontinuous, clusters": Case(
-        "semicontinuous", "no effects", n=120, psus=14, priors=CLUSTERED, replications=250, thin=20
+        "semicontinuous", "no effects", n=120, psus=14, astride=4, priors=CLUSTERED,
+        replications=250, thin=20,
     ),
     "categorical, clusters, fractional weights": Case(
-        "categorical", "no effects", n=120, psus=14, split=True, priors=CLUSTERED,
+        "categorical", "no effects", n=120, psus=14, astride=4, split=True, priors=CLUSTERED,
         replications=250, thin=20,
     ),
 }

@@ -69,7 +69,9 @@ class Case:
     ``FORGOTTEN`` and ``NO_LEVELS``; ridged: shrunken columns of X; first: SD of the noise of first
     sums, from which groups have centres of their own, 0 for one stage; level: of groups in each
     factor. crossed: numbers of levels of two factors, whose cells take the place of the three: a
-    column of X for each, those of interactions orthonormal and to main effects.
+    column of X for each, those of interactions orthonormal and to main effects. most: databases
+    with a larger noisy square are left out, as the posterior knows; clipping would leave none of
+    them, and chains stay there where they begin.
     """
 
     outcomes: str
@@ -93,6 +95,7 @@ class Case:
     first: float = 0.0
     level: tuple[tuple[int, ...], ...] = ()
     crossed: tuple[int, ...] = ()
+    most: float = 0.0
 
     @cached_property
     def x(self) -> FloatArray:
@@ -134,7 +137,7 @@ def crossed(*sizes: int) -> Case:
     cells, main = int(np.prod(sizes)), sum(sizes) - 1
     return Case(
         "continuous", groups=tuple(range(cells)), records=12, rejects=(WRONG[1], WIDE),
-        replications=320, ridged=tuple(range(main, cells)), crossed=sizes,
+        replications=240, ridged=tuple(range(main, cells)), crossed=sizes, most=400.0,
         level=tuple(map(tuple, np.indices(sizes).reshape(2, -1).tolist())),
     )  # fmt: skip
 
@@ -361,6 +364,24 @@ def one_target(case: Case, chains: int, rng: np.random.Generator) -> LocationTar
     return LocationTarget.of(case.shape, case.cell, [noisy], chains)
 
 
+def databases(
+    case: Case, count: int, rng: np.random.Generator
+) -> tuple[Theta, list[LocationStatistics]]:
+    """Parameters (count, ...) and the noisy statistics of their records."""
+    kept: list[Theta] = []
+    noisy: list[LocationStatistics] = []
+    while len(noisy) < count:
+        truth = prior(case, count, rng)
+        for d in range(count):
+            each = {name: values[d] for name, values in truth.items()}
+            found = noisy_statistics(case, case.cell, *records(case, each, case.cell, rng), rng)
+            largest = max(square.max(initial=0.0) for square in found.squares)
+            if not case.most or largest < case.most:
+                kept.append(each)
+                noisy.append(found)
+    return {name: np.stack([each[name] for each in kept[:count]]) for name in truth}, noisy[:count]
+
+
 def quantities(case: Case, theta: Theta) -> dict[str, FloatArray]:
     """What is ranked, (count, draws, d) by name; the sizes of shrunken coefficients too."""
     result = {name: values.reshape(*values.shape[:2], -1) for name, values in theta.items()}
@@ -376,12 +397,7 @@ def ranks_of_batch(
     case: Case, sampler: str, count: int, rng: np.random.Generator
 ) -> tuple[dict[str, Any]]:
     """Ranks (count,) of each true quantity among its draws."""
-    cell = case.cell
-    truth = prior(case, count, rng)
-    noisy = []
-    for d in range(count):
-        combination, z = records(case, {k: v[d] for k, v in truth.items()}, cell, rng)
-        noisy.append(noisy_statistics(case, cell, combination, z, rng))
+    truth, noisy = databases(case, count, rng)
     if sampler == "counts known":
         noisy = [replace(each, count_sd=0.1 * each.count_sd) for each in noisy]
     if sampler == "moments known":
@@ -396,7 +412,7 @@ def ranks_of_batch(
     if sampler == FORGOTTEN:
         noisy = [replace(each, first=None) for each in noisy]
     shape = replace(case.shape, level=None) if sampler == NO_LEVELS else case.shape
-    target = LocationTarget.of(shape, cell, noisy, 1)
+    target = LocationTarget.of(shape, case.cell, noisy, 1)
     plan = SamplingPlan(1, -(-case.warmup // case.thin), case.draws)
     priors = dict(case.all_priors)
     if sampler == WIDE:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth.models.general_location.psu_records import BetweenDirections
 from surveysynth.models.general_location.psu_sums import PatternSums, PsuSums
 from surveysynth.models.general_location.stats import GroupRows
 from surveysynth.models.parts.pairs import sum_by
@@ -24,6 +25,9 @@ class AmountSums:
     With A^(1/2) X~ = Q x, x (B, k, W, W), these are z = Q'A^(1/2) Z (B, k, W, q), unit (B, k, W, C)
     the same of the indicators of PSUs, and what x leaves: scatter (B, k, q, q) of z, and residual
     (B, k, C, q), sums by PSU. total (B, k, C): sums of alpha; present (k, q).
+
+    A shift s adds D s to coefficients and takes ``along`` s, along (B, C, r), from effects. Rows of
+    X~ D less along have the moments within (B, k, r, r); shifted (B, k, W, r) is x D less along.
     """
 
     def __init__(self, psus: Sequence[PsuSums], chains: int) -> None:
@@ -42,6 +46,14 @@ class AmountSums:
         self.x, self.z, self.unit, self.scatter, self.residual, self.total = (
             np.repeat(each, chains, axis=0) for each in (x, z, unit, scatter, residual, total)
         )
+        between = BetweenDirections.of_databases([each.between for each in psus])
+        self.along = np.repeat(between.along, chains, axis=0)
+        along, directions = self.along[:, None], between.coefficients
+        of_units = self.unit @ along
+        self.shifted = self.x[..., : len(directions)] @ directions - of_units
+        within = along.swapaxes(-1, -2) @ (self.total[..., None] * along)
+        within = within - of_units.swapaxes(-1, -2) @ of_units
+        self.within = within + self.shifted.swapaxes(-1, -2) @ self.shifted
         mask = self.present.astype(np.float64)
         self.mask, self.both = mask, mask[:, :, None] * mask[:, None, :]
 
@@ -80,10 +92,36 @@ class AmountSums:
 
         means (B, W, q): coefficients on x~; slopes (B, q, q) on earlier columns; variance (B, q).
         """
-        turned = (np.eye(slopes.shape[-1]) - slopes)[:, None] * self.both
-        precision = turned.swapaxes(-1, -2) @ (turned / variance[:, None, :, None])
+        precision = self._precision(slopes, variance)
         left = self.unit.swapaxes(-1, -2) @ (self.z - self.x @ means[:, None]) + self.residual
         return (left @ precision).sum(1), np.einsum("bkc,bkij->bcij", self.total, precision)
+
+    def shift_likelihood(
+        self,
+        j: int,
+        effects: FloatArray,
+        means: FloatArray,
+        slopes: FloatArray,
+        variance: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the likelihood of a shift of column j: precision (B, r, r), linear term (B, r).
+
+        effects (B, C, q); the others as in ``likelihood``.
+        """
+        precision, a = self._precision(slopes, variance)[..., j], effects[:, None]
+        moved = self.unit @ a
+        left = self.z - self.x @ means[:, None] - moved
+        outside = self.residual - self.total[..., None] * a + self.unit.swapaxes(-1, -2) @ moved
+        score = self.shifted.swapaxes(-1, -2) @ left
+        score = score - self.along[:, None].swapaxes(-1, -2) @ outside
+        own = precision[..., j, None, None] * self.within
+        return own.sum(1), (score @ precision[..., None])[..., 0].sum(1)
+
+    def _precision(self, slopes: FloatArray, variance: FloatArray) -> FloatArray:
+        """Return the precision (B, k, q, q) of z given X~ and effects, zero where absent."""
+        turned = (np.eye(slopes.shape[-1]) - slopes)[:, None] * self.both
+        scaled = turned / variance[:, None, :, None]
+        return np.asarray(turned.swapaxes(-1, -2) @ scaled, dtype=np.float64)
 
 
 def _turned(

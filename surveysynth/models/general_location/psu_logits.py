@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth.models.general_location.psu_records import BetweenDirections
 from surveysynth.models.general_location.psu_sums import PsuCounts
 from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.logit import (
@@ -35,7 +36,7 @@ class PsuLogit:
     """Coefficients b (B, P, c) and effects a (B, C, c) of one logit in B = databases x chains.
 
     sums: without PSUs, to start from; counts: by PSU, one for each database; sd (P,): prior SDs of
-    coefficients; count: C.
+    coefficients; between: directions of all databases, and the number C of PSUs.
     """
 
     def __init__(
@@ -43,10 +44,12 @@ class PsuLogit:
         sums: LogitSums,
         counts: Sequence[PsuCounts],
         sd: FloatArray,
-        count: int,
+        between: BetweenDirections,
         rng: Streams,
     ) -> None:
-        self.rng, self.chains = rng, rng.chains
+        self.rng, self.chains, self.between = rng, rng.chains, between
+        self.along = np.repeat(between.along, rng.chains, axis=0)
+        count = between.mean.shape[-2]
         self.p, self.c = sums.x.shape[-1], sums.counts.shape[-1] - 1
         self.batch, self.size = len(counts) * rng.chains, count
         self.prior = np.broadcast_to(sd**-2.0, (self.p,))
@@ -59,7 +62,7 @@ class PsuLogit:
         start = np.repeat(mode, rng.chains, axis=0) + (self.root @ start[..., None])[..., 0]
         self.b = start.reshape(self.batch, self.p, self.c)
         self._stack(counts)
-        self.information = self._information(mode)
+        self.information, self.within = self._information(mode)
         self.begin(np.zeros((self.batch, count, self.c)))
 
     def begin(self, effects: FloatArray) -> None:
@@ -82,13 +85,22 @@ class PsuLogit:
         first = np.stack([np.searchsorted(each.psu, np.arange(self.size)) for each in counts])
         self.starts = (chain * rows + first[:, None]).ravel()
 
-    def _information(self, mode: FloatArray) -> FloatArray:
-        """Return the information (B, C, c) of each effect at the modes without effects."""
+    def _information(self, mode: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the information of each effect (B, C, c), and of shifts (B, c, r, r).
+
+        At the modes without effects; that of a shift is of what it changes within PSUs."""
         share = shares(self.x @ mode.reshape(len(mode), 1, self.p, self.c))
         weight = self.mass[..., None] * share * (1.0 - share)
-        weight = np.repeat(weight, self.chains, axis=1).reshape(-1, self.c)
-        sums = np.add.reduceat(weight, self.starts, axis=0)
-        return np.asarray(sums.reshape(self.batch, self.size, self.c), dtype=np.float64)
+        directions = self.between.coefficients
+        rows = self.x[..., : len(directions)] @ directions
+        weight, rows = (np.repeat(each, self.chains, axis=1) for each in (weight, rows))
+        weight = weight.reshape(self.batch, -1, self.c)
+        rows = rows.reshape(*weight.shape[:2], -1)
+        rows = rows - self.along.reshape(-1, rows.shape[-1])[self.place.reshape(self.batch, -1)]
+        sums = np.add.reduceat(weight.reshape(-1, self.c), self.starts, axis=0)
+        weighted = weight.swapaxes(-1, -2)[..., None] * rows[:, None]
+        within = weighted.swapaxes(-1, -2) @ rows[:, None]
+        return sums.reshape(self.batch, self.size, self.c), within
 
     def draw_random_numbers(self, c: int) -> None:
         """Draw the random numbers of the next c sweeps."""
@@ -98,6 +110,8 @@ class PsuLogit:
         self.u_scale = rng.random((c, self.c, self.batch), 2)
         self.u_step = rng.random((c, self.batch), 1)
         self.log_u = np.log(rng.random((c, 1 + self.c, self.batch), 2))
+        self.n_shift = rng.standard_normal((c, self.c, self.batch, self.along.shape[-1]), 2)
+        self.log_u_shift = np.log(rng.random((c, self.c, self.batch), 2))
 
     def trajectory(self, i: int, precision: FloatArray, linear: FloatArray) -> None:
         """Move b and a; Q (B, c, c) and h (B, C, c) are the normal law of a given other effects."""
@@ -171,6 +185,43 @@ class PsuLogit:
         accept = log_u < turn.log_accept(t, likelihood[0] - self.likelihood[0], slopes)
         self._take(accept, position, likelihood)
         return np.where(accept, t, 0.0)
+
+    def shift(self, i: int, c: int, precision: FloatArray, linear: FloatArray) -> None:
+        """Shift coefficients of category c against effects.
+
+        precision (B, r, r), linear (B, r): what priors say of the shift. It is proposed from the
+        normal about one step of Newton, and the way back likewise. Where no direction varies
+        within PSUs the likelihood stays, and the proposal is the law itself.
+        """
+        directions, normals = self.between.coefficients, self.n_shift[i, c]
+        whole = precision + self.within[:, c]
+        slope = linear + self._slope_of_shift(c, self.likelihood)
+        shift = primitives.normal_from_precision(whole, slope, normals)
+        position, likelihood = (self.b.copy(), self.a.copy()), self.likelihood
+        position[0][:, : len(directions), c] += shift @ directions.T
+        position[1][..., c] -= (self.along @ shift[..., None])[..., 0]
+        accept = np.ones(self.batch, dtype=bool)
+        if not self.between.constant:
+            likelihood = self._likelihood(*position)
+            pulled = (precision @ shift[..., None])[..., 0]
+            value = likelihood[0] - self.likelihood[0]
+            value = value + (shift * (linear - 0.5 * pulled)).sum(-1)
+            # The shift back, less its mean, times the precision of the proposal.
+            off = (self.within[:, c] @ shift[..., None])[..., 0]
+            off = off + linear + self._slope_of_shift(c, likelihood)
+            squares = (off * np.linalg.solve(whole, off[..., None])[..., 0]).sum(-1)
+            value = value - 0.5 * (squares - (normals * normals).sum(-1))
+            accept = self.log_u_shift[i, c] < value
+        self._take(accept, position, likelihood)
+
+    def _slope_of_shift(
+        self, c: int, likelihood: tuple[FloatArray, FloatArray, FloatArray]
+    ) -> FloatArray:
+        """Return the gradient (B, r) of the likelihood in a shift of category c."""
+        directions, (_, by_b, by_a) = self.between.coefficients, likelihood
+        of_b = by_b[:, : len(directions), c] @ directions
+        of_a = self.along.swapaxes(-1, -2) @ by_a[..., c, None]
+        return np.asarray(of_b - of_a[..., 0], dtype=np.float64)
 
     def _take(
         self,

@@ -10,7 +10,7 @@ a_k has the effects of a PSU on the predictors of all logits, then on all column
     scales of T | a over these           likelihood times the priors of the scales
     a of z, then scales once more        for z alone, cheaply: small scales move slowly
     one column of a turned by another    likelihood times the prior of T (``psu_turns``)
-    coefficients and a | predictors      in directions that are constant in PSUs, normal
+    coefficients against a               in directions that vary little within PSUs
     T | a                                as a residual covariance (``parts.covariance``)
 """
 
@@ -22,6 +22,7 @@ import numpy as np
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.general_location.psu_amounts import AmountSums
 from surveysynth.models.general_location.psu_logits import PsuLogit
+from surveysynth.models.general_location.psu_records import BetweenDirections
 from surveysynth.models.general_location.sampler import Regressions
 from surveysynth.models.general_location.stats import GeneralStats
 from surveysynth.models.parts.covariance import CovarianceBlock
@@ -49,11 +50,14 @@ class ClusteredGibbs:
     def __init__(self, stats: GeneralStats, priors: Mapping[str, float], rng: Streams) -> None:
         self.layout, self.rng, self.scale = stats.layout, rng, priors["psu_scale"]
         self.prior = self.scale, priors["lkj"]
-        self.constant, count = stats.psus[0].constant, stats.psus[0].count
+        between = BetweenDirections.of_databases([each.between for each in stats.psus])
+        self.directions, count = between.coefficients, stats.psus[0].count
+        self.along = np.repeat(between.along, rng.chains, axis=0)
+        self.along_squares = self.along.swapaxes(-1, -2) @ self.along
         self.batch = stats.databases * rng.chains
         sds = stats.layout.logit_sds(priors)
         self.logits = [
-            PsuLogit(sums, [each.logits[k] for each in stats.psus], sds[k], count, rng)
+            PsuLogit(sums, [each.logits[k] for each in stats.psus], sds[k], between, rng)
             for k, sums in enumerate(stats.logits)
         ]
         self.logit_precision = [sd[: self.layout.columns] ** -2.0 for sd in sds]
@@ -98,7 +102,7 @@ class ClusteredGibbs:
         self.u_ratio = rng.random((c, MOVES, 2, q, batch), 4)
         self.n_turn = rng.standard_normal((c, size, size, batch), 3)
         self.log_u_turn = np.log(rng.random((c, size, size, batch), 3))
-        self.n_shift = rng.standard_normal((c, size, batch, self.constant.along.shape[1]), 2)
+        self.n_shift = rng.standard_normal((c, q, batch, self.directions.shape[1]), 2)
 
     def sweep(self, i: int) -> None:
         """Run one sweep; i counts the sweeps since the random numbers were drawn."""
@@ -174,53 +178,50 @@ class ClusteredGibbs:
             result[:, part.part.columns, j] = part.core[:, : part.size]
         return result
 
-    # --- coefficients and effects that leave predictors as they are ---------------------------
+    # --- coefficients against effects ---------------------------------------------------------
 
     def _shift_logits(self, i: int, precision: FloatArray) -> None:
         k, parts = self.layout.columns, zip(self.logits, self.layout.logit_effects, strict=True)
         for part, (logit, columns) in enumerate(parts):
+            prior = np.broadcast_to(self.logit_precision[part], (self.batch, k))
             for c in range(logit.c):
-                prior = np.broadcast_to(self.logit_precision[part], (self.batch, k))
-                b = logit.b.copy()
-                b[:, :k, c] += self._shift(i, columns.start + c, b[:, :k, c], prior, precision)
-                logit.b = b
+                own = columns.start + c
+                logit.shift(i, c, *self._shift_law(own, logit.b[:, :k, c], prior, precision))
+                self._set(columns, logit.a)
             logit.a = self.effects[..., columns]
 
     def _shift_amounts(self, i: int, precision: FloatArray) -> None:
-        regressions, k = self.regressions, self.layout.columns
+        regressions, k, d = self.regressions, self.layout.columns, self.directions
         first = self.layout.amount_effects.start
         for j, part in enumerate([] if regressions is None else regressions.parts):
             assert regressions is not None  # it has parts
-            core = part.core.copy()
             prior, told = regressions.prior_precision(j)[:, :k], regressions.told_by_prior(j)
-            core[:, :k] += self._shift(i, first + j, core[:, :k], prior, precision, told)
-            part.core = core
+            own, linear = self._shift_law(first + j, part.core[:, :k], prior, precision)
+            likelihood = self.sums.shift_likelihood(
+                j, self.effects[..., first:], self._means(), regressions.core_slopes(),
+                regressions.scales.variance[..., 0].T,
+            )  # fmt: skip
+            own = own + d.T @ told[0] @ d + likelihood[0]
+            linear = linear + told[1] @ d + likelihood[1]
+            shift = primitives.normal_from_precision(own, linear, self.n_shift[i, j])
+            part.core = part.core.copy()
+            part.core[:, :k] += shift @ d.T
+            column = slice(first + j, first + j + 1)
+            self._set(column, self.effects[..., column] - self.along @ shift[..., None])
 
-    def _shift(
-        self,
-        i: int,
-        column: int,
-        core: FloatArray,
-        prior: FloatArray,
-        precision: FloatArray,
-        told: tuple[FloatArray, FloatArray] | None = None,
-    ) -> FloatArray:
-        """Shift the effects in one column against coefficients; return the change of these.
+    def _shift_law(
+        self, column: int, core: FloatArray, prior: FloatArray, precision: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return what priors say of a shift: precision (B, r, r), linear term (B, r).
 
-        core (B, K): coefficients with prior precisions ``prior``; precision: of the effects; told:
-        what else is known of the coefficients, precision (B, K, K) and score (B, K).
+        Of coefficients core (B, K) with prior precisions ``prior`` against the effects in one
+        column; precision: of the effects.
         """
-        directions, along = self.constant.coefficients, self.constant.along
-        pull = along.T @ (self.effects @ precision[:, :, column, None])
+        directions, along = self.directions, self.along.swapaxes(-1, -2)
+        pull = (along @ (self.effects @ precision[:, :, column, None]))[..., 0]
         own = directions.T @ (prior[..., None] * directions)
-        own = own + precision[:, column, column, None, None] * (along.T @ along)
-        linear = pull[..., 0] - (prior * core) @ directions
-        if told is not None:
-            own, linear = own + directions.T @ told[0] @ directions, linear + told[1] @ directions
-        shift = primitives.normal_from_precision(own, linear, self.n_shift[i, column])
-        moved = self.effects[..., column] - shift @ along.T
-        self._set(slice(column, column + 1), moved[..., None])
-        return np.asarray(shift @ directions.T, dtype=np.float64)
+        own = own + precision[:, column, column, None, None] * self.along_squares
+        return own, pull - (prior * core) @ directions
 
     # --- covariance ---------------------------------------------------------------------------
 

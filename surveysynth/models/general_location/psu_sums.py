@@ -7,7 +7,7 @@ import numpy as np
 
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.models.general_location.psu_records import ConstantDirections
+from surveysynth.models.general_location.psu_records import BetweenDirections
 from surveysynth.models.parts.pairs import sum_by
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class PsuSums(Unpickled):
     count: int
     logits: tuple[PsuCounts, ...]
     patterns: tuple[PatternSums, ...]
-    constant: ConstantDirections
+    between: BetweenDirections
 
 
 def psu_sums(records: "GeneralRecords", alpha: FloatArray) -> PsuSums:
@@ -63,7 +63,7 @@ def psu_sums(records: "GeneralRecords", alpha: FloatArray) -> PsuSums:
         logits.append(PsuCounts(table.x, table.psu, counts))
     q = records.layout.q
     patterns = tuple(_of_block(block, alpha[block.index], q) for block in records.blocks if q)
-    return PsuSums(psus.count, tuple(logits), patterns, psus.constant)
+    return PsuSums(psus.count, tuple(logits), patterns, psus.between)
 
 
 def _of_block(block: "Block", alpha: FloatArray, q: int) -> PatternSums:

@@ -14,7 +14,7 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import BoolArray, FloatArray, IntArray, Theta
 from surveysynth.models.general_location.layout import Layout, LogitPart
 from surveysynth.models.general_location.psu_records import (
-    ConstantDirections,
+    BetweenDirections,
     PsuRecords,
     psu_table,
 )
@@ -112,10 +112,9 @@ class GeneralRecords(Unpickled):
         for part, table in zip(self.layout.logits, self.tables, strict=True):
             row, own = np.divmod(table.place[self.row], part.categories)
             tables.append(psu_table(table.rows, row, own, part.categories, self.psu))
-        constant = ConstantDirections.of(
-            self.x_cells, self.cell, self.psu, self.layout.ridged
-        )
-        return PsuRecords(int(self.psu.max()) + 1, tuple(tables), constant)
+        ridged = self.layout.ridged
+        between = BetweenDirections.of(self.x_cells, self.cell, self.psu, ridged)
+        return PsuRecords(int(self.psu.max()) + 1, tuple(tables), between)
 
     def _blocks(self) -> tuple[Block, ...]:
         first, block_of_row = distinct([self.row_group, *self.present.T.astype(np.int64)])

@@ -41,11 +41,13 @@ def general_design(
     ridged: bool = False,
     pseudo: float = 0.0,
     psus: int = 0,
+    astride: int = 0,
 ) -> PublicDesign:
     """Main effects of region and sex; cells of unequal size. ridged: shrunken interactions too.
 
     pseudo: number of pseudo-records, whose amounts have centre .3, .4, ... and spread 1.2, 1.3, ...
-    psus: PSUs with effects, in regions; there are no effects of none.
+    psus: PSUs with effects, in regions; there are no effects of none. astride: records of the
+    second region that a unit of the first has.
     """
     rng = np.random.default_rng([seed, regions])
     region, sex = rng.integers(0, regions, n), rng.integers(0, 2, n)
@@ -67,14 +69,15 @@ def general_design(
         outcomes=tuple(outcomes),
         weight_name="w" if weighted else None,
         pseudo=pseudo_records(outcomes, pseudo) if pseudo else None,
-        **({"psu": _psus(region, psus, rng), "psu_name": "psu"} if psus else {}),
+        **({"psu": _psus(region, psus, astride, rng), "psu_name": "psu"} if psus else {}),
     )
 
 
-def _psus(region: IntArray, count: int, rng: np.random.Generator) -> IntArray:
+def _psus(region: IntArray, count: int, astride: int, rng: np.random.Generator) -> IntArray:
     """Codes (n,) of PSUs in regions, of unequal size and at least one record."""
     regions = int(region.max()) + 1
     code = region + regions * rng.integers(0, max(count // regions, 1), region.size)
+    code[np.flatnonzero(region == 1)[:astride]] = 0
     return np.asarray(np.unique(code, return_inverse=True)[1], dtype=np.int64)
 
 
