@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 
 from surveysynth._support.types import FloatArray
 
 #: Scores are cut here; those of quantiles are exact to ``EXACT``.
 FARTHEST, EXACT, STEPS = 8.0, 1e-10, 60
+_BEYOND, _TINY = 2.0 * FARTHEST, np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, repr=False)
@@ -23,36 +24,47 @@ class Mixture:
         """Return Phi^-1(F(v)) (...): of the smaller tail, which loses no digits."""
         t = (v[..., None] - self.mean) / self.sd
         below, above = ((self.share * ndtr(each)).sum(-1) for each in (t, -t))
-        tail = np.clip(np.minimum(below, above), np.finfo(np.float64).tiny, 0.5)
+        tail = np.clip(np.minimum(below, above), _TINY, 0.5)
         return np.asarray(np.where(below < above, 1.0, -1.0) * ndtri(tail), dtype=np.float64)
-
-    def log_density(self, v: FloatArray) -> FloatArray:
-        """Return the log density (...) at v, without a constant."""
-        t = (v[..., None] - self.mean) / self.sd
-        with np.errstate(divide="ignore"):
-            log_mass = np.log(self.share) - np.log(self.sd) - 0.5 * t * t
-        return np.asarray(logsumexp(log_mass, axis=-1), dtype=np.float64)
 
     def at_score(self, g: FloatArray) -> FloatArray:
         """Return v (...) with these scores, which are cut at ``FARTHEST``.
 
         A quantile of a mixture lies between those of its components. Within these ends by steps of
-        Newton on scores, which are nearly linear in v; by halves where such a step would leave.
+        Newton on scores, which are nearly linear in v, from that of a normal of the same variance;
+        by halves where a step would leave.
         """
         g = np.clip(g, -FARTHEST, FARTHEST)
-        ends = self.mean + self.sd * g[..., None]
+        rows, d = self.mean.shape[:-1], self.mean.shape[-1]
+        row = np.broadcast_to(np.arange(self.mean.size // d).reshape(rows), g.shape).ravel()
+        share, mean, sd = (each.reshape(-1, d) for each in (self.share, self.mean, self.sd))
+        middle = (share * mean).sum(-1)
+        spread = np.sqrt((share * (sd * sd + (mean - middle[:, None]) ** 2)).sum(-1))
+        target = g.ravel()
+        ends = mean[row] + sd[row] * target[:, None]
         low, high = ends.min(-1), ends.max(-1)
-        v = 0.5 * (low + high)
+        v = np.clip(middle[row] + spread[row] * target, low, high)
+        left = np.arange(g.size)  # those that are not exact yet
         for _ in range(STEPS):
-            off = self.score(v) - g
-            low, high = np.where(off <= 0.0, v, low), np.where(off >= 0.0, v, high)
-            slope = np.exp(self.log_density(v) + 0.5 * (off + g) ** 2)
-            step = v - off / np.maximum(slope, np.finfo(np.float64).tiny)
-            inside = (step > low) & (step < high)
-            v = np.where(inside, step, 0.5 * (low + high))
-            if np.abs(off).max(initial=0.0) < EXACT:
+            own, sign = row[left], np.where(target[left] < 0.0, 1.0, -1.0)
+            t = (v[left, None] - mean[own]) / sd[own]
+            # The tail on the side of the target is the smaller one near it.
+            tail = (share[own] * ndtr(sign[:, None] * t)).sum(-1)
+            score = sign * np.clip(ndtri(np.clip(tail, _TINY, 1.0)), -_BEYOND, _BEYOND)
+            off = score - target[left]
+            low[left] = np.where(off <= 0.0, v[left], low[left])
+            high[left] = np.where(off >= 0.0, v[left], high[left])
+            slope = (share[own] / sd[own] * np.exp(-0.5 * t * t)).sum(-1)
+            with np.errstate(over="ignore"):  # between components far apart there is no slope
+                step = v[left] - off / np.maximum(slope * np.exp(0.5 * score * score), _TINY)
+            inside = (step > low[left]) & (step < high[left])
+            moved = np.where(inside, step, 0.5 * (low[left] + high[left]))
+            far = np.abs(off) >= EXACT
+            left = left[far]
+            v[left] = moved[far]
+            if not left.size:
                 break
-        return np.asarray(v, dtype=np.float64)
+        return np.asarray(v.reshape(g.shape), dtype=np.float64)
 
 
 def differences(t: FloatArray) -> FloatArray:
