@@ -188,7 +188,6 @@ class ClusteredGibbs:
                 own = columns.start + c
                 logit.shift(i, c, *self._shift_law(own, logit.b[:, :k, c], prior, precision))
                 self._set(columns, logit.a)
-            logit.a = self.effects[..., columns]
 
     def _shift_amounts(self, i: int, precision: FloatArray) -> None:
         regressions, k, d = self.regressions, self.layout.columns, self.directions

@@ -211,7 +211,8 @@ def test_page_of_the_documentation_has_the_committed_laws() -> None:
 def test_page_of_the_documentation_has_the_kept_coverage() -> None:
     """And by noisy statistics counts cover as the sample's own, and means with the defaults.
 
-    Within .02 of 100 samples, by the root more of fewer."""
+    Within .02 of 100 samples, by the root more of fewer; where the sample's own cover less than .95,
+    all up to that is as good."""
     found, text = kept(GOLDEN), PAGE.read_text(encoding="utf-8")
     assert found
     for line in page(found):
@@ -228,7 +229,8 @@ def test_page_of_the_documentation_has_the_kept_coverage() -> None:
         judged |= statistic == "mean" and setting in ("noisy_10.8", "noisy_3.6")
         if method != "sample" and judged:
             error = 0.02 * (100 / found[frame][setting]["samples"]) ** 0.5
-            if abs(line["coverage"] - sample["coverage"]) > error:
+            own = sample["coverage"]
+            if not own - error < line["coverage"] < max(own, 0.95) + error:
                 missed.add((frame, setting, statistic))
     assert not missed
     wrong, right = (
