@@ -211,8 +211,8 @@ def test_page_of_the_documentation_has_the_committed_laws() -> None:
 def test_page_of_the_documentation_has_the_kept_coverage() -> None:
     """And by noisy statistics counts cover as the sample's own, and means with the defaults.
 
-    Within .02 of 100 samples, by the root more of fewer; where the sample's own cover less than .95,
-    all up to that is as good."""
+    Within .02 of 100 samples, by the root more of fewer; where the sample's own cover less than
+    .95, all up to that is as good."""
     found, text = kept(GOLDEN), PAGE.read_text(encoding="utf-8")
     assert found
     for line in page(found):
