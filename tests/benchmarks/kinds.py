@@ -9,6 +9,7 @@ calls for, and so its seconds, differ from release to release. Not a test.
 import argparse
 import json
 import tempfile
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,33 +60,34 @@ def specification(
     folder: Path, n: int, outcomes: tuple[str, ...], mechanism: str, units: bool
 ) -> Path:
     """A survey with these outcomes, and what a statistician would declare."""
-    frame(n).to_csv(folder / "survey.csv", index=False)
     statistics = ["count"]
     statistics += ["mean"] if {"pay", "income", "rooms"} & set(outcomes) else []
     statistics += ["share"] if {"income", "works", "health"} & set(outcomes) else []
-    clusters = '\npsu = "unit"' if units else ""
-    declared = "\n".join(f"[outcomes.{name}]\n{OUTCOMES[name]}" for name in outcomes)
+    clusters = ['psu = "unit"'] if units else []
+    return written(
+        folder, frame(n), {name: OUTCOMES[name] for name in outcomes},
+        survey=['strata = "region"', *clusters, f"population_size = {30 * n}"],
+        privacy=[f'mechanism = "{mechanism}"', "epsilon = 10.8"],
+        by=["region", "age"], statistics=statistics,
+    )  # fmt: skip
+
+
+def written(
+    folder: Path, records: pd.DataFrame, outcomes: Mapping[str, str], *,
+    survey: Sequence[str], privacy: Sequence[str], by: Sequence[str], statistics: Sequence[str],
+) -> Path:  # fmt: skip
+    """Write records and their specification: lines of sections, and of each outcome."""
+    records.to_csv(folder / "survey.csv", index=False)
+    declared = [f"[outcomes.{name}]\n{lines}" for name, lines in outcomes.items()]
+    lines = [
+        "spec_version = 1",
+        "[survey]", 'data = "survey.csv"', 'weight = "weight"', *survey,
+        "[synthesizer]", 'model = "fbs"', f"outcome = {json.dumps(list(outcomes))}", *declared,
+        "[privacy]", *privacy,
+        "[tables]", f"by = {json.dumps(by)}", f"statistics = {json.dumps(statistics)}",
+    ]  # fmt: skip
     path = folder / "spec.toml"
-    path.write_text(
-        f"""spec_version = 1
-[survey]
-data = "survey.csv"
-weight = "weight"
-strata = "region"{clusters}
-population_size = {30 * n}
-[synthesizer]
-model = "fbs"
-outcome = {json.dumps(outcomes)}
-{declared}
-[privacy]
-mechanism = "{mechanism}"
-epsilon = 10.8
-[tables]
-by = ["region", "age"]
-statistics = {json.dumps(statistics)}
-""",
-        encoding="utf-8",
-    )
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import pandas as pd
 
 from surveysynth.release.documents.privacy_file import library_versions
+from tests.benchmarks.kinds import written
 from tests.benchmarks.releases import measured
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "ce2015q3.csv"
@@ -51,35 +52,17 @@ def households() -> pd.DataFrame:
 
 def specification(folder: Path, outcomes: Sequence[str], mechanism: str, epsilon: float) -> Path:
     """A survey in units with these outcomes, and what a statistician would declare."""
-    households().to_csv(folder / "survey.csv", index=False)
     statistics = ["count"]
     statistics += ["share"] if "education" in outcomes else []
     statistics += ["mean"] if set(outcomes) - {"education"} else []
-    declared = "\n".join(f"[outcomes.{name}]\n{OUTCOMES[name]}" for name in outcomes)
     together = mechanism == "noisy_statistics" and len(outcomes) > 1
-    modules = f"\nmodules = {json.dumps(MODULES)}" if together else ""
-    path = folder / "spec.toml"
-    path.write_text(
-        f"""spec_version = 1
-[survey]
-data = "survey.csv"
-weight = "weight"
-psu = "psu"
-population_size = 129000000
-[synthesizer]
-model = "fbs"
-outcome = {json.dumps(list(outcomes))}
-{declared}
-[privacy]
-mechanism = "{mechanism}"
-epsilon = {epsilon}{modules}
-[tables]
-by = ["region", "sex"]
-statistics = {json.dumps(statistics)}
-""",
-        encoding="utf-8",
-    )
-    return path
+    modules = [f"modules = {json.dumps(MODULES)}"] if together else []
+    return written(
+        folder, households(), {name: OUTCOMES[name] for name in outcomes},
+        survey=['psu = "psu"', "population_size = 129000000"],
+        privacy=[f'mechanism = "{mechanism}"', f"epsilon = {epsilon}", *modules],
+        by=["region", "sex"], statistics=statistics,
+    )  # fmt: skip
 
 
 def run(outcomes: Sequence[str], mechanism: str, epsilon: float) -> dict[str, Any]:
