@@ -26,11 +26,12 @@ class AmountSums:
     the same of the indicators of PSUs, and what x leaves: scatter (B, k, q, q) of z, and residual
     (B, k, C, q), sums by PSU. total (B, k, C): sums of alpha; present (k, q).
 
-    A shift s adds D s to coefficients and takes ``along`` s, along (B, C, r), from effects. Rows of
-    X~ D less along have the moments within (B, k, r, r); shifted (B, k, W, r) is x D less along.
+    between: of all chains. A shift s adds D s to coefficients and takes ``along`` s from effects.
+    Rows of X~ D less along have the moments within (B, k, r, r); shifted (B, k, W, r) is x D less
+    along.
     """
 
-    def __init__(self, psus: Sequence[PsuSums], chains: int) -> None:
+    def __init__(self, psus: Sequence[PsuSums], between: BetweenDirections) -> None:
         found = sorted({tuple(each.present) for psu in psus for each in psu.patterns})
         self.present = np.array(found, dtype=bool)
         width, count = psus[0].patterns[0].x.shape[1], psus[0].count
@@ -44,11 +45,11 @@ class AmountSums:
                 x[at], z[at], unit[at], scatter[at], residual[at] = _turned(each, count)
                 total[at] = sum_by(each.psu, each.mass, count)
         self.x, self.z, self.unit, self.scatter, self.residual, self.total = (
-            np.repeat(each, chains, axis=0) for each in (x, z, unit, scatter, residual, total)
+            np.repeat(each, len(between.mean) // len(psus), axis=0)
+            for each in (x, z, unit, scatter, residual, total)
         )
-        between = BetweenDirections.of_databases([each.between for each in psus])
-        self.along = np.repeat(between.along, chains, axis=0)
-        along, directions = self.along[:, None], between.coefficients
+        self.along = along = between.along[:, None]
+        directions = between.coefficients
         of_units = self.unit @ along
         self.shifted = self.x[..., : len(directions)] @ directions - of_units
         within = along.swapaxes(-1, -2) @ (self.total[..., None] * along)
@@ -85,43 +86,39 @@ class AmountSums:
             x, z.reshape(shape), np.broadcast_to(present, shape), total[:, None]
         )
 
+    def precision(self, slopes: FloatArray, variance: FloatArray) -> FloatArray:
+        """Return the precision (B, k, q, q) of z given x~ and effects, zero where absent.
+
+        slopes (B, q, q) on earlier columns; variance (B, q).
+        """
+        turned = (np.eye(slopes.shape[-1]) - slopes)[:, None] * self.both
+        scaled = turned / variance[:, None, :, None]
+        return np.asarray(turned.swapaxes(-1, -2) @ scaled, dtype=np.float64)
+
     def likelihood(
-        self, means: FloatArray, slopes: FloatArray, variance: FloatArray
+        self, means: FloatArray, precision: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return the likelihood of effects (B, C, q): linear term, and precision (B, C, q, q).
 
-        means (B, W, q): coefficients on x~; slopes (B, q, q) on earlier columns; variance (B, q).
+        means (B, W, q): coefficients on x~; precision as of ``precision``.
         """
-        precision = self._precision(slopes, variance)
         left = self.unit.swapaxes(-1, -2) @ (self.z - self.x @ means[:, None]) + self.residual
         return (left @ precision).sum(1), np.einsum("bkc,bkij->bcij", self.total, precision)
 
     def shift_likelihood(
-        self,
-        j: int,
-        effects: FloatArray,
-        means: FloatArray,
-        slopes: FloatArray,
-        variance: FloatArray,
+        self, j: int, effects: FloatArray, means: FloatArray, precision: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return the likelihood of a shift of column j: precision (B, r, r), linear term (B, r).
 
         effects (B, C, q); the others as in ``likelihood``.
         """
-        precision, a = self._precision(slopes, variance)[..., j], effects[:, None]
+        a = effects[:, None]
         moved = self.unit @ a
         left = self.z - self.x @ means[:, None] - moved
         outside = self.residual - self.total[..., None] * a + self.unit.swapaxes(-1, -2) @ moved
-        score = self.shifted.swapaxes(-1, -2) @ left
-        score = score - self.along[:, None].swapaxes(-1, -2) @ outside
-        own = precision[..., j, None, None] * self.within
-        return own.sum(1), (score @ precision[..., None])[..., 0].sum(1)
-
-    def _precision(self, slopes: FloatArray, variance: FloatArray) -> FloatArray:
-        """Return the precision (B, k, q, q) of z given X~ and effects, zero where absent."""
-        turned = (np.eye(slopes.shape[-1]) - slopes)[:, None] * self.both
-        scaled = turned / variance[:, None, :, None]
-        return np.asarray(turned.swapaxes(-1, -2) @ scaled, dtype=np.float64)
+        score = self.shifted.swapaxes(-1, -2) @ left - self.along.swapaxes(-1, -2) @ outside
+        own = precision[..., j, j, None, None] * self.within
+        return own.sum(1), (score @ precision[..., j, None])[..., 0].sum(1)
 
 
 def _turned(

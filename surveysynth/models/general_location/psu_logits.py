@@ -36,7 +36,7 @@ class PsuLogit:
     """Coefficients b (B, P, c) and effects a (B, C, c) of one logit in B = databases x chains.
 
     sums: without PSUs, to start from; counts: by PSU, one for each database; sd (P,): prior SDs of
-    coefficients; between: directions of all databases, and the number C of PSUs.
+    coefficients; between: directions of all chains, with the number C of PSUs.
     """
 
     def __init__(
@@ -48,10 +48,8 @@ class PsuLogit:
         rng: Streams,
     ) -> None:
         self.rng, self.chains, self.between = rng, rng.chains, between
-        self.along = np.repeat(between.along, rng.chains, axis=0)
-        count = between.mean.shape[-2]
         self.p, self.c = sums.x.shape[-1], sums.counts.shape[-1] - 1
-        self.batch, self.size = len(counts) * rng.chains, count
+        self.batch, self.size = between.mean.shape[:2]
         self.prior = np.broadcast_to(sd**-2.0, (self.p,))
         mode, precision = find_mode(sums, sd)
         factor = np.linalg.cholesky(precision).swapaxes(-1, -2)
@@ -63,7 +61,7 @@ class PsuLogit:
         self.b = start.reshape(self.batch, self.p, self.c)
         self._stack(counts)
         self.information, self.within = self._information(mode)
-        self.begin(np.zeros((self.batch, count, self.c)))
+        self.begin(np.zeros((self.batch, self.size, self.c)))
 
     def begin(self, effects: FloatArray) -> None:
         """Start from effects (B, C, c)."""
@@ -96,7 +94,8 @@ class PsuLogit:
         weight, rows = (np.repeat(each, self.chains, axis=1) for each in (weight, rows))
         weight = weight.reshape(self.batch, -1, self.c)
         rows = rows.reshape(*weight.shape[:2], -1)
-        rows = rows - self.along.reshape(-1, rows.shape[-1])[self.place.reshape(self.batch, -1)]
+        along = self.between.along.reshape(-1, rows.shape[-1])
+        rows = rows - along[self.place.reshape(self.batch, -1)]
         sums = np.add.reduceat(weight.reshape(-1, self.c), self.starts, axis=0)
         weighted = weight.swapaxes(-1, -2)[..., None] * rows[:, None]
         within = weighted.swapaxes(-1, -2) @ rows[:, None]
@@ -110,7 +109,7 @@ class PsuLogit:
         self.u_scale = rng.random((c, self.c, self.batch), 2)
         self.u_step = rng.random((c, self.batch), 1)
         self.log_u = np.log(rng.random((c, 1 + self.c, self.batch), 2))
-        self.n_shift = rng.standard_normal((c, self.c, self.batch, self.along.shape[-1]), 2)
+        self.n_shift = rng.standard_normal((c, self.c, self.batch, self.between.along.shape[-1]), 2)
         self.log_u_shift = np.log(rng.random((c, self.c, self.batch), 2))
 
     def trajectory(self, i: int, precision: FloatArray, linear: FloatArray) -> None:
@@ -199,7 +198,7 @@ class PsuLogit:
         shift = primitives.normal_from_precision(whole, slope, normals)
         position, likelihood = (self.b.copy(), self.a.copy()), self.likelihood
         position[0][:, : len(directions), c] += shift @ directions.T
-        position[1][..., c] -= (self.along @ shift[..., None])[..., 0]
+        position[1][..., c] -= (self.between.along @ shift[..., None])[..., 0]
         accept = np.ones(self.batch, dtype=bool)
         if not self.between.constant:
             likelihood = self._likelihood(*position)
@@ -220,7 +219,7 @@ class PsuLogit:
         """Return the gradient (B, r) of the likelihood in a shift of category c."""
         directions, (_, by_b, by_a) = self.between.coefficients, likelihood
         of_b = by_b[:, : len(directions), c] @ directions
-        of_a = self.along.swapaxes(-1, -2) @ by_a[..., c, None]
+        of_a = self.between.along.swapaxes(-1, -2) @ by_a[..., c, None]
         return np.asarray(of_b - of_a[..., 0], dtype=np.float64)
 
     def _take(

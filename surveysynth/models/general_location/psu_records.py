@@ -8,17 +8,21 @@ of PSUs compete, which the sampler has to know.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-import scipy.linalg
 
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.models.parts.pairs import distinct
+from surveysynth.models.parts.unit_design import (
+    BETWEEN,
+    between_units,
+    records_by_unit,
+    unit_means,
+)
 
-#: Directions are shifted against effects if this share of their squares, or less, lies within PSUs.
-_WITHIN = 0.5
-#: Share of the squares that rounding may leave.
+#: Share of the squares of a direction that rounding may leave within PSUs.
 _NEGLIGIBLE = 1e-12
 
 
@@ -39,34 +43,29 @@ class BetweenDirections:
         cls, x_cells: FloatArray, cell: IntArray, psu: IntArray, ridged: Sequence[int]
     ) -> "BetweenDirections":
         """Find those of rows x_cells[cell] (n, K) and codes psu (n,) from 0 on."""
-        count, free = int(psu.max()) + 1, np.setdiff1d(np.arange(x_cells.shape[1]), ridged)
-        first, pair = distinct([psu, cell])
-        x, unit = x_cells[cell[first]], psu[first]
-        size = np.bincount(pair).astype(np.float64)
-        mean = np.zeros((count, x.shape[1]))
-        np.add.at(mean, unit, size[:, None] * x)
-        mean /= np.bincount(psu, minlength=count)[:, None]
-        root = np.sqrt(size)[:, None]
-        length = np.maximum(np.sqrt(((root * x)[:, free] ** 2).sum(0)), 1e-300)
-        total, within = ((root * rows)[:, free] / length for rows in (x, x - mean[unit]))
-        squares = total.T @ total + _NEGLIGIBLE * np.eye(free.size)
-        shares, vectors = scipy.linalg.eigh(within.T @ within, squares)
-        kept = shares < _WITHIN
-        coefficients = np.zeros((x.shape[1], int(kept.sum())))
-        coefficients[free] = vectors[:, kept] / length[:, None]
-        constant = bool((shares[kept] < _NEGLIGIBLE).all())
-        return cls(coefficients, mean, constant)
+        records = records_by_unit(cell, psu, len(x_cells))
+        length = np.sqrt(records.sum(0) @ (x_cells * x_cells))
+        # Columns of no length are no directions, nor are shrunken interactions.
+        free = np.setdiff1d(np.flatnonzero(length), ridged)
+        between, directions = between_units(x_cells[:, free] / length[free], records)
+        kept = between > BETWEEN
+        coefficients = np.zeros((x_cells.shape[1], int(kept.sum())))
+        coefficients[free] = directions[:, kept] / length[free, None]
+        constant = bool((1.0 - between[kept] < _NEGLIGIBLE).all())
+        return cls(coefficients, unit_means(x_cells, records), constant)
 
     @classmethod
-    def of_databases(cls, found: Sequence["BetweenDirections"]) -> "BetweenDirections":
-        """Take the directions of the first of D databases for all; mean (D, C, K)."""
-        first = found[0].coefficients
+    def of_chains(
+        cls, found: Sequence["BetweenDirections"], chains: int
+    ) -> "BetweenDirections":
+        """Take the directions of the first of D databases for all; mean (D chains, C, K)."""
+        first, mean = found[0].coefficients, np.stack([each.mean for each in found])
         constant = all(
             each.constant and np.array_equal(each.coefficients, first) for each in found
         )
-        return cls(first, np.stack([each.mean for each in found]), constant)
+        return cls(first, np.repeat(mean, chains, axis=0), constant)
 
-    @property
+    @cached_property
     def along(self) -> FloatArray:
         """By how much each direction changes the predictor in a PSU on average (..., C, r)."""
         return np.asarray(self.mean @ self.coefficients, dtype=np.float64)

@@ -50,11 +50,10 @@ class ClusteredGibbs:
     def __init__(self, stats: GeneralStats, priors: Mapping[str, float], rng: Streams) -> None:
         self.layout, self.rng, self.scale = stats.layout, rng, priors["psu_scale"]
         self.prior = self.scale, priors["lkj"]
-        between = BetweenDirections.of_databases([each.between for each in stats.psus])
-        self.directions, count = between.coefficients, stats.psus[0].count
-        self.along = np.repeat(between.along, rng.chains, axis=0)
+        between = BetweenDirections.of_chains([each.between for each in stats.psus], rng.chains)
+        self.directions, self.along = between.coefficients, between.along
         self.along_squares = self.along.swapaxes(-1, -2) @ self.along
-        self.batch = stats.databases * rng.chains
+        self.batch, count = stats.databases * rng.chains, stats.psus[0].count
         sds = stats.layout.logit_sds(priors)
         self.logits = [
             PsuLogit(sums, [each.logits[k] for each in stats.psus], sds[k], between, rng)
@@ -66,7 +65,7 @@ class ClusteredGibbs:
         spread = np.full((self.batch, last), LOGISTIC_VARIANCE)
         self.regressions: Regressions | None = None
         if stats.rows is not None:
-            self.sums = AmountSums(stats.psus, rng.chains)
+            self.sums = AmountSums(stats.psus, between)
             rows = self.sums.rows(self.effects[..., first:])
             self.regressions = Regressions(self.layout, rows, priors, rng, stats.pseudo)
             spread[:, first:] = self.regressions.scales.variance[..., 0].T
@@ -146,9 +145,7 @@ class ClusteredGibbs:
         assert regressions is not None  # the caller has looked
         regressions.observe(self.sums.rows(self.effects[..., columns]))
         regressions.sweep(i)
-        likelihood = self.sums.likelihood(
-            self._means(), regressions.core_slopes(), regressions.scales.variance[..., 0].T
-        )
+        likelihood = self.sums.likelihood(self._means(), self._precision(regressions))
         self._draw_effects(i, 0, precision, *likelihood)
         return likelihood
 
@@ -169,6 +166,11 @@ class ClusteredGibbs:
             self.n_effects[i, move].reshape(-1, q),
         )
         self._set(columns, drawn.reshape(told.shape))
+
+    def _precision(self, regressions: Regressions) -> FloatArray:
+        """Return the precision (B, k, q, q) of z given x~ and effects."""
+        variance = regressions.scales.variance[..., 0].T
+        return self.sums.precision(regressions.core_slopes(), variance)
 
     def _means(self) -> FloatArray:
         """Return the coefficients (B, W, q) on x~ of all regressions."""
@@ -191,15 +193,14 @@ class ClusteredGibbs:
 
     def _shift_amounts(self, i: int, precision: FloatArray) -> None:
         regressions, k, d = self.regressions, self.layout.columns, self.directions
-        first = self.layout.amount_effects.start
-        for j, part in enumerate([] if regressions is None else regressions.parts):
-            assert regressions is not None  # it has parts
+        if regressions is None:
+            return
+        first, of_z = self.layout.amount_effects.start, self._precision(regressions)
+        for j, part in enumerate(regressions.parts):
             prior, told = regressions.prior_precision(j)[:, :k], regressions.told_by_prior(j)
             own, linear = self._shift_law(first + j, part.core[:, :k], prior, precision)
-            likelihood = self.sums.shift_likelihood(
-                j, self.effects[..., first:], self._means(), regressions.core_slopes(),
-                regressions.scales.variance[..., 0].T,
-            )  # fmt: skip
+            effects = self.effects[..., first:]
+            likelihood = self.sums.shift_likelihood(j, effects, self._means(), of_z)
             own = own + d.T @ told[0] @ d + likelihood[0]
             linear = linear + told[1] @ d + likelihood[1]
             shift = primitives.normal_from_precision(own, linear, self.n_shift[i, j])

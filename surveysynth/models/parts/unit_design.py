@@ -24,6 +24,33 @@ BETWEEN = 0.5
 LEAST_UNITS = 6
 
 
+def records_by_unit(cell: IntArray, psu: IntArray, cells: int) -> FloatArray:
+    """Return numbers of records (C, G) by PSU and cell of X, both codes (n,)."""
+    units = int(psu.max()) + 1
+    counts = np.bincount(psu * cells + cell, minlength=units * cells)
+    return counts.reshape(units, cells).astype(np.float64)
+
+
+def unit_means(x_cells: FloatArray, records: FloatArray) -> FloatArray:
+    """Return the mean rows (C, K) of PSUs, from numbers of records (C, G)."""
+    return np.asarray(records @ x_cells / records.sum(1)[:, None], dtype=np.float64)
+
+
+def between_units(x_cells: FloatArray, records: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the shares (d,) of variation between PSUs, in ascending order, and their directions.
+
+    These (K, d) are of length one over all records (C, G).
+    """
+    mean = unit_means(x_cells, records)
+    gram = x_cells.T @ (records.sum(0)[:, None] * x_cells)
+    values, vectors = np.linalg.eigh(gram)
+    there = values > 1e-10 * values.max()
+    white = vectors[:, there] / np.sqrt(values[there])
+    squares = mean.T @ (records.sum(1)[:, None] * mean)
+    between, axes = np.linalg.eigh(white.T @ squares @ white)
+    return between, white @ axes
+
+
 @dataclass(frozen=True, eq=False)
 class UnitDesign:
     """Records (C, G) by PSU and cell of X, and the absorbed directions (C, r), orthonormal."""
@@ -34,17 +61,9 @@ class UnitDesign:
     @classmethod
     def of(cls, x_cells: FloatArray, cell: IntArray, psu: IntArray) -> "UnitDesign":
         """Return the design of records with these cells and PSUs (n,)."""
-        units, cells = int(psu.max()) + 1, len(x_cells)
-        counts = np.bincount(psu * cells + cell, minlength=units * cells)
-        records: FloatArray = counts.reshape(units, cells).astype(np.float64)
-        size = records.sum(1)
-        mean = records @ x_cells / size[:, None]
-        gram = x_cells.T @ (records.sum(0)[:, None] * x_cells)
-        values, vectors = np.linalg.eigh(gram)
-        there = values > 1e-10 * values.max()
-        white = vectors[:, there] / np.sqrt(values[there])
-        between, axes = np.linalg.eigh(white.T @ (mean.T @ (size[:, None] * mean)) @ white)
-        basis = mean @ white @ axes[:, between > BETWEEN]
+        records = records_by_unit(cell, psu, len(x_cells))
+        between, directions = between_units(x_cells, records)
+        basis = unit_means(x_cells, records) @ directions[:, between > BETWEEN]
         return cls(records, np.asarray(np.linalg.qr(basis)[0], dtype=np.float64))
 
     @classmethod

@@ -180,7 +180,8 @@ def test_rows_have_the_moments_of_the_records_less_the_effects() -> None:
         design, model.simulate(draw(random_theta(model, design, 1), 0), design, rng)
     )
     alpha = rng.random(n)
-    sums = AmountSums(model.compress(records, alpha).psus, 1)
+    psus = model.compress(records, alpha).psus
+    sums = AmountSums(psus, BetweenDirections.of_chains([psus[0].between], 1))
     assert design.psu is not None
     effects = rng.standard_normal((1, int(design.psu.max()) + 1, layout.q))
     rows = sums.rows(effects)
@@ -233,7 +234,7 @@ def test_a_unit_in_two_regions_leaves_the_directions_but_not_constant() -> None:
     within = ((changed - found.along[codes(design)]) ** 2).sum(0)
     assert 1e-4 < within.max() < 0.1
     one = general_design(300, (SICK,), psus=PSUS, ridged=True)
-    both = BetweenDirections.of_databases([directions_of(one), found])
+    both = BetweenDirections.of_chains([directions_of(one), found], 1)
     assert not both.constant
     assert both.along.shape == (2, PSUS, 3)
 
@@ -274,7 +275,7 @@ def test_likelihood_of_a_shift_of_amounts_is_that_of_the_records() -> None:
     records, alpha, theta = astride(200, (BENEFIT, INCOME, SICK))
     model, layout = model_for(), records.layout
     (psus,) = model.compress(records, alpha).psus
-    sums = AmountSums([psus], 1)
+    sums = AmountSums([psus], BetweenDirections.of_chains([psus.between], 1))
     q, first = layout.q, layout.amount_effects.start
     slopes, means = np.zeros((1, q, q)), np.zeros((1, layout.width, q))
     variance = np.zeros((1, q))
@@ -282,7 +283,7 @@ def test_likelihood_of_a_shift_of_amounts_is_that_of_the_records() -> None:
         core, size = theta[f"coefficients_{part.name}"], part.columns.size
         slopes[:, j, part.earlier], means[:, part.columns, j] = core[:, size:], core[:, :size]
         variance[:, j] = theta[f"variance_{part.name}"][:, 0]
-    r = psus.between.coefficients.shape[1]
+    r, precision = psus.between.coefficients.shape[1], sums.precision(slopes, variance)
     pairs = np.array([np.eye(r)[i] + np.eye(r)[k] for i in range(r) for k in range(r)])
     points = np.vstack([np.zeros((1, r)), np.eye(r), -np.eye(r), pairs])
     for j, part in enumerate(layout.regressions):
@@ -292,7 +293,7 @@ def test_likelihood_of_a_shift_of_amounts_is_that_of_the_records() -> None:
         linear = 0.5 * (value[1 : 1 + r] - value[1 + r : 1 + 2 * r])
         own = value[1 : 1 + r] - value[0]
         both = value[1 + 2 * r :].reshape(r, r) - value[0] - own[:, None] - own
-        found = sums.shift_likelihood(j, theta[PSU_EFFECT][..., first:], means, slopes, variance)
+        found = sums.shift_likelihood(j, theta[PSU_EFFECT][..., first:], means, precision)
         np.testing.assert_allclose(found[0][0], -both, rtol=1e-6, atol=1e-7)
         np.testing.assert_allclose(found[1][0], linear, rtol=1e-6, atol=1e-7)
 
@@ -306,11 +307,11 @@ def test_shifts_of_a_logit_have_their_law(outcome: Outcome) -> None:
     (psus,), (sums,) = stats_.psus, stats_.logits
     name, columns = records.layout.logits[0].name, records.layout.logit_effects[0]
     # The direction in which predictors vary most within units.
-    last = psus.between.coefficients[:, -1:]
-    between = replace(psus.between, coefficients=last, mean=psus.between.mean[None])
+    last = psus.between.coefficients[:, :1]
     grid, c = np.linspace(-60.0, 60.0, 4001), columns.stop - 1
     prior, chains, moves = 1e-3, 100, 130
-    one = replace(between, mean=between.mean[0])
+    one = replace(psus.between, coefficients=last)
+    between = BetweenDirections.of_chains([one], chains)
     at = shifted(theta, f"logit_{name}", (c,), c, one, grid[:, None])
     value = log_likelihood(at, records, 0.3 * alpha) - 0.5 * prior * grid**2
     law = np.exp(value - value.max())
