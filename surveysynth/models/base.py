@@ -33,9 +33,8 @@ class Simulated:
     """One simulated dataset on the model's scale.
 
     z (n, q): transformed outcomes, then the log weight (FBS) or log inclusion probability (FBP),
-    without meaning at a spike. category (n, p): the discrete part of each outcome (``Outcome``), if
-    any; effects (n, D): those of the PSU, if any.
-    """
+    without meaning at a spike. category (n, p): the place of each in ``Outcome.model_order``, if
+    any; effects (n, D): those of the PSU, if any."""
 
     z: FloatArray
     category: IntArray | None = None
@@ -48,7 +47,8 @@ class Simulated:
             if self.category is None:
                 columns.append(outcome.transform.inverse(self.z[:, j]))
             else:
-                columns.append(outcome.values(self.category[:, j], self.z[:, j]))
+                category = outcome.model_order[self.category[:, j]]
+                columns.append(outcome.values(category, self.z[:, j]))
         return np.stack(columns, axis=1)
 
 
@@ -116,8 +116,7 @@ class Model(ABC):
     takes_learned_weight: ClassVar[bool] = False
     #: ``sample`` takes several databases at once.
     batched: ClassVar[bool] = False
-    #: Draws from one generator move smoothly with the risk weights. Those of NUTS and of mixtures
-    #: jump.
+    #: Draws from one generator move smoothly with the risk weights; of NUTS and mixtures they jump.
     common_random_numbers: ClassVar[bool] = False
     #: Labels cannot switch.
     identified: ClassVar[bool] = True
@@ -183,16 +182,18 @@ class Model(ABC):
     def of(self, design: PublicDesign) -> "Model":
         """Return the form that the model takes for a design, usually itself.
 
-        Idempotent; callers that use a design use this form. Raises ``InputError``.
-        """
+        Idempotent; callers that use a design use this form. Raises ``InputError``."""
         return self
 
     def with_ridge(self, design: PublicDesign) -> PublicDesign:
         """Return the design with the ridge that the model puts on interactions; some have none.
 
-        The leverage of rows, and with it what is pooled, depends on it.
-        """
+        The leverage of rows, and with it what is pooled, depends on it."""
         return design.with_interaction_scale(self.priors.get(INTERACTION_PRIOR, math.inf))
+
+    def draws_stay_together(self, design: PublicDesign) -> bool:
+        """Return whether draws from one generator stay together as the risk weights move."""
+        return self.common_random_numbers
 
     # --- engine -------------------------------------------------------------------------------
 
@@ -268,8 +269,7 @@ class Model(ABC):
     ) -> Iterator[tuple[IntArray, FloatArray]]:
         """Stream unweighted log-likelihoods, (rows, log_lik (S, len(rows))), never S x n at once.
 
-        theta has one leading axis S. Every record occurs in exactly one block.
-        """
+        theta has one leading axis S. Every record occurs in exactly one block."""
 
     # --- simulation ---------------------------------------------------------------------------
 

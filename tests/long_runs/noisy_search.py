@@ -3,10 +3,13 @@ tests.long_runs.noisy_search``.
 
 The search for weights sees a sampler's noise where draws jump as weights move: NUTS, mixtures. (1)
 FBS with Gibbs that starts another stream for every fit: a posterior of one mode, and the noise of
-NUTS; (2) ``normal_mixture``, whose posterior has many modes, by gender alone. epsilon 10.8 (and 4),
-m = 3, the plan of a release (8 x 200 draws for mixtures of 1,000), one record moved; the log ratio
-of the two posteriors over what is stated. Results go to ``golden/noisy_search.json``. About a
-quarter of an hour, nearly all of it mixtures (``--part single`` leaves them as they are).
+NUTS; (2) ``normal_mixture``, whose posterior has many modes, by gender alone; (3) an outcome of
+several levels in units, whose draws drift apart from fit to fit. epsilon 10.8 (and 4), m = 3, the
+plan of a release (8 x 200 draws for mixtures of 1,000), one record replaced; the log ratio of the
+two posteriors over what is stated (of units jointly with their effects). In units also of one
+database with itself, fitted with other random numbers: noise alone. Results go to
+``golden/noisy_search.json``. About half an hour, nearly all of it mixtures and units (``--part
+single`` leaves them as they are).
 """
 
 import os
@@ -26,21 +29,38 @@ import numpy as np  # noqa: E402
 
 from surveysynth._support.types import Theta  # noqa: E402
 from surveysynth.errors import RefusedError  # noqa: E402
-from surveysynth.evaluation.audit.cases import EXAMPLES, GENDER  # noqa: E402
+from surveysynth.evaluation.audit.cases import EXAMPLES, GENDER, frame_of  # noqa: E402
+from surveysynth.evaluation.audit.lines import Case  # noqa: E402
 from surveysynth.evaluation.audit.neighbours import Change, changed, places  # noqa: E402
-from surveysynth.evaluation.audit.posterior import Alike, compared, databases, prepared  # noqa: E402
+from surveysynth.evaluation.audit.posterior import (  # noqa: E402
+    UNCHANGED,
+    Alike,
+    compared,
+    databases,
+    prepared,
+)
+from surveysynth.evaluation.studies.population import published_cells  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
+from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.gaussian.fbs import FBS  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
+from surveysynth.survey.outcome import Outcome  # noqa: E402
+from surveysynth.survey.survey import Survey  # noqa: E402
 
 RESULTS = Path(__file__).parents[1] / "golden" / "noisy_search.json"
-SEEDS, SDS = (1, 2), (2.0, 8.0)
+SEEDS = 1, 2
 #: Of the surveys, apart from those of the fits.
 DATA_SEED = 20260000
 #: The model of each part; that of the first is ``Restarted``.
-MODELS = {"single": "fbs", "mixture": "normal_mixture"}
+MODELS = {"single": "fbs", "mixture": "normal_mixture", "units": "general fbs"}
+MOVED = Change(2.0), Change(8.0)
+CHANGES = {
+    "single": MOVED, "mixture": MOVED,
+    "units": (Change(recode=True), Change(factor=50.0, recode=True), None),
+}  # fmt: skip
 USUAL = SamplingPlan()
 
 
@@ -75,28 +95,61 @@ SETTINGS = (
     Setting("single", 10_355),
     Setting("mixture", 300, plan=SamplingPlan(8, 150, 200), coarse=True),
     Setting("mixture", 1000, plan=SamplingPlan(8, 150, 200), coarse=True),
+    Setting("units", 1000),
+    Setting("units", 4000),
 )
+
+
+def words(change: Change | None) -> str:
+    """A change, or none."""
+    return UNCHANGED if change is None else change.name
+
+
+def case_of(setting: Setting, seed: int) -> Case:
+    """Return model and survey."""
+    if setting.part == "units":
+        return in_units(setting.n, DATA_SEED + seed)
+    example = next(each for each in EXAMPLES if each.name == MODELS[setting.part])
+    if setting.coarse:
+        example = replace(example, survey={**example.survey, **GENDER})
+    return example.case(setting.n, DATA_SEED + seed)
+
+
+def in_units(n: int, seed: int) -> Case:
+    """Return a survey of schools with five bands of salaries, the lowest of 2% of the records."""
+    frame = frame_of(n, seed)
+    rank = frame["local_salary"].rank(pct=True)
+    bands = np.array(list("12345"))[np.searchsorted([0.02, 0.3, 0.6, 0.9], rank)]
+    band = Outcome("band", "categorical", levels=tuple("12345"))
+    survey = Survey.from_frame(
+        frame.assign(band=bands), outcomes=(band,), weight="weight",
+        strata="field", psu="school", lonely_psu="adjust", by=("field", "gender"),
+        predictors="field + gender", population_size=published_cells().size,
+    )  # fmt: skip
+    settings = MechanismSettings(epsilon=10.8)
+    return Case(MODELS["units"], get_model("fbs"), survey, PseudoPosterior(settings))
 
 
 def lines_of(setting: Setting) -> Iterator[dict[str, Any]]:
     """A line a seed and change."""
     name = MODELS[setting.part]
-    example = next(each for each in EXAMPLES if each.name == name)
-    if setting.coarse:
-        example = replace(example, survey={**example.survey, **GENDER})
     settings = MechanismSettings(
         epsilon=setting.epsilon, plan=setting.plan, shared_weights="allow"
     )
     for seed in SEEDS:
-        case = prepared(example.case(setting.n, DATA_SEED + seed))
+        case = prepared(case_of(setting, seed))
         survey = case.survey
         model = Restarted() if setting.part == "single" else case.model.of(survey.design)
-        for sds in SDS:
-            other = changed(survey, places(survey)["typical"], Change(sds))
+        for change in CHANGES[setting.part]:
+            other, stream = survey.confidential, np.random.default_rng(seed)
+            if change is not None:
+                other = changed(survey, places(survey)["typical"], change)
+                stream = Alike(seed)
             both = databases(model, survey.design, [survey.confidential, other])
-            made = run_batch(model, both, settings, Alike(seed))
+            made = run_batch(model, both, settings, stream)
             line: dict[str, Any] = {
-                "model": name, "n": setting.n, "epsilon": setting.epsilon, "seed": seed, "sds": sds,
+                "model": name, "n": setting.n, "epsilon": setting.epsilon, "seed": seed,
+                "change": words(change),
             }  # fmt: skip
             fits = [each[1] for each in made if not isinstance(each, RefusedError)]
             if len(fits) == len(made):

@@ -15,6 +15,7 @@ import pytest
 
 from surveysynth._support.types import DIVERGENT
 from surveysynth.errors import InputError, RefusedError
+from surveysynth.mechanisms.pseudo_posterior import pace
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import stan_engine as stan_module
@@ -173,7 +174,7 @@ def test_the_mechanism_reaches_its_target_and_gates_divergences(backend: Gibbs) 
 
     fit = run()
     target = settings.target_bound
-    assert mechanism.NOISY_LEAST_SHARE * target <= fit.realised_bound <= target
+    assert pace.NOISY_LEAST_SHARE * target <= fit.realised_bound <= target
     backend.diverged = PLAN.kept // 100 + 1
     with pytest.raises(RefusedError, match="More than 1% of the draws diverged"):
         run()

@@ -10,6 +10,7 @@ import pytest
 from surveysynth._support.types import DIVERGENT, Theta
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.pseudo_posterior import pace
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
@@ -84,7 +85,7 @@ def test_a_noisy_bound_ends_on_the_safe_side(settings: dict[str, Any], seed: int
     Noisy.fits, model = seed, Noisy()
     private, fit = run(model, **settings)
     target = private.settings.target_bound
-    assert mechanism.NOISY_LEAST_SHARE * target <= fit.realised_bound <= target
+    assert pace.NOISY_LEAST_SHARE * target <= fit.realised_bound <= target
     assert len(fit.search) <= 30
     if "truncate" not in settings:
         assert recomputed_bound(model, fit, 400) == pytest.approx(fit.realised_bound, rel=1e-9)
@@ -95,14 +96,14 @@ def test_weights_that_run_away_with_the_noise_are_refused_soon() -> None:
     Noisy.fits = 0
     with pytest.raises(RefusedError, match="target epsilon was not reached"):
         run(Noisy(), n=800, epsilon=1.0, small_strata="allow")
-    assert Noisy.fits == mechanism.NOISY_MOST_FITS
+    assert Noisy.fits == pace.NOISY_MOST_FITS
 
 
 @pytest.mark.parametrize(
     ("model", "protects", "fits", "low", "high"),
     [
-        (Noisy(), True, mechanism.NOISY_FITS - 1, 0.97, 1.0),
-        (Noisy(), True, mechanism.NOISY_FITS, 0.8, 1.0),
+        (Noisy(), True, pace.NOISY_FITS - 1, 0.97, 1.0),
+        (Noisy(), True, pace.NOISY_FITS, 0.8, 1.0),
         (FBS(), True, 50, 0.97, 1.0),
         (FBS(), False, 1, 0.9, 1.1),
     ],

@@ -16,23 +16,13 @@ from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.pseudo_posterior import weights as risk_weight_maps
 from surveysynth.mechanisms.pseudo_posterior.lipschitz import LikelihoodExtremes, RecordBounds
-from surveysynth.mechanisms.pseudo_posterior.settings import LEAST_SHARE, MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.pace import AIM, Pace
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 
-#: The search aims at the middle of [0.97, 1] x target.
-AIM = 0.5 * (LEAST_SHARE + 1.0)
-#: Fixed-point weights stop when they are this close, on the log scale in root mean square, to what
-#: their own fit asks for, and no record passes the target. What is left of the way is a difference
-#: in the weights of all that one record can make, and counts beside the bound.
-FIXED_POINT_TOLERANCE = 0.005
-#: Extremes over draws are not quite smooth in the weights: with few records single risks move by
-#: some percent from fit to fit. After this many fits weights follow a running mean over MEMORY
-#: fits, to the second tolerance.
-FULL_STEPS = 8
+#: Weights that follow a running mean do so over as many fits. After the pace's patience the cap
+#: falls by this factor a fit: a public schedule, where a cap that followed the largest bound would
+#: let one record move the weights of all.
 MEMORY = 4
-AVERAGED_TOLERANCE = 0.02
-#: After so many fits without an end the cap falls by this factor a fit: a public schedule, where a
-#: cap that followed the largest bound would let one record move the weights of all.
-PATIENCE = 16
 FALL = 0.99
 #: One number sets linear weights, and the bound can jump across the window as it moves. Once the
 #: bracket is this narrow the fit below the jump is taken, if it uses this share of the target.
@@ -67,27 +57,8 @@ class Judge(Protocol):
     """The sampler as a search sees it."""
 
     @property
-    def smooth(self) -> bool:
-        """True if the bound moves smoothly with the weights (common random numbers)."""
-
-    @property
-    def tolerances(self) -> tuple[float, float]:
-        """The tolerances within which weights must come to their fixed point.
-
-        On the log scale in root mean square: in full steps, and once they follow a running
-        mean."""
-
-    @property
-    def limit(self) -> float:
-        """The share of the target that a record's bound may reach at the fixed point."""
-
-    @property
-    def patience(self) -> int:
-        """Fits at a fixed cap."""
-
-    @property
-    def stride(self) -> float:
-        """Steps towards the fixed point in multiples of a full step, on the log scale."""
+    def pace(self) -> Pace:
+        """How it goes about it."""
 
     def on_target(self, realised: float, target: float) -> bool:
         """Return whether linear weights have reached the target; never above it."""
@@ -130,34 +101,35 @@ def _fixed_point(
     above Delta could only be met by a smaller c for all records. A record that passes the target
     near the end, by the noise of its extremes, is held at the largest it had.
     """
-    cap, held = AIM * target, np.zeros_like(unweighted.extremes.risk)
+    pace = judge.pace
+    cap, held = pace.aim * target, np.zeros_like(unweighted.extremes.risk)
     alpha = risk_weight_maps.capped(unweighted.extremes.risk, cap) if begin is None else begin
     recent: deque[FloatArray] = deque(maxlen=MEMORY)
     for step in count(1):
         fit = yield alpha
         risks = np.maximum(fit.extremes.risk, held)
-        gaps = _log_gaps(alpha, risk_weight_maps.capped(risks, cap))
-        averaging = step > FULL_STEPS
-        near = bool(np.sqrt(np.mean(gaps**2)) <= judge.tolerances[averaging])
+        distance, lean = _distance(alpha, risk_weight_maps.capped(risks, cap))
+        averaging = step > pace.full_steps
+        near = distance <= pace.tolerances[averaging] and abs(lean) <= pace.lean
         at_one = bool(np.all(alpha == 1.0))
-        if fit.bounds.realised <= judge.limit * target and (near or at_one):
+        if fit.bounds.realised <= pace.limit * target and (near or at_one):
             return fit
         if near or averaging:
             passing = np.maximum(fit.bounds.lipschitz, fit.bounds.oscillation) > target
             held = np.where(passing, risks, held)
-        if step >= judge.patience:
+        if step >= pace.patience:
             cap *= FALL
         # Means of 1/r: a risk that is infinite once counts as a weight of zero in that fit.
         recent.append(1.0 / np.maximum(fit.extremes.risk, 1e-300))
         per_unit = np.mean(recent, axis=0) if averaging else recent[-1]
         with np.errstate(divide="ignore"):
             goal = np.minimum(1.0, cap * np.minimum(per_unit, 1.0 / held))
-        if near and judge.smooth and step < judge.patience:
+        if near and pace.smooth and step < pace.patience:
             # Who passes gives way alone: a step of all would be one that a single record can ask
             # for, and the half percent that it moves all weights by counts as sqrt(n) does.
             alpha = np.where(passing, np.minimum(alpha, goal), alpha)
             continue
-        alpha = goal if near or averaging else _stepped(alpha, goal, judge.stride)
+        alpha = goal if near or averaging else _stepped(alpha, goal, pace.stride)
     raise AssertionError("unreachable: who drives a search limits the number of fits")
 
 
@@ -172,13 +144,15 @@ def _stepped(alpha: FloatArray, goal: FloatArray, stride: float) -> FloatArray:
     return np.where((alpha > 0) & (goal > 0), np.minimum(1.0, beyond), goal)
 
 
-def _log_gaps(alpha: FloatArray, goal: FloatArray) -> FloatArray:
-    """Return |log(alpha / goal)| by record, (n,).
+def _distance(alpha: FloatArray, goal: FloatArray) -> tuple[float, float]:
+    """Return root mean square and mean of log(alpha / goal), of weights (n,).
 
     Two zeros are equal, one alone is infinitely far."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        gaps: FloatArray = np.abs(np.log(alpha / goal))
-    return np.where(alpha == goal, 0.0, gaps)
+        gaps = np.where(alpha == goal, 0.0, np.log(alpha / goal))
+    if not np.isfinite(gaps).all():
+        return np.inf, np.inf
+    return float(np.sqrt(np.mean(gaps * gaps))), float(gaps.mean())
 
 
 def _linear(
@@ -261,7 +235,7 @@ def _by_factor(
             high = x
         else:
             low, below = x, (fit if realised >= SAFE_SIDE_SHARE * target else None)
-        if below is not None and judge.smooth and high < NARROW_BRACKET * low:
+        if below is not None and judge.pace.smooth and high < NARROW_BRACKET * low:
             return below
         if high < LEAST_SCALE and low == 0.0:
             raise RefusedError(
@@ -272,6 +246,6 @@ def _by_factor(
         # A bracket from noisy bounds may hold no answer: without it the steps hover about the aim.
         x = (
             step
-            if low < step < high or not judge.smooth
+            if low < step < high or not judge.pace.smooth
             else (np.sqrt(low * high) if low > 0 else high / 2.0)
         )

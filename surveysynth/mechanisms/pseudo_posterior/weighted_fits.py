@@ -29,16 +29,10 @@ from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
     likelihood_extremes,
     weighted_bounds,
 )
+from surveysynth.mechanisms.pseudo_posterior.pace import MAX_FITS, pace_of
 from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
-from surveysynth.mechanisms.pseudo_posterior.search import (
-    AVERAGED_TOLERANCE,
-    FIXED_POINT_TOLERANCE,
-    PATIENCE,
-    Search,
-    search_target,
-)
+from surveysynth.mechanisms.pseudo_posterior.search import Search, search_target
 from surveysynth.mechanisms.pseudo_posterior.settings import (
-    LEAST_SHARE,
     MechanismSettings,
     epsilon_of,
 )
@@ -48,26 +42,11 @@ from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.randomness import Start, secret_generator, starts
 from surveysynth.survey.survey import Confidential, PublicDesign
 
-MAX_FITS = 60
 #: A search fails if its weights add up to fewer records than this: with all weights near zero any
 #: target is reached, by draws from the prior that say nothing of the survey. In the first fits a
 #: far outlier may cause that in passing.
 MIN_EFFECTIVE_RECORDS = 30.0
 PASSING_FITS = 15
-#: A sampler without common random numbers (NUTS) moves risks by a tenth and more from fit to fit,
-#: whatever the weights. After the first number of fits the cap therefore begins to fall, and linear
-#: weights accept a bound somewhat below the window, the safe side. After the second number the
-#: search stops: weights run away, and one record could decide how far the cap has fallen.
-NOISY_FITS, NOISY_MOST_FITS = 10, 24
-NOISY_TOLERANCE = 0.3
-NOISY_LEAST_SHARE = 0.8
-#: Simulated databases protect nobody: weights need not be close to the fixed point, nor all bounds
-#: below the target. A full step leaves about half of the distance to the fixed point, and longer
-#: ones less; they amplify noise in single records, which matters where one is to be protected. The
-#: bias of a scale is 0.3% off that of exact weights, with steps of 1.5 or 1 it is 5% off (counts).
-SIMULATED_TOLERANCE = 0.02
-SIMULATED_WINDOW = (0.9, 1.1)
-SIMULATED_STRIDE = 1.25
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,19 +82,10 @@ class _Run(Unpickled):
         self.model, self.database, self.settings = model, database, settings
         # Every fit starts the same stream, so that the bound moves smoothly with the weights.
         self.start = start
-        self.smooth = model.common_random_numbers
-        self.protects, self.gates = protects, STRICT if protects else OF_MEANS
-        noisy = protects and not self.smooth and settings.weights == "fixed_point"
-        self.most_fits = NOISY_MOST_FITS if noisy else MAX_FITS
-        if not protects:
-            self.tolerances, self.limit = (SIMULATED_TOLERANCE, SIMULATED_TOLERANCE), np.inf
-            self.patience, self.stride = MAX_FITS, SIMULATED_STRIDE
-        elif self.smooth:
-            self.tolerances, self.limit = (FIXED_POINT_TOLERANCE, AVERAGED_TOLERANCE), 1.0
-            self.patience, self.stride = PATIENCE, 1.0
-        else:
-            self.tolerances, self.limit = (NOISY_TOLERANCE, NOISY_TOLERANCE), 1.0
-            self.patience, self.stride = NOISY_FITS, 1.0
+        self.gates = STRICT if protects else OF_MEANS
+        self.pace = pace_of(model, database.design, database.n, protects=protects)
+        fixed_point = settings.weights == "fixed_point"
+        self.most_fits = self.pace.most_fits if fixed_point else MAX_FITS
         self.history: list[dict[str, float]] = []
         self.unweighted: _Fit | None = None
         self.fit: _Fit | None = None
@@ -173,16 +143,9 @@ class _Run(Unpickled):
         return bool(self.risk_weights.sum() < min(MIN_EFFECTIVE_RECORDS, 0.5 * self.database.n))
 
     def on_target(self, realised: float, target: float) -> bool:
-        """Return whether the bound lies in [0.97, 1] x target, or close enough.
-
-        On the safe side for a sampler without common random numbers, on either for a
-        simulated database."""
-        if not self.protects:
-            low, high = SIMULATED_WINDOW
-            return low * target <= realised <= high * target
-        noisy = not self.smooth and len(self.history) >= NOISY_FITS
-        least = NOISY_LEAST_SHARE if noisy else LEAST_SHARE
-        return least * target <= realised <= target
+        """Return whether the bound lies in the window, [0.97, 1] x target, or close enough."""
+        low, high = self.pace.window(len(self.history))
+        return low * target <= realised <= high * target
 
     def _truncate(self, flat: Theta) -> BoolArray:
         """Keep the draws up to a quantile of their largest weighted bounds ([P] 3.1)."""

@@ -100,6 +100,14 @@ class GeneralLocation(Model):
             return replace(self, covariance_by=())
         return self
 
+    def draws_stay_together(self, design: PublicDesign) -> bool:
+        """Return whether they do: not where logits of several categories have effects of PSUs.
+
+        Their moves are accepted or not, which differs from fit to fit, and scales mix slowly."""
+        several = any(each.categories > 2 for each in design.outcomes)
+        clustered = psu_codes(self, design) is not None
+        return self.common_random_numbers and not (several and clustered)
+
     def groups(self, design: PublicDesign) -> CovarianceGroups:
         """Return the groups of the cells of X."""
         return covariance_groups(design, self.covariance_by)
@@ -117,7 +125,7 @@ class GeneralLocation(Model):
         category = np.zeros(values.shape, dtype=np.int64)
         for j, outcome in enumerate(design.outcomes):
             given = confidential.outcome[:, j]
-            category[:, j] = outcome.category(given) if outcome.is_discrete else 0
+            category[:, j] = outcome.modelled(given) if outcome.is_discrete else 0
             for side in outcome.sides:
                 there = category[:, j] == side
                 values[there, j] = outcome.at(there).forward(given[there], side)

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth.models.general_location.psu_predictors import Point, PsuPredictors
 from surveysynth.models.general_location.psu_records import BetweenDirections
 from surveysynth.models.general_location.psu_sums import PsuCounts
 from surveysynth.models.parts.coefficients import HALF_T_DF
@@ -22,10 +23,8 @@ from surveysynth.models.parts.logit import (
     STEP,
     STEPS,
     LogitSums,
-    filled_up,
     find_mode,
     shares,
-    totals_and_shares,
 )
 from surveysynth.models.parts.psu_turns import Turn
 from surveysynth.sampling import primitives
@@ -59,47 +58,31 @@ class PsuLogit:
         start = 2.0 * rng.standard_normal((self.batch, self.p * self.c), 0)
         start = np.repeat(mode, rng.chains, axis=0) + (self.root @ start[..., None])[..., 0]
         self.b = start.reshape(self.batch, self.p, self.c)
-        self._stack(counts)
+        self.predictors = PsuPredictors(counts, self.size, rng.chains)
         self.information, self.within = self._information(mode)
         self.begin(np.zeros((self.batch, self.size, self.c)))
 
     def begin(self, effects: FloatArray) -> None:
         """Start from effects (B, C, c)."""
-        self.a, self.likelihood = effects, self._likelihood(self.b, effects)
-
-    def _stack(self, counts: Sequence[PsuCounts]) -> None:
-        """Join the counts of D databases; where one has fewer rows, its last PSU has empty ones."""
-        by_category = filled_up([each.counts[None] for each in counts])[:, None]
-        self.counts, self.mass = by_category[..., 1:].copy(), by_category.sum(-1)
-        self.x = filled_up([each.x[None] for each in counts])[:, None]
-        self.x_turned = self.x.swapaxes(-1, -2).copy()
-        rows, chain = self.x.shape[-2], np.arange(self.batch).reshape(len(counts), -1, 1)
-        psu = np.full((len(counts), 1, rows), self.size - 1)
-        for place, each in zip(psu, counts, strict=True):
-            place[:, : len(each.psu)] = each.psu
-        #: Of each chain and row, the place of its PSU among those of all chains; and of each chain
-        #: and PSU, that of its first row.
-        self.place = chain * self.size + psu
-        first = np.stack([np.searchsorted(each.psu, np.arange(self.size)) for each in counts])
-        self.starts = (chain * rows + first[:, None]).ravel()
+        self.a = effects
+        self.predictors.begin(self.b, effects)
 
     def _information(self, mode: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the information of each effect (B, C, c), and of shifts (B, c, r, r).
 
         At the modes without effects; that of a shift is of what it changes within PSUs."""
-        share = shares(self.x @ mode.reshape(len(mode), 1, self.p, self.c))
-        weight = self.mass[..., None] * share * (1.0 - share)
-        directions = self.between.coefficients
-        rows = self.x[..., : len(directions)] @ directions
-        weight, rows = (np.repeat(each, self.chains, axis=1) for each in (weight, rows))
-        weight = weight.reshape(self.batch, -1, self.c)
-        rows = rows.reshape(*weight.shape[:2], -1)
-        along = self.between.along.reshape(-1, rows.shape[-1])
-        rows = rows - along[self.place.reshape(self.batch, -1)]
-        sums = np.add.reduceat(weight.reshape(-1, self.c), self.starts, axis=0)
+        of, directions = self.predictors, self.between.coefficients
+        share = shares(of.x @ mode.reshape(-1, self.p, self.c))
+        weight = of.mass[:, 0, :, None] * share * (1.0 - share)
+        rows = of.x[..., : len(directions)] @ directions
+        along = self.between.along[:: self.chains]
+        rows = rows - np.take_along_axis(along, of.psu[..., None], axis=1)
+        sums = np.stack(
+            [np.add.reduceat(each, at, axis=0) for each, at in zip(weight, of.first, strict=True)]
+        )
         weighted = weight.swapaxes(-1, -2)[..., None] * rows[:, None]
         within = weighted.swapaxes(-1, -2) @ rows[:, None]
-        return sums.reshape(self.batch, self.size, self.c), within
+        return np.repeat(sums, self.chains, axis=0), np.repeat(within, self.chains, axis=0)
 
     def draw_random_numbers(self, c: int) -> None:
         """Draw the random numbers of the next c sweeps."""
@@ -117,18 +100,21 @@ class PsuLogit:
         step = STEP * (1.0 + JITTER * (2.0 * self.u_step[i] - 1.0))[:, None]
         scale = (self.information + np.einsum("bcc->bc", precision)[:, None]) ** -0.5
         law = precision, linear
-        position, likelihood = (self.b, self.a), self.likelihood
-        value, force = self._density(position, likelihood, law, scale)
+        position, point = (self.b, self.a), self.predictors.at
+        value, force = self._density(position, point, law, scale)
         first, momentum = value, (self.n_b[i], self.n_a[i])
         momentum = _moved(momentum, 0.5 * step, force)
         for last in [False] * (STEPS - 1) + [True]:
             along = self._turned(momentum[0]), scale * momentum[1]
             position = _moved(position, step, along)
-            likelihood = self._likelihood(*position)
-            value, force = self._density(position, likelihood, law, scale)
+            point = self.predictors.point(*position)
+            value, force = self._density(position, point, law, scale)
             momentum = _moved(momentum, (0.5 if last else 1.0) * step, force)
         energy = _squares(momentum) - _squares((self.n_b[i], self.n_a[i]))
-        self._take(self.log_u[i, 0] < value - first - 0.5 * energy, position, likelihood)
+        accept = self.log_u[i, 0] < value - first - 0.5 * energy
+        self.predictors.take(accept, point)
+        wide = accept[:, None, None]
+        self.b, self.a = np.where(wide, position[0], self.b), np.where(wide, position[1], self.a)
 
     def rescale(self, i: int, scale: FloatArray, prior_scale: float) -> FloatArray:
         """Draw the scales (B, c) of the effects given these over their scales; return the ratios.
@@ -148,23 +134,23 @@ class PsuLogit:
         sd = (information + prior_scale**-2) ** -0.5
 
         def about(scale: FloatArray, by_a: FloatArray) -> FloatArray:
-            return np.asarray(scale / sd + sd * (standard * by_a[..., k]).sum(1))
+            return np.asarray(scale / sd + sd * (standard * by_a).sum(1))
 
-        mean = about(scale, self.likelihood[2])
+        mean = about(scale, self._slope(k))
         white = primitives.cut_at_zero(mean, self.u_scale[i, k])
         possible = np.isfinite(white) & (white * sd > 1e-290)
         proposed = np.where(possible, white * sd, scale)
-        position = self.b, self.a.copy()
-        position[1][..., k] = standard * proposed[:, None]
-        likelihood = self._likelihood(*position)
-        back = about(proposed, likelihood[2])
-        log_ratio = likelihood[0] - self.likelihood[0]
+        change = standard * (proposed - scale)[:, None]
+        moved = self.predictors.moved(k, change)
+        back = about(proposed, self._slope(k, moved))
+        log_ratio = self._gain(moved)
         for value, middle, sign in ((proposed, mean, 1.0), (scale, back, -1.0)):
             prior = primitives.half_t_log_density(value, HALF_T_DF, prior_scale)
             drawn = -0.5 * (value / sd - middle) ** 2 - log_ndtr(middle)
             log_ratio = log_ratio + sign * (prior - drawn)
         accept = possible & (self.log_u[i, 1 + k] < log_ratio)
-        self._take(accept, position, likelihood)
+        self.predictors.take_move(k, accept, moved)
+        self._add(k, accept, change)
         return np.where(accept, proposed / scale, 1.0)
 
     def told(self, c: int, along: FloatArray) -> FloatArray:
@@ -175,14 +161,14 @@ class PsuLogit:
         self, c: int, along: FloatArray, turn: Turn, normal: FloatArray, log_u: FloatArray
     ) -> FloatArray:
         """Draw t (B,) and add t along, (B, C), to the effects of category c; log_u (B,)."""
-        slope = (along * self.likelihood[2][..., c]).sum(1)
+        slope = (along * self._slope(c)).sum(1)
         t = turn.propose(slope, normal)
-        position = self.b, self.a.copy()
-        position[1][..., c] += t[:, None] * along
-        likelihood = self._likelihood(*position)
-        slopes = slope, (along * likelihood[2][..., c]).sum(1)
-        accept = log_u < turn.log_accept(t, likelihood[0] - self.likelihood[0], slopes)
-        self._take(accept, position, likelihood)
+        change = t[:, None] * along
+        moved = self.predictors.moved(c, change)
+        slopes = slope, (along * self._slope(c, moved)).sum(1)
+        accept = log_u < turn.log_accept(t, self._gain(moved), slopes)
+        self.predictors.take_move(c, accept, moved)
+        self._add(c, accept, change)
         return np.where(accept, t, 0.0)
 
     def shift(self, i: int, c: int, precision: FloatArray, linear: FloatArray) -> None:
@@ -194,48 +180,49 @@ class PsuLogit:
         """
         directions, normals = self.between.coefficients, self.n_shift[i, c]
         whole = precision + self.within[:, c]
-        slope = linear + self._slope_of_shift(c, self.likelihood)
+        slope = linear + self._slope_of_shift(c)
         shift = primitives.normal_from_precision(whole, slope, normals)
-        position, likelihood = (self.b.copy(), self.a.copy()), self.likelihood
-        position[0][:, : len(directions), c] += shift @ directions.T
-        position[1][..., c] -= (self.between.along @ shift[..., None])[..., 0]
+        coefficients = np.zeros((self.batch, self.p))
+        coefficients[:, : len(directions)] = shift @ directions.T
+        change = -(self.between.along @ shift[..., None])[..., 0]
         accept = np.ones(self.batch, dtype=bool)
         if not self.between.constant:
-            likelihood = self._likelihood(*position)
+            moved = self.predictors.moved(c, change, coefficients)
             pulled = (precision @ shift[..., None])[..., 0]
-            value = likelihood[0] - self.likelihood[0]
-            value = value + (shift * (linear - 0.5 * pulled)).sum(-1)
+            value = self._gain(moved) + (shift * (linear - 0.5 * pulled)).sum(-1)
             # The shift back, less its mean, times the precision of the proposal.
             off = (self.within[:, c] @ shift[..., None])[..., 0]
-            off = off + linear + self._slope_of_shift(c, likelihood)
+            off = off + linear + self._slope_of_shift(c, moved)
             squares = (off * np.linalg.solve(whole, off[..., None])[..., 0]).sum(-1)
             value = value - 0.5 * (squares - (normals * normals).sum(-1))
             accept = self.log_u_shift[i, c] < value
-        self._take(accept, position, likelihood)
+            self.predictors.take_move(c, accept, moved)
+        self._add(c, accept, change, coefficients)
 
-    def _slope_of_shift(
-        self, c: int, likelihood: tuple[FloatArray, FloatArray, FloatArray]
-    ) -> FloatArray:
+    def _slope(self, c: int, moved: Point | None = None) -> FloatArray:
+        """Return the gradient (B, C) of the likelihood in effects of a category."""
+        return self.predictors.by_effects(self.predictors.left(c, moved))
+
+    def _gain(self, moved: Point) -> FloatArray:
+        """Return what a move adds to the log-likelihood (B,)."""
+        return (moved.value - self.predictors.at.value).ravel()
+
+    def _slope_of_shift(self, c: int, moved: Point | None = None) -> FloatArray:
         """Return the gradient (B, r) of the likelihood in a shift of category c."""
-        directions, (_, by_b, by_a) = self.between.coefficients, likelihood
-        of_b = by_b[:, : len(directions), c] @ directions
-        of_a = self.between.along.swapaxes(-1, -2) @ by_a[..., c, None]
+        directions, left = self.between.coefficients, self.predictors.left(c, moved)
+        of_b = self.predictors.by_coefficients(left)[:, : len(directions)] @ directions
+        of_a = self.between.along.swapaxes(-1, -2) @ self.predictors.by_effects(left)[..., None]
         return np.asarray(of_b - of_a[..., 0], dtype=np.float64)
 
-    def _take(
-        self,
-        accept: BoolArray,
-        position: tuple[FloatArray, FloatArray],
-        likelihood: tuple[FloatArray, FloatArray, FloatArray],
+    def _add(
+        self, c: int, accept: BoolArray, effects: FloatArray, b: FloatArray | None = None
     ) -> None:
-        wide = accept[:, None, None]
-        self.b, self.a = np.where(wide, position[0], self.b), np.where(wide, position[1], self.a)
-        value, by_b, by_a = likelihood
-        self.likelihood = (
-            np.where(accept, value, self.likelihood[0]),
-            np.where(wide, by_b, self.likelihood[1]),
-            np.where(wide, by_a, self.likelihood[2]),
-        )
+        """Add changes of effects (B, C) and coefficients (B, P) of category c where accepted."""
+        self.a = self.a.copy()
+        self.a[..., c] += np.where(accept[:, None], effects, 0.0)
+        if b is not None:
+            self.b = self.b.copy()
+            self.b[..., c] += np.where(accept[:, None], b, 0.0)
 
     def _turned(self, momentum: FloatArray) -> FloatArray:
         """Return what a momentum (B, P c) adds to b (B, P, c)."""
@@ -244,30 +231,19 @@ class PsuLogit:
     def _density(
         self,
         position: tuple[FloatArray, FloatArray],
-        likelihood: tuple[FloatArray, FloatArray, FloatArray],
+        point: Point,
         law: tuple[FloatArray, FloatArray],
         scale: FloatArray,
     ) -> tuple[FloatArray, tuple[FloatArray, FloatArray]]:
         """Return the log posterior (B,), and its gradient in the coordinates of the move."""
-        (b, a), (value, by_b, by_a), (precision, linear) = position, likelihood, law
+        (b, a), (precision, linear) = position, law
+        by_b, by_a = self.predictors.slopes(point)
         pulled = self.prior[:, None] * b
         precise = a @ precision
-        value = value - 0.5 * (b * pulled).sum((-2, -1))
+        value = point.value.ravel() - 0.5 * (b * pulled).sum((-2, -1))
         value = value + ((linear - 0.5 * precise) * a).sum((-2, -1))
         slope = (by_b - pulled).reshape(self.batch, 1, -1)
         return value, ((slope @ self.root)[:, 0], scale * (by_a + linear - precise))
-
-    def _likelihood(
-        self, b: FloatArray, a: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return the log-likelihood (B,), and its gradients in b and a."""
-        eta = self.x @ b.reshape(len(self.x), -1, self.p, self.c)
-        eta += a.reshape(-1, self.c)[self.place]
-        total, share = totals_and_shares(eta)
-        value = (eta * self.counts).sum((-2, -1)) - (self.mass * total).sum(-1)
-        left = self.counts - self.mass[..., None] * share
-        by_a = np.add.reduceat(left.reshape(-1, self.c), self.starts, axis=0)
-        return value.ravel(), (self.x_turned @ left).reshape(b.shape), by_a.reshape(a.shape)
 
 
 def _moved(

@@ -41,7 +41,7 @@ from surveysynth.sampling.sweeps import Streams
 LOGISTIC_VARIANCE = np.pi**2 / 3.0
 #: Sweeps for each kept draw where a logit has several effects of a PSU: their scales mix slowly
 #: where PSUs differ little.
-SWEEPS_OF_CATEGORIES = 2
+SWEEPS_OF_CATEGORIES = 3
 
 
 class ClusteredGibbs:

@@ -3,7 +3,7 @@ is stated, and a posterior of many modes does not, for which mixtures are refuse
 
 import json
 
-from tests.long_runs.noisy_search import RESULTS, SDS, SEEDS, SETTINGS
+from tests.long_runs.noisy_search import CHANGES, RESULTS, SEEDS, SETTINGS, words
 
 LINES = json.loads(RESULTS.read_text(encoding="utf-8"))["lines"]
 
@@ -14,7 +14,8 @@ def ratios(model: str) -> list[float]:
 
 
 def test_every_setting_is_there() -> None:
-    assert len(LINES) == len(SETTINGS) * len(SEEDS) * len(SDS)
+    wanted = [(each.n, words(change)) for each in SETTINGS for change in CHANGES[each.part]]
+    assert sorted((each["n"], each["change"]) for each in LINES) == sorted(len(SEEDS) * wanted)
 
 
 def test_noise_of_a_sampler_moves_less_than_is_stated() -> None:
@@ -28,3 +29,11 @@ def test_noise_of_a_sampler_moves_less_than_is_stated() -> None:
 
 def test_many_modes_move_far_more() -> None:
     assert max(ratios("normal_mixture")) > 10.0  # as the refusal says
+
+
+def test_draws_of_levels_in_units_that_drift_apart_move_less_than_is_stated() -> None:
+    """And the search, whose cap has room for the noise, ends soon."""
+    lines = [each for each in LINES if each["model"] == "general fbs"]
+    assert len(lines) == 8
+    assert max(each["ratio"] for each in lines) < 0.6
+    assert max(fits for each in lines for fits in each["fits"]) <= 12

@@ -1,7 +1,7 @@
 """The search for the target on risks that are functions of the weights, written out here: their
 fixed point is known, and every fit is counted."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -12,12 +12,8 @@ from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
     RecordBounds,
     weighted_bounds,
 )
-from surveysynth.mechanisms.pseudo_posterior.search import (
-    AVERAGED_TOLERANCE,
-    FIXED_POINT_TOLERANCE,
-    PATIENCE,
-    search_target,
-)
+from surveysynth.mechanisms.pseudo_posterior.pace import SMOOTH
+from surveysynth.mechanisms.pseudo_posterior.search import search_target
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 
 TARGET = 1.8
@@ -34,8 +30,7 @@ class Fit:
 class Fitter:
     """f_i as ``risks`` of the weights gives them, the oscillation a share of them."""
 
-    smooth, limit, stride, patience = True, 1.0, 1.0, PATIENCE
-    tolerances = FIXED_POINT_TOLERANCE, AVERAGED_TOLERANCE
+    pace = SMOOTH
 
     def __init__(self, risks, oscillation=0.5):
         self.risks, self.oscillation, self.fits = risks, oscillation, 0
@@ -94,7 +89,7 @@ def test_longer_steps_find_the_same_fixed_point_in_fewer_fits():
     fits = {}
     for stride in (1.0, 1.5):
         fitter = Fitter(lambda alpha: BASE * (1.0 + 4.0 * (1.0 - alpha.mean())))
-        fitter.stride, fitter.tolerances = stride, (0.001, 0.001)
+        fitter.pace = replace(SMOOTH, stride=stride, tolerances=(0.001, 0.001))
         fits[stride] = fitter, search(fitter).risk_weights
     (full, alpha), (longer, again) = fits.values()
     np.testing.assert_allclose(again, alpha, rtol=0.03)
@@ -130,7 +125,7 @@ def test_a_record_whose_risk_is_noisy_moves_no_other():
         fit = search(fitter)
         np.testing.assert_allclose(np.delete(fit.risk_weights, loud), expected, rtol=1e-12)
         assert fit.bounds.realised <= TARGET
-        assert fitter.fits <= PATIENCE + 1  # the unweighted fit, and those at one cap
+        assert fitter.fits <= SMOOTH.patience + 1  # the unweighted fit, and those at one cap
 
 
 def test_a_record_that_passes_at_the_end_gives_way_alone():

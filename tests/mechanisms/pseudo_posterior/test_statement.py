@@ -117,6 +117,23 @@ def test_the_statement_is_the_same_for_other_confidential_data():
     assert first == second
 
 
+@pytest.mark.parametrize(
+    ("common", "together", "words"),
+    [(True, True, None), (True, False, "two runs on the same records"),
+     (False, False, "For a normal model with such a sampler")],
+)  # fmt: skip
+def test_noise_that_weights_carry_is_said(common, together, words):
+    model = SimpleNamespace(
+        title="a model", clustered=False, compiled=False, common_random_numbers=common,
+        identified=True, draws_stay_together=lambda design: together,
+    )
+    settings = MechanismSettings(epsilon=10.8)
+    told = "\n".join(privacy_statement(design_of(good()), settings, model).not_covered)
+    assert ("carry the noise of the sampler" in " ".join(told.split())) is (words is not None)
+    for each in ("two runs on the same records", "For a normal model with such a sampler"):
+        assert (each in " ".join(told.split())) is (each == words)
+
+
 def test_units_of_the_design_are_not_protected_and_their_effects_not_released():
     settings = MechanismSettings(epsilon=10.8)
 
@@ -126,7 +143,7 @@ def test_units_of_the_design_are_not_protected_and_their_effects_not_released():
 
     clustered = SimpleNamespace(
         title=get_model("fbs").title, clustered=True, compiled=False, common_random_numbers=True,
-        identified=True,
+        identified=True, draws_stay_together=lambda design: True,
     )
     for words in (told(clustered), told(get_model("normal"), design_effect=1.5)):
         assert "not of primary sampling units (school)" in words
