@@ -33,7 +33,7 @@ class Simulated:
     """One simulated dataset on the model's scale.
 
     z (n, q): transformed outcomes, then the log weight (FBS) or log inclusion probability (FBP),
-    without meaning at a spike. category (n, p): the place of each in ``Outcome.model_order``, if
+    without meaning at a spike. category (n, p): the discrete part of each outcome (``Outcome``), if
     any; effects (n, D): those of the PSU, if any."""
 
     z: FloatArray
@@ -47,8 +47,7 @@ class Simulated:
             if self.category is None:
                 columns.append(outcome.transform.inverse(self.z[:, j]))
             else:
-                category = outcome.model_order[self.category[:, j]]
-                columns.append(outcome.values(category, self.z[:, j]))
+                columns.append(outcome.values(self.category[:, j], self.z[:, j]))
         return np.stack(columns, axis=1)
 
 

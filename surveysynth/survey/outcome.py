@@ -109,11 +109,13 @@ class Outcome:
 
     def _problems(self) -> list[tuple[str, str]]:
         """Return parts that contradict each other, and why."""
-        if self.kind not in (known := get_args(OutcomeKind)):
+        if self.kind not in get_args(OutcomeKind):
+            known = get_args(OutcomeKind)
             hint = nearest(str(self.kind), known)
             return [("kind", f"expected one of {listing(known)}, got {self.kind!r}.{hint}")]
         bounds = {"lower": self.lower, "upper": self.upper}
-        ends = [end for end in (self.lower, self.split, self.upper) if end is not None]
+        points = (self.lower, self.split, self.upper)
+        ends = [end for end in points if end is not None]
         several = bool(self.spikes) or self.split is not None
         last = ABOVE if self.split is None else BELOW
         wanted = {"binary": 2, "categorical": max(2, len(self.levels))}.get(self.kind, 0)
@@ -212,16 +214,9 @@ class Outcome:
     @property
     def category_names(self) -> tuple[str, ...]:
         """Names of the categories of values: levels, or all other values and then the spikes."""
-        sides = (self.side_name(side) or OTHER_VALUES for side in self.sides)
-        return self.levels or (*sides, *(f"{spike:.15g}" for spike in self.spikes))
-
-    @property
-    def model_order(self) -> IntArray:
-        """Categories as models have them: the middle one of three or more levels comes first.
-
-        Models compare others with the first, and draw badly where it is rare."""
-        middle = len(self.levels) // 2 if len(self.levels) > 2 else 0
-        return np.append(middle, np.delete(np.arange(self.categories), middle))
+        spikes = (f"{spike:.15g}" for spike in self.spikes)
+        return self.levels or (*(self.side_name(side) or OTHER_VALUES for side in self.sides),
+                               *spikes)  # fmt: skip
 
     @property
     def sides(self) -> range:
@@ -240,7 +235,9 @@ class Outcome:
     def category(self, values: FloatArray) -> IntArray:
         """Return the discrete part (n,) of values (n,)."""
         if self.missing and (lost := np.isnan(values)).any():
-            return np.where(lost, self.missing_category, self.category(np.where(lost, 0, values)))
+            result = self.category(np.where(lost, 0.0, values))
+            result[lost] = self.missing_category
+            return result
         if not self.is_amount:
             return np.array(values, dtype=np.int64)
         result = np.zeros(values.shape, dtype=np.int64)
@@ -250,14 +247,11 @@ class Outcome:
             result[values == spike] = len(self.sides) + position
         return result
 
-    def modelled(self, values: FloatArray) -> IntArray:
-        """Return the place in ``model_order`` of values (n,)."""
-        return np.argsort(self.model_order)[self.category(values)]
-
     def values(self, category: IntArray, transformed: FloatArray) -> FloatArray:
         """Return values (n,) from categories (n,) and transformed values (n,).
 
-        Transformed values only matter for amounts that are no spikes."""
+        Transformed values only matter for amounts that are no spikes.
+        """
         if not self.is_amount:
             values = category.astype(np.float64)
             return np.where(category < self.missing_category, values, np.nan)
@@ -361,7 +355,9 @@ class Outcome:
     @property
     def words(self) -> str:
         """All declarations in a line: "benefit, as log(benefit) (..)"."""
-        return f"{self.model_words} ({self.public_words})".removesuffix(" ()")
+        return f"{self.model_words} ({self.public_words})" if self.public_words else (
+            self.model_words
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return the declarations as JSON; only amounts have bounds and a transform."""
@@ -377,7 +373,9 @@ class Outcome:
         return {**facts, **{key: end for key, end in ends.items() if end is not None}}
 
 
-def outcomes_of(names: Sequence[str], transforms: Sequence[Transform]) -> tuple[Outcome, ...]:
+def outcomes_of(
+    names: Sequence[str], transforms: Sequence[Transform]
+) -> tuple[Outcome, ...]:
     """Return a continuous outcome for each name and transform."""
     pairs = zip(names, transforms, strict=True)
     return tuple(Outcome(name, transform=transform) for name, transform in pairs)
@@ -391,7 +389,8 @@ def needs_general_form(outcomes: Sequence[Outcome]) -> bool:
 def zero_one(outcomes: Sequence[Outcome]) -> tuple[int, ...]:
     """Return the positions of outcomes that are 0 and 1.
 
-    These are the binary ones, or if there are none the continuous ones without a transform."""
+    These are the binary ones, or if there are none the continuous ones without a transform.
+    """
     binary = tuple(j for j, each in enumerate(outcomes) if each.kind == "binary")
     return binary or tuple(
         j

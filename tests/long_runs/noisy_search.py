@@ -120,7 +120,7 @@ def in_units(n: int, seed: int) -> Case:
     frame = frame_of(n, seed)
     rank = frame["local_salary"].rank(pct=True)
     bands = np.array(list("12345"))[np.searchsorted([0.02, 0.3, 0.6, 0.9], rank)]
-    band = Outcome("band", "categorical", levels=tuple("12345"))
+    band = Outcome("band", "categorical", levels=tuple("31245"))
     survey = Survey.from_frame(
         frame.assign(band=bands), outcomes=(band,), weight="weight",
         strata="field", psu="school", lonely_psu="adjust", by=("field", "gender"),

@@ -165,7 +165,7 @@ class LeanCollector:
         position = 0
         for number, outcome in enumerate(design.outcomes):
             value = confidential.outcome[:, number]
-            category = outcome.modelled(value)
+            category = outcome.category(value)
             if outcome.name in names:
                 for each in range(1, outcome.categories):
                     is_level = (category == each).astype(np.float64)

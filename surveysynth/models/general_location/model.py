@@ -125,7 +125,7 @@ class GeneralLocation(Model):
         category = np.zeros(values.shape, dtype=np.int64)
         for j, outcome in enumerate(design.outcomes):
             given = confidential.outcome[:, j]
-            category[:, j] = outcome.modelled(given) if outcome.is_discrete else 0
+            category[:, j] = outcome.category(given) if outcome.is_discrete else 0
             for side in outcome.sides:
                 there = category[:, j] == side
                 values[there, j] = outcome.at(there).forward(given[there], side)

@@ -3,6 +3,7 @@ is stated, and a posterior of many modes does not, for which mixtures are refuse
 
 import json
 
+from surveysynth.evaluation.audit.posterior import UNCHANGED
 from tests.long_runs.noisy_search import CHANGES, RESULTS, SEEDS, SETTINGS, words
 
 LINES = json.loads(RESULTS.read_text(encoding="utf-8"))["lines"]
@@ -31,9 +32,20 @@ def test_many_modes_move_far_more() -> None:
     assert max(ratios("normal_mixture")) > 10.0  # as the refusal says
 
 
-def test_draws_of_levels_in_units_that_drift_apart_move_less_than_is_stated() -> None:
+def test_a_replaced_record_is_not_seen_beside_the_noise_of_levels_in_units() -> None:
     """And the search, whose cap has room for the noise, ends soon."""
     lines = [each for each in LINES if each["model"] == "general fbs"]
-    assert len(lines) == 8
-    assert max(each["ratio"] for each in lines) < 0.6
-    assert max(fits for each in lines for fits in each["fits"]) <= 12
+    for n in (1000, 4000):
+        same, replaced = (
+            [
+                each["ratio"]
+                for each in lines
+                if each["n"] == n and (each["change"] == UNCHANGED) is wanted
+            ]
+            for wanted in (True, False)
+        )
+        assert (len(same), len(replaced)) == (2, 4)
+        assert max(replaced) < 1.1
+        assert max(replaced) < min(same)
+        assert max(same) < 2.1  # as the statement says
+    assert max(fits for each in lines for fits in each["fits"]) <= 13

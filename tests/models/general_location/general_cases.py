@@ -144,7 +144,7 @@ def direct_log_lik(
         #: Of the PSU, in order: the categories of each outcome but the first, then columns of z.
         effects = iter(() if design.psu is None else theta[PSU_EFFECT][design.psu[i]])
         category = [
-            int(outcome.modelled(survey.outcome[i : i + 1, j])[0]) if outcome.is_discrete else 0
+            int(outcome.category(survey.outcome[i : i + 1, j])[0]) if outcome.is_discrete else 0
             for j, outcome in enumerate(design.outcomes)
         ]
 
