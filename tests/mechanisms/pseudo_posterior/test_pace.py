@@ -12,14 +12,12 @@ from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.pseudo_posterior import pace
 from surveysynth.mechanisms.pseudo_posterior.lipschitz import LikelihoodExtremes, weighted_bounds
 from surveysynth.mechanisms.pseudo_posterior.pace import APART, SMOOTH, pace_of
-from surveysynth.mechanisms.pseudo_posterior.search import search_target
-from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Survey
-from tests.mechanisms.pseudo_posterior.test_search import Fit
+from tests.mechanisms.pseudo_posterior.test_search import TARGET, Fit, search
 
-N, TARGET = 4000, 1.8
+N = 4000
 RISKS = np.random.default_rng(1).gamma(4.0, 0.5, N)
 LEVELS = Outcome("level", "categorical", levels=("a", "b", "c"))
 YES_NO = Outcome("level", "categorical", levels=("a", "b"))
@@ -46,13 +44,7 @@ class Fitter:
         return Fit(alpha, extremes, weighted_bounds(extremes, alpha))
 
     def search(self):
-        steps = search_target(self, MechanismSettings(epsilon=6 * TARGET), N)
-        alpha = next(steps)
-        while True:
-            try:
-                alpha = steps.send(self(alpha))
-            except StopIteration as done:
-                return done.value
+        return search(self, n=N)
 
 
 def apart(n=N):

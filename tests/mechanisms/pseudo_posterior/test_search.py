@@ -52,9 +52,9 @@ def wider(alpha):
     return BASE * (1.0 + 0.5 * (1.0 - alpha.mean()))
 
 
-def search(fitter, begin=None, **settings):
+def search(fitter, begin=None, n=BASE.size, **settings):
     options = MechanismSettings(epsilon=6 * TARGET, **settings)
-    steps = search_target(fitter, options, BASE.size, begin=begin)
+    steps = search_target(fitter, options, n, begin=begin)
     alpha = next(steps)
     while True:
         try:
