@@ -116,7 +116,9 @@ def case_of(setting: Setting, seed: int) -> Case:
 
 
 def in_units(n: int, seed: int) -> Case:
-    """Return a survey of schools with five bands of salaries, the lowest of 2% of the records."""
+    """Return a survey of schools with five bands of salaries, the lowest of 2% of the records.
+
+    All are compared with the third band, the first that is listed."""
     frame = frame_of(n, seed)
     rank = frame["local_salary"].rank(pct=True)
     bands = np.array(list("12345"))[np.searchsorted([0.02, 0.3, 0.6, 0.9], rank)]

@@ -11,11 +11,7 @@ import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.models.general_location.psu_sums import PsuCounts
-from surveysynth.models.parts.logit import filled_up
-
-#: Predictors above this count as this: sums of exponentials do not overflow, and no likelihood of
-#: an answer that is possible at all comes near it.
-_LARGE = 600.0
+from surveysynth.models.parts.logit import LARGE, filled_up
 
 
 class Point(NamedTuple):
@@ -35,7 +31,8 @@ class Point(NamedTuple):
 class PsuPredictors:
     """Predictors eta_c = x b_c + a_kc of B = D databases x chains, and where the chains are.
 
-    counts: by PSU k, one for each database; size: the number C of PSUs.
+    counts: by PSU k, one for each database; size: the number C of PSUs. Predictors above ``LARGE``
+    count as that: no likelihood of an answer that is possible at all comes near it.
     """
 
     def __init__(self, counts: Sequence[PsuCounts], size: int, chains: int) -> None:
@@ -52,14 +49,14 @@ class PsuPredictors:
             place[: len(each.psu)] = each.psu
         #: Of each database and PSU, its first row.
         self.first = np.stack([np.searchsorted(each.psu, np.arange(size)) for each in counts])
-        self.size, self.chains, self.c = size, chains, self.counts.shape[2]
-        self.lead = databases, chains
+        self.size, self.c, self.lead = size, self.counts.shape[2], (databases, chains)
         self._place, self._starts = self._positions(1)
         self._all_places, self._all_starts = self._positions(self.c)
 
     def _positions(self, c: int) -> tuple[IntArray, IntArray]:
         """Return positions of rows among effects, and of first rows, of c categories, flattened."""
-        blocks = np.arange(self.lead[0] * self.chains * c).reshape(self.lead[0], -1, 1)
+        databases, chains = self.lead
+        blocks = np.arange(databases * chains * c).reshape(databases, -1, 1)
         place = blocks * self.size + self.psu[:, None]
         starts = blocks * self.x.shape[1] + self.first[:, None]
         return place.reshape(*self.lead, *((c,) if c > 1 else ()), -1), starts.ravel()
@@ -73,7 +70,7 @@ class PsuPredictors:
         rows = b.swapaxes(-1, -2).reshape(self.lead[0], -1, self.p) @ self.x_turned
         eta = rows.reshape(*self.lead, self.c, -1)
         effects = a.swapaxes(-1, -2).ravel()
-        eta = np.minimum(eta + effects[self._all_places].reshape(eta.shape), _LARGE)
+        eta = np.minimum(eta + effects[self._all_places].reshape(eta.shape), LARGE)
         odds = np.exp(eta)
         total = _sum(1.0, odds)
         log_total = np.log(total)
@@ -86,7 +83,7 @@ class PsuPredictors:
         if b is not None:
             change += b.reshape(self.lead[0], -1, self.p) @ self.x_turned
         before = self.at.eta[:, :, c]
-        eta = np.minimum(before + change, _LARGE)
+        eta = np.minimum(before + change, LARGE)
         odds = np.exp(eta)
         total = _sum(1.0, self.at.odds[:, :, :c], self.at.odds[:, :, c + 1 :]) + odds
         log_total = np.log(total)
@@ -96,12 +93,10 @@ class PsuPredictors:
 
     def slopes(self, point: Point) -> tuple[FloatArray, FloatArray]:
         """Return the gradients of the log-likelihood in all of b and a."""
-        share = point.odds / point.total[:, :, None]
-        left = self.counts - self.mass[:, :, None] * share
+        left = self.counts - self.mass[:, :, None] * (point.odds / point.total[:, :, None])
+        flat = left.reshape(self.lead[0], -1, self.x.shape[1])
+        by_b = self.by_coefficients(flat).reshape(-1, self.c, self.p)
         by_a = np.add.reduceat(left.ravel(), self._all_starts).reshape(-1, self.c, self.size)
-        by_b = (left.reshape(self.lead[0], -1, self.x.shape[1]) @ self.x).reshape(
-            -1, self.c, self.p
-        )
         return by_b.swapaxes(-1, -2), by_a.swapaxes(-1, -2)
 
     def left(self, c: int, moved: Point | None = None) -> FloatArray:
@@ -115,7 +110,9 @@ class PsuPredictors:
         return np.add.reduceat(left.ravel(), self._starts).reshape(-1, self.size)
 
     def by_coefficients(self, left: FloatArray) -> FloatArray:
-        """Return the gradient (B, P) in coefficients of a category; left (D, chains, T)."""
+        """Return the gradient (B, P) in coefficients of a category; left (D, chains, T).
+
+        Of several, (B c, P), if left is (D, chains c, T)."""
         return np.asarray((left @ self.x).reshape(-1, self.p), dtype=np.float64)
 
     def take(self, accept: BoolArray, point: Point) -> None:
@@ -147,8 +144,8 @@ class PsuPredictors:
 def _sum(start: float, *odds: FloatArray) -> FloatArray:
     """Return start plus the sum over categories of odds (D, chains, ., T)."""
     # One by one: a sum over a short axis would be slower.
-    total: FloatArray | None = None
+    total = np.asarray(start)
     for each in odds:
         for c in range(each.shape[2]):
-            total = each[:, :, c] + (start if total is None else total)
-    return np.asarray(start if total is None else total)
+            total = total + each[:, :, c]
+    return total

@@ -95,12 +95,12 @@ def log_total(eta: FloatArray) -> FloatArray:
 
 
 #: The largest exponential of which sums do not overflow.
-_LARGE = 600.0
+LARGE = 600.0
 
 
 def totals_and_shares(eta: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return ``log_total`` and ``shares``, quickly: totals are exact to 1e-16, not relatively."""
-    if eta.size and eta.max() > _LARGE:
+    if eta.size and eta.max() > LARGE:
         return log_total(eta), shares(eta)
     odds = np.exp(eta)
     sums = 1.0 + odds[..., 0]
