@@ -20,6 +20,8 @@ MAX_SHRINKS = 48
 GRID = 64
 #: Equal shares of a standard normal distribution: what stands for it in means over all of it.
 NORMAL_NODES = ndtri((np.arange(400) + 0.5) / 400)
+#: Matrices of size d are many from so many times d^2 on.
+MANY = 16
 
 
 def cut_at_zero(mean: FloatArray, uniform: FloatArray, sd: FloatArray | float = 1.0) -> FloatArray:
@@ -335,10 +337,41 @@ def normal_from_precision(
     precision: FloatArray, linear: FloatArray, normals: FloatArray
 ) -> FloatArray:
     """Draw from N(Q^-1 b, Q^-1): precision Q (B, d, d), linear b (B, d), normals (B, d)."""
+    size, d = linear.shape
+    if size >= MANY * d * d:
+        return _many_from_precision(precision, linear, normals)
     cholesky = np.linalg.cholesky(precision)
     shifted = linear + np.einsum("bij,bj->bi", cholesky, normals)
     result: FloatArray = np.linalg.solve(precision, shifted[..., None])[..., 0]
     return result
+
+
+def _many_from_precision(
+    precision: FloatArray, linear: FloatArray, normals: FloatArray
+) -> FloatArray:
+    """Return the same by a Cholesky decomposition entry by entry, of all matrices at once.
+
+    LAPACK takes longer to begin with a small matrix than to decompose it."""
+    d = linear.shape[1]
+    entry = {(i, j): precision[:, i, j] for i in range(d) for j in range(i + 1)}
+    values = list(linear.T)
+    for j in range(d):
+        for k in range(j):
+            for i in range(j, d):
+                entry[i, j] = entry[i, j] - entry[i, k] * entry[j, k]
+            values[j] = values[j] - entry[j, k] * values[k]
+        if not np.all(entry[j, j] > 0):
+            raise np.linalg.LinAlgError("Matrix is not positive definite")
+        entry[j, j] = np.sqrt(entry[j, j])
+        for i in range(j + 1, d):
+            entry[i, j] = entry[i, j] / entry[j, j]
+        values[j] = values[j] / entry[j, j]
+    for j in reversed(range(d)):
+        values[j] = values[j] + normals[:, j]
+        for k in range(j + 1, d):
+            values[j] = values[j] - entry[k, j] * values[k]
+        values[j] = values[j] / entry[j, j]
+    return np.stack(values, axis=1)
 
 
 def symmetric_axes(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:

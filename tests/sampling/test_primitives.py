@@ -371,16 +371,25 @@ def test_elliptical_update_keeps_the_joint_distribution() -> None:
     assert stats.ks_2samp(np.linalg.det(after(4.0)), determinants).pvalue < 1e-6
 
 
-def test_normal_draws_have_the_mean_and_covariance_of_the_precision() -> None:
-    """The map from normals is affine: its offset is the mean, its root that of the covariance."""
+@pytest.mark.parametrize("copies", [1, 100])
+def test_normal_draws_have_the_mean_and_covariance_of_the_precision(copies: int) -> None:
+    """The map from normals is affine: its offset is the mean, its root that of the covariance.
+
+    Many matrices are decomposed in another way than few."""
     rng = np.random.default_rng(17)
     d = 4
     half = rng.normal(size=(1, d, d))
     precision = half @ half.swapaxes(-1, -2) + np.eye(d)
     linear = rng.normal(size=(1, d))
-    repeat = np.repeat(precision, d + 1, 0), np.repeat(linear, d + 1, 0)
-    draws = primitives.normal_from_precision(*repeat, np.concatenate([np.zeros((1, d)), np.eye(d)]))
+    size = copies * (d + 1)
+    repeat = np.repeat(precision, size, 0), np.repeat(linear, size, 0)
+    assert (size >= primitives.MANY * d * d) == (copies > 1)
+    normals = np.tile(np.concatenate([np.zeros((1, d)), np.eye(d)]), (copies, 1))
+    draws = primitives.normal_from_precision(*repeat, normals)[-d - 1 :]
     covariance = np.linalg.inv(precision[0])
     np.testing.assert_allclose(draws[0], covariance @ linear[0], rtol=1e-10)
     root = (draws[1:] - draws[0]).T
     np.testing.assert_allclose(root @ root.T, covariance, rtol=1e-9, atol=1e-12)
+    repeat[0][0] = -precision[0]
+    with pytest.raises(np.linalg.LinAlgError):
+        primitives.normal_from_precision(*repeat, normals)
