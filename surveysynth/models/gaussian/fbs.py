@@ -21,7 +21,8 @@ from surveysynth.models.general_location.forms import GeneralFBS, general_form
 from surveysynth.models.general_location.model import OWN_PRIORS
 from surveysynth.models.options import ColumnNames
 from surveysynth.models.parts import log_lik, psu_effects
-from surveysynth.models.parts.coefficients import CoefficientBlocks
+from surveysynth.models.parts.coefficient_shifts import CoefficientShifts
+from surveysynth.models.parts.coefficients import SELDOM, CoefficientBlocks
 from surveysynth.models.parts.covariance import CovarianceBlock
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
@@ -70,6 +71,9 @@ STAN = StanProgramSpec(program="fbs.stan", data=_data, theta=_theta)
 class Gibbs:
     """State of a batch of chains, B = databases x chains."""
 
+    #: Sweeps between draws of what the coefficients' prior learns.
+    every = SELDOM
+
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         self.stats = stats
         self.q = stats.fit.shape[-1]
@@ -80,7 +84,7 @@ class Gibbs:
             spread * inflation, stats.count, priors["residual_scale"], priors["lkj"], rng
         )
         self.coefficients = CoefficientBlocks(
-            stats.gram, stats.fit, spread, priors, rng, stats.ridges
+            stats.gram, stats.fit, spread, priors, rng, stats.ridges, self.every
         )
 
     def state(self) -> Theta:
@@ -113,10 +117,13 @@ class Gibbs:
 class ClusteredGibbs(Gibbs):
     """The same with effects of PSUs.
 
-    A sweep draws coefficients with the effects integrated out, then effects, then both covariances.
-    PSUs lie within strata, whose coefficients compete with mean effects: drawn in turn, both would
-    move slowly.
+    A sweep moves coefficients with their scales (``CoefficientShifts``), then draws them, both with
+    the effects integrated out, then effects, then both covariances. PSUs lie within strata, whose
+    coefficients compete with mean effects: drawn in turn, both would move slowly. Where two PSUs
+    are all that a stratum has, the scales of its coefficients matter.
     """
+
+    every = (1, 1)
 
     def __init__(self, stats: GaussianStats, priors: Mapping[str, float], rng: Streams) -> None:
         super().__init__(stats, priors, rng)
@@ -125,6 +132,11 @@ class ClusteredGibbs(Gibbs):
         inflation = np.exp(rng.standard_normal((stats.total.shape[0], 1, 1), 0))
         start = INTRACLASS_GUESS * inflation * stats.start_covariance()
         self.psu = PsuBlock(stats.psu, start, priors, rng)
+        residual = self.residual.covariance
+        coordinates = JointCoordinates.of(residual, start)
+        precision, _ = marginal_likelihood(stats.psu, stats.gram, stats.fit, coordinates)
+        variance = np.einsum("bjj->bj", residual)
+        self.shifts = CoefficientShifts(precision, variance, self.coefficients.free, rng)
 
     def state(self) -> Theta:
         """Return the parameters of all blocks, and the effects of the sampled PSUs."""
@@ -143,6 +155,7 @@ class ClusteredGibbs(Gibbs):
     def draw_random_numbers(self, c: int) -> None:
         """Draw the random numbers of the next c sweeps of all blocks."""
         super().draw_random_numbers(c)
+        self.shifts.draw_random_numbers(c)
         self.psu.draw_random_numbers(c)
 
     def sweep(self, i: int) -> None:
@@ -150,6 +163,7 @@ class ClusteredGibbs(Gibbs):
         stats, psu = self.stats, self.psu
         coordinates = JointCoordinates.of(self.residual.covariance, psu.covariance)
         likelihood = marginal_likelihood(self.psu_stats, stats.gram, stats.fit, coordinates)
+        self.shifts.move(i, self.coefficients, *likelihood)
         self.coefficients.update_given(i, *likelihood)
         beta = self.coefficients.beta
         residual = self.psu_stats.residual_at(beta - stats.fit)

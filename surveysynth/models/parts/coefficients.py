@@ -23,13 +23,17 @@ from surveysynth.survey.interactions import INTERACTION_SCALE
 INTERACTIONS: Mapping[str, float] = MappingProxyType({INTERACTION_PRIOR: INTERACTION_SCALE})
 #: Degrees of freedom of the half-t priors ([T] App. C).
 HALF_T_DF = 3.0
+#: Sweeps between draws of Omega, and of D. q coefficients inform each of these: fewer draws halve
+#: the time of a sweep and cost beta and the residual scales hardly any precision.
+SELDOM = (4, 2)
 
 
 class CoefficientBlocks:
     """beta (B, K, q), scale (B, q, L) and Omega of B chains, about the statistics X'AX and fit.
 
     L: columns of X but the ``shrunken`` last ones. ``spread`` (B, q, q): a guess of the residual
-    covariance, for overdispersed starts.
+    covariance, for overdispersed starts. ``every``: sweeps from one draw of Omega, and of D, to
+    the next.
     """
 
     def __init__(
@@ -40,7 +44,9 @@ class CoefficientBlocks:
         priors: Mapping[str, float],
         rng: Streams,
         shrunken: int = 0,
+        every: tuple[int, int] = SELDOM,
     ) -> None:
+        self.every = every
         self.gram, self.cross, self.rng = gram, gram @ fit, rng
         self.prior = (HALF_T_DF, priors["coefficient_scale"])
         self.batch, self.k, self.q = b, k, q = fit.shape
@@ -60,6 +66,16 @@ class CoefficientBlocks:
         self.correlation = primitives.wishart_correlation(self.root)
         self.inverse_correlation = np.linalg.inv(self.correlation)
 
+    def half_t(self, scale: FloatArray) -> FloatArray:
+        """Return the log density of the prior of scales, up to a constant."""
+        return primitives.half_t_log_density(scale, *self.prior)
+
+    def log_normal(self, standardised: FloatArray) -> FloatArray:
+        """Return the log density (B,) of beta / sigma (B, L) under Omega, up to a constant."""
+        inverse = self.inverse_correlation
+        squares = np.einsum("bk,bkl,bl->b", standardised, inverse, standardised, optimize=True)
+        return np.asarray(-0.5 * squares)
+
     def observe(self, fit: FloatArray) -> None:
         """Take another least-squares fit, for statistics that change between sweeps."""
         self.cross = self.gram @ fit
@@ -68,18 +84,17 @@ class CoefficientBlocks:
         """Draw the random numbers of the next c sweeps, a multiple of 4."""
         b, k, q, rng = self.batch, self.free, self.q, self.rng
         self.n_beta = rng.standard_normal((c, b, self.k * q), 1)
-        rounds = c // 4
-        self.n_root = rng.standard_normal((rounds, b, k, self.columns), 1)
-        self.n_split = rng.standard_normal((2 * rounds, b, k, q), 1)
-        self.u_level = rng.random((rounds, b), 1)
-        self.u_angle = rng.random((rounds, primitives.MAX_SHRINKS, b), 2)
-        self.u_scale = rng.random((2 * rounds, 2, b, q, k), 2)
+        of_omega, of_d = (c // each for each in self.every)
+        self.n_root = rng.standard_normal((of_omega, b, k, self.columns), 1)
+        self.n_split = rng.standard_normal((of_d, b, k, q), 1)
+        self.u_level = rng.random((of_omega, b), 1)
+        self.u_angle = rng.random((of_omega, primitives.MAX_SHRINKS, b), 2)
+        self.u_scale = rng.random((of_d, 2, b, q, k), 2)
 
     def update(self, i: int, inverse_covariance: FloatArray) -> None:
         """Draw beta given the residual precision (B, q, q), and Omega and D in some sweeps.
 
-        Omega is drawn every fourth sweep, D every second. i counts the sweeps since
-        ``draw_random_numbers``.
+        i counts the sweeps since ``draw_random_numbers``.
         """
         precision = inverse_covariance[:, :, None, :, None] * self.gram[:, None, :, None, :]
         linear = (self.cross @ inverse_covariance).swapaxes(-1, -2)
@@ -95,12 +110,11 @@ class CoefficientBlocks:
 
     def update_prior(self, i: int) -> None:
         """Draw Omega and D alone, given beta."""
-        # q coefficients inform each of these. Fewer updates halve the time of a sweep and cost beta
-        # and the residual scales hardly any precision.
-        if i % 4 == 0:
-            self._correlation(i // 4)
-        elif i % 2 == 1:
-            self._scales(i // 2)
+        of_omega, of_d = self.every
+        if i % of_omega == 0:
+            self._correlation(i // of_omega)
+        if (i + 1) % of_d == 0:
+            self._scales(i // of_d)
 
     def _coefficients(self, i: int, precision: FloatArray, linear: FloatArray) -> None:
         """Draw vec(beta) | D, Omega: normal, outcome by outcome in the vector."""
