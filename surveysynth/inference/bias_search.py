@@ -33,7 +33,9 @@ MAX_FACTOR: Mapping[ShiftKind, float] = {"scale": 2.0, "odds": 10.0}
 #: Added to what a round may move logs by.
 SLACK: Mapping[ShiftKind, float] = {"scale": 0.02, "odds": 0.02, "slope": 0.02, "location": 0.0}
 #: The search ends early once a round moves the shifts by less than a tenth and a standard error.
-SETTLED = 0.1
+#: A shift of logs changes the bias by about the same share, so a second round would do that where
+#: those of the first are all smaller than the second number, and locations hidden by their errors.
+SETTLED, SMALL = 0.1, 0.05
 _WHAT: Mapping[ShiftKind, str] = {"scale": "a residual scale", "odds": "the odds of a level"}
 
 Runs: TypeAlias = Sequence[Result | RefusedError]
@@ -184,8 +186,11 @@ class BiasSearch:
 
     def _still(self) -> bool:
         """Return whether a further round would change next to nothing."""
-        slack = 0.25 * self._of_kinds(SLACK)
-        return len(self.rounds) > 1 and self._settled(np.array(SETTLED), 1.0, slack)
+        if len(self.rounds) == 1:
+            located = np.array(self.kinds) == "location"
+            most = np.where(located, 4.0 * self._pooled(self.error), SMALL)
+            return bool(np.all(self._pooled(self.bias) <= most))
+        return self._settled(np.array(SETTLED), 1.0, 0.25 * self._of_kinds(SLACK))
 
     def _settled(self, share: FloatArray, errors: float, slack: FloatArray) -> bool:
         """Return whether the last round moved the bias by little, by root mean squares of kinds."""

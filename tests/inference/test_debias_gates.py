@@ -111,6 +111,24 @@ def test_a_round_that_changes_next_to_nothing_is_the_last(second, ends):
     assert not ends or search.finish()[1].rounds == 2
 
 
+@pytest.mark.parametrize(
+    ("first", "kinds", "ends"),
+    [
+        (0.049, ("scale", "odds"), True),
+        (0.051, ("scale", "odds"), False),
+        (0.042, ("scale", "location"), True),  # 4 errors of 0.0105
+        (0.043, ("scale", "location"), False),
+        (0.043, ("scale", "slope"), True),
+    ],
+)
+def test_a_small_first_round_is_the_last(first, kinds, ends):
+    search = work()
+    search.kinds = kinds
+    search.receive(results(-first - 0.03 / N, spread=0.03))  # one of nine turns is left over
+    assert search.conclude(last=False) == ends
+    assert not ends or search.finish()[1].debiased
+
+
 @pytest.mark.parametrize(("factor", "passes"), [(1.95, True), (2.05, False), (0.49, False)])
 def test_no_scale_changes_by_more_than_a_factor_of_two(factor, passes):
     record = after([results(-np.log(factor))]).finish()[1]

@@ -28,7 +28,11 @@ NOISY_LEAST_SHARE = 0.8
 #: below the target. A full step leaves about half of the distance to the fixed point, and longer
 #: ones less; they amplify noise in single records, which matters where one is to be protected. The
 #: bias of a scale is 0.3% off that of exact weights, with steps of 1.5 or 1 it is 5% off (counts).
+#: Where few records lose weight the mean over records is small from the start, so what is left of
+#: the way must be small beside the way too: a bias of 0.0275 in the log of a scale was found as
+#: 0.0223 without (10,000 records).
 SIMULATED_TOLERANCE = 0.02
+SIMULATED_SHARE = 0.1
 SIMULATED_WINDOW = (0.9, 1.1)
 SIMULATED_STRIDE = 1.25
 
@@ -46,6 +50,8 @@ class Pace:
         what their own fit asks for: in full steps, and once they follow a running mean. What is
         left of the way is a difference in the weights of all that one record can make, and counts
         beside the bound.
+    share
+        Largest such distance as a share of that of the weights from one.
     lean
         Largest mean of these logs: the distance of all together, where noise of the single records
         is most of the other.
@@ -67,6 +73,7 @@ class Pace:
 
     smooth: bool = True
     tolerances: tuple[float, float] = (0.005, 0.02)
+    share: float = math.inf
     lean: float = math.inf
     aim: float = AIM
     limit: float = 1.0
@@ -78,6 +85,16 @@ class Pace:
         (LEAST_SHARE, 1.0),
         (LEAST_SHARE, 1.0),
     )
+
+    def near(self, left: tuple[float, float], way: float, *, averaging: bool) -> bool:
+        """Return whether weights are close enough to what their own fit asks for.
+
+        left: root mean square and mean of the logs that are missing. way: root mean square of
+        those of the weights themselves.
+        """
+        distance, lean = left
+        beside = math.isinf(self.share) or distance <= self.share * way
+        return beside and distance <= self.tolerances[averaging] and abs(lean) <= self.lean
 
     def window(self, fits: int) -> tuple[float, float]:
         """Return the shares of the target that linear weights may reach after ``fits``."""
@@ -110,6 +127,7 @@ def pace_of(model: Model, design: PublicDesign | None, n: int, *, protects: bool
     return replace(
         pace,
         tolerances=(tolerance, tolerance),
+        share=SIMULATED_SHARE if pace.smooth else math.inf,
         limit=math.inf,
         patience=MAX_FITS,
         most_fits=MAX_FITS,

@@ -108,9 +108,10 @@ def _fixed_point(
     for step in count(1):
         fit = yield alpha
         risks = np.maximum(fit.extremes.risk, held)
-        distance, lean = _distance(alpha, risk_weight_maps.capped(risks, cap))
+        goal = risk_weight_maps.capped(risks, cap)
+        left, (way, _) = _distance(alpha, goal), _distance(alpha, 1.0)
         averaging = step > pace.full_steps
-        near = distance <= pace.tolerances[averaging] and abs(lean) <= pace.lean
+        near = pace.near(left, way, averaging=averaging)
         at_one = bool(np.all(alpha == 1.0))
         if fit.bounds.realised <= pace.limit * target and (near or at_one):
             return fit
@@ -144,7 +145,7 @@ def _stepped(alpha: FloatArray, goal: FloatArray, stride: float) -> FloatArray:
     return np.where((alpha > 0) & (goal > 0), np.minimum(1.0, beyond), goal)
 
 
-def _distance(alpha: FloatArray, goal: FloatArray) -> tuple[float, float]:
+def _distance(alpha: FloatArray, goal: FloatArray | float) -> tuple[float, float]:
     """Return root mean square and mean of log(alpha / goal), of weights (n,).
 
     Two zeros are equal, one alone is infinitely far."""

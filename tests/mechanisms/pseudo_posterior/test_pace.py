@@ -88,6 +88,28 @@ def test_without_noise_both_end_at_their_fixed_points():
         assert alpha.mean() == pytest.approx(expected.mean(), rel=0.01)
 
 
+def test_the_way_that_is_left_is_small_beside_the_way_where_few_records_lose_weight():
+    """One record in fifty is capped, and risks grow as it loses weight: after the first step the
+    mean distance is within the tolerance, and a tenth of the way and more is left."""
+    rng = np.random.default_rng(3)
+    risks = np.where(np.arange(N) % 50, 0.1, TARGET * rng.uniform(1.0, 1.6, N))
+
+    class Rare(Fitter):
+        def mean(self, alpha):
+            return risks * (1.0 + 2.0 * (1.0 - alpha[::50].mean()) / 5.0)
+
+    simulated = replace(
+        SMOOTH, tolerances=(0.02, 0.02), limit=math.inf, stride=pace.SIMULATED_STRIDE
+    )
+    loose = Rare(simulated, 0.0, 1)
+    close = Rare(replace(simulated, share=pace.SIMULATED_SHARE), 0.0, 1)
+    lost = [1.0 - each.search().risk_weights[::50].mean() for each in (loose, close)]
+    exact = 1.0 - fixed_point(close, pace.AIM * TARGET)[::50].mean()
+    assert loose.fits < close.fits <= 4
+    assert lost[0] < 0.9 * exact
+    assert lost[1] == pytest.approx(exact, rel=0.05)
+
+
 def design_of(outcome, **given):
     rng = np.random.default_rng(2)
     names = rng.choice(outcome.levels, 300)
@@ -118,4 +140,7 @@ def test_simulated_databases_have_the_cap_of_the_real_one_and_no_limit():
     )
     assert simulated.aim == real.aim
     assert simulated.limit == math.inf
+    assert simulated.share == math.inf  # of their noise
+    smooth = design_of(YES_NO)
+    assert pace_of(model, smooth, 300, protects=False).share == pace.SIMULATED_SHARE
     assert simulated.window(1) == simulated.window(50) == pace.SIMULATED_WINDOW
