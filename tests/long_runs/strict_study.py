@@ -68,7 +68,7 @@ class Part:
 
 #: At epsilon 1 and 1,000 records the noise-aware chains mix slowly, and take most of the time.
 PARTS = (
-    Part(1000, STRICT, 100, (10.8, 3.6)),
+    Part(1000, STRICT, 300, (10.8, 3.6)),
     Part(10_355, STRICT, 40),
     Part(10_355, STRICT, 20, (10.8, 3.6), "default formula"),
     Part(1000, PSEUDO, 20, (10.8, 3.6)),
