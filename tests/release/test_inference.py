@@ -91,3 +91,6 @@ def test_many_factors_are_shortened_and_moves_of_coefficients_are_stated() -> No
     assert "scales were multiplied by 9 factors from 1.100 to 1.900." in words
     assert "by 2.000, and their coefficients were moved by up to 0.31 from that." in words
     assert "coefficients of means were moved by up to 0.045" in words
+    assert "in 3 rounds." in words
+    small = inference_words(DebiasRecord("debiased", 12, 1, 900, ("scale",), (0.03,), (0.01,)))
+    assert "in one round." in small
