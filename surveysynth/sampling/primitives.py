@@ -338,7 +338,7 @@ def normal_from_precision(
 ) -> FloatArray:
     """Draw from N(Q^-1 b, Q^-1): precision Q (B, d, d), linear b (B, d), normals (B, d)."""
     size, d = linear.shape
-    if size >= MANY * d * d:
+    if 0 < MANY * d * d <= size:
         return _many_from_precision(precision, linear, normals)
     cholesky = np.linalg.cholesky(precision)
     shifted = linear + np.einsum("bij,bj->bi", cholesky, normals)
