@@ -34,7 +34,7 @@ MAX_FACTOR: Mapping[ShiftKind, float] = {"scale": 2.0, "odds": 10.0}
 SLACK: Mapping[ShiftKind, float] = {"scale": 0.02, "odds": 0.02, "slope": 0.02, "location": 0.0}
 #: The search ends early once a round moves the shifts by less than a tenth and a standard error.
 #: A shift of logs changes the bias by about the same share, so a second round would do that where
-#: those of the first are all smaller than the second number, and locations hidden by their errors.
+#: those of the first are all below the second number, and locations zero, as far as errors tell.
 SETTLED, SMALL = 0.1, 0.05
 _WHAT: Mapping[ShiftKind, str] = {"scale": "a residual scale", "odds": "the odds of a level"}
 
@@ -188,8 +188,8 @@ class BiasSearch:
         """Return whether a further round would change next to nothing."""
         if len(self.rounds) == 1:
             located = np.array(self.kinds) == "location"
-            most = np.where(located, 4.0 * self._pooled(self.error), SMALL)
-            return bool(np.all(self._pooled(self.bias) <= most))
+            hidden = np.where(located, 4.0, 2.0) * self.error
+            return bool(np.all(np.abs(self.bias) <= hidden + np.where(located, 0.0, SMALL)))
         return self._settled(np.array(SETTLED), 1.0, 0.25 * self._of_kinds(SLACK))
 
     def _settled(self, share: FloatArray, errors: float, slack: FloatArray) -> bool:

@@ -114,9 +114,9 @@ def test_a_round_that_changes_next_to_nothing_is_the_last(second, ends):
 @pytest.mark.parametrize(
     ("first", "kinds", "ends"),
     [
-        (0.049, ("scale", "odds"), True),
-        (0.051, ("scale", "odds"), False),
-        (0.042, ("scale", "location"), True),  # 4 errors of 0.0105
+        (0.071, ("scale", "odds"), True),  # 0.05 and 2 errors of 0.01054
+        (0.072, ("scale", "odds"), False),
+        (0.042, ("scale", "location"), True),  # 4 errors
         (0.043, ("scale", "location"), False),
         (0.043, ("scale", "slope"), True),
     ],
@@ -127,6 +127,16 @@ def test_a_small_first_round_is_the_last(first, kinds, ends):
     search.receive(results(-first - 0.03 / N, spread=0.03))  # one of nine turns is left over
     assert search.conclude(last=False) == ends
     assert not ends or search.finish()[1].debiased
+
+
+def test_one_large_shift_among_small_ones_takes_another_round():
+    search = work()
+    search.kinds = ("scale",) * 20
+    for each in (made := results(0.0)):
+        each[1].means = each[1].means[0] - np.where(np.arange(20) == 3, 0.06, 0.001)
+    search.bias = search.error = np.zeros(20)
+    search.receive(made)
+    assert not search.conclude(last=False)
 
 
 @pytest.mark.parametrize(("factor", "passes"), [(1.95, True), (2.05, False), (0.49, False)])

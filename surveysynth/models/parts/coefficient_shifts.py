@@ -44,11 +44,12 @@ class CoefficientShifts:
         covariance = np.linalg.inv(flat + ridge * np.eye(q * k))
         own = np.einsum("bjkjl->bjkl", covariance.reshape(precision.shape))
         spread = np.einsum("bjkk->bjk", own)
-        unknown = (spread[..., :free] / variance[..., None]).mean(0) * FEW_RECORDS > 1.0
+        unknown = FEW_RECORDS * spread[..., :free] > variance[..., None]
         count = min(int(unknown.sum(-1).max()), DIRECTIONS)
         widest = np.argsort(-spread[..., :free], axis=-1)[..., :count, None]
-        self.directions = np.take_along_axis(own, widest, 2)
-        self.directions /= np.take_along_axis(spread[..., None], widest, 2)
+        # One of zero, which moves nothing, where another chain of the batch has more of them.
+        taken = np.take_along_axis((unknown / spread[..., :free])[..., None], widest, 2)
+        self.directions = np.take_along_axis(own, widest, 2) * taken
 
     def draw_random_numbers(self, c: int) -> None:
         """Draw the random numbers of the next c sweeps: as many, however many directions."""

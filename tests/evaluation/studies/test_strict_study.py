@@ -72,7 +72,10 @@ def test_intervals_cover_and_errors_are_small(epsilon: float, method: str) -> No
     assert (found["length_ratio"] <= length).all()
     assert (found["refused"] == 0).all()
     for statistic, row in found.iterrows():
-        met = {"coverage_min": row["coverage_min"] >= 0.87, "rmse_ratio": row["rmse_ratio"] <= error}
+        met = {
+            "coverage_min": row["coverage_min"] >= 0.87,
+            "rmse_ratio": row["rmse_ratio"] <= error,
+        }
         for name, good in met.items():
             missed = MISSED.get((method, epsilon, str(statistic), name))
             assert good == (missed is None)

@@ -115,3 +115,9 @@ def test_directions_are_of_coefficients_that_the_likelihood_hardly_tells() -> No
     known = coefficient_shifts.FEW_RECORDS * np.diag(covariance)[[0, 1, 3, 4]].max()
     assert shifts_of(1, 1.01 * known).directions.shape[2] == 0
     assert shifts_of(1, 0.9 * known).directions.shape[2] == 1
+    precision = np.repeat(PRECISION.reshape(1, Q, K, Q, K), 2, axis=0)
+    variance = np.repeat([[1e-3], [1.01 * known]], Q, axis=1)
+    rng = Streams.of(np.random.default_rng(5), 1, 2)
+    both = CoefficientShifts(precision, variance, FREE, rng)  # each chain for itself
+    np.testing.assert_allclose(both.directions[0], shifts.directions[0])
+    assert not both.directions[1].any()
