@@ -36,6 +36,8 @@ SLACK: Mapping[ShiftKind, float] = {"scale": 0.02, "odds": 0.02, "slope": 0.02, 
 #: A shift of logs changes the bias by about the same share, so a second round would do that where
 #: those of the first are all below the second number, and locations zero, as far as errors tell.
 SETTLED, SMALL = 0.1, 0.05
+#: A shift of log odds changes their bias by about twice itself, relatively.
+ODDS_RATE = 2.0
 _WHAT: Mapping[ShiftKind, str] = {"scale": "a residual scale", "odds": "the odds of a level"}
 
 Runs: TypeAlias = Sequence[Result | RefusedError]
@@ -194,10 +196,10 @@ class BiasSearch:
 
     def _settled(self, share: FloatArray, errors: float, slack: FloatArray) -> bool:
         """Return whether the last round moved the bias by little, by root mean squares of kinds."""
-        found = [bias for _, bias in self.rounds]
-        if len(found) == 1:
+        if len(self.rounds) == 1:
             return True
-        moved, size = (self._pooled(each) for each in (found[-1] - found[-2], found[-2]))
+        taken, _ = self.rounds[-1]
+        moved, size = self._pooled(self.bias - taken), self._pooled(taken)
         return bool(np.all(moved <= share * size + errors * self._pooled(self.error) + slack))
 
     def _pooled(self, values: FloatArray) -> FloatArray:
@@ -211,21 +213,23 @@ class BiasSearch:
     def _extrapolated(self) -> FloatArray:
         """Return the bias (d,) of the last round, extrapolated for odds and their slopes.
 
-        Theirs is where the line through the last two rounds meets what was taken off.
+        Theirs is where a line meets what was taken off: that through the last two rounds, in the
+        first one of a slope that such biases have.
 
         The rarer a level, the more weight it loses: a round leaves a third of the error of odds.
         It leaves next to nothing of that of scales and locations.
         """
         taken, found = self.rounds[-1]
         odds: BoolArray = np.isin(self.kinds, ["odds", "slope"])
-        if len(self.rounds) == 1 or not odds.any():
-            return found
-        step, change = taken - self.rounds[-2][0], found - self.rounds[-2][1]
-        known = odds & (np.abs(step) > 4.0 * self.error + 0.02)
-        slope = np.divide(change, step, out=np.zeros_like(found), where=known)
+        if len(self.rounds) == 1:
+            slope = np.where(odds, -ODDS_RATE * np.abs(found), 0.0)
+        else:
+            step, change = taken - self.rounds[-2][0], found - self.rounds[-2][1]
+            known = odds & (np.abs(step) > 4.0 * self.error + 0.02)
+            slope = np.divide(change, step, out=np.zeros_like(found), where=known)
         limits = self._of_kinds(MAX_CHANGE)
         slope = np.clip(slope, -limits, limits)
-        return np.where(known, (found - slope * taken) / (1.0 - slope), found)
+        return np.asarray((found - slope * taken) / (1.0 - slope))
 
     # --- the end ------------------------------------------------------------------------------
 
