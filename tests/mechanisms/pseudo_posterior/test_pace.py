@@ -141,6 +141,8 @@ def test_simulated_databases_have_the_cap_of_the_real_one_and_no_limit():
     assert simulated.aim == real.aim
     assert simulated.limit == math.inf
     assert simulated.share == math.inf  # of their noise
+    assert simulated.stride == 1.0  # longer steps went past the fixed point
     smooth = design_of(YES_NO)
-    assert pace_of(model, smooth, 300, protects=False).share == pace.SIMULATED_SHARE
+    found = pace_of(model, smooth, 300, protects=False)
+    assert (found.share, found.stride) == (pace.SIMULATED_SHARE, pace.SIMULATED_STRIDE)
     assert simulated.window(1) == simulated.window(50) == pace.SIMULATED_WINDOW
