@@ -119,10 +119,11 @@ def pace_of(model: Model, design: PublicDesign | None, n: int, *, protects: bool
 
     design: None for what the model says of any. ``protects``: False for simulated databases.
     """
-    pace, tolerance = (SMOOTH if model.common_random_numbers else JUMPING), SIMULATED_TOLERANCE
+    pace = SMOOTH if model.common_random_numbers else JUMPING
+    tolerance, stride = SIMULATED_TOLERANCE, SIMULATED_STRIDE
     if pace.smooth and design is not None and not model.draws_stay_together(design):
         pace = replace(APART, aim=max(AIM - APART_SCALE * math.log(n), LEAST_AIM))
-        tolerance = max(pace.tolerances)
+        tolerance, stride = max(pace.tolerances), pace.stride
     if protects:
         return pace
     return replace(
@@ -132,6 +133,6 @@ def pace_of(model: Model, design: PublicDesign | None, n: int, *, protects: bool
         limit=math.inf,
         patience=MAX_FITS,
         most_fits=MAX_FITS,
-        stride=pace.stride if pace.lean < math.inf else SIMULATED_STRIDE,
+        stride=stride,
         windows=(SIMULATED_WINDOW, SIMULATED_WINDOW),
     )

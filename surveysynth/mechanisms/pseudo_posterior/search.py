@@ -108,8 +108,8 @@ def _fixed_point(
     for step in count(1):
         fit = yield alpha
         risks = np.maximum(fit.extremes.risk, held)
-        goal = risk_weight_maps.capped(risks, cap)
-        left, (way, _) = _distance(alpha, goal), _distance(alpha, 1.0)
+        left = _distance(alpha, risk_weight_maps.capped(risks, cap))
+        way, _ = _distance(alpha, 1.0)
         averaging = step > pace.full_steps
         near = pace.near(left, way, averaging=averaging)
         at_one = bool(np.all(alpha == 1.0))

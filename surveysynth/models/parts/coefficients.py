@@ -72,9 +72,8 @@ class CoefficientBlocks:
 
     def log_normal(self, standardised: FloatArray) -> FloatArray:
         """Return the log density (B,) of beta / sigma (B, L) under Omega, up to a constant."""
-        inverse = self.inverse_correlation
-        squares = np.einsum("bk,bkl,bl->b", standardised, inverse, standardised, optimize=True)
-        return np.asarray(-0.5 * squares)
+        weighed = (standardised[:, None] @ self.inverse_correlation)[:, 0]
+        return np.asarray(-0.5 * (weighed * standardised).sum(-1))
 
     def observe(self, fit: FloatArray) -> None:
         """Take another least-squares fit, for statistics that change between sweeps."""
