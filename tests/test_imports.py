@@ -322,6 +322,10 @@ def test_public_names_are_imported_without_what_few_of_them_need() -> None:
     assert not loaded & (HEAVY - {"pyarrow.parquet"})
 
 
+def test_commands_are_imported_without_scipy_stats() -> None:
+    assert "scipy.stats" not in _loaded_by("import surveysynth.api.commands", whole=True)
+
+
 def test_public_names_are_what_the_stub_names() -> None:
     tree = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
     named = {

@@ -29,8 +29,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
+from surveysynth._support.distributions import f_tail, t_tail
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.mechanisms.score_sums import ScoredColumn, ScoreSums
 
@@ -185,7 +185,7 @@ def lean_of(difference: FloatArray, covariance: FloatArray, df_error: float) -> 
     rows, summed = difference.size, float(covariance.sum())
     mean, se = float(difference.mean()), float(np.sqrt(max(summed, 0.0))) / rows
     trace = float(np.trace(covariance))
-    p = 2.0 * float(stats.t.sf(abs(mean) / se, df_error)) if se > 0.0 else np.nan
+    p = 2.0 * float(t_tail(abs(mean) / se, df_error)) if se > 0.0 else np.nan
     if trace <= 0.0:
         return Lean(rows, mean, se, p, np.nan, np.nan, np.nan, np.nan)
     values, vectors = np.linalg.eigh(covariance)
@@ -195,7 +195,7 @@ def lean_of(difference: FloatArray, covariance: FloatArray, df_error: float) -> 
     expected = weight * values
     scale = float((expected**2).sum() / expected.sum())
     df = float(expected.sum()) / scale
-    p_rows = float(stats.f.sf(total / scale / df, df, df_error))
+    p_rows = float(f_tail(total / scale / df, df, df_error))
     bias = max(float(difference @ difference) - trace, 0.0) / rows
     return Lean(rows, mean, se, p, total / scale, df, p_rows, float(np.sqrt(bias)))
 

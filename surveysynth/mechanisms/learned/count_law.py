@@ -21,6 +21,7 @@ excess of zeros, and negative binomial laws of a size below 1, are convex.
 a law of its own, whichever is most likely, and is drawn to the pooled one.
 """
 
+from functools import lru_cache
 from operator import itemgetter
 
 import numpy as np
@@ -107,13 +108,9 @@ def outermost_apart(counts: FloatArray, variance: float) -> BoolArray:
     return apart
 
 
-def negative_binomial(
-    counts: FloatArray, variance: float, values: FloatArray, used: BoolArray
-) -> FloatArray:
-    """Return log expected counts (J,) by the law that is most likely of those on a grid.
-
-    values (J,): whole numbers in each bin, from 0 on; used (J,): bins that the law is fitted to.
-    """
+@lru_cache(maxsize=8)
+def _chances(values: tuple[float, ...]) -> FloatArray:
+    """Return the probabilities (laws, J) of bins of so many whole numbers by laws on a grid."""
     ends = np.cumsum(values)
     size, mean = map(
         np.ravel, np.meshgrid(SIZES, np.geomspace(LEAST_MEAN, max(ends[-1], 1.0), MEANS))
@@ -121,6 +118,18 @@ def negative_binomial(
     # P(Y < y) = I_p(size, y), with p = size / (size + mean).
     below = betainc(size[:, None], ends, (size / (size + mean))[:, None])
     chance = np.maximum(np.diff(below, axis=1, prepend=0.0), LEAST_CHANCE)
+    chance.flags.writeable = False
+    return np.asarray(chance, dtype=np.float64)
+
+
+def negative_binomial(
+    counts: FloatArray, variance: float, values: FloatArray, used: BoolArray
+) -> FloatArray:
+    """Return log expected counts (J,) by the law that is most likely of those on a grid.
+
+    values (J,): whole numbers in each bin, from 0 on; used (J,): bins that the law is fitted to.
+    """
+    chance = _chances(tuple(values))
     given, of_used = counts[used], chance[:, used]
     records = max(given.sum(), 1.0) / np.maximum(of_used.sum(axis=1), LEAST_SHARE)
     for _ in range(STEPS):

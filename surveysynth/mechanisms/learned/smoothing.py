@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotrs
 
 from surveysynth._support.types import BoolArray, FloatArray
 
@@ -198,10 +198,10 @@ def smooth(
     differences (r, J): what the penalty takes of theta - towards, by default third differences.
     """
     rows = np.diff(np.eye(theta.size), 3, axis=0) if differences is None else differences
+    squares = rows.T @ rows
     best, most = theta, float("-inf")
     for penalty in PENALTIES:
-        roughness = penalty * (rows.T @ rows)
-        theta, objective, log_det = _minimum(bins, roughness, towards, theta)
+        theta, objective, log_det = _minimum(bins, penalty * squares, towards, theta)
         evidence = 0.5 * len(rows) * np.log(penalty) - objective - 0.5 * log_det
         if evidence > most:
             best, most = theta, evidence
@@ -213,20 +213,29 @@ def _minimum(
 ) -> tuple[FloatArray, float, float]:
     """Return the penalized estimate, its objective and log det of the curvature."""
 
+    limited, places = bool(len(bins.limits.rows)), np.arange(theta.size)
+
     def objective(at: FloatArray) -> float:
-        apart, excess = at - towards, bins.limits.excess(at)
-        return bins.deviance(at) + 0.5 * float(apart @ roughness @ apart + STIFF * excess @ excess)
+        apart = at - towards
+        squares = apart @ roughness @ apart
+        if limited:
+            excess = bins.limits.excess(at)
+            squares += STIFF * excess @ excess
+        return bins.deviance(at) + 0.5 * float(squares)
 
     value = objective(theta)
     for _ in range(MOST_STEPS):
         score, weight = bins.score_and_weight(theta)
-        excess = bins.limits.excess(theta)
-        beyond = bins.limits.rows[excess > 0.0]
-        stiff = STIFF * (beyond.T @ beyond)
-        factor = cho_factor(np.diag(weight) + roughness + stiff, check_finite=False)
-        gradient = score + roughness @ (theta - towards)
-        gradient += STIFF * (excess @ bins.limits.rows)
-        step = -cho_solve(factor, gradient, check_finite=False)
+        curvature, gradient = roughness.copy(), score + roughness @ (theta - towards)
+        curvature[places, places] += weight
+        if limited:
+            excess = bins.limits.excess(theta)
+            beyond = bins.limits.rows[excess > 0.0]
+            curvature += STIFF * (beyond.T @ beyond)
+            gradient += STIFF * (excess @ bins.limits.rows)
+        # LAPACK itself: to check so small a matrix takes longer than to solve it.
+        root, _ = dpotrf(curvature)
+        step = -dpotrs(root, gradient)[0]
         step *= min(1.0, LONGEST_STEP / np.abs(step).max())
         length, before = 1.0, value
         while (value := objective(theta + length * step)) > before and length > SMALL_GAIN:
@@ -237,7 +246,7 @@ def _minimum(
         theta = theta + length * step
         if before - value < SMALL_GAIN:
             break
-    return theta, value, 2.0 * float(np.log(np.diag(factor[0])).sum())
+    return theta, value, 2.0 * float(np.log(root.diagonal()).sum())
 
 
 def normal_start(counts: FloatArray) -> FloatArray:
