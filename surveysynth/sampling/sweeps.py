@@ -66,14 +66,17 @@ class Sweeps(Protocol):
 
 
 def run_sweeps(sampler: Sweeps, plan: SamplingPlan, each: int = 1) -> Theta:
-    """Run the plan, of ``each`` sweeps an iteration; leading axes (databases, chains, draws)."""
+    """Run the plan, with ``each`` sweeps a kept draw, and half of that or one in the warm-up.
+
+    Leading axes: databases, chains, draws."""
     kept: dict[str, list[FloatArray]] = {}
-    for sweep in range(each * (plan.warmup + plan.draws)):
+    warmup = plan.warmup * max(1, each // 2)
+    for sweep in range(warmup + each * plan.draws):
         if sweep % SWEEPS_AT_ONCE == 0:
             sampler.draw_random_numbers(SWEEPS_AT_ONCE)
         sampler.sweep(sweep % SWEEPS_AT_ONCE)
-        iteration, left = divmod(sweep + 1, each)
-        if left == 0 and iteration > plan.warmup:
+        after = sweep + 1 - warmup
+        if after > 0 and after % each == 0:
             for name, values in sampler.state().items():
                 kept.setdefault(name, []).append(values)
     return _by_chain(kept, plan.chains)

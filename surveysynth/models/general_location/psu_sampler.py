@@ -41,7 +41,7 @@ from surveysynth.sampling.sweeps import Streams
 LOGISTIC_VARIANCE = np.pi**2 / 3.0
 #: Sweeps for each kept draw where a logit has several effects of a PSU: their scales mix slowly
 #: where PSUs differ little.
-SWEEPS_OF_CATEGORIES = 3
+SWEEPS_OF_CATEGORIES = 4
 
 
 class ClusteredGibbs:
@@ -110,7 +110,7 @@ class ClusteredGibbs:
             for logit, columns in zip(self.logits, self.layout.logit_effects, strict=True):
                 logit.trajectory(i, *self._law(precision, columns))
                 self._set(columns, logit.a)
-            likelihood = None if self.regressions is None else self._amounts(i, precision)
+            likelihood = self._amounts(i, precision) if self._amounts_move(i) else None
             precision = self._rescale_logits(i, precision)
             if likelihood is not None:
                 for move in range(MOVES):
@@ -121,7 +121,8 @@ class ClusteredGibbs:
             self._turn_logits(i)
             precision = np.asarray(np.linalg.inv(self.block.covariance), dtype=np.float64)
             self._shift_logits(i, precision)
-            self._shift_amounts(i, precision)
+            if likelihood is not None:
+                self._shift_amounts(i, precision)
         self.block.update(i, self.effects.swapaxes(-1, -2) @ self.effects)
         self.sweeps += 1
 
@@ -138,6 +139,14 @@ class ClusteredGibbs:
         return own, -(a @ precision[..., columns] - a[..., columns] @ own)
 
     # --- amounts ------------------------------------------------------------------------------
+
+    def _amounts_move(self, i: int) -> bool:
+        """Return whether regressions and their effects move in a sweep.
+
+        Beside several categories, which need more sweeps, in half of them: two in a row, since the
+        moves of regressions take turns."""
+        several = any(logit.c > 1 for logit in self.logits)
+        return self.regressions is not None and (not several or i % SWEEPS_OF_CATEGORIES < 2)
 
     def _amounts(self, i: int, precision: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Draw regressions and their effects; return the likelihood of these effects."""
@@ -193,8 +202,7 @@ class ClusteredGibbs:
 
     def _shift_amounts(self, i: int, precision: FloatArray) -> None:
         regressions, k, d = self.regressions, self.layout.columns, self.directions
-        if regressions is None:
-            return
+        assert regressions is not None  # the caller has looked
         first, of_z = self.layout.amount_effects.start, self._precision(regressions)
         for j, part in enumerate(regressions.parts):
             prior, told = regressions.prior_precision(j)[:, :k], regressions.told_by_prior(j)
