@@ -71,6 +71,7 @@ def first_chains_kept() -> Iterator[None]:
     """Chains do not go on until they converge: near enough to the data for tests of files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(posterior, "LOCATION_THINNINGS", (1,))
+        patch.setattr(posterior, "FEW_PARTS", 99)
         patch.setattr(posterior, "check_convergence", lambda *_: ({}, {}))
         yield
 

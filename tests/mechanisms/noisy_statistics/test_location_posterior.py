@@ -135,12 +135,17 @@ def released(
 
 
 @pytest.mark.parametrize(
-    ("r_hat", "rounds"), [(1.09, [20 + 40, 40]), (np.inf, [60, 40]), (1.2, [60, 80])]
+    ("r_hat", "rounds"), [(1.09, [10 + 20, 20]), (np.inf, [30, 20]), (1.2, [30, 40])]
 )
+@pytest.mark.parametrize("at_first", [1, 2])
 def test_chains_that_were_near_go_on_with_half_of_their_draws(
-    r_hat: float, rounds: list[int], monkeypatch: pytest.MonkeyPatch
+    r_hat: float, rounds: list[int], at_first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every other one, so that all lie as far apart; chains that were far begin again."""
+    """Every other one, so that all lie as far apart; chains that were far begin again.
+
+    A draw takes one round at first, of many outcomes two, in the warm-up too."""
+    if at_first == 2:
+        monkeypatch.setattr(draws, "FEW_PARTS", 0)
     model, design, settings, statistics = released((INCOME,), (), SamplingPlan(4, 10, 20))
     numbers, stages = [0], []
     one_round = LocationSweeps._round
@@ -162,9 +167,9 @@ def test_chains_that_were_near_go_on_with_half_of_their_draws(
     draws.location_draws(model, design, statistics, settings, np.random.default_rng(6))
     first, second = stages
     assert first.shape[:2] == second.shape[:2] == (4, 20)
-    assert numbers[:2] == rounds
+    assert numbers[:2] == [at_first * each for each in rounds]
     kept = np.array_equal(second[:, :10], first[:, 1::2])
-    assert kept == (rounds[1] == 40)
+    assert kept == (rounds[1] == 20)
     assert not np.isin(second[:, 10:], first).any()
 
 

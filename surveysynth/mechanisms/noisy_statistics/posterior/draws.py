@@ -139,7 +139,8 @@ class NoisySweeps:
 #: Rounds between kept draws: at first, and whenever a fit that has not converged goes on, with all
 #: that it has run so far as its warm-up. Nothing but time is spent by going on.
 THINNINGS = (1, 2, 4, 16, 64, 256)
-LOCATION_THINNINGS = (2, 4, 8, 16, 32, 64)
+#: Two at first for more logits and regressions than FEW_PARTS.
+LOCATION_THINNINGS, FEW_PARTS = (1, 2, 4, 8, 16, 32, 64), 4
 
 
 @dataclass(frozen=True)
@@ -280,21 +281,20 @@ def location_draws(
     """Return m draws given the noisy statistics with the record, or why there are none.
 
     Chains that have not converged continue, if they were near with half of the draws so far."""
-    plan, patience = settings.plan, Patience(LOCATION_THINNINGS, settings.plan, progress)
+    plan, layout = settings.plan, Layout.of(design, model.grouped)
+    thinnings = LOCATION_THINNINGS[len(layout.logits) + len(layout.regressions) > FEW_PARTS :]
+    patience = Patience(thinnings, plan, progress)
     shape, root = table_of(model, design), alike(design.matrix)
     plain = LocationTarget.of(shape, design.matrix.cell, [statistics], plan.chains)
     target = plain.about_centre().on_columns(root)
-    layout, streams = Layout.of(design, model.grouped), Streams((rng,), 1)
-    sweeps = LocationSweeps(layout, target, model.priors, streams, LOCATION_THINNINGS[0])
-    begun = min(plan.warmup, 1)
-    for i in range(begun):  # which shows how long the others take
-        sweeps.sweep(i)
+    sweeps = LocationSweeps(layout, target, model.priors, Streams((rng,), 1), thinnings[0])
+    if plan.warmup:  # its first sweep shows how long the others take
+        sweeps.sweep(0)
         patience.begin(sweeps.rounds)
-    sweeps.warm_up(plan.warmup - begun)
-    # Every chain is a database of its own to the sampler.
-    plan = replace(plan, chains=1, warmup=0)
+    sweeps.warm_up(max(plan.warmup - 1, 0))
+    plan = replace(plan, chains=1, warmup=0)  # to the sampler a chain is a database of its own
     kept: Theta = {}
-    for thinning in LOCATION_THINNINGS:
+    for thinning in thinnings:
         more = plan.draws - (plan.draws // 2 if kept else 0)
         patience.say(thinning, sweeps.rounds, more)
         sweeps.thin = thinning

@@ -16,8 +16,8 @@ Said = Callable[[str], None]
 
 #: Seconds of a stage from which it is announced.
 LONG = 10.0
-#: Stages after which the fall of R-hat shows where it leads.
-LEAST_STAGES = 3
+#: Rounds a draw from which the fall of R-hat shows where it leads.
+TELLING = 8
 #: R-hat^2 - 1 may end at so many times what the gate allows, by extrapolation, and chains go on.
 LEEWAY = 2.0
 _GATE = MAX_R_HAT**2 - 1.0
@@ -78,7 +78,7 @@ class Patience:
         if not math.isfinite(r_hat):
             return None
         self._excess.append(r_hat**2 - 1.0)
-        if not left or len(self._excess) < LEAST_STAGES:
+        if not left or thinning < TELLING:
             return None
         expected = expected_excess(self._excess, left)
         if expected <= LEEWAY * _GATE:
