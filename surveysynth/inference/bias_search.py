@@ -12,6 +12,7 @@ from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import Result
 from surveysynth.models.base import Model, ShiftKind
+from surveysynth.models.parts.psu_effects import psu_variances, rescaled_psus
 from surveysynth.sampling.randomness import starts
 from surveysynth.survey.survey import PublicDesign
 
@@ -36,6 +37,8 @@ SLACK: Mapping[ShiftKind, float] = {"scale": 0.02, "odds": 0.02, "slope": 0.02, 
 #: A shift of logs changes the bias by about the same share, so a second round would do that where
 #: those of the first are all below the second number, and locations zero, as far as errors tell.
 SETTLED, SMALL = 0.1, 0.05
+#: A variance between PSUs keeps at least this share.
+LEAST_BETWEEN = 0.25
 #: A shift of log odds changes their bias by about twice itself, relatively.
 ODDS_RATE = 2.0
 _WHAT: Mapping[ShiftKind, str] = {"scale": "a residual scale", "odds": "the odds of a level"}
@@ -111,6 +114,11 @@ class BiasSearch:
         coordinates = model.debiased(draws.theta, self.design)
         self.values, self.kinds = coordinates.values, coordinates.kinds
         self.bias = np.zeros(len(self.kinds))
+        #: Variances (m, D) of effects of PSUs, and their bias (D,).
+        self.between = psu_variances(draws.theta)
+        self.hidden = np.zeros(self.between.shape[1])
+        # It falls with the number of records of a PSU, of which larger designs keep a part.
+        self.kept = self.design.n / design.n
         self.error = np.zeros_like(self.bias)
         # Of each round so far, what was taken off and the bias that was found there.
         self.rounds: list[tuple[FloatArray, FloatArray]] = []
@@ -133,7 +141,10 @@ class BiasSearch:
     def shifted(self) -> PrivateDraws:
         """Return the released draws less the bias found so far."""
         theta = self.model.with_debiased(self.draws.theta, self.values - self.bias, self.design)
-        return replace(self.draws, theta=theta)
+        variance = self.between - self.kept * self.hidden
+        variance = np.maximum(variance, LEAST_BETWEEN * self.between)
+        factor = np.sqrt(variance / psu_variances(theta))
+        return replace(self.draws, theta=rescaled_psus(theta, factor))
 
     def simulate(self) -> list[Database]:
         """Simulate the next databases as the sample would have been, the same number a draw."""
@@ -174,6 +185,8 @@ class BiasSearch:
             )
             return True
         found, self.found, self.tried = np.array(self.found), [], 0
+        found, between = np.split(found, [len(self.kinds)], axis=1)
+        self.hidden = _beyond_noise(between)
         self.rounds.append((self.bias, found.mean(axis=0)))
         self.error = np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
         self.bias = self._extrapolated()
@@ -254,6 +267,14 @@ class BiasSearch:
         if self.record is not None:
             return self.draws, self.record
         return self.shifted(), self._described("debiased", -self.bias)
+
+
+def _beyond_noise(found: FloatArray) -> FloatArray:
+    """Return means (D,) of rows, the nearer to zero the more of them may be noise."""
+    mean = found.mean(axis=0)
+    noise = found.var(axis=0, ddof=1) / len(found)
+    share = np.divide(noise, mean**2, out=np.ones_like(mean), where=mean != 0.0)
+    return np.asarray(mean * np.maximum(1.0 - share, 0.0))
 
 
 def thinned(design: PublicDesign, most: int) -> PublicDesign:

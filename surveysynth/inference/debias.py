@@ -1,9 +1,8 @@
 """Debiasing of draws: find what down-weighting did to them by simulation, and undo it.
 
 Down-weighted tails shrink residual scales, and with them every log-normal mean; rare levels of an
-outcome become rarer; means move where the likelihood is not symmetric about them (methods 8). SDs
-of PSU effects, where a model has them, shrink about as much as residual scales and are corrected
-with them (``with_log_scales``).
+outcome become rarer; means move where the likelihood is not symmetric about them (methods 8).
+Variances between PSUs, where a model has effects of them, become smaller or larger.
 
 The method is indirect inference on the released draws. Databases are simulated from them as the
 sample would have been, and the whole mechanism is run on each at the same target. The bias is the

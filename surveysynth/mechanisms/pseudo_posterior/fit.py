@@ -43,8 +43,8 @@ class ConfidentialFit(Unpickled):
     theta
         All draws.
     means, unweighted_means
-        Posterior means (d,) of the log scales and log odds that debiasing compares; of the scales
-        alone where the database came without its design.
+        Posterior means of the log scales and log odds that debiasing compares, of the scales
+        alone where the database came without its design; then of variances between PSUs.
 
     Examples
     --------

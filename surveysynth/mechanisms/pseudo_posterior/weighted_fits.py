@@ -37,6 +37,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import (
     epsilon_of,
 )
 from surveysynth.models.base import Model, stacked
+from surveysynth.models.parts.psu_effects import psu_variances
 from surveysynth.sampling.convergence import OF_MEANS, STRICT, check_convergence
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.randomness import Start, secret_generator, starts
@@ -327,10 +328,11 @@ def _result(run_: _Run) -> Result | RefusedError:
 
 
 def _coordinate_means(model: Model, database: Database, fit: _Fit) -> FloatArray:
-    """Return posterior means (d,) over the kept draws of what debiasing shifts."""
+    """Return posterior means over the kept draws of what debiasing shifts (d,), and of T (D,)."""
     theta, design = {k: v[fit.kept] for k, v in fit.flat().items()}, database.design
     logs = model.log_scales(theta) if design is None else model.debiased(theta, design).values
-    return np.asarray(logs.mean(axis=0), dtype=np.float64)
+    both = np.concatenate([logs.mean(axis=0), psu_variances(theta).mean(axis=0)])
+    return np.asarray(both, dtype=np.float64)
 
 
 def release_positions(m: int, plan: SamplingPlan, kept: BoolArray) -> IntArray:

@@ -64,11 +64,18 @@ def log_psu_sd(theta: Theta) -> FloatArray:
     return np.asarray(0.5 * np.log(np.einsum("...kk->...k", theta[PSU_COVARIANCE])))
 
 
+def psu_variances(theta: Theta) -> FloatArray:
+    """Return the variances (..., D) of the effects; D is 0 without any."""
+    if PSU_COVARIANCE not in theta:
+        return np.empty((*next(iter(theta.values())).shape[:1], 0))
+    return np.asarray(np.einsum("...kk->...k", theta[PSU_COVARIANCE]))
+
+
 def rescaled_psus(theta: Theta, factor: FloatArray) -> Theta:
     """Multiply the SDs of the effects by ``factor`` (..., q), if any; correlations stay.
 
-    Down-weighting shrinks the variance between PSUs about as much as that within them, and the
-    effects of few PSUs hardly determine by how much: debiasing lets T follow the residual scales.
+    Where residual scales are replaced T follows them; debiasing then sets its variances by what
+    its simulations show of them.
     """
     if PSU_COVARIANCE not in theta:
         return theta
