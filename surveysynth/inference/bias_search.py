@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray, Theta
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
@@ -114,9 +114,8 @@ class BiasSearch:
         coordinates = model.debiased(draws.theta, self.design)
         self.values, self.kinds = coordinates.values, coordinates.kinds
         self.bias = np.zeros(len(self.kinds))
-        #: Variances (m, D) of effects of PSUs, and their bias (D,).
-        self.between = psu_variances(draws.theta)
-        self.hidden = np.zeros(self.between.shape[1])
+        #: The bias (D,) of variances of effects of PSUs beyond what follows from residual scales.
+        self.between = np.zeros(psu_variances(draws.theta).shape[1])
         # It falls with the number of records of a PSU, of which larger designs keep a part.
         self.kept = self.design.n / design.n
         self.error = np.zeros_like(self.bias)
@@ -140,11 +139,15 @@ class BiasSearch:
 
     def shifted(self) -> PrivateDraws:
         """Return the released draws less the bias found so far."""
-        theta = self.model.with_debiased(self.draws.theta, self.values - self.bias, self.design)
-        variance = self.between - self.kept * self.hidden
-        variance = np.maximum(variance, LEAST_BETWEEN * self.between)
-        factor = np.sqrt(variance / psu_variances(theta))
+        theta = self._with_bias_taken_off()
+        ratio = 1.0 - self.kept * self.between / psu_variances(theta)
+        factor = np.sqrt(np.maximum(ratio, LEAST_BETWEEN))
         return replace(self.draws, theta=rescaled_psus(theta, factor))
+
+    def _with_bias_taken_off(self) -> Theta:
+        return self.model.with_debiased(
+            self.draws.theta, self.values - self.bias, self.design
+        )
 
     def simulate(self) -> list[Database]:
         """Simulate the next databases as the sample would have been, the same number a draw."""
@@ -186,10 +189,12 @@ class BiasSearch:
             return True
         found, self.found, self.tried = np.array(self.found), [], 0
         found, between = np.split(found, [len(self.kinds)], axis=1)
-        self.hidden = _beyond_noise(between)
         self.rounds.append((self.bias, found.mean(axis=0)))
         self.error = np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
         self.bias = self._extrapolated()
+        if self.between.size:
+            follow = psu_variances(self._with_bias_taken_off()) - psu_variances(self.draws.theta)
+            self.between = _beyond_noise(between + follow.mean(axis=0))
         last = last or self._still()
         limits = np.log([MAX_FACTOR.get(kind, np.inf) for kind in self.kinds])
         if last and not self._settled(self._of_kinds(MAX_CHANGE), 4.0, self._of_kinds(SLACK)):

@@ -124,3 +124,18 @@ def test_variances_between_units_come_back_to_those_of_the_unweighted_fit() -> N
     hidden = fit.unweighted_means[-2] - fit.means[-2]
     assert hidden > 0.1 * fit.means[-2]
     assert 0.5 < (after - before).mean() / hidden < 2.0
+
+
+def test_variances_follow_residual_scales_where_runs_show_nothing_else() -> None:
+    """Of the log weight: its residual SD is found too small by a tenth, and T by noise alone."""
+    search = search_of(400, COVARIANCE)
+    signs = np.array([1.0, -1.0] * 6)[:, None] * [1.0, 1.0]
+    runs = results(search, 0.2 * signs)
+    scale = search.kinds.index("scale")
+    for _, fit in runs:
+        fit.means[scale] -= 0.1
+    search.receive(runs)
+    search.conclude(last=True)
+    variance = psu_variances(search.finish()[0].theta)
+    # Of the two, the effects on the log weight alone have a residual scale.
+    np.testing.assert_allclose(variance, RELEASED * [1.0, np.exp(0.2)], rtol=1e-9)
