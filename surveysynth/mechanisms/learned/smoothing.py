@@ -234,7 +234,9 @@ def _minimum(
             curvature += STIFF * (beyond.T @ beyond)
             gradient += STIFF * (excess @ bins.limits.rows)
         # LAPACK itself: to check so small a matrix takes longer than to solve it.
-        root, _ = dpotrf(curvature)
+        root, failed = dpotrf(curvature)
+        if failed:
+            raise np.linalg.LinAlgError("the curvature of a smoothed histogram has no root")
         step = -dpotrs(root, gradient)[0]
         step *= min(1.0, LONGEST_STEP / np.abs(step).max())
         length, before = 1.0, value
