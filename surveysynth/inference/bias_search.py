@@ -188,13 +188,14 @@ class BiasSearch:
             )
             return True
         found, self.found, self.tried = np.array(self.found), [], 0
-        found, between = np.split(found, [len(self.kinds)], axis=1)
-        self.rounds.append((self.bias, found.mean(axis=0)))
-        self.error = np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
+        error = np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
+        mean, between = np.split(found.mean(axis=0), [len(self.kinds)])
+        self.error, between_error = np.split(error, [len(self.kinds)])
+        self.rounds.append((self.bias, mean))
         self.bias = self._extrapolated()
         if self.between.size:
             follow = psu_variances(self._with_bias_taken_off()) - psu_variances(self.draws.theta)
-            self.between = _beyond_noise(between + follow.mean(axis=0))
+            self.between = _beyond_noise(between + follow.mean(axis=0), between_error)
         last = last or self._still()
         limits = np.log([MAX_FACTOR.get(kind, np.inf) for kind in self.kinds])
         if last and not self._settled(self._of_kinds(MAX_CHANGE), 4.0, self._of_kinds(SLACK)):
@@ -274,11 +275,9 @@ class BiasSearch:
         return self.shifted(), self._described("debiased", -self.bias)
 
 
-def _beyond_noise(found: FloatArray) -> FloatArray:
-    """Return means (D,) of rows, the nearer to zero the more of them may be noise."""
-    mean = found.mean(axis=0)
-    noise = found.var(axis=0, ddof=1) / len(found)
-    share = np.divide(noise, mean**2, out=np.ones_like(mean), where=mean != 0.0)
+def _beyond_noise(mean: FloatArray, error: FloatArray) -> FloatArray:
+    """Return means (D,), the nearer to zero the more of them may be noise."""
+    share = np.divide(error**2, mean**2, out=np.ones_like(mean), where=mean != 0.0)
     return np.asarray(mean * np.maximum(1.0 - share, 0.0))
 
 

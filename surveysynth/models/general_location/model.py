@@ -34,11 +34,7 @@ from surveysynth.models.general_location.groups import CovarianceGroups, covaria
 from surveysynth.models.general_location.layout import Layout, names_of, of_parts
 from surveysynth.models.general_location.module_parameters import MODULES, steadied_modules
 from surveysynth.models.general_location.modules import Modules
-from surveysynth.models.general_location.psu_sampler import (
-    LOGISTIC_VARIANCE,
-    SWEEPS_OF_CATEGORIES,
-    ClusteredGibbs,
-)
+from surveysynth.models.general_location.psu_sampler import LOGISTIC_VARIANCE, ClusteredGibbs
 from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.sampler import Gibbs
 from surveysynth.models.general_location.simulate import Simulation, columns_of
@@ -178,9 +174,8 @@ class GeneralLocation(Model):
         streams = Streams.of(rng, stats.databases, plan.chains)
         if not stats.psus:
             return run_sweeps(Gibbs(stats, self.priors, streams), plan)
-        several = any(each.counts.shape[-1] > 2 for each in stats.logits)
-        sweeps = SWEEPS_OF_CATEGORIES if several else 1
-        return run_sweeps(ClusteredGibbs(stats, self.priors, streams), plan, sweeps)
+        clustered = ClusteredGibbs(stats, self.priors, streams)
+        return run_sweeps(clustered, plan, clustered.each)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Return coefficients, slopes of groups, log residual SDs and PSU SDs.

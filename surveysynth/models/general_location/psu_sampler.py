@@ -59,6 +59,8 @@ class ClusteredGibbs:
             PsuLogit(sums, [each.logits[k] for each in stats.psus], sds[k], between, rng)
             for k, sums in enumerate(stats.logits)
         ]
+        #: Sweeps for each kept draw.
+        self.each = SWEEPS_OF_CATEGORIES if any(logit.c > 1 for logit in self.logits) else 1
         self.logit_precision = [sd[: self.layout.columns] ** -2.0 for sd in sds]
         first, last = self.layout.amount_effects.start, self.layout.amount_effects.stop
         self.effects = np.zeros((self.batch, count, last))
@@ -143,10 +145,9 @@ class ClusteredGibbs:
     def _amounts_move(self, i: int) -> bool:
         """Return whether regressions and their effects move in a sweep.
 
-        Beside several categories, which need more sweeps, in half of them: two in a row, since the
-        moves of regressions take turns."""
-        several = any(logit.c > 1 for logit in self.logits)
-        return self.regressions is not None and (not several or i % SWEEPS_OF_CATEGORIES < 2)
+        Where a draw takes several sweeps, in the first half of them: two in a row, since the moves
+        of regressions take turns."""
+        return self.regressions is not None and 2 * (i % self.each) < self.each
 
     def _amounts(self, i: int, precision: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Draw regressions and their effects; return the likelihood of these effects."""

@@ -61,7 +61,7 @@ def fresh_effects(
 
 def log_psu_sd(theta: Theta) -> FloatArray:
     """Return the logs (..., q) of the SDs of the effects, for diagnostics."""
-    return np.asarray(0.5 * np.log(np.einsum("...kk->...k", theta[PSU_COVARIANCE])))
+    return np.asarray(0.5 * np.log(psu_variances(theta)))
 
 
 def psu_variances(theta: Theta) -> FloatArray:

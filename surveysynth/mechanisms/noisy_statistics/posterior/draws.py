@@ -282,7 +282,8 @@ def location_draws(
 
     Chains that have not converged continue, if they were near with half of the draws so far."""
     plan, layout = settings.plan, Layout.of(design, model.grouped)
-    thinnings = LOCATION_THINNINGS[len(layout.logits) + len(layout.regressions) > FEW_PARTS :]
+    many = len(layout.logits) + len(layout.regressions) > FEW_PARTS
+    thinnings = LOCATION_THINNINGS[1:] if many else LOCATION_THINNINGS
     patience = Patience(thinnings, plan, progress)
     shape, root = table_of(model, design), alike(design.matrix)
     plain = LocationTarget.of(shape, design.matrix.cell, [statistics], plan.chains)
@@ -308,8 +309,7 @@ def location_draws(
         if not isinstance(result, RefusedError):
             drawn, record = result
             return draws_with_effects(drawn, model, design, shape, statistics, rng), record
-        hopeless = patience.refusal(result, thinning, sweeps.rounds)
-        if hopeless is not None:
+        if (hopeless := patience.refusal(result, thinning, sweeps.rounds)) is not None:
             return hopeless
         # Every other draw lies as far apart as those of the next stage.
         near = patience.near(result)
