@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE
-from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
 from surveysynth.models import get_model, model_names
 from surveysynth.spec.build import mechanism_of, method_name
 
@@ -71,7 +70,7 @@ def noisy_models() -> tuple[str, ...]:
     able = []
     for name in model_names():
         try:
-            implied_sample(get_model(name))
+            get_model(name).under_noise()
         except InputError:
             continue
         able.append(name)

@@ -184,6 +184,16 @@ class Model(ABC):
         Idempotent; callers that use a design use this form. Raises ``InputError``."""
         return self
 
+    def under_noise(self) -> "Model":
+        """Return the form that noisy statistics are made for, whatever the design.
+
+        Raises ``InputError`` for a model without sufficient statistics of fixed size.
+        """
+        raise InputError(
+            f"The model {self.name!r} has no sufficient statistics of fixed size, which noisy "
+            "statistics need: use model = 'fbs', 'fbp' or 'normal'."
+        )
+
     def with_ridge(self, design: PublicDesign) -> PublicDesign:
         """Return the design with the ridge that the model puts on interactions; some have none.
 

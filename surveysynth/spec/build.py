@@ -164,7 +164,8 @@ def model_of(spec: "Spec") -> "Model":
         program = StanProgram.load(spec.path.parent / synthesizer.model, priors=synthesizer.priors)
         check_replicates(program, spec.privacy.replicates_per_draw)
         return program
-    return get_model(synthesizer.model, **model_options(spec))
+    model = get_model(synthesizer.model, **model_options(spec))
+    return model.under_noise() if spec.privacy.answers_every_survey else model
 
 
 def model_options(spec: "Spec") -> dict[str, Any]:

@@ -24,7 +24,7 @@ from surveysynth.evaluation.studies.work import TaskResult, Work, alike
 from surveysynth.inference.debias import debias_many, not_debiased
 from surveysynth.inference.synthesis import datasets_of
 from surveysynth.mechanisms.base import PrivateDraws
-from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_batch
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
@@ -43,46 +43,34 @@ _LAPLACE_NOISE, _MODEL, _GAUSSIAN, _STATISTICS_NOISE, _POSTERIOR, _DATA = 2, 3, 
 
 
 class NoisyTask(Work):
-    """One model by noisy statistics on a batch of samples, at one epsilon.
-
-    The samples are fitted side by side; each table is that of a release.
-    """
+    """One model by noisy statistics on a batch of samples, at one epsilon; tables of a release."""
 
     def __init__(self, study: CoverageStudy, task: Task) -> None:
         super().__init__(study)
         self.method, name = task.group, task.group.removesuffix(NOISY)
-        self.model: Model = get_model(name, **study.options.get(name, {}))
+        self.model: Model = get_model(name, **study.options.get(name, {})).under_noise()
         self.key = crc32(name.encode())
         self.epsilon = study.epsilons[task.bound]
         self.settings = study.noise.at(self.epsilon)
 
     def result(self, samples: Sequence[int]) -> TaskResult:
         """Return the tables of all samples that were not refused."""
-        for group in alike(self.study, samples):
-            self._group(group)
+        for sample in samples:
+            self._release(sample, self.study.survey(sample))
         return self.made()
 
-    def _group(self, surveys: "dict[int, Survey]") -> None:
-        study = self.study
-        releases = [
-            (
-                survey.design,
-                release_statistics(
-                    self.model, survey.design, survey.confidential, self.settings,
-                    SeededNoise(study.generator(_STATISTICS_NOISE, sample)),
-                ),
-            )
-            for sample, survey in surveys.items()
-        ]  # fmt: skip
-        rngs = [study.generator(_POSTERIOR, self.key, sample) for sample in surveys]
-        results = posterior_batch(self.model, releases, self.settings, rngs)
-        for (sample, survey), result in zip(surveys.items(), results, strict=True):
-            try:
-                if isinstance(result, RefusedError):
-                    raise result
-                self._infer(sample, survey.design, result[0])
-            except RefusedError as refusal:
-                self.refuse([sample], [self.method], refusal)
+    def _release(self, sample: int, survey: "Survey") -> None:
+        study, model = self.study, self.model.of(survey.design)
+        statistics = release_statistics(
+            model, survey.design, survey.confidential, self.settings,
+            SeededNoise(study.generator(_STATISTICS_NOISE, sample)),
+        )  # fmt: skip
+        rng = study.generator(_POSTERIOR, self.key, sample)
+        try:
+            draws, _ = posterior_draws(model, survey.design, statistics, self.settings, rng)
+            self._infer(sample, survey.design, draws)
+        except RefusedError as refusal:
+            self.refuse([sample], [self.method], refusal)
 
     def _infer(self, sample: int, design: "PublicDesign", draws: "PrivateDraws") -> None:
         """Make the tables of one release."""

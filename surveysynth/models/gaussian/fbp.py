@@ -8,7 +8,7 @@ an effect of the PSU, a_c ~ N(0, T) in the population.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -71,11 +71,12 @@ class FBP(GaussianModel):
     """The population synthesizer.
 
     smoothing: "default" weights a cell of X by 1/E(pi | x); "outcome" is the paper's form, which
-    leaves out x k_x and biases strata that differ in outcome. covariance_by: as in FBS.
+    leaves out x k_x and biases strata that differ in outcome. covariance_by, general: as in FBS.
     """
 
     smoothing: str = "default"
     covariance_by: tuple[str, ...] | None = ()
+    general: bool = False
 
     name = "fbp"
     title = "FBP (fully Bayes model for the population)"
@@ -112,14 +113,18 @@ class FBP(GaussianModel):
         if groups is None and self.smoothing == "outcome":
             groups = ()
         general = general_form(
-            GeneralFBP, design, groups, self.changed_priors, self.engine
+            GeneralFBP, design, groups, self.changed_priors, self.engine, always=self.general
         )
         if general is not None and self.smoothing == "outcome":
             raise InputError(
                 "smoothing: 'outcome' is the paper's form for one continuous outcome without "
-                "bounds and without covariance_by; leave it out."
+                "bounds and without covariance_by, by mechanism = 'pseudo_posterior'; leave it out."
             )
         return general or self
+
+    def under_noise(self) -> Model:
+        """Return the model that always takes its general form."""
+        return replace(self, general=True)
 
     def records(self, design: PublicDesign, confidential: Confidential) -> GaussianRecords:
         """Return the records z (n, 2): the transformed outcome and log pi~ = log(N / (n w))."""

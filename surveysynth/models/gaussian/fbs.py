@@ -8,7 +8,7 @@ effect of the PSU, a_c ~ N(0, T). The sampler is blocked Gibbs on weighted suffi
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -180,10 +180,11 @@ class FBS(GaussianModel):
 
     covariance_by: public columns whose cells differ in residual spread; None for by and strata.
     With any, or with outcomes that have a discrete part or bounds, the model takes the form of a
-    general location model (``of``).
+    general location model (``of``); ``general``: for every design.
     """
 
     covariance_by: tuple[str, ...] | None = ()
+    general: bool = False
 
     name = "fbs"
     title = "FBS (fully Bayes model for the observed sample)"
@@ -206,8 +207,13 @@ class FBS(GaussianModel):
     def of(self, design: PublicDesign) -> Model:
         """Return the model itself, or its general form where the design needs that."""
         return general_form(
-            GeneralFBS, design, self.covariance_by, self.changed_priors, self.engine
-        ) or self
+            GeneralFBS, design, self.covariance_by, self.changed_priors, self.engine,
+            always=self.general,
+        ) or self  # fmt: skip
+
+    def under_noise(self) -> Model:
+        """Return the model that always takes its general form."""
+        return replace(self, general=True)
 
     def sample(
         self,

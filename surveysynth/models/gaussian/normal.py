@@ -7,15 +7,16 @@ A design with a survey weight adds log w | y, x ~ N(x gamma + delta y~, s^2) (``
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import Simulated, SimulationKind
+from surveysynth.models.base import Model, Simulated, SimulationKind
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
+from surveysynth.models.general_location.forms import GeneralNormal, general_form
 from surveysynth.models.parts import log_lik, survey_weight
 from surveysynth.models.parts.coefficients import HALF_T_DF, INTERACTIONS, CoefficientBlocks
 from surveysynth.models.parts.gaussian import GaussianStats
@@ -119,7 +120,12 @@ class Gibbs:
 
 @dataclass(frozen=True)
 class Normal(GaussianModel):
-    """The regression synthesizer: z (n, 1 or 2), the transformed outcome and any log weight."""
+    """The regression synthesizer: z (n, 1 or 2), the transformed outcome and any log weight.
+
+    general: it takes the form of a general location model with one residual covariance.
+    """
+
+    general: bool = False
 
     name = "normal"
     title = "a normal regression of the transformed outcome"
@@ -134,6 +140,18 @@ class Normal(GaussianModel):
             **survey_weight.PRIORS,
         }
     )
+
+    def of(self, design: PublicDesign) -> Model:
+        """Return the model itself, or its general form if that is asked for."""
+        if not self.general:
+            return self
+        made = general_form(GeneralNormal, design, (), self.changed_priors, always=True)
+        assert made is not None  # always
+        return made
+
+    def under_noise(self) -> Model:
+        """Return the model that takes its general form."""
+        return replace(self, general=True)
 
     def sample(
         self,

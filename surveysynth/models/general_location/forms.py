@@ -87,18 +87,29 @@ class GeneralFBP(GeneralLocation):
         return Population(*self._on_records(theta, design), effects)
 
 
+@dataclass(frozen=True)
+class GeneralNormal(GeneralFBS):
+    """Normal regression with a log weight given the outcome: FBS with one residual covariance."""
+
+    name = "normal"
+    words = "a normal regression of the transformed outcome"
+    requires = frozenset({"one_outcome"})
+
+
 def general_form(
     form: type[GeneralLocation],
     design: PublicDesign,
     covariance_by: tuple[str, ...] | None,
     priors: Mapping[str, float],
     engine: "StanEngine | None" = None,
+    *,
+    always: bool = False,
 ) -> GeneralLocation | None:
     """Return the general form of FBS or FBP that a design needs, or None if it needs none.
 
     Outcomes with a discrete part or bounds need it, and so does residual spread by groups.
     covariance_by None: the cells of by and strata columns, unless PSUs are too few for effects.
-    ``priors``: those that differ from the model's defaults.
+    ``priors``: those that differ from the model's defaults; ``always``: whatever the design.
 
     Raises ``InputError`` for columns that cannot define groups, and for priors that the general
     form does not have.
@@ -112,16 +123,17 @@ def general_form(
         names = default_columns(design) if amounts and able else ()
     if names and covariance_groups(design, names).count == 1:
         names = ()
-    if not (names or special):
+    if not (names or special or always):
         return None
     require_scales(design.pseudo, design.outcomes)
     for key in priors:
         own = key in GeneralLocation.default_priors and (clustered or key not in PSU_PRIORS)
         if not own:
-            remedy = "" if special else ", or set covariance_by = []"
+            remedy = "" if special or always else ", or set covariance_by = []"
             raise InputError(
-                f"priors.{key}: this is a prior of one residual covariance, and here every cell "
-                f"of by and strata columns has its own. Leave it out{remedy}."
+                f"priors.{key}: this is no prior of the general location model, which outcomes of "
+                "several kinds, spreads by cell and noisy statistics need. Leave it out"
+                f"{remedy}."
             )
     model = form(names, priors=priors, engine=engine)
     require(model, design)

@@ -207,6 +207,20 @@ class Layout:
         return result
 
 
+def level_deviations(
+    theta: Theta, part: RegressionPart, group: IntArray, indicators: FloatArray
+) -> FloatArray:
+    """Return how levels deviate by group in the means of a column of z, (C, D).
+
+    group (C,): of each cell; indicators (D, W - K): of each combination of categories. Zero for
+    parameters that have no such deviations.
+    """
+    deviations = theta.get(f"deviations_{part.name}")
+    if deviations is None or not deviations.size:
+        return np.zeros((group.size, len(indicators)))
+    return np.asarray(deviations[group] @ indicators.T)
+
+
 def part_name(outcome: int, side: int) -> str:
     """Name the regression of an amount: "2", or "2_below" below its split."""
     return str(outcome + 1) + _BELOW * (side == BELOW)

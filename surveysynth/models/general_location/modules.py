@@ -29,7 +29,7 @@ from scipy.special import ndtr
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated
 from surveysynth.models.general_location.completion import Completion
-from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.layout import Layout, level_deviations
 from surveysynth.models.general_location.mixtures import Mixture, differences, middles
 from surveysynth.models.general_location.module_parameters import (
     MODULES,
@@ -238,8 +238,10 @@ class ModuleLaw:
     @cached_property
     def means(self) -> FloatArray:
         """Means (C, D, q) of the columns of z."""
+        indicators, group = self._tilde[1], self.group_of_cell
         found = [
             self._on(part.columns, self.theta[f"coefficients_{part.name}"][: part.columns.size])
+            + level_deviations(self.theta, part, group, indicators)
             for part in self.layout.regressions
         ]
         return np.stack(found, axis=-1)

@@ -217,19 +217,23 @@ class Simulation:
         cell = self.cell if cell is None else cell
         group = self.group_of_cell[cell]
         tilde = self._tilde(cell, category)
-        mean = self._mean(part, tilde)
+        mean = self._mean(part, tilde, group)
         if part.earlier.size:
             before = [self.layout.regressions[int(k)] for k in part.earlier]
-            fitted = np.stack([self._mean(each, tilde) for each in before], axis=1)
+            fitted = np.stack([self._mean(each, tilde, group) for each in before], axis=1)
             there = self.layout.present(category)[:, part.earlier]
             residual = np.where(there, z[:, part.earlier] - fitted, 0.0)
             mean = mean + (residual * self._slopes(part)[group]).sum(-1)
         return mean, self.theta[f"variance_{part.name}"][group]
 
-    def _mean(self, part: RegressionPart, tilde: FloatArray) -> FloatArray:
-        """Return the means (r,) of a column of z given x~ (r, W) alone."""
+    def _mean(self, part: RegressionPart, tilde: FloatArray, group: IntArray) -> FloatArray:
+        """Return the means (r,) of a column of z given x~ (r, W) and groups (r,) alone."""
         core = self.theta[f"coefficients_{part.name}"][: part.columns.size]
-        return np.asarray(tilde[:, part.columns] @ core, dtype=np.float64)
+        mean = tilde[:, part.columns] @ core
+        deviations = self.theta.get(f"deviations_{part.name}")
+        if deviations is not None and deviations.size:
+            mean = mean + (tilde[:, self.layout.columns :] * deviations[group]).sum(-1)
+        return np.asarray(mean, dtype=np.float64)
 
     def _slopes(self, part: RegressionPart) -> FloatArray:
         """Return slopes (groups, k) on the residuals of earlier columns of z."""

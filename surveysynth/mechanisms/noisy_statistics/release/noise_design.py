@@ -28,8 +28,6 @@ TOLERANCE = 1e-3
 MOST_ITERATIONS = 10_000
 #: Singular values below this share of the largest, columns scaled alike, are zeros.
 RANK_TOLERANCE = 1e-10
-#: Share of the budget for sums by PSU, where PSUs have effects; the rest is for those by cell.
-PSU_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -101,19 +99,15 @@ def inside(columns: int) -> float:
 
 @dataclass(frozen=True)
 class NoiseDesign:
-    """The public matrix A of the released sums A'U, by cell of X and by PSU.
+    """The public matrix A of the released sums A'U, by row of the table.
 
-    cells (G, K) distinct rows of X; basis (K, r): the row of a record in cell c is x_c basis, in
-    whole numbers of 2^-30 (``rows``), followed, where there are n_psu PSUs with effects, by one
-    column a PSU: ``psu_steps`` 2^-30 in that of the record's own, else zero. No row is longer
-    than 1: checked in whole numbers.
+    cells (G, K) distinct rows; basis (K, r): the row of a record in cell c is x_c basis, in whole
+    numbers of 2^-30 (``rows``). No row is longer than 1: checked in whole numbers.
     """
 
     clipping: Clipping
     cells: FloatArray
     basis: FloatArray
-    n_psu: int = 0
-    psu_steps: int = 0
     rows: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -122,50 +116,27 @@ class NoiseDesign:
             used = np.flatnonzero(column)
             products[used] += column[used, None] * row  # no BLAS: equal digits on every machine
         # Far longer rows first: their squares would pass the whole numbers that settle it below.
-        near = float((products * products).sum(axis=1).max(initial=0.0)) <= 1.5
-        if not near or not 0 <= self.psu_steps <= 2**ROW_BITS:
+        if float((products * products).sum(axis=1).max(initial=0.0)) > 1.5:
             raise ValueError("rows of a noise design are no longer than 1")
         rows = np.trunc(products * 2.0**ROW_BITS).astype(np.int64)
-        if ((rows * rows).sum(axis=1) + self.psu_steps**2 > 4**ROW_BITS).any():
+        if ((rows * rows).sum(axis=1) > 4**ROW_BITS).any():
             raise ValueError("rows of a noise design are no longer than 1")
         object.__setattr__(self, "rows", rows)
 
     @classmethod
-    def optimal(
-        cls,
-        cells: FloatArray,
-        clipping: Clipping,
-        *,
-        n_psu: int = 0,
-        psu_share: float = PSU_SHARE,
-    ) -> "NoiseDesign":
-        """Return the D-optimal design for the cells; ``psu_share`` of the budget is for PSUs.
-
-        One D-optimal design for the rows (x, PSU) would spend all but a share K/(K + C) of the
-        budget on the C sums by PSU, and their noise adds up: totals and effects of x, which need
-        little, would have many times the noise. The budgets of both kinds of sums add up instead,
-        as squares of the two parts of a row do.
-        """
-        if n_psu and not 0.0 < psu_share < 1.0:
-            raise InputError(f"The share of PSUs must lie between 0 and 1, but got {psu_share}.")
-        share = psu_share if n_psu else 0.0
-        basis = optimal_basis(cells) * math.sqrt(1.0 - share)
-        return cls(clipping, cells, basis, n_psu, math.floor(math.sqrt(share) * 2**ROW_BITS))
+    def optimal(cls, cells: FloatArray, clipping: Clipping) -> "NoiseDesign":
+        """Return the D-optimal design for the cells."""
+        return cls(clipping, cells, optimal_basis(cells))
 
     @property
     def rank(self) -> int:
-        """Columns of A that belong to the cells."""
+        """Columns of A."""
         return int(self.basis.shape[1])
 
     @property
     def exact_rows(self) -> FloatArray:
-        """The cells' part of A (G, rank): exactly what the sums are made with."""
+        """A by cell (G, rank): exactly what the sums are made with."""
         return np.asarray(self.rows * 2.0**-ROW_BITS, dtype=np.float64)
-
-    @property
-    def psu_weight(self) -> float:
-        """Weight of the sums by PSU; 0 without."""
-        return self.psu_steps * 2.0**-ROW_BITS
 
 
 def optimal_basis(cells: FloatArray) -> FloatArray:

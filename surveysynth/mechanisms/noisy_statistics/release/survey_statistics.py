@@ -13,12 +13,6 @@ import numpy as np
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.posterior.model_adapters import implied_sample
-from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
-    PublicSums,
-    check_freedom,
-    rank,
-)
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     Centring,
     LocationDesign,
@@ -28,11 +22,6 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.mechanisms.noisy_statistics.release.module_statistics import ModuleStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
-from surveysynth.mechanisms.noisy_statistics.release.noise_design import NoiseDesign
-from surveysynth.mechanisms.noisy_statistics.release.statistics import (
-    NoisyStatistics,
-    noisy_statistics,
-)
 from surveysynth.mechanisms.noisy_statistics.release.unit_sums import divided, unit_sums
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model, psu_codes, require
@@ -42,7 +31,7 @@ from surveysynth.survey.interactions import ridge_of
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: What is released of a survey, by the model that it is released for.
-Statistics: TypeAlias = NoisyStatistics | LocationStatistics | ModuleStatistics
+Statistics: TypeAlias = LocationStatistics | ModuleStatistics
 
 
 def release_statistics(
@@ -53,61 +42,38 @@ def release_statistics(
     source: NoiseSource | None = None,
     centres: Sequence[FloatArray | None] | None = None,
 ) -> Statistics:
-    """Return the noisy statistics of a survey.
-
-    Of z = (transformed outcomes, transformed weight), or for a general location model of
-    categories, amounts and the transformed weight.
+    """Return the noisy statistics of a survey: of categories, amounts and the transformed weight.
 
     The model says whether sums by PSU are among them. ``centres``: of the groups of each module, in
     place of those that first sums give. Raises ``InputError`` before the survey is looked at.
     """
-    if settings.modules:
-        general = require_general(model)
-        modules = settings.modules_of(design)
-        given = [None] * len(modules) if centres is None else centres
-        return ModuleStatistics(
-            tuple(
-                _location_statistics(
-                    general, each.design, each.of(confidential), each.settings, source, own
-                )
-                for each, own in zip(modules, given, strict=True)
-            ),
-            tuple(each.design.outcome_names for each in modules),
+    general = require_general(model)
+    modules = settings.modules_of(design)
+    made = tuple(
+        _location_statistics(
+            general, each.design, each.of(confidential), each.settings, source, own
         )
-    if isinstance(model, GeneralLocation):
-        own = None if centres is None else centres[0]
-        return _location_statistics(model, design, confidential, settings, source, own)
-    noise, _ = required_design(model, design, settings)
-    return noisy_statistics(
-        noise,
-        design.matrix.cell,
-        transformed(design, confidential),
-        budget=settings.of_sums(design.modelled),
-        psu=psu_codes(model, design),
-        records=settings.unit_size(design),
-        source=source,
+        for each, own in zip(modules, centres or [None] * len(modules), strict=True)
     )
+    if not settings.modules:
+        return made[0]
+    return ModuleStatistics(made, tuple(each.design.outcome_names for each in modules))
 
 
 def check_public(model: Model, design: PublicDesign, settings: NoisySettings) -> None:
     """Raise ``InputError`` for what a design lacks, by public inputs: before noise is drawn."""
-    if settings.modules:
-        model = require_general(model)
-    if isinstance(model, GeneralLocation):
-        for each in settings.modules_of(design):
-            location_design(model, each.design, each.settings)
-    else:
-        required_design(model, design, settings)
+    general = require_general(model)
+    for each in settings.modules_of(design):
+        location_design(general, each.design, each.settings)
 
 
 def require_general(model: Model) -> GeneralLocation:
-    """Return the model, if outcomes can be in modules; raise ``InputError`` otherwise."""
+    """Return the model; raise ``InputError`` for one that is no general location model."""
     if isinstance(model, GeneralLocation):
         return model
     raise InputError(
-        "modules divide outcomes of a general location model, and this model has one normal "
-        "distribution of all records. Leave modules out, or name covariance_by, so that spreads "
-        "differ by cell."
+        f"Noisy statistics need the general location form of a model, and {model.name!r} is given "
+        "in another: take model.under_noise().of(design)."
     )
 
 
@@ -146,38 +112,12 @@ def budget_of_blocks(
     return divided(whole, settings.psu_share)[1] if clustered else whole
 
 
-def required_design(
-    model: Model, design: PublicDesign, settings: NoisySettings
-) -> tuple[NoiseDesign, int]:
-    """Return the public shape of the noise, and the rank of X with the PSUs that have effects.
-
-    Raises ``InputError`` for a model without such statistics, and for a design that leaves too
-    few records for its residuals: by public inputs, before anything is spent.
-    """
-    implied_sample(model.of(design))
-    require(model, design)
-    noise = noise_design(model, design, settings)
-    public = public_sums(model, design, noise.basis, noise.psu_weight)
-    columns = rank(public.white_gram)
-    check_freedom(public.total, columns, noise.clipping.q)
-    return noise, columns
-
-
-def noise_design(model: Model, design: PublicDesign, settings: NoisySettings) -> NoiseDesign:
-    """Return the public shape of the noise for this design."""
-    psu = psu_codes(model, design)
-    n_psu = 0 if psu is None else int(psu.max()) + 1
-    return NoiseDesign.optimal(design.matrix.x_cells, settings.clipping(design), n_psu=n_psu)
-
-
-def table_of(model: Model, design: PublicDesign) -> LocationShape:
-    """Return the public table of a design; one group of cells unless the model has groups."""
-    cells, weighted = design.matrix.x_cells, design.weight_name is not None
-    if not isinstance(model, GeneralLocation):
-        group = np.zeros(len(cells), dtype=np.int64)
-        return LocationShape(cells, group, design.outcomes, weighted)
-    groups = model.groups(design)
-    return LocationShape(cells, groups.cell, design.outcomes, weighted, groups.levels)
+def table_of(model: GeneralLocation, design: PublicDesign) -> LocationShape:
+    """Return the public table of a design."""
+    groups, weighted = model.groups(design), design.weight_name is not None
+    return LocationShape(
+        design.matrix.x_cells, groups.cell, design.outcomes, weighted, groups.levels
+    )
 
 
 def location_design(
@@ -211,23 +151,13 @@ def centring_of(
 def tables_of_modules(
     model: Model, design: PublicDesign, settings: NoisySettings
 ) -> list[tuple[LocationShape, Centring | None]]:
-    """Return the table of each module, and how its groups get centres; none of other models."""
-    if not isinstance(model, GeneralLocation):
-        return []
-    modules = settings.modules_of(design)
-    shapes = [table_of(model.of(each.design), each.design) for each in modules]
+    """Return the table of each module, and how its groups get centres."""
+    general, modules = require_general(model), settings.modules_of(design)
+    shapes = [table_of(general.of(each.design), each.design) for each in modules]
     return [
         (shape, centring_of(shape, each.design, each.settings))
         for shape, each in zip(shapes, modules, strict=True)
     ]
-
-
-def transformed(design: PublicDesign, confidential: Confidential) -> FloatArray:
-    """Return z (n, q): transformed outcomes, then the weight if there is one. Confidential."""
-    columns = [t.forward(confidential.outcome[:, j]) for j, t in enumerate(design.transforms)]
-    if confidential.sampling_weight is not None:
-        columns.append(design.weight_transform.forward(confidential.sampling_weight))
-    return np.stack(columns, axis=1)
 
 
 def clipped(
@@ -236,15 +166,10 @@ def clipped(
     """Count the records outside the ball. Confidential.
 
     The number shows whether the declared centres and spreads suit these data."""
-    if isinstance(model, GeneralLocation):
-        outside = np.zeros(design.n, dtype=bool)
-        for each in settings.modules_of(design):
-            outside |= _outside(model, each.design, each.of(confidential), each.settings)
-        return int(np.count_nonzero(outside))
-    clipping = settings.clipping(design)
-    with np.errstate(over="ignore"):
-        u = (transformed(design, confidential) - clipping.centre) / clipping.spread
-        return int(np.count_nonzero((u * u).sum(axis=1) > clipping.radius**2))
+    general, outside = require_general(model), np.zeros(design.n, dtype=bool)
+    for each in settings.modules_of(design):
+        outside |= _outside(general, each.design, each.of(confidential), each.settings)
+    return int(np.count_nonzero(outside))
 
 
 def _outside(
@@ -266,18 +191,4 @@ def statistics_of(given: Mapping[str, Any]) -> Statistics:
     """Return noisy statistics that were written as a dictionary.
 
     Raise ``InputError`` where its entries do not fit together."""
-    if "modules" in given:
-        return ModuleStatistics.from_dict(given)
-    kind = LocationStatistics if "counts" in given else NoisyStatistics
-    return kind.from_dict(given)
-
-
-def public_sums(
-    model: Model, design: PublicDesign, basis: FloatArray, psu_weight: float
-) -> PublicSums:
-    """Return the sums over public columns that belong to sums made with this basis."""
-    matrix = design.matrix
-    psu = psu_codes(model, design)
-    return PublicSums.of(
-        matrix.x_cells, matrix.cell, basis, psu, psu_weight, matrix.shrunken
-    )
+    return (ModuleStatistics if "modules" in given else LocationStatistics).from_dict(given)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_moments import (
+from surveysynth.mechanisms.noisy_statistics.posterior.unit_moments import (
     CellMoments,
 )
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics

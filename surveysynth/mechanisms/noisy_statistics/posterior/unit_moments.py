@@ -17,6 +17,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
+from surveysynth.models.general_location.layout import level_deviations
 from surveysynth.models.general_location.residual_covariances import covariances
 from surveysynth.models.parts.logit import log_shares
 
@@ -83,6 +84,7 @@ def _means(theta: Theta, shape: LocationShape) -> FloatArray:
         core = theta[f"coefficients_{part.name}"][: part.columns.size]
         own = part.columns >= k
         mean = shape.indicators[:, part.columns[own] - k] @ core[own]
+        mean = mean + level_deviations(theta, part, shape.group, shape.indicators)
         means[..., part.position] = (shape.x_cells @ core[~own])[:, None] + mean
     return means
 

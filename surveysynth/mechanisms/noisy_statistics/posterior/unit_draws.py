@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from surveysynth.mechanisms.base import PrivateDraws
-from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_effects import (
+from surveysynth.mechanisms.noisy_statistics.posterior.unit_effects import (
     unit_covariances,
 )
-from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_margins import with_effects
+from surveysynth.mechanisms.noisy_statistics.posterior.unit_margins import with_effects
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.models.base import psu_codes

@@ -1,0 +1,546 @@
+"""The parameters of the general location model as one vector, their prior, and gradients (strict 7).
+
+    z_j = x~ c_j + deviations of levels by group + slopes on residuals of earlier columns + e_j
+
+Coordinates are at about unit scale. Coefficients are centered and whitened by generalized least
+squares, everything else is about its prior mean in prior SDs: log variances and slopes of groups
+about what groups have in common, s_0 and b, with effects u and v of their levels.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from scipy.special import digamma, expit, gammaln
+
+from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth.mechanisms.noisy_statistics.posterior.amount_law import AmountLaw
+from surveysynth.mechanisms.noisy_statistics.posterior.category_law import CategoryLaw
+from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
+from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.parts.coefficients import HALF_T_DF
+from surveysynth.models.parts.logit import log_shares
+from surveysynth.sampling.primitives import half_t_log_density
+
+#: Points have coordinates within this distance: beyond it exponentials overflow.
+FARTHEST = 60.0
+#: Limits of log variances of groups about the declared ones, in which any noise hides what is left.
+LOG_VARIANCE = 25.0
+#: Curvature of held scales in the whitening: of s_0, which all groups inform, and of the others.
+OF_SCALE, OF_OTHERS = 60.0, 1.0
+#: Typical t, about which log t is a coordinate, and wide brackets of slices on log scales.
+TYPICAL_T, BRACKET, TRIES = 0.3, 8.0, 40
+#: Share of the largest information of a binary answer that a typical logit has.
+LOGIT_INFORMATION = 0.2
+
+
+@dataclass(frozen=True)
+class Point:
+    """Parameters of b points.
+
+    coefficients (b, q, W) of (z - center) on x~ in the prior's columns; deviations (b, q, G, E);
+    logits (b, P, k - 1) each; core (b, s) and slopes (b, s, G) of the pairs of columns, slopes
+    being whole; log_variance (b, q, G); log_s, log_tau, log_nu, log_t (b, q); of_levels (b, q, L)
+    and slopes_of_levels (b, s, L); off_variance (b, q, G) and off_slopes (b, s, G): what groups
+    differ by from all that they have in common.
+    """
+
+    coefficients: FloatArray
+    deviations: FloatArray
+    logits: tuple[FloatArray, ...]
+    core: FloatArray
+    slopes: FloatArray
+    log_variance: FloatArray
+    log_s: FloatArray
+    log_tau: FloatArray
+    log_nu: FloatArray
+    log_t: FloatArray
+    of_levels: FloatArray
+    slopes_of_levels: FloatArray
+    off_variance: FloatArray
+    off_slopes: FloatArray
+
+
+class LogitRows:
+    """One logit on the rows of the table: its own category given x and earlier categories."""
+
+    def __init__(self, table: NoisyTable, part: int, priors: Mapping[str, float], layout: Layout):
+        shape, logit = table.shape, layout.logits[part]
+        categories, own = shape.combinations, shape.combinations[:, logit.outcome]
+        # Earlier combinations (De), and of each combination its own earlier one.
+        earlier, of = np.unique(categories[:, : logit.outcome], axis=0, return_inverse=True)
+        self.size, cells = len(earlier), len(shape.x_cells)
+        first = np.array([np.flatnonzero(of.reshape(-1) == e)[0] for e in range(self.size)])
+        tilde = np.hstack(
+            [
+                np.repeat(shape.x_cells, self.size, axis=0),
+                np.tile(shape.indicators[first], (cells, 1)),
+            ]
+        )
+        self.rows = tilde[:, logit.columns]
+        self.place = of.reshape(-1) * logit.categories + own
+        self.sum = np.zeros((len(categories), self.size * logit.categories))
+        self.sum[np.arange(len(categories)), self.place] = 1.0
+        self.sd = layout.logit_sds(priors)[part]
+        self.shape = logit.columns.size, logit.own.size
+        counts = np.maximum(table.counts, 0.0) @ self.sum
+        number = counts.reshape(cells * self.size, -1).sum(1)
+        told = number**2 / (number + table.count_variance * logit.categories)
+        precision = np.diag(self.sd**-2) + LOGIT_INFORMATION * (self.rows.T * told) @ self.rows
+        self.root = np.linalg.inv(np.linalg.cholesky(precision)).T
+
+    def log_p(self, coefficients: FloatArray, cells: int) -> tuple[FloatArray, FloatArray]:
+        """Return log probabilities (b, C, D) of the own categories, and of all (b, C De, k)."""
+        log_p = log_shares(self.rows @ coefficients)
+        flat = log_p.reshape(len(coefficients), cells, -1)
+        return flat[..., self.place], log_p
+
+    def gradient(self, given: FloatArray, log_p: FloatArray) -> FloatArray:
+        """Return the gradient in coefficients (b, P, k - 1) of one in log probabilities."""
+        each = (given @ self.sum).reshape(log_p.shape)
+        each = each - np.exp(log_p) * each.sum(-1, keepdims=True)
+        return np.asarray(self.rows.T @ each[..., 1:])
+
+
+class Parameters:
+    """Posterior density of a release, up to a constant, at vectors (b, D)."""
+
+    def __init__(self, layout: Layout, table: NoisyTable, priors: Mapping[str, float]) -> None:
+        self.layout, self.table, self.priors = layout, table, priors
+        shape, q = table.shape, layout.q
+        self.q, self.groups, self.spread = q, shape.groups, table.spread
+        self.kappa = priors["interaction_scale"]
+        self.columns = [part.columns for part in layout.regressions]
+        ridged = np.isin(np.arange(layout.width), layout.ridged)
+        used = np.zeros((q, layout.width), dtype=bool)
+        for j, own in enumerate(self.columns):
+            used[j, own] = True
+        self.ridged = np.flatnonzero(ridged)
+        self.free = (used & ~ridged).astype(np.float64)
+        pairs = [(p.position, int(k)) for p in layout.regressions for k in p.earlier]
+        self.row, self.column = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        self.unit = self.spread[self.row] / self.spread[self.column]
+        self.sloped = np.isin(np.arange(q), self.row)
+        self.amount = np.array([part.outcome is not None for part in layout.regressions])
+        grouped = layout.grouped
+        self.contrasts = table.contrasts if grouped else np.zeros((0, self.groups))
+        #: Levels of outcomes that deviate by group in each column, and that with ridged columns
+        #: are shrunken (q, S): in regressions that use them.
+        levels = used[:, layout.columns :] if grouped else np.zeros((q, 0), dtype=bool)
+        self.levels = levels
+        self.shrunken = np.hstack(
+            [np.ones((q, self.ridged.size), dtype=bool), np.tile(levels, (1, self.groups))]
+        )
+        self.count = self.shrunken.sum(1)
+        self.logits = [
+            LogitRows(table, part, priors, layout) for part in range(len(layout.logits))
+        ]
+        self.law = CategoryLaw(table) if shape.discrete else AmountLaw(table)
+        self.present = [each.present for each in table.patterns]
+        self.group = shape.group
+        sizes = {f"means {j}": (own.size,) for j, own in enumerate(self.columns)}
+        sizes |= {f"logit {i}": each.shape for i, each in enumerate(self.logits)}
+        sizes |= {"core": (self.row.size,), "log_s": (q,), "log_tau": (q,)}
+        if grouped:
+            level, group = len(self.contrasts), self.groups
+            sizes |= {
+                "deviations": (q, group, levels.shape[1]), "levels": (q, level),
+                "level slopes": (self.row.size, level), "group": (q, group),
+                "group slopes": (self.row.size, group), "log_nu": (q,), "log_t": (q,),
+            }  # fmt: skip
+        ends = np.cumsum([0, *(int(np.prod(each)) for each in sizes.values())]).tolist()
+        self.sizes = sizes
+        self.slices = {name: slice(*ab) for name, ab in zip(sizes, pairwise(ends), strict=True)}
+        self.dimension = int(ends[-1])
+        self._least_squares()
+
+    # --- starts -------------------------------------------------------------------------------
+
+    def _least_squares(self) -> None:
+        """Set centers and roots of the coefficients of each column, by what noisy sums say."""
+        table, shape = self.table, self.table.shape
+        tilde = self._rows()
+        precision = np.zeros((self.q, shape.width, shape.width))
+        linear = np.zeros((self.q, shape.width))
+        counts = np.maximum(table.counts, 0.5) if shape.discrete else table.sizes[:, None]
+        for pattern in table.patterns:
+            for g, cells in enumerate(table.cells):
+                own = cells[cells >= 0]
+                rows = pattern.rows[g, : own.size].reshape(-1, pattern.rows.shape[-1])
+                n = np.maximum(counts[own][:, pattern.combinations].reshape(-1), 1e-9)
+                x = tilde[own][:, pattern.combinations].reshape(n.size, -1)
+                gram = (rows.T * n) @ rows
+                link = np.linalg.pinv(rows) @ x
+                weighted = link.T @ gram @ np.linalg.inv(
+                    gram + table.sum_variance * np.eye(len(gram))
+                )
+                sums = pattern.sums[g] + (rows.T @ n)[:, None] * pattern.centers[g]
+                precision[pattern.present] += weighted @ gram @ link
+                linear[pattern.present] += (weighted @ sums).T
+        self.centers, self.roots = list[FloatArray](), list[FloatArray]()
+        prior = np.where(np.isin(np.arange(shape.width), self.ridged), self.kappa**-2, 1.0)
+        for j, own in enumerate(self.columns):
+            matrix = precision[j][np.ix_(own, own)] + np.diag(prior[own])
+            self.centers.append(np.linalg.solve(matrix, linear[j, own]))
+            self.roots.append(np.linalg.inv(np.linalg.cholesky(matrix)).T)
+
+    def _rows(self) -> FloatArray:
+        """Return x~ (C, D, W) in the columns of the prior."""
+        cells, indicators = self.table.x, self.table.shape.indicators
+        shape = (len(cells), len(indicators))
+        x = np.broadcast_to(cells[:, None], (*shape, cells.shape[1]))
+        e = np.broadcast_to(indicators, (*shape, indicators.shape[1]))
+        return np.concatenate([x, e], axis=-1)
+
+    def start(self) -> FloatArray:
+        """Return where the search for a mode starts (D,)."""
+        x = np.zeros(self.dimension)
+        if self.layout.grouped:
+            x[self.slices["log_nu"]] = -0.5
+        return x
+
+    def held(self) -> tuple[BoolArray, FloatArray]:
+        """Return which coordinates (D,) are held while a mode is sought, and their curvature.
+
+        A joint mode goes to where s_0 is 0 or tau is huge.
+        """
+        held, curvature = np.zeros(self.dimension, dtype=bool), np.full(self.dimension, OF_OTHERS)
+        names = ("log_tau", "log_nu", "log_t", "log_s") if self.layout.grouped else ("log_tau",)
+        for name in names:
+            held[self.slices[name]] = True
+        curvature[self.slices["log_s"]] = OF_SCALE
+        return held, curvature
+
+    # --- point --------------------------------------------------------------------------------
+
+    def parts(self, x: FloatArray) -> dict[str, FloatArray]:
+        """Return the coordinates by name, (b, ...) each."""
+        return {
+            name: x[:, self.slices[name]].reshape(len(x), *size)
+            for name, size in self.sizes.items()
+        }
+
+    def point(self, x: FloatArray) -> Point:
+        """Return the parameters at coordinates (b, D)."""
+        part, spread, batch = self.parts(x), self.spread, len(x)
+        coefficients = np.zeros((batch, self.q, self.layout.width))
+        for j, own in enumerate(self.columns):
+            whitened = self.centers[j] + part[f"means {j}"] @ self.roots[j].T
+            coefficients[:, j, own] = spread[j] * whitened
+        logits = tuple(
+            each.root @ part[f"logit {i}"] for i, each in enumerate(self.logits)
+        )
+        log_s = np.log(spread) + part["log_s"]
+        # Effects on amounts are of no smaller scale than the declared spread, whatever noise hides.
+        log_tau = np.log(spread) + np.where(
+            self.amount, np.logaddexp(0.0, part["log_tau"]), part["log_tau"]
+        )
+        core = self.unit * part["core"]
+        if not self.layout.grouped:
+            none = np.zeros((batch, self.q))
+            log_variance = np.repeat(2.0 * log_s[..., None], self.groups, axis=2)
+            slopes = np.repeat(core[..., None], self.groups, axis=2)
+            return Point(
+                coefficients, np.zeros((batch, self.q, self.groups, 0)), logits, core, slopes,
+                log_variance, log_s, log_tau, none, none, none[..., :0], none[..., :0],
+                np.zeros_like(log_variance), np.zeros_like(slopes),
+            )  # fmt: skip
+        deviations = self.kappa * spread[:, None, None] * part["deviations"]
+        log_nu = np.log(self.priors["pooling_df"]) + part["log_nu"]
+        log_t = np.log(TYPICAL_T) + part["log_t"]
+        of_levels = 2.0 * self.kappa * part["levels"]
+        slopes_of_levels = self.kappa * self.unit[:, None] * part["level slopes"]
+        off_variance = np.sqrt(2.0) * np.exp(-0.5 * log_nu)[..., None] * part["group"]
+        off_slopes = np.exp(log_t)[:, self.row, None] * part["group slopes"]
+        log_variance = 2.0 * log_s[..., None] + of_levels @ self.contrasts + off_variance
+        slopes = core[..., None] + slopes_of_levels @ self.contrasts + off_slopes
+        middle = 2.0 * np.log(spread)[:, None]
+        return Point(
+            coefficients, deviations * self.levels[:, None], logits, core, slopes,
+            np.clip(log_variance, middle - LOG_VARIANCE, middle + LOG_VARIANCE), log_s, log_tau,
+            log_nu, log_t, of_levels, slopes_of_levels, off_variance, off_slopes,
+        )  # fmt: skip
+
+    def means(self, point: Point) -> FloatArray:
+        """Return means (b, C, D, q) of z about the center, in spreads; D = 1 without categories."""
+        k, e = self.layout.columns, self.table.shape.indicators
+        of_cells = self.table.x @ point.coefficients[..., :k].swapaxes(1, 2)
+        of_levels = e @ point.coefficients[..., k:].swapaxes(1, 2)
+        result = of_cells[:, :, None] + of_levels[:, None]
+        if point.deviations.shape[-1]:
+            by_group = np.moveaxis(point.deviations @ e.T, 1, -1)  # (b, G, D, q)
+            result += by_group[:, self.group]
+        return np.asarray(result / self.spread)
+
+    def log_p(self, point: Point) -> tuple[FloatArray, list[FloatArray]]:
+        """Return log probabilities (b, C, D) of combinations, and those of each logit's rows."""
+        cells = len(self.table.x)
+        result = np.zeros((len(point.core), cells, len(self.table.shape.combinations)))
+        rows = list[FloatArray]()
+        for logit, coefficients in zip(self.logits, point.logits, strict=True):
+            own, each = logit.log_p(coefficients, cells)
+            result += own
+            rows.append(each)
+        return result, rows
+
+    def roots_of(self, point: Point) -> list[tuple[FloatArray, FloatArray, FloatArray]]:
+        """Return the root A = M D of each pattern's covariances (b, G, q_p, q_p), with M and D.
+
+        In spreads; D (b, G, q_p) are residual SDs. Columns that are absent have no residual.
+        """
+        lower = np.zeros((len(point.core), self.groups, self.q, self.q))
+        lower[:, :, self.row, self.column] = point.slopes.swapaxes(1, 2)
+        sd = np.exp(0.5 * point.log_variance).swapaxes(1, 2)
+        found = []
+        for there in self.present:
+            inverse = inverse_unit_lower(lower[..., there[:, None], there])
+            own = sd[..., there]
+            found.append((inverse * own[..., None, :] / self.spread[there, None], inverse, own))
+        return found
+
+    # --- density ------------------------------------------------------------------------------
+
+    def __call__(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return log posterior densities (b,), up to a constant, and their gradients (b, D)."""
+        far = ~(np.abs(x) < FARTHEST).all(1)
+        safe = np.where(far[:, None], 0.0, x)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            value, gradient = self._density(safe)
+        lost = far | ~np.isfinite(value) | ~np.isfinite(gradient).all(1)
+        return np.where(lost, -np.inf, value), np.where(lost[:, None], 0.0, gradient)
+
+    def _density(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        point, part = self.point(x), self.parts(x)
+        means, roots = self.means(point), self.roots_of(point)
+        covariances = [root @ root.swapaxes(-1, -2) for root, _, _ in roots]
+        in_logits = list[FloatArray]()
+        if isinstance(self.law, AmountLaw):
+            value, in_means, in_covariance = self.law(means[:, :, 0], covariances[0])
+            in_means, in_covariances = in_means[:, :, None], [in_covariance]
+        else:
+            log_p, rows = self.log_p(point)
+            value, in_log_p, in_means, in_covariances = self.law(log_p, means, covariances)
+            in_logits = [
+                logit.gradient(in_log_p, each)
+                for logit, each in zip(self.logits, rows, strict=True)
+            ]
+        gradient = {name: np.zeros_like(each) for name, each in part.items()}
+        # Of the law: coefficients, deviations, log variances and slopes.
+        in_means = in_means / self.spread
+        k, e = self.layout.columns, self.table.shape.indicators
+        in_coefficients = np.concatenate(
+            [
+                (self.table.x.T @ in_means.sum(2)).swapaxes(1, 2),
+                (e.T @ in_means.sum(1)).swapaxes(1, 2),
+            ],
+            axis=-1,
+        )
+        in_deviations = np.zeros_like(point.deviations)
+        if point.deviations.shape[-1]:
+            by_group = np.zeros((len(x), self.groups, *in_means.shape[2:]))
+            np.add.at(by_group, (slice(None), self.group), in_means)
+            in_deviations = np.moveaxis(by_group, -1, 1) @ e
+        in_variance = np.zeros_like(point.log_variance)
+        in_lower = np.zeros((len(x), self.groups, self.q, self.q))
+        for there, (root, inverse, sd), given in zip(
+            self.present, roots, in_covariances, strict=True
+        ):
+            in_root = 2.0 * given @ root
+            in_variance[:, there] += 0.5 * (in_root * root).sum(2).swapaxes(1, 2)
+            turned = inverse.swapaxes(-1, -2)
+            in_inverse = in_root * sd[..., None, :] / self.spread[there, None]
+            in_lower[..., there[:, None], there] += turned @ in_inverse @ turned
+        in_slopes = in_lower[:, :, self.row, self.column].swapaxes(1, 2)
+        value = value + self._prior(point, part, gradient, in_coefficients, in_deviations)
+        # Chain rule to coordinates: what groups have in common, and what they differ by.
+        gradient["log_s"] += 2.0 * in_variance.sum(-1)
+        gradient["core"] += self.unit * in_slopes.sum(-1) - part["core"]
+        value = value - 0.5 * (part["core"] ** 2).sum(1)
+        if self.layout.grouped:
+            value = value + self._of_groups(point, part, gradient, in_variance, in_slopes)
+            gradient["deviations"] = (
+                self.kappa * self.spread[:, None, None] * in_deviations * self.levels[:, None]
+            )
+            unused = part["deviations"] * ~self.levels[:, None]
+            gradient["deviations"] -= unused
+            value = value - 0.5 * (unused**2).sum((1, 2, 3))
+        for j, own in enumerate(self.columns):
+            gradient[f"means {j}"] = (
+                self.spread[j] * in_coefficients[:, j, own] @ self.roots[j]
+            )
+        for i, logit in enumerate(self.logits):
+            coefficients = point.logits[i]
+            scaled = coefficients / logit.sd[:, None] ** 2
+            value = value - 0.5 * (coefficients * scaled).sum((1, 2))
+            gradient[f"logit {i}"] = logit.root.T @ (in_logits[i] - scaled)
+        return value, np.concatenate(
+            [each.reshape(len(x), -1) for each in gradient.values()], axis=1
+        )
+
+    def _prior(
+        self,
+        point: Point,
+        part: Mapping[str, FloatArray],
+        gradient: dict[str, FloatArray],
+        in_coefficients: FloatArray,
+        in_deviations: FloatArray,
+    ) -> FloatArray:
+        """Return the log prior (b,) of coefficients, deviations, s_0 and tau.
+
+        Adds its gradients to those given.
+        """
+        inverse = np.exp(-2.0 * point.log_tau)[..., None]
+        squares = point.coefficients**2 * self.free * inverse
+        free = self.free.sum(1)
+        value = -0.5 * squares.sum((1, 2)) - (free * point.log_tau).sum(1)
+        in_coefficients -= point.coefficients * self.free * inverse
+        # Shrunken columns and deviations: N(0, kappa^2 Sigma_0) across regressions.
+        batch, ridged = len(value), self.ridged.size
+        values = np.concatenate(
+            [point.coefficients[..., self.ridged], point.deviations.reshape(batch, self.q, -1)],
+            axis=-1,
+        )
+        slopes = np.zeros((batch, self.q, self.q))
+        slopes[:, self.row, self.column] = point.core
+        left = (values - slopes @ values) * self.shrunken
+        precision = np.exp(-2.0 * point.log_s)[..., None] / self.kappa**2
+        value -= 0.5 * (left**2 * precision).sum((1, 2)) + (self.count * point.log_s).sum(1)
+        pulled = -left * precision
+        gradient["log_s"] += (left**2 * precision).sum(-1) - self.count
+        in_values = pulled - slopes.swapaxes(1, 2) @ pulled
+        in_coefficients[..., self.ridged] += in_values[..., :ridged]
+        in_deviations += in_values[..., ridged:].reshape(in_deviations.shape)
+        in_core = -(pulled[:, self.row] * values[:, self.column]).sum(-1)
+        gradient["core"] += self.unit * in_core
+        # Scales.
+        of_s, in_s = log_half_t(point.log_s, HALF_T_DF, self.priors["residual_scale"])
+        of_tau, in_tau = log_half_t(point.log_tau, HALF_T_DF, self.priors["coefficient_scale"])
+        above = expit(part["log_tau"])
+        value += of_s.sum(1) + (of_tau + np.where(self.amount, np.log(above), 0.0)).sum(1)
+        gradient["log_s"] += in_s
+        in_tau = in_tau + squares.sum(-1) - free
+        gradient["log_tau"] += np.where(self.amount, in_tau * above + 1.0 - above, in_tau)
+        return np.asarray(value)
+
+    def _of_groups(
+        self,
+        point: Point,
+        part: Mapping[str, FloatArray],
+        gradient: dict[str, FloatArray],
+        in_variance: FloatArray,
+        in_slopes: FloatArray,
+    ) -> FloatArray:
+        """Return the log prior (b,) of groups, of what their levels have in common, of nu and t.
+
+        Sets its gradients, and those of the law in these coordinates.
+        """
+        value = sum(
+            -0.5 * (part[name] ** 2).sum((1, 2))
+            for name in ("levels", "level slopes", "group slopes")
+        )
+        half = 0.5 * np.exp(point.log_nu)[..., None]
+        off, fall = point.off_variance, np.exp(-point.off_variance)
+        scale = np.sqrt(1.0 / half)
+        density = half * np.log(half) - gammaln(half) - half * (off + fall) + np.log(scale)
+        of_nu, in_nu = log_half_t(point.log_nu, 1.0, self.priors["pooling_df"])
+        of_t, in_t = log_half_t(point.log_t, HALF_T_DF, self.priors["slope_scale"])
+        unsloped = -0.5 * part["log_t"] ** 2
+        value = value + density.sum((1, 2)) + of_nu.sum(1)
+        value = value + np.where(self.sloped, of_t, unsloped).sum(1)
+        in_off = in_variance - half * (1.0 - fall)
+        gradient["group"] = in_off * scale
+        gradient["log_nu"] = (
+            in_nu
+            + (half * (np.log(half) + 1.0 - digamma(half) - off - fall)).sum(-1)
+            - 0.5 * self.groups
+            - 0.5 * (in_off * off).sum(-1)
+        )
+        along = np.zeros_like(point.log_t)
+        np.add.at(along, (slice(None), self.row), (in_slopes * point.off_slopes).sum(-1))
+        gradient["log_t"] = np.where(self.sloped, in_t + along, -part["log_t"])
+        gradient["group slopes"] = (
+            in_slopes * np.exp(point.log_t)[:, self.row, None] - part["group slopes"]
+        )
+        turned = self.contrasts.T
+        gradient["levels"] = 2.0 * self.kappa * in_variance @ turned - part["levels"]
+        gradient["level slopes"] = (
+            self.kappa * self.unit[:, None] * (in_slopes @ turned) - part["level slopes"]
+        )
+        return np.asarray(value)
+
+    # --- scales of groups ---------------------------------------------------------------------
+
+    def redraw_scales(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Return points (b, D) with t and nu drawn given what they scale, which stays.
+
+        Trajectories hold groups in units of these scales, and move along them slowly.
+        """
+        if not self.layout.grouped:
+            return x
+        point, x = self.point(x), x.copy()
+        number = self.groups * np.bincount(self.row, minlength=self.q)
+        squares = np.zeros_like(point.log_t)
+        np.add.at(squares, (slice(None), self.row), (point.off_slopes**2).sum(-1))
+        off = point.off_variance + np.exp(-point.off_variance)
+
+        def of_t(log_t: FloatArray) -> FloatArray:
+            own, _ = log_half_t(log_t, HALF_T_DF, self.priors["slope_scale"])
+            own = own - number * log_t - 0.5 * squares * np.exp(-2.0 * log_t)
+            return np.where(self.sloped, own, -0.5 * (log_t - np.log(TYPICAL_T)) ** 2)
+
+        def of_nu(log_nu: FloatArray) -> FloatArray:
+            half = 0.5 * np.exp(np.clip(log_nu, -20.0, 20.0))
+            norm = self.groups * (half * np.log(half) - gammaln(half))
+            own, _ = log_half_t(log_nu, 1.0, self.priors["pooling_df"])
+            return np.asarray(own + norm - half * off.sum(-1))
+
+        log_t, log_nu = slice_wide(of_t, point.log_t, rng), slice_wide(of_nu, point.log_nu, rng)
+        of_slopes = np.exp(-log_t)[:, self.row, None] * point.off_slopes
+        of_group = point.off_variance * np.exp(0.5 * log_nu)[..., None] / np.sqrt(2.0)
+        for name, values in (
+            ("log_t", log_t - np.log(TYPICAL_T)),
+            ("log_nu", log_nu - np.log(self.priors["pooling_df"])),
+            ("group slopes", of_slopes),
+            ("group", of_group),
+        ):
+            x[:, self.slices[name]] = values.reshape(len(x), -1)
+        return x
+
+
+def log_half_t(log_value: FloatArray, df: float, scale: float) -> tuple[FloatArray, FloatArray]:
+    """Return the log density of the log of a half-t variable, up to a constant, and its slope."""
+    value = np.exp(np.clip(log_value, -150.0, 150.0))
+    square = (value / scale) ** 2 / df
+    density = half_t_log_density(value, df, scale) + log_value
+    return density, 1.0 - (df + 1.0) * square / (1.0 + square)
+
+
+def inverse_unit_lower(lower: FloatArray) -> FloatArray:
+    """Return (I - L)^-1 (..., q, q) of strictly lower triangular L."""
+    q = lower.shape[-1]
+    result, power = np.eye(q) + lower, lower
+    for _ in range(q - 2):
+        power = power @ lower
+        result = result + power
+    return np.asarray(result)
+
+
+def slice_wide(
+    log_density: Callable[[FloatArray], FloatArray], x: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """Return draws of independent scalars x by a slice in a bracket placed at random about each."""
+    low = x - BRACKET * rng.random(x.shape)
+    high = low + BRACKET
+    level = log_density(x) + np.log(rng.random(x.shape))
+    result, waiting = x.copy(), np.ones(x.shape, dtype=bool)
+    for _ in range(TRIES):
+        tried = low + (high - low) * rng.random(x.shape)
+        inside = waiting & (log_density(tried) >= level)
+        result = np.where(inside, tried, result)
+        waiting &= ~inside
+        if not waiting.any():
+            break
+        low = np.where(waiting & (tried < x), tried, low)
+        high = np.where(waiting & (tried >= x), tried, high)
+    return np.asarray(result)

@@ -1,0 +1,190 @@
+"""Hamiltonian Monte Carlo for many chains side by side (Neal 2011).
+
+The sampler knows a log density with its gradient and nothing of surveys. Points x = center + root z
+are whitened by the curvature at a mode, so that z is nearly standard normal; step size, center and
+root are learned in the warm-up, and nothing is learned after it. Some coordinates, such as the
+scale of effects that noise hides, have no useful mode: these are held while the mode is sought, and
+a move of the caller's own can draw them anew between trajectories.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.optimize import minimize
+
+from surveysynth._support.types import BoolArray, FloatArray
+
+#: Return log densities (b,) and gradients (b, D) at points (b, D); -inf outside the support.
+LogDensity = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
+#: Return other points (b, D) that leave the density invariant.
+Move = Callable[[FloatArray, np.random.Generator], FloatArray]
+
+#: Acceptance that the step size aims at, and its first guess.
+ACCEPTANCE, FIRST_STEP = 0.8, 0.2
+#: Trajectories have this length on average, between half and one and a half times as much: a quarter
+#: of the period of a normal, since half of it turns every point into its opposite.
+LENGTH = 1.7
+#: Chains start at this many SDs about the mode.
+START = 0.3
+#: Difference of coordinates in second derivatives, and points that are evaluated together.
+DIFFERENCE, AT_ONCE = 1e-3, 32
+#: Least curvature of a direction, in units of the coordinates; Newton needs no more of it.
+LEAST_CURVATURE = 0.3
+#: The learned covariance of N points has the weight N / (N + PRIOR_POINTS D).
+PRIOR_POINTS = 5.0
+#: Chains this many median deviations below the median log density start again from another chain.
+STUCK = 6.0
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """Coordinates z of points x = center + root z: center (D,), root and its inverse (D, D)."""
+
+    center: FloatArray
+    root: FloatArray
+    inverse: FloatArray
+
+    def point(self, z: FloatArray) -> FloatArray:
+        """Return points (b, D) of z (b, D)."""
+        return np.asarray(self.center + z @ self.root.T)
+
+    def coordinates(self, x: FloatArray) -> FloatArray:
+        """Return z (b, D) of points (b, D)."""
+        return np.asarray((x - self.center) @ self.inverse.T)
+
+    def updated(self, points: FloatArray) -> "Whitening":
+        """Return the whitening that N points (N, D) suggest, shrunken to this one."""
+        share = len(points) / (len(points) + PRIOR_POINTS * points.shape[1])
+        covariance = share * np.cov(points.T) + (1.0 - share) * self.root @ self.root.T
+        root = np.linalg.cholesky(covariance)
+        inverse = solve_triangular(root, np.eye(len(root)), lower=True)
+        return Whitening(points.mean(0), np.asarray(root), np.asarray(inverse))
+
+
+def find_mode(
+    density: LogDensity, start: FloatArray, held: BoolArray, iterations: int
+) -> FloatArray:
+    """Return the mode (D,) by L-BFGS from ``start``, coordinates ``held`` (D,) where they are."""
+    free = ~held
+
+    def negative(values: FloatArray) -> tuple[float, FloatArray]:
+        x = start.copy()
+        x[free] = values
+        value, gradient = density(x[None])
+        if not np.isfinite(value[0]):
+            return 1e10, np.zeros_like(values)
+        return -float(value[0]), -gradient[0, free]
+
+    found = minimize(
+        negative, start[free], jac=True, method="L-BFGS-B",
+        options={"maxiter": iterations, "maxfun": 2 * iterations, "maxcor": 20},
+    )  # fmt: skip
+    x = start.copy()
+    x[free] = found.x
+    return x
+
+
+def whitening_at(
+    density: LogDensity, mode: FloatArray, held: BoolArray, curvature: FloatArray
+) -> Whitening:
+    """Return the whitening by minus the second derivatives at a mode (D,).
+
+    By central differences of gradients. Of coordinates that are ``held`` only the given curvature
+    (D,) counts.
+    """
+    size, free = len(mode), np.flatnonzero(~held)
+    steps = DIFFERENCE * np.eye(size)[free]
+    slopes = np.concatenate(
+        [
+            density(mode + part)[1][:, free] - density(mode - part)[1][:, free]
+            for part in np.array_split(steps, -(-len(free) // AT_ONCE))
+        ]
+    )
+    matrix = np.diag(np.where(held, curvature, 0.0))
+    matrix[np.ix_(free, free)] = -0.25 * (slopes + slopes.T) / DIFFERENCE
+    values, vectors = np.linalg.eigh(matrix)
+    sizes = np.sqrt(np.maximum(values, LEAST_CURVATURE))
+    return Whitening(mode, np.asarray(vectors / sizes), np.asarray((vectors * sizes).T))
+
+
+class HamiltonianChains:
+    """Chains at points x (chains, D), with their log densities and gradients."""
+
+    def __init__(
+        self,
+        density: LogDensity,
+        whitening: Whitening,
+        chains: int,
+        rng: np.random.Generator,
+        move: Move | None = None,
+    ) -> None:
+        """Start about the center, nearer to it where the density is zero."""
+        self.density, self.whitening, self.rng, self.move = density, whitening, rng, move
+        self.log_step = np.log(FIRST_STEP)
+        self.z = START * rng.standard_normal((chains, len(whitening.center)))
+        self._arrive()
+        while (outside := ~np.isfinite(self.value)).any():
+            self.z[outside] *= 0.5
+            self._arrive()
+
+    def warm_up(self, rounds: int) -> None:
+        """Run rounds of which nothing is kept, learning step size, center and root."""
+        visited = list[FloatArray]()
+        for i in range(rounds):
+            accepted = self.round()
+            self.log_step += (accepted - ACCEPTANCE) / np.sqrt(i / 3 + 1)
+            visited.append(self.x)
+            if i in (rounds // 4, rounds // 2):
+                self._restart_stuck()
+            if i in (rounds // 3, 2 * rounds // 3):
+                self.whitening = self.whitening.updated(np.concatenate(visited[len(visited) // 2 :]))
+                self.z = self.whitening.coordinates(self.x)
+
+    def sample(self, rounds: int) -> FloatArray:
+        """Run rounds and return the points (chains, rounds, D)."""
+        kept = np.empty((len(self.x), rounds, self.x.shape[1]))
+        for i in range(rounds):
+            self.round()
+            kept[:, i] = self.x
+        return kept
+
+    def round(self) -> float:
+        """Run one trajectory of each chain, then the caller's move; return the mean acceptance."""
+        rng, root = self.rng, self.whitening.root
+        step = np.exp(self.log_step) * rng.uniform(0.8, 1.2)
+        count = max(1, round(LENGTH * rng.uniform(0.5, 1.5) / step))
+        momentum = rng.standard_normal(self.z.shape)
+        energy = self.value - 0.5 * (momentum**2).sum(1)
+        z, value, gradient = self.z, self.value, self.gradient
+        momentum = momentum + 0.5 * step * (gradient @ root)
+        for i in range(count):
+            z = z + step * momentum
+            value, gradient = self.density(self.whitening.point(z))
+            momentum = momentum + (step if i < count - 1 else 0.5 * step) * (gradient @ root)
+        with np.errstate(over="ignore", invalid="ignore"):
+            change = value - 0.5 * (momentum**2).sum(1) - energy
+            chance = np.exp(np.minimum(0.0, np.where(np.isnan(change), -np.inf, change)))
+        accepted = rng.random(len(z)) < chance
+        self.z = np.where(accepted[:, None], z, self.z)
+        self.value = np.where(accepted, value, self.value)
+        self.gradient = np.where(accepted[:, None], gradient, self.gradient)
+        self.x = self.whitening.point(self.z)
+        if self.move is not None:
+            self.z = self.whitening.coordinates(self.move(self.x, rng))
+            self._arrive()
+        return float(chance.mean())
+
+    def _arrive(self) -> None:
+        self.x = self.whitening.point(self.z)
+        self.value, self.gradient = self.density(self.x)
+
+    def _restart_stuck(self) -> None:
+        middle = np.median(self.value)
+        deviation = np.median(np.abs(self.value - middle))
+        stuck = self.value < middle - STUCK * deviation - 10.0
+        if stuck.any():
+            source = self.rng.choice(np.flatnonzero(~stuck), int(stuck.sum()))
+            self.z[stuck] = self.z[source]
+            self._arrive()
