@@ -181,7 +181,7 @@ def release(
     print(f"Release:      {result.out / 'release'}")
     print(f"Confidential: {result.confidential} (do not publish)")
     if result.adequacy is not None:
-        print("\n".join(result.adequacy.sentences()))
+        print(result.adequacy.sentence())
     option = "" if ledger is None else f" --ledger {shlex.quote(str(ledger))}"
     print(result.ledger_line(f"surveysynth ledger {shlex.quote(str(spec))}{option}"))
 

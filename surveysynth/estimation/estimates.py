@@ -223,22 +223,6 @@ class Estimates:
         """Estimate every table from the one dataset that there is: outcomes (n, p), weight (n,)."""
         self.add(SyntheticDataset(1, 1, outcomes, weight, outcomes, weight))
 
-    def linearised(
-        self, key: Key, outcomes: FloatArray, weight: FloatArray
-    ) -> list[LinearisedTable]:
-        """Return the linearised table of one dataset, one for each line of a row (see ``levels``).
-
-        outcomes: (n, p); weight: (n,), calibrated first where there are totals. Nothing is added.
-        """
-        domains, calibrated = self.rows.of(outcomes), None
-        if self._calibration is not None:
-            calibrated = self._calibration.calibrate(weight, outcomes)
-            weight = calibrated.weight
-        return [
-            self._linearised(key, level, domains, outcomes, weight, calibrated)
-            for level in self._indicators(key)
-        ]
-
     def levels(self, key: Key) -> tuple[str, ...]:
         """Return the outcome's levels if a row of the table has a line for each; else empty."""
         statistic, column = key
