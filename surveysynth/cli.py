@@ -105,8 +105,8 @@ def check(
         list[str] | None,
         typer.Option(
             metavar="NAME=LOW,HIGH",
-            help="Two values of a learned column between which about two thirds of the population "
-            "lie: draws the curve that they would give. May be repeated.",
+            help="With --simulate: two values of a learned column between which about two thirds "
+            "of the population lie. May be repeated.",
         ),
     ] = None,
     simulate: Annotated[
