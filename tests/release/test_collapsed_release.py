@@ -51,7 +51,6 @@ name = "plain"
 by = ["field", "gender"]
 {OTHER}
 statistics = ["count", "mean", "median", "ratio(count, field: margin)"]
-intervals = "simultaneous"
 [[tables]]
 name = "across"
 by = ["gender", "field"]
