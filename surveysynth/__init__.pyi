@@ -36,9 +36,6 @@ from .errors import (
 from .errors import (
     FormulaCutWarning as FormulaCutWarning,
 )
-from .errors import (
-    LeaningTableWarning as LeaningTableWarning,
-)
 from .estimation.calibration import CalibratedWeights as CalibratedWeights
 from .estimation.combining import (
     combine as combine,

@@ -105,8 +105,8 @@ def check(
         list[str] | None,
         typer.Option(
             metavar="NAME=LOW,HIGH",
-            help="Two values of a learned column between which about two thirds of the population "
-            "lie: draws the curve that they would give. May be repeated.",
+            help="With --simulate: two values of a learned column between which about two thirds "
+            "of the population lie. May be repeated.",
         ),
     ] = None,
     simulate: Annotated[
@@ -181,7 +181,7 @@ def release(
     print(f"Release:      {result.out / 'release'}")
     print(f"Confidential: {result.confidential} (do not publish)")
     if result.adequacy is not None:
-        print("\n".join(result.adequacy.sentences()))
+        print(result.adequacy.sentence())
     option = "" if ledger is None else f" --ledger {shlex.quote(str(ledger))}"
     print(result.ledger_line(f"surveysynth ledger {shlex.quote(str(spec))}{option}"))
 

@@ -49,10 +49,3 @@ class FormulaCutWarning(PublicWarning):
 
 class FewRecordsWarning(PublicWarning):
     """A spike or a pattern of outcomes has few records, even if all are equally common."""
-
-
-class LeaningTableWarning(SurveySynthWarning):
-    """Rows of a published table lie to one side of the confidential sample: CONFIDENTIAL.
-
-    Only the person who ran the release may see it, or learn that there was none.
-    """

@@ -31,16 +31,6 @@ def chi_square_tail(x: Any, df: Any) -> FloatArray:
     return np.asarray(special.chdtrc(df, x), dtype=np.float64)
 
 
-def t_tail(x: Any, df: Any) -> FloatArray:
-    """Return the probabilities of a variable with Student's t distribution above x."""
-    return np.asarray(special.stdtr(df, -np.asarray(x)), dtype=np.float64)
-
-
-def f_tail(x: Any, df_above: Any, df_below: Any) -> FloatArray:
-    """Return the probabilities of an F variable above x."""
-    return np.asarray(special.fdtrc(df_above, df_below, x), dtype=np.float64)
-
-
 def normal_density(z: FloatArray) -> FloatArray:
     """Return the density of the standard normal distribution."""
     return np.asarray(np.exp(-(z**2) / 2.0) / np.sqrt(2.0 * np.pi))

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
 
 Progress = Callable[[str], None]
-Guesses = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ def check(
         Replaces ``out`` if it has such errors.
     guesses
         By name of a learned column two values between which about two thirds of the population
-        lie: the report draws the curve that they would give under the noise.
+        lie, for ``simulate``.
     simulate
         Whether to release records that are simulated from what is declared: the report has the
         standard errors of every table over those of the simulated sample, and how long a release
@@ -125,7 +124,7 @@ def check(
     ------
     InputError
         For unusable input, an engine that is not installed, a folder that exists, ``out`` for
-        another mechanism, and ``epsilons`` without ``simulate``.
+        another mechanism, and ``epsilons`` or ``guesses`` without ``simulate``.
     RefusedError
         For a clustered survey whose standard errors would be far too small, for weights computed
         from confidential columns, and if too few records inform a row of the model matrix and
@@ -147,18 +146,20 @@ def check(
     specification = with_file_labels(load_spec(spec))
     if epsilons and not simulate:
         raise InputError("--epsilon is for --simulate; give both or none.")
+    if guesses and not simulate:
+        raise InputError("--guess is for --simulate; give both or none.")
     spent, no_room = spending(specification, ledger_of(specification, ledger))
     if specification.privacy.down_weights:
         if out is not None and not simulate:
             raise InputError(
                 "--out is for mechanism = 'noisy_statistics', or with --simulate; leave it out."
             )
-        found = _of_the_bound(specification, spent, guesses or {}, time_limit, say, progress)
+        found = _of_the_bound(specification, spent, time_limit, say, progress)
     else:
         from surveysynth.release.strict_check import check_strict
 
         of_formulas = None if simulate else out
-        lines = check_strict(specification, of_formulas, overwrite=overwrite, guesses=guesses)
+        lines = check_strict(specification, of_formulas, overwrite=overwrite)
         say("\n".join([*lines, *spent]))
         found = CheckResult(tuple(lines))
     simulated: list[str] = []
@@ -173,7 +174,6 @@ def check(
 def _of_the_bound(
     specification: "Spec",
     spent: Sequence[str],
-    guesses: Guesses,
     time_limit: float | None,
     say: Progress,
     progress: Progress | None,
@@ -181,7 +181,6 @@ def _of_the_bound(
     """Preview a release by the pseudo-posterior, and whether its bound can be reached."""
     from surveysynth.estimation.clusters import refuse_clusters
     from surveysynth.mechanisms.pseudo_posterior import feasibility
-    from surveysynth.release.guessed_curves import guess_lines
     from surveysynth.release.preview import preview_lines
     from surveysynth.spec.build import check_engine, model_of, read_survey, settings_of, spreads_of
     from surveysynth.survey.weights_from import refuse_sources
@@ -193,7 +192,6 @@ def _of_the_bound(
     design = settings.prepared(model.with_ridge(survey.design))
     settings.require_identified(model := model.of(design))
     preview = preview_lines(specification, design, model)
-    preview += guess_lines(specification, design, guesses)
     say("\n".join([*preview, *spent]))
     confidential = survey.population_warning()
     if confidential:

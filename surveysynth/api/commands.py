@@ -1,12 +1,10 @@
 """The commands as functions."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from surveysynth._support.progress import shows_parts, shows_stages
-from surveysynth.errors import LeaningTableWarning
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run as run_mechanism
 from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.folder.ledger_file import Ledger
@@ -78,8 +76,6 @@ def release(
         If levels, cells, or interactions have too few records for coefficients of their own.
     FewRecordsWarning
         If spikes have few records even if all kinds of values are equally common.
-    LeaningTableWarning
-        Confidential: rows of a table lie to one side of the sample (``adequacy.leaning``).
 
     Examples
     --------
@@ -98,12 +94,6 @@ def release(
         spec, out, confidential=confidential, ledger=ledger, overwrite=overwrite, seed=seed,
         progress=progress, observer=AdequacyReport(),
     )  # fmt: skip
-    if result.adequacy is not None and result.adequacy.leaning:
-        warnings.warn(
-            "CONFIDENTIAL: rows of published tables lie to one side of the confidential sample. "
-            f"{result.adequacy.page} names them.",
-            LeaningTableWarning, stacklevel=3,
-        )  # fmt: skip
     return result
 
 

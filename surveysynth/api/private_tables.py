@@ -40,7 +40,6 @@ def tables(
     m: int | None = None,
     replicates_per_draw: int | None = None,
     level: float = 0.95,
-    intervals: str = "pointwise",
     linearisation: str | None = None,
     where: str | None = None,
     other: Mapping[str, Any] | None = None,
@@ -80,8 +79,6 @@ def tables(
         default (20 and 10 for noisy statistics, 3 and 4 for the pseudo-posterior).
     level
         The level of confidence intervals.
-    intervals
-        "pointwise", or "simultaneous" for intervals that hold for all rows of a table at once.
     linearisation
         "ratio" or "plain"; None for ratio if the population size is known.
     where
@@ -177,7 +174,7 @@ def tables(
                     "replicates_per_draw": replicates_per_draw},
         "tables": {
             "by": _names(by), "statistics": _names(statistics), "where": where, "other": other,
-            "level": level, "intervals": intervals, "linearisation": linearisation,
+            "level": level, "linearisation": linearisation,
         },
         "labels": labels, "outcomes": outcomes,
     }, several, calibration)  # fmt: skip

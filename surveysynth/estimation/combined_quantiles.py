@@ -13,7 +13,6 @@ import numpy as np
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, CombiningRule
-from surveysynth.estimation.joint import JointErrors
 from surveysynth.estimation.quantiles import (
     RowDistributions,
     Weighted,
@@ -53,12 +52,9 @@ class Quantiles:
         sample_design: SampleDesign,
         *,
         calibrated: bool,
-        joint: bool = False,
     ) -> None:
         self._kind, self._rule, self._design = kind, rule, sample_design
         self._calibrated = calibrated
-        self._wants_joint = joint
-        self.joint: JointErrors | None = None
         self._kept: list[tuple[int, int, Weighted, Weighted]] = []
 
     def add(self, draw: int, replicate: int, dataset: Weighted, pair: Weighted) -> None:
@@ -95,14 +91,10 @@ class Quantiles:
         draws = max(draw for draw, *_ in self._kept)
         replicates = max(replicate for _, replicate, *_ in self._kept)
         collected = self._rule.collect(draws, replicates, self._design)
-        joint = self._rule.joint(draws, replicates, self._design) if self._wants_joint else None
         for draw, replicate, dataset, pair in self._kept:
             table = self._table(dataset, at)
             spread = table if pair is dataset else self._table(pair, at)
             collected.add(draw, replicate, table.estimate, spread)
-            if joint is not None:
-                joint.add(draw, replicate, [table.estimate], [spread])
-        self.joint = joint
         return collected.combined()
 
     def _table(self, data: Weighted, at: FloatArray) -> LinearisedTable:

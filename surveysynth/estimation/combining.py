@@ -14,7 +14,6 @@ from scipy import special
 from surveysynth._support.distributions import beta_quantile, t_quantile
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.joint import JointErrors
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import Statistic
 from surveysynth.estimation.taylor import LinearisedTable
@@ -69,10 +68,6 @@ class CombiningRule(Protocol):
         """Begin a table of ``draws`` x ``replicates`` datasets."""
         ...
 
-    def joint(self, draws: int, replicates: int, sample_design: SampleDesign) -> JointErrors:
-        """Begin the covariance of all rows of such a table."""
-        ...
-
     def of_quantile(self, p: float) -> "CombiningRule":
         """Return the rule for the share p of values up to their quantile."""
         ...
@@ -85,10 +80,6 @@ class PartialSynthesis:
     def collect(self, draws: int, replicates: int, sample_design: SampleDesign) -> Collected:
         """Begin a table of ``draws`` x ``replicates`` datasets."""
         return _Moments(draws, replicates, sample_design)
-
-    def joint(self, draws: int, replicates: int, sample_design: SampleDesign) -> JointErrors:
-        """Begin the covariance of all rows of such a table."""
-        return JointErrors(draws, replicates, sample_design, None)
 
     def of_quantile(self, p: float) -> "PartialSynthesis":
         """Return the rule itself: a Taylor variance assumes no shape."""

@@ -16,7 +16,6 @@ from surveysynth.estimation.calibration import CalibratedWeights
 from surveysynth.estimation.combined_quantiles import Quantiles
 from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis
 from surveysynth.estimation.domains import Domains, TableRows
-from surveysynth.estimation.joint import JointLaw
 from surveysynth.estimation.margins_of_calibration import Calibration
 from surveysynth.estimation.quantiles import Weighted
 from surveysynth.estimation.sample_design import SampleDesign
@@ -76,8 +75,6 @@ class Estimates:
         What is known of each; only a statistic by level looks.
     calibration
         Known totals, to which the weights of a dataset are calibrated unless they are already.
-    joint
-        Whether to keep how the errors of rows hang together, for ``law``.
     """
 
     def __init__(
@@ -94,7 +91,6 @@ class Estimates:
         weighting: Weighting = as_they_are,
         outcomes: Sequence[Outcome] = (),
         calibration: Calibration | None = None,
-        joint: bool = False,
     ) -> None:
         self._calibration = calibration
         self.rows, self.sample_design, self.keys = rows, sample_design, tuple(keys)
@@ -116,7 +112,7 @@ class Estimates:
         self._quantiles = {
             key: Quantiles(
                 statistic_of(key[0]), rule_of(key), sample_design,
-                calibrated=linearisation == "ratio", joint=joint,
+                calibrated=linearisation == "ratio",
             )
             for key in inverted
         }
@@ -127,9 +123,6 @@ class Estimates:
             ]
             for key in self.keys
             if key not in self._quantiles
-        }
-        self._joint = {
-            key: given.joint(draws, replicates, sample_design) for key in self._collected if joint
         }
         self.separate_pair = False
         self._fewest: IntArray | None = None
@@ -195,7 +188,6 @@ class Estimates:
         for key, pairs in self._pairs.items():
             self._fewest_of[key] = _least(self._fewest_of.get(key), pairs.fewer(domains.n))
         for key, lines in self._collected.items():
-            made: list[tuple[FloatArray, LinearisedTable]] = []
             for collected, level in zip(lines, self._indicators(key), strict=True):
                 released = pair = self._linearised(
                     key, level, domains, dataset.outcome, dataset.weight, own_weights
@@ -206,9 +198,6 @@ class Estimates:
                         dataset.variance_outcome, dataset.variance_weight, pair_weights,
                     )  # fmt: skip
                 collected.add(dataset.draw, dataset.replicate, released.estimate, pair)
-                made.append((released.estimate, pair))
-            if key in self._joint:
-                self._joint[key].add(dataset.draw, dataset.replicate, *zip(*made, strict=True))
         for key, quantiles in self._quantiles.items():
             own = self._weighted(key, domains, dataset.outcome, dataset.weight, own_weights)
             pair_of_own = own
@@ -222,22 +211,6 @@ class Estimates:
     def add_alone(self, outcomes: FloatArray, weight: FloatArray) -> None:
         """Estimate every table from the one dataset that there is: outcomes (n, p), weight (n,)."""
         self.add(SyntheticDataset(1, 1, outcomes, weight, outcomes, weight))
-
-    def linearised(
-        self, key: Key, outcomes: FloatArray, weight: FloatArray
-    ) -> list[LinearisedTable]:
-        """Return the linearised table of one dataset, one for each line of a row (see ``levels``).
-
-        outcomes: (n, p); weight: (n,), calibrated first where there are totals. Nothing is added.
-        """
-        domains, calibrated = self.rows.of(outcomes), None
-        if self._calibration is not None:
-            calibrated = self._calibration.calibrate(weight, outcomes)
-            weight = calibrated.weight
-        return [
-            self._linearised(key, level, domains, outcomes, weight, calibrated)
-            for level in self._indicators(key)
-        ]
 
     def levels(self, key: Key) -> tuple[str, ...]:
         """Return the outcome's levels if a row of the table has a line for each; else empty."""
@@ -303,12 +276,6 @@ class Estimates:
             raise InputError(f"There is no table {key}; the tables are {list(self.keys)}.")
         return _interleaved([collected.combined() for collected in self._collected[key]])
 
-    def law(self, key: Key, combined: Combined) -> JointLaw:
-        """Return the joint law of the errors of a table that was ``combined``; needs ``joint``."""
-        joint = self._quantiles[key].joint if key in self._quantiles else self._joint[key]
-        if joint is None:
-            raise InputError(f"The errors of {key} were not kept.")
-        return joint.law(combined.standard_error, combined.between, combined.df_design)
 
 
 def _least(known: IntArray | None, n: IntArray) -> IntArray:

@@ -14,7 +14,6 @@ from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import CalibratedWeights
 from surveysynth.estimation.combining import Combined, combine
-from surveysynth.estimation.joint import JointErrors
 from surveysynth.estimation.replication import ReplicateWeights, replication_variance
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.taylor import LinearisedTable, records_of
@@ -54,10 +53,6 @@ class ReplicatedSample:
     def of_quantile(self, p: float) -> "ReplicatedSample":
         """Return the rule itself: replicates assume no shape."""
         return self
-
-    def joint(self, draws: int, replicates: int, sample_design: SampleDesign) -> JointErrors:
-        """Begin the covariance of all rows: by Taylor linearization, up to the scale of each."""
-        return JointErrors(draws, replicates, sample_design, None)
 
 
 class _Replicated:

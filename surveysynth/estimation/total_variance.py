@@ -47,7 +47,6 @@ from surveysynth.estimation.combining import (
     without_rounding,
 )
 from surveysynth.estimation.domains import Domains
-from surveysynth.estimation.joint import JointErrors
 from surveysynth.estimation.sample_design import LonelyPsu, SampleDesign
 from surveysynth.estimation.taylor import LinearisedTable, linearised_variance
 from surveysynth.survey.survey import PublicDesign
@@ -74,10 +73,6 @@ class TotalVariance:
     def collect(self, draws: int, replicates: int, sample_design: SampleDesign) -> "_Collected":
         """Begin a table of ``draws`` x ``replicates`` datasets."""
         return _Collected(draws, replicates, sample_design, self.group, self.saved)
-
-    def joint(self, draws: int, replicates: int, sample_design: SampleDesign) -> JointErrors:
-        """Begin the covariance of all rows of such a table."""
-        return JointErrors(draws, replicates, without_fpc(sample_design), self.group)
 
     def of_quantile(self, p: float) -> "TotalVariance":
         """Return the rule for the share p of values up to their quantile."""

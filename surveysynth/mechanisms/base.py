@@ -14,8 +14,7 @@ import numpy as np
 
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.templates import render
-from surveysynth._support.types import FloatArray, Theta
-from surveysynth.mechanisms.score_sums import NoiseOnScores
+from surveysynth._support.types import Theta
 from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Confidential, PublicDesign
@@ -231,17 +230,14 @@ class Released(Unpickled):
     """The result of a run: draws and files to publish, and what must stay confidential.
 
     published: contents of further published files, JSON-ready, by name; realised: scalars for the
-    confidential folder, JSON-ready; by_record: columns (n,) for it, or none; fit_weight: weights
-    (n,) of records in the fit, None where all have the same; noise: that the draws follow, if any;
-    design: the one that draws are of, where transforms were learned.
+    confidential folder, JSON-ready; by_record: columns (n,) for it, or none; design: the
+    one that draws are of, where transforms were learned.
     """
 
     draws: PrivateDraws
     published: Mapping[str, Any] = field(default_factory=dict)
     realised: Mapping[str, Any] = field(default_factory=dict)
     by_record: Mapping[str, Any] = field(default_factory=dict)
-    fit_weight: FloatArray | None = None
-    noise: NoiseOnScores | None = None
     design: PublicDesign | None = None
 
     def design_of(self, given: PublicDesign) -> PublicDesign:

@@ -60,9 +60,6 @@ Progress = Callable[[str], None]
 class AdequacyObserver(Protocol):
     """Compares a release with the confidential survey, for the confidential folder alone."""
 
-    def begin(self, facts: "ReleaseFacts", survey: "Survey") -> None:
-        """Prepare for the datasets of a release; must not raise."""
-
     def see(self, dataset: "SyntheticDataset") -> None:
         """Take note of a synthetic dataset as it streams by; must not raise."""
 
@@ -121,7 +118,7 @@ def release(
     if model.compiled and not one_form:
         _compile(model, say)
     check_formats(spec, survey.design)
-    facts = _begun(observer, facts_of(spec, survey.design, mechanism, model, test=test), survey)
+    facts = facts_of(spec, survey.design, mechanism, model, test=test)
     pending.entry = with_unit_size(pending.entry, spec, survey.design)
     with _advice_on_errors(pending):
         released = mechanism.run(
@@ -220,15 +217,6 @@ def _write(
     files.write_curves(facts, histograms_of(released.published), staging.release)
     files.write_confidential(released, staging.confidential, facts.microdata_format)
     return facts, tables
-
-
-def _begun(
-    observer: AdequacyObserver | None, facts: "ReleaseFacts", survey: "Survey"
-) -> "ReleaseFacts":
-    """Return the facts, which the observer has prepared for."""
-    if observer is not None:
-        observer.begin(facts, survey)
-    return facts
 
 
 def _adequacy(

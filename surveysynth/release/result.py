@@ -16,19 +16,13 @@ class Adequacy:
 
     page: the file that shows it, None without one; rows: number of rows compared; beyond: number
     of rows that lie more than three standard errors of the sample from it; problem: why there is
-    no page; leaning: tables and margins whose rows lie off the sample together, in words.
+    no page.
     """
 
     page: Path | None
     rows: int = 0
     beyond: int = 0
     problem: str = ""
-    leaning: tuple[str, ...] = ()
-
-    def sentences(self) -> list[str]:
-        """Return lines for the terminal of the person who ran the release, and nowhere else."""
-        leans = [f"CONFIDENTIAL: rows are off together. {each}." for each in self.leaning]
-        return [self.sentence(), *leans]
 
     def sentence(self) -> str:
         """Return one line for the terminal of the person who ran the release, and nowhere else."""

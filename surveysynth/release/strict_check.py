@@ -28,7 +28,6 @@ from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.expected import FACTORS, Expectation, Misdeclared, UnitLimit
 from surveysynth.release.facts import labels_of
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
-from surveysynth.release.guessed_curves import Guesses, guess_lines
 from surveysynth.release.preview import budget_words, preview_lines, row_label
 from surveysynth.release.psu_check import unit_lines
 from surveysynth.release.public_checks import rare_levels, without_rare
@@ -62,7 +61,6 @@ def check_strict(
     out: str | Path | None = None,
     *,
     overwrite: bool = False,
-    guesses: Guesses | None = None,
 ) -> list[str]:
     """Return the lines that ``check`` prints for a specification by noisy statistics.
 
@@ -75,8 +73,6 @@ def check_strict(
         public.
     overwrite
         Whether to replace such a folder.
-    guesses
-        Two values of learned columns by name, between which two thirds of the population lie.
 
     Raises
     ------
@@ -102,20 +98,18 @@ def check_strict(
     if settings.modules:
         check_public(model, design, settings)
     promise: list[str] = []
-    curves = guess_lines(spec, design, guesses or {})
     if isinstance(model, GeneralLocation):
         promise = _general_promise(spec, design, model)
         if needs_general_form(design.outcomes):
             if out is not None:
                 raise InputError(f"--out: {_NOT_AVAILABLE} Leave it out.")
-            return [*preview_lines(spec, design, model), *promise, *curves, _NOT_AVAILABLE]
+            return [*preview_lines(spec, design, model), *promise, _NOT_AVAILABLE]
     first, *rest = spec.each_table
     expected = [Expectation(first, design, chosen)]
     expected += [Expectation(each, design, chosen, expected[0]) for each in rest]
     lines = [
         *preview_lines(spec, design, model),
         *(promise or _promise(expected[0])),
-        *curves,
         "",
         *_units(expected[0]),
         *([_ONE_SPREAD] if promise else []),

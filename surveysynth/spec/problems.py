@@ -49,11 +49,6 @@ def study_problems(
             "privacy.modules: a study with [study] has all outcomes together; leave it out, or run "
             "'surveysynth study SPEC --population FILE' with a specification without [study]."
         )
-    if tables.intervals == "simultaneous":
-        problems.append(
-            "tables.intervals: a study with [study] judges each interval by itself; leave it out. "
-            "'surveysynth study SPEC --population FILE' also judges whole tables."
-        )
     if synthesizer.is_program or synthesizer.engine == "cmdstan":
         problems.append(
             "synthesizer: studies run on the embedded samplers; name a model that has one, "

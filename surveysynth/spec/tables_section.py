@@ -202,10 +202,6 @@ class TablesSection(Section):
     interval: Literal["auto", "t"] = "auto"
     """"auto" keeps intervals within the possible range: proportions between 0 and 1, counts above
     0. "t" is always estimate ± t · standard error. Public: The rule."""
-    intervals: Literal["pointwise", "simultaneous"] = "pointwise"
-    """"pointwise": each interval holds with the confidence level. "simultaneous": all intervals of
-    a table of one statistic hold at once with that level, from the joint distribution of its rows;
-    they are wider. Public: The rule."""
     flags: FlagChoice = "none"
     """Rules for reliability: those of the US National Center for Health Statistics, of Statistics
     Canada, or your own. They use published numbers and public sample sizes only. Type: "none",

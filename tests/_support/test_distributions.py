@@ -8,10 +8,8 @@ from surveysynth._support.distributions import (
     beta_quantile,
     chi_square_quantile,
     chi_square_tail,
-    f_tail,
     normal_density,
     t_quantile,
-    t_tail,
 )
 from surveysynth.sampling.convergence import _ranks
 
@@ -38,8 +36,6 @@ def test_tails_and_densities_are_those_of_scipy() -> None:
     k = np.arange(1, 41)[:, None]
     np.testing.assert_array_equal(chi_square_tail(x, k), stats.chi2.sf(x, k))
     np.testing.assert_array_equal(normal_density(z), stats.norm.pdf(z))
-    np.testing.assert_array_equal(t_tail(z[:40], k), stats.t.sf(z[:40], k))
-    np.testing.assert_array_equal(f_tail(x, k + 0.5, 31.0), stats.f.sf(x, k + 0.5, 31.0))
 
 
 @pytest.mark.parametrize("n", [1, 2, 37, 1000])

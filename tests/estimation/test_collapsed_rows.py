@@ -202,23 +202,6 @@ def test_rows_of_a_subpopulation_and_of_outcomes_are_those_of_recoded_records() 
                       lines(same, statistic, design, rule=rule), "b", "status")  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", [PartialSynthesis(), TotalVariance(np.arange(Y.size))])
-def test_errors_of_all_rows_at_once_add_up_as_the_rows_do(rule: Any) -> None:
-    estimates = Estimates(
-        DOMAINS, SampleDesign(FRAME["b"].factorize()[0]), [("total", 0)], linearisation="plain",
-        population_size=None, rule=rule, joint=True, draws=2,
-    )  # fmt: skip
-    for draw in (1, 2):
-        outcomes, weight = (Y * draw)[:, None], WEIGHT * draw
-        estimates.add(SyntheticDataset(draw, 1, outcomes, weight, outcomes, weight))
-    law = estimates.law(("total", 0), estimates.combined(("total", 0)))
-    b = DOMAINS.table["b"].to_numpy()
-    row = {a: np.flatnonzero((DOMAINS.table["a"] == a) & (b == "b1"))[0] for a in ("other", "a1")}
-    row["a3"] = int(np.flatnonzero((DOMAINS.table["a"] == "a3") & (b == "b1"))[0])
-    for part in (law.sampling, law.between):
-        np.testing.assert_allclose(part[row["other"]], part[row["a1"]] + part[row["a3"]], rtol=1e-9)
-
-
 def test_counts_are_sums_of_levels_but_errors_are_not() -> None:
     design = SampleDesign(np.zeros(Y.size, dtype=np.int64))
     made = estimate_domains(

@@ -24,7 +24,7 @@ from tests.surveys import clustered_survey, small_survey
 
 MakeSpec = Callable[..., Path]
 
-FILES = {"adequacy.html", "adequacy.csv", "adequacy_shares.csv", "adequacy_leaning.csv"}
+FILES = {"adequacy.html", "adequacy.csv", "adequacy_shares.csv"}
 SIZE = "population_size = 30000"
 #: The real mechanism without protection, whose misfit is the model's alone.
 OPEN = {
@@ -255,11 +255,7 @@ def test_the_page_needs_nothing_else_and_says_what_it_is(
     assert result.adequacy.rows == rows["difference"].count() <= rows["published"].count()
     assert f"{result.adequacy.beyond} of {result.adequacy.rows} rows lie more than 3" in shown
     marks = [each for tag, each in page.tags if tag == "sup"]
-    leans = pd.read_csv(result.confidential / "adequacy_leaning.csv")
-    assert leans["leans"].any()  # a stand-in knows nothing of the data
-    together = leans["leans"].sum() + leans["misfits"].sum()
-    assert len(marks) == result.adequacy.beyond + together
-    assert shown.count("Rows are off together.") == (leans["leans"] | leans["misfits"]).sum()
+    assert len(marks) == result.adequacy.beyond > 0  # a stand-in knows nothing of the data
 
 
 @pytest.mark.usefixtures("stand_in_mechanism")

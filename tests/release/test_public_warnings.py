@@ -11,9 +11,8 @@ import pytest
 
 import surveysynth as ss
 from surveysynth import cli
-from surveysynth.errors import PublicWarning, SurveySynthWarning
+from surveysynth.errors import PublicWarning
 from surveysynth.release.public_checks import few_record_warnings, formula_warnings, warn_of_design
-from surveysynth.release.result import Adequacy
 from tests.surveys import make_survey, small_survey
 
 MakeSpec = Callable[..., Path]
@@ -73,13 +72,10 @@ def test_each_reason_has_its_category() -> None:
         warn_of_design(make_survey(small_survey()).design)
     for category in (ss.FewRecordsWarning, ss.FormulaCutWarning):
         assert issubclass(category, PublicWarning)
-    # Whether tables lean is confidential.
-    assert not issubclass(ss.LeaningTableWarning, PublicWarning)
-    assert issubclass(ss.LeaningTableWarning, SurveySynthWarning)
 
 
 @pytest.mark.usefixtures("stand_in_mechanism")
-def test_a_command_says_them_on_stderr_and_leans_on_stdout_alone(
+def test_a_command_says_them_on_stderr(
     make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = make_spec(with_three_alone(), survey="population_size = 30000")
@@ -88,21 +84,3 @@ def test_a_command_says_them_on_stderr_and_leans_on_stdout_alone(
     (line,) = [each for each in captured.err.splitlines() if "WARNING" in each]
     assert line.startswith("surveysynth: WARNING: The model's formula was cut")
     assert "z (3 records) of field" in line
-    assert "together" not in captured.err
-    leans = pd.read_csv(tmp_path / "out" / "confidential" / "adequacy_leaning.csv")
-    marked = int((leans["leans"] | leans["misfits"]).sum())
-    assert marked > 0  # a stand-in knows nothing of the data
-    assert captured.out.count("CONFIDENTIAL: rows are off together.") == marked
-    with pytest.warns(ss.LeaningTableWarning, match="CONFIDENTIAL") as told:
-        ss.release(spec, tmp_path / "again")
-    # The warning has no number.
-    leaning = [each for each in told if each.category is ss.LeaningTableWarning]
-    text = str(leaning[0].message).replace(str(tmp_path), "")
-    assert not any(character.isdigit() for character in text)
-
-
-def test_lines_of_leans_follow_the_count_of_far_rows() -> None:
-    found = Adequacy(Path("adequacy.html"), 10, 0, leaning=("Means, all rows: far",))
-    first, second = found.sentences()
-    assert "0 of 10 rows" in first
-    assert second == "CONFIDENTIAL: rows are off together. Means, all rows: far."

@@ -46,9 +46,27 @@ from surveysynth.spec.build import (
 from surveysynth.spec.spec import Spec, load_spec
 from surveysynth.survey import files
 from tests.mechanisms.learned.learned_cases import frame_of
-from tests.release.test_guessed_curves import SPEC as LEARNED
 from tests.release.test_strict_release import SALARY, STRICT, MakeSpec, strict_spec
 from tests.surveys import SPREAD_BY_CELL, clustered_survey, small_survey
+
+LEARNED = """
+spec_version = 1
+[survey]
+data = "survey.csv"
+weight = "weight"
+strata = "region"
+population_size = 60000
+[synthesizer]
+outcome = "income"
+[outcomes.income]
+range = [0, 5000000]
+[privacy]
+mechanism = "noisy_statistics"
+epsilon = 10.8
+[tables]
+by = ["region"]
+statistics = ["mean"]
+"""
 
 CANARY = 77177717.25
 HOUSEHOLDS = np.repeat(np.arange(80), np.tile([1, 2, 3, 6], 20))
@@ -201,8 +219,7 @@ def test_a_learned_amount_has_the_ball_of_each_budget(tmp_path: Path) -> None:
     made = []
     for epsilon in (10.8, 1.0):
         path = tmp_path / f"{epsilon}.toml"
-        text = LEARNED.format(mechanism="noisy_statistics")
-        path.write_text(text.replace("epsilon = 10.8", f"epsilon = {epsilon}"), encoding="utf-8")
+        path.write_text(LEARNED.replace("epsilon = 10.8", f"epsilon = {epsilon}"), encoding="utf-8")
         made.append(expectation(path))
         assert "declare a spread" not in text_of(path)
     large, small = made

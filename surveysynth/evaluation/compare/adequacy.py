@@ -22,7 +22,6 @@ from surveysynth.evaluation.compare.distributions import (
     parts_of_amount,
     share_of,
 )
-from surveysynth.evaluation.compare.table_lean import LeanCollector, TableLean
 from surveysynth.evaluation.compare.tables import (
     FAR,
     Key,
@@ -55,7 +54,7 @@ class Findings:
     and sample_se, difference in standard errors of the sample (NaN if there is none) and beyond,
     whether it is larger than ``FAR``; shares: by variable, of levels, spikes and tails; dataset:
     the first synthetic one, of ``chosen`` records; clipped: how many records lie outside the ball
-    of noisy statistics, None for another mechanism; leans: of tables and margins.
+    of noisy statistics, None for another mechanism.
     """
 
     facts: "ReleaseFacts"
@@ -64,12 +63,6 @@ class Findings:
     shares: Mapping[str, Sequence[PartShare]]
     dataset: SyntheticDataset
     clipped: int | None
-    leans: tuple[TableLean, ...] = ()
-
-    @property
-    def leaning(self) -> tuple[TableLean, ...]:
-        """The tables and margins whose rows lie off the sample together."""
-        return tuple(each for each in self.leans if each.leans or each.misfits)
 
     @property
     def compared(self) -> int:
@@ -113,12 +106,11 @@ def compare_with_sample(
     tables: Mapping[str, Tables],
     dataset: SyntheticDataset,
     released: "Released",
-    collected: LeanCollector | None = None,
 ) -> Findings:
     """Compare published tables, by name, and one dataset of a release with their sample.
 
     The tables of the sample are estimated once; nothing is synthesized. ``dataset``: of ``chosen``
-    records at least; ``collected``: of all datasets, for leans.
+    records at least.
     """
     sample = sample_tables(without_flags(facts.spec), survey)
     compared: dict[str, dict[Key, pd.DataFrame]] = {name: {} for name in tables}
@@ -130,9 +122,8 @@ def compare_with_sample(
             compared[name][key] = rows_with_sample(made.frame, own, by)
     rows = stacked(facts.spec, compared)
     shares = shares_of(survey, dataset)
-    leans = () if collected is None else tuple(collected.leans(compared, released))
     clipped = released.realised.get("clipped_records")
-    return Findings(facts, survey, rows, shares, dataset, clipped, leans)
+    return Findings(facts, survey, rows, shares, dataset, clipped)
 
 
 def rows_with_sample(

@@ -20,8 +20,6 @@ from surveysynth.evaluation.compare.adequacy import (
 )
 from surveysynth.evaluation.compare.answered import answered
 from surveysynth.evaluation.compare.distributions import Curve, outcome_row, weight_panel
-from surveysynth.evaluation.compare.leaning import LEAST_BIAS
-from surveysynth.evaluation.compare.table_lean import LeanCollector, TableLean, leaning_frame
 from surveysynth.evaluation.compare.tables import FAR, Key, by_table, distances, sample_weight
 from surveysynth.evaluation.methods import CONSISTENT, SAMPLE, color_of
 from surveysynth.evaluation.style import (
@@ -39,7 +37,6 @@ from surveysynth.mechanisms.noisy_statistics.expected_se import share_outside
 from surveysynth.release.facts import rounding_of
 from surveysynth.release.figure_style import MARK, draw, new_figure, png_bytes
 from surveysynth.release.folder.bundle import (
-    ADEQUACY_LEANS,
     ADEQUACY_PAGE,
     ADEQUACY_ROWS,
     ADEQUACY_SHARES,
@@ -56,7 +53,6 @@ if TYPE_CHECKING:
     from surveysynth.inference.synthesis import SyntheticDataset
     from surveysynth.mechanisms.base import Released
     from surveysynth.release.facts import ReleaseFacts
-    from surveysynth.release.tables.labels import Labels
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import Survey
 
@@ -77,21 +73,13 @@ class AdequacyReport:
 
     def __init__(self) -> None:
         self._first: SyntheticDataset | None = None
-        self._collected: LeanCollector | None = None
         self._problem: Exception | None = None
 
-    def begin(self, facts: "ReleaseFacts", survey: "Survey") -> None:
-        """Prepare for the datasets of a release."""
-        with self._never_raising():
-            self._collected = LeanCollector(facts, answered(survey))
-
     def see(self, dataset: "SyntheticDataset") -> None:
-        """Keep the first dataset, and sums over all."""
+        """Keep the first dataset."""
         with self._never_raising():
             if self._first is None:
                 self._first = with_fewer_records(dataset)
-            if self._collected is not None:
-                self._collected.add(dataset)
 
     @contextmanager
     def _never_raising(self) -> Iterator[None]:
@@ -113,33 +101,15 @@ class AdequacyReport:
         if self._problem is not None:
             raise self._problem
         assert self._first is not None  # a release has a dataset
-        found = compare_with_sample(
-            facts, answered(survey), tables, self._first, released, self._collected
-        )
+        found = compare_with_sample(facts, answered(survey), tables, self._first, released)
         files = {
             ADEQUACY_ROWS: _csv(found.rows_frame()),
-            ADEQUACY_LEANS: _csv(leaning_frame(found.leans, named=facts.spec.named_tables)),
             ADEQUACY_SHARES: _csv(found.shares_frame()),
             ADEQUACY_PAGE: render_adequacy(found, make_pictures(found)),
         }
         for name, text in files.items():
             _write_private(folder / name, text)
-        leaning = tuple(lean_words(facts.labels, each) for each in found.leaning)
-        return Adequacy(folder / ADEQUACY_PAGE, found.compared, found.beyond, leaning=leaning)
-
-
-def lean_words(labels: "Labels", found: TableLean) -> str:
-    """Return which rows lie to which side of the sample, and how far."""
-    table = f" of table {found.table}" if found.table else ""
-    level = f", {found.level}" if found.level else ""
-    lean = found.lean
-    side = "above" if lean.mean > 0 else "below"
-    how = (
-        f"{show_ratio(abs(lean.mean))} standard errors {side} the sample on average (standard "
-        f"error {show_ratio(lean.se)})" if found.leans else
-        f"off in different directions, by about {show_ratio(lean.bias)} standard errors"
-    )
-    return f"{heading_of(labels, *found.key)}{level}{table}, {found.rows}: {how}"
+        return Adequacy(folder / ADEQUACY_PAGE, found.compared, found.beyond)
 
 
 def _csv(frame: "pd.DataFrame") -> str:
@@ -237,9 +207,6 @@ def render_adequacy(found: Findings, pictures: Sequence[Picture]) -> str:
         realized_name=REALISED_NAME,
         warnings=facts.warnings,
         summary=_summary(found),
-        leans=_leans(found) if found.leans else None,
-        leaning=[lean_words(facts.labels, each) for each in found.leaning],
-        least_bias=LEAST_BIAS,
         tables=[
             _table(found, spec, key, part)
             for key, table in found.rows.items()
@@ -265,38 +232,6 @@ def _summary(found: Findings) -> PageTable:
         rows.append(Row([heading_of(found.facts.labels, *key)], numbers))
     heads = columns("Table", "Rows compared", "Median distance", "Largest", f"Beyond {FAR:g} SE")
     return PageTable("Distances from the sample, in its standard errors", heads, rows, "summary")
-
-
-def _leans(found: Findings) -> PageTable:
-    """Return mean signed distances and chi-squares, a line for each table and margin."""
-    rows, group = [], None
-    for each in found.leans:
-        lean, heading = each.lean, (each.table, each.key, each.level)
-        if heading != group:
-            group = heading
-            parts = [heading_of(found.facts.labels, *each.key), each.level, each.table]
-            rows.append(Row([", ".join(filter(None, parts))], span=7))
-        tested = np.isfinite(lean.p)
-        square = lean.rows > 1 and np.isfinite(lean.chi_square)
-        shown = (
-            Cell(f"{lean.rows:,}"),
-            Cell(show_ratio(lean.mean), (), "leans to one side" * each.leans),
-            Cell(show_ratio(lean.se) if tested else ABSENT),
-            Cell(_p(lean.p) if tested else ABSENT),
-            Cell(f"{lean.chi_square:.1f} ({lean.df:.1f})" if square else ABSENT),
-            Cell(_p(lean.p_rows) if square else ABSENT, (), "more than chance" * each.misfits),
-        )
-        rows.append(Row([each.rows], shown, indent=True))
-    heads = columns(
-        "Rows together", "Rows", "Mean signed distance", "Its standard error", "p",
-        "Chi-square (df)", "p",
-    )  # fmt: skip
-    caption = "Distances of several rows together, in standard errors of the sample"
-    return PageTable(caption, heads, rows, "side")
-
-
-def _p(value: float) -> str:
-    return "below 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def _table(

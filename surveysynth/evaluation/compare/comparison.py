@@ -19,7 +19,6 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluation.baselines.laplace import Rule
 from surveysynth.evaluation.compare.answered import answered
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG, Noise
-from surveysynth.evaluation.compare.power_fit import power_fits
 from surveysynth.evaluation.compare.tables import (
     FAR,
     Key,
@@ -92,11 +91,6 @@ class Comparison:
         """The guarantee of each method; equal numbers are not equal guarantees."""
         ran = {name: run.spec for name, run in self.runs.items()}
         return promises(self.spec, ran, self.methods, self.strict_budget)
-
-    @cached_property
-    def powers(self) -> pd.DataFrame:
-        """The fit of each amount under each public power: ``power_fits``."""
-        return power_fits(self.spec, self.survey)
 
     @property
     def mixes_currencies(self) -> bool:

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from surveysynth.evaluation.compare.comparison import Comparison
 
 COMPARISON_NAME, FACTS_NAME, REPORT_NAME = "comparison.csv", "comparison.json", "report.html"
-SUMMARY_NAME, POWERS_NAME = "summary.csv", "powers.csv"
+SUMMARY_NAME = "summary.csv"
 FIGURES = "figures"
 _OWN = frozenset(
-    {COMPARISON_NAME, SUMMARY_NAME, POWERS_NAME, FACTS_NAME, REPORT_NAME, FIGURES, LEDGER_NAME}
+    {COMPARISON_NAME, SUMMARY_NAME, FACTS_NAME, REPORT_NAME, FIGURES, LEDGER_NAME}
 )
 
 Progress = Callable[[str], None]
@@ -160,7 +160,6 @@ def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
     for name, frame in (
         (COMPARISON_NAME, comparison.frame()),
         (SUMMARY_NAME, comparison.summary()),
-        (POWERS_NAME, comparison.powers),
     ):
         (folder / name).write_text(comparison_csv(frame), encoding="utf-8")
     write_json(facts_record(comparison, test=test), folder / FACTS_NAME)

@@ -12,7 +12,6 @@ from surveysynth.estimation.clusters import clusters_of
 from surveysynth.evaluation.baselines.laplace import REPLICATES
 from surveysynth.evaluation.compare.comparison import Comparison
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG
-from surveysynth.evaluation.compare.power_fit import LEAST_IN_CELL, POWER_WARNING, power_tables
 from surveysynth.evaluation.compare.tables import FAR, Key, by_table
 from surveysynth.evaluation.methods import (
     CONSISTENT,
@@ -88,9 +87,6 @@ def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: 
         summary=_summary(comparison),
         tables=[each for key in comparison.tables for each in _tables(comparison, *key)],
         pictures=pictures,
-        powers=power_tables(comparison.powers, labels_of(spec)),
-        power_warning=POWER_WARNING,
-        least_in_cell=LEAST_IN_CELL,
         noisy_tables=sum(
             bool({LAPLACE, CONSISTENT} & set(each)) for each in comparison.tables.values()
         ),

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.evaluation.studies.frame_release import as_text, long_rows, released, row_keys
 from surveysynth.mechanisms.declared import Declared, typical
+from surveysynth.mechanisms.learned.histogram import learned_outcomes
 from surveysynth.mechanisms.noisy_statistics.posterior.patience import duration
 from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS
@@ -31,7 +33,6 @@ from surveysynth.survey.survey import Confidential, PublicDesign, Survey
 
 if TYPE_CHECKING:
     from surveysynth.models.base import Model
-    from surveysynth.release.guessed_curves import Guesses
     from surveysynth.spec.spec import Spec
 
 TABLE_NAME = "simulated_se.csv"
@@ -43,6 +44,9 @@ _SDS_OF_RANGE = 6.0
 _RATIO = "se_over_sample"
 #: Seconds that a release takes beside, for files, figures and the report on its fit.
 _OF_FILES = 5.0
+
+Guesses = Mapping[str, tuple[float, float]]
+"""Two values of an amount by the name of its column, the lower first."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +84,7 @@ def simulated_releases(
     spec: "Spec",
     design: PublicDesign,
     epsilons: Sequence[float] = (),
-    guesses: "Guesses | None" = None,
+    guesses: Guesses | None = None,
 ) -> list[SimulatedRelease]:
     """Release simulated records at the epsilon of a specification and at others.
 
@@ -96,12 +100,14 @@ def simulated_releases(
     Raises
     ------
     InputError
-        For an epsilon that is not above zero.
+        For an epsilon that is not above zero, and a guess that names no learned column or lies
+        outside its range.
     """
     if not all(0.0 < each < np.inf for each in epsilons):
         raise InputError(f"--epsilon: expected numbers above zero, got {list(epsilons)}.")
     from surveysynth.spec.build import model_of
 
+    _check_guesses(learned_outcomes(design.modelled), guesses or {})
     rng = np.random.default_rng(SEED)
     survey = Survey(design, _values(spec, design, model_of(spec).of(design), guesses or {}, rng))
     own = spec.for_records(design.n)
@@ -119,7 +125,7 @@ def simulated_releases(
 def simulated_report(
     spec: "Spec",
     epsilons: Sequence[float],
-    guesses: "Guesses | None",
+    guesses: Guesses | None,
     out: str | Path | None,
     *,
     overwrite: bool,
@@ -183,8 +189,27 @@ def _sample_rows(spec: "Spec", survey: Survey) -> pd.DataFrame:
     return rows
 
 
+def _check_guesses(columns: Sequence[Outcome], guesses: Guesses) -> None:
+    known = {each.name: each for each in columns}
+    for name, (low, high) in guesses.items():
+        if name not in known:
+            names = tuple(known)
+            raise InputError(
+                f"--guess: {name!r} has no learned transform.{nearest(name, names)} Learned: "
+                f"{listing(names) if names else 'none'}."
+            )
+        transform, split = known[name].learned, known[name].split
+        assert transform is not None  # these are learned
+        least = transform.low if split is None else split
+        if not least <= low < high <= transform.high:
+            raise InputError(
+                f"--guess: expected two values of {name!r} from {least:,.10g} to "
+                f"{transform.high:,.10g}, the lower first, got {low:,.10g} and {high:,.10g}."
+            )
+
+
 def _values(
-    spec: "Spec", design: PublicDesign, model: "Model", guesses: "Guesses",
+    spec: "Spec", design: PublicDesign, model: "Model", guesses: Guesses,
     rng: np.random.Generator,
 ) -> Confidential:
     """Draw outcomes (n, p) and weights (n,) from what is declared.
@@ -227,7 +252,7 @@ def _amounts(
     unit: FloatArray,
     category: IntArray,
     declared: tuple[Mapping[str, Declared], Mapping[str, Declared]],
-    guesses: "Guesses",
+    guesses: Guesses,
 ) -> FloatArray:
     """Return values (n,) of an outcome from standard normals (n,) and categories (n,)."""
     z = unit
@@ -244,7 +269,7 @@ def _moments(
     outcome: Outcome,
     side: int,
     declared: tuple[Mapping[str, Declared], Mapping[str, Declared]],
-    guesses: "Guesses",
+    guesses: Guesses,
 ) -> tuple[float, float]:
     """Return centre and spread on the scale of the transform, as declared or guessed."""
     if (guess := guesses.get(outcome.name)) is not None and side != BELOW:
@@ -255,7 +280,7 @@ def _moments(
 
 
 def _weights(
-    design: PublicDesign, unit: FloatArray, declared: Declared | None, guesses: "Guesses"
+    design: PublicDesign, unit: FloatArray, declared: Declared | None, guesses: Guesses
 ) -> FloatArray:
     """Return sampling weights (n,) from about standard normals (n,)."""
     given, guess = design.weight_transform, guesses.get(str(design.weight_name))

@@ -37,7 +37,6 @@ from surveysynth.mechanisms.noisy_statistics.release.noise import (
     SeededNoise,
     SystemNoise,
 )
-from surveysynth.mechanisms.noisy_statistics.score_noise import score_noise
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.base import Model, psu_codes
 from surveysynth.models.general_location.model import GeneralLocation
@@ -201,10 +200,7 @@ class NoisyStatisticsMechanism:
             ),
             **range_facts(design, confidential),
         }
-        noise = score_noise(statistics, model, design, self.settings)
-        return Released(
-            draws, {STATISTICS_NAME: published}, realised, noise=noise, design=design
-        )
+        return Released(draws, {STATISTICS_NAME: published}, realised, design=design)
 
     def _statistics(
         self,

@@ -239,9 +239,7 @@ class PseudoPosterior:
             **fit.to_json_dict(),
             **range_facts(design, confidential),
         }
-        return Released(
-            private, published, realised, by_record, fit.risk_weights, design=design
-        )
+        return Released(private, published, realised, by_record, design=design)
 
     def _first_stage(
         self,

@@ -187,11 +187,7 @@ def _rows(facts: ReleaseFacts) -> dict[str, Any]:
     ]  # fmt: skip
     policies = [policy_of(each.flags, each.flag_action) for each in spec.tables]
     return {
-        "levels": dict.fromkeys(
-            f"{100 * each.level:.4g}%{' simultaneous' * (each.intervals == 'simultaneous')}"
-            for each in spec.tables
-        ),
-        "simultaneous": any(each.intervals == "simultaneous" for each in spec.tables),
+        "levels": dict.fromkeys(f"{100 * each.level:.4g}%" for each in spec.tables),
         "together": any(each.other for each in spec.tables),
         "by_level": any(kind.by_level for _, kind in pairs),
         "exact_intervals": _plurals([kind for each, kind in pairs if by_korn_graubard(each, kind)]),

@@ -41,9 +41,9 @@ DRAWN = "drawn_noise"
 
 REALISED_NAME = "realised.json"
 RECORDS_STEM = "records"
-ADEQUACY_PAGE, ADEQUACY_ROWS, ADEQUACY_SHARES, ADEQUACY_LEANS = (
-    "adequacy.html", "adequacy.csv", "adequacy_shares.csv", "adequacy_leaning.csv",
-)  # fmt: skip
+ADEQUACY_PAGE, ADEQUACY_ROWS, ADEQUACY_SHARES = (
+    "adequacy.html", "adequacy.csv", "adequacy_shares.csv"
+)
 PRIVACY_NAME = "privacy.json"
 #: For a review board, as a page and as text, and for the registry of deployments.
 DOSSIER_NAMES = ("dossier.html", "dossier.md", "registry.json")
@@ -51,7 +51,7 @@ DOSSIER_NAMES = ("dossier.html", "dossier.md", "registry.json")
 _OF_UNRELEASED = frozenset({LEDGER_NAME, partial_name(LEDGER_NAME), DRAWN})
 _OWN_NAMES = _OF_UNRELEASED | {
     EARLIER, REALISED_NAME, f"{RECORDS_STEM}.csv", f"{RECORDS_STEM}.parquet", ADEQUACY_PAGE,
-    ADEQUACY_ROWS, ADEQUACY_SHARES, ADEQUACY_LEANS,
+    ADEQUACY_ROWS, ADEQUACY_SHARES,
 }  # fmt: skip
 
 

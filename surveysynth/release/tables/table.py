@@ -65,8 +65,7 @@ class ReleaseTable:
     ``level`` is the confidence level; ``notes`` are sentences that hold for the whole table;
     ``flag_codes`` are the codes of the reliability rules in force, whether they occur or not.
     ``categories``: of a statistic by level, the levels of the outcome; frame then has a line for
-    each in every row, and before the by-columns a column ``level``. ``simultaneous``: all intervals
-    hold at once with the level.
+    each in every row, and before the by-columns a column ``level``.
     """
 
     statistic: str
@@ -77,13 +76,11 @@ class ReleaseTable:
     notes: tuple[str, ...]
     flag_codes: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
-    simultaneous: bool = False
 
     @property
     def interval_words(self) -> str:
         """The name of its intervals, with their level."""
-        kind = "simultaneous" if self.simultaneous else "confidence"
-        return f"{100 * self.level:.4g}% {kind} interval"
+        return f"{100 * self.level:.4g}% confidence interval"
 
     @property
     def rows(self) -> int:
@@ -101,7 +98,6 @@ def make_table(
     notes: Sequence[str] = (),
     flags: FlagPolicy | None = None,
     categories: Sequence[str] = (),
-    simultaneous: bool = False,
 ) -> ReleaseTable:
     """Assemble a table from its cells, numbers and flags.
 
@@ -142,7 +138,6 @@ def make_table(
         (*notes, *policy.legend()),
         tuple(flag.code for flag in policy.rules.flags),
         tuple(categories),
-        simultaneous,
     )
 
 

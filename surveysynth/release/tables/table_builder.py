@@ -24,7 +24,6 @@ from surveysynth.estimation.domains import (
     build_rows,
 )
 from surveysynth.estimation.estimates import Estimates, Key, TableLines
-from surveysynth.estimation.joint import simultaneous_level
 from surveysynth.estimation.row_labels import row_labels
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import Statistic, statistic_of, table_keys
@@ -41,7 +40,6 @@ from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_ta
 from surveysynth.release.tables.table_notes import (
     by_korn_graubard,
     level_note,
-    simultaneous_note,
     table_notes,
 )
 from surveysynth.spec.build import calibration_of
@@ -194,7 +192,6 @@ def estimates_for(
         rule=rule if mechanism is None else rule_of(mechanism, design),
         outcomes=design.outcomes,
         calibration=calibration_of(spec, design),
-        joint=spec.table.intervals == "simultaneous",
     )
 
 
@@ -220,9 +217,8 @@ def _table(
     statistic, column = key
     lines, categories = estimates.lines(key), estimates.levels(key)
     held = np.repeat(lines.held, len(categories) or 1)
-    level = _level_of_each(spec, key, combined, held, estimates)
     lower, upper = _interval(
-        spec, statistic_of(statistic), combined, lines, len(categories) or 1, level
+        spec, statistic_of(statistic), combined, lines, len(categories) or 1
     )
     pooled = _pooled(estimates.rows, design)
     numbers = TableNumbers(
@@ -242,31 +238,17 @@ def _table(
         lines.cells,
         numbers,
         level=spec.table.level,
-        notes=[
-            *level_note(spec, design, key),
-            *table_notes(spec, design, statistic),
-            *simultaneous_note(spec, int(held.sum()), level),
-        ],
+        notes=[*level_note(spec, design, key), *table_notes(spec, design, statistic)],
         flags=policy_of(spec.table.flags, spec.table.flag_action),
         categories=categories,
-        simultaneous=spec.table.intervals == "simultaneous",
     )
 
 
-def _level_of_each(
-    spec: "Spec", key: Key, combined: Combined, held: BoolArray, estimates: Estimates
-) -> float:
-    """Return the level of the interval of each number, so that one or all hold as asked for."""
-    if spec.table.intervals == "pointwise":
-        return spec.table.level
-    known = held & np.isfinite(combined.standard_error) & (combined.standard_error > 0)
-    return simultaneous_level(estimates.law(key, combined), known, spec.table.level)
-
-
 def _interval(
-    spec: "Spec", kind: Statistic, combined: Combined, lines: TableLines, times: int, level: float
+    spec: "Spec", kind: Statistic, combined: Combined, lines: TableLines, times: int
 ) -> tuple[FloatArray, FloatArray]:
     """Return the interval that the specification asks for, of every row and level."""
+    level = spec.table.level
     if spec.table.interval == "t":
         return t_interval(combined, level)
     if not by_korn_graubard(spec, kind):

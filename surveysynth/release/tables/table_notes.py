@@ -21,17 +21,6 @@ def by_korn_graubard(spec: "Spec", kind: Statistic) -> bool:
     return nchs and kind.standard == "proportion"
 
 
-def simultaneous_note(spec: "Spec", numbers: int, level: float) -> list[str]:
-    """Say what simultaneous intervals promise, and what each is by itself."""
-    if spec.table.intervals == "pointwise":
-        return []
-    return [
-        f"Intervals are simultaneous: with a probability of {100 * spec.table.level:.4g}% all "
-        f"{numbers:,} numbers of this table lie within theirs at once. Each by itself is a "
-        f"{100 * level:.5g}% interval."
-    ]
-
-
 def level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
     """Name the level that a proportion counts, where levels have names."""
     statistic, column = key

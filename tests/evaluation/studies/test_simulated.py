@@ -101,6 +101,23 @@ def test_values_are_drawn_from_what_is_declared(
     assert misses(spec, values_of(spec, guess)) == ["above", "income"]
 
 
+@pytest.mark.parametrize(
+    ("guess", "words"),
+    [
+        ("incone=1,2", "'incone' has no learned transform"),
+        ("income=40000,15000", "the lower first"),
+        ("income=-1,15000", "from 0 to 100,000"),
+        ("income=15000", "expected NAME=LOW,HIGH"),
+    ],
+)
+def test_guesses_that_fit_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], guess: str, words: str
+) -> None:
+    path = several(tmp_path, n=200)
+    assert main(["check", str(path), "--simulate", "--guess", guess]) == 2
+    assert words in capsys.readouterr().err
+
+
 def test_no_answer_is_read(tmp_path: Path) -> None:
     """Other answers, and a file whose answers cannot be read, give the same values."""
     path = several(tmp_path)
@@ -148,6 +165,8 @@ def test_it_is_said_and_written(
     out = tmp_path / "out"
     assert main(["check", spec, "--epsilon", "1"]) == 2
     assert "--epsilon is for --simulate" in capsys.readouterr().err
+    assert main(["check", spec, "--guess", "salary=1,2"]) == 2
+    assert "--guess is for --simulate" in capsys.readouterr().err
     out.mkdir()
     assert main(["check", spec, "--simulate", "--out", str(out)]) == 2
     assert not list(out.iterdir())

@@ -3,7 +3,6 @@
 Truth: fractions, for the budget; what one record can move, measured on the published numbers; a
 module by itself. Whole budgets are rejected."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -15,16 +14,12 @@ from surveysynth.errors import InputError
 from surveysynth.evaluation.audit.noise import noise_of, published
 from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
-from surveysynth.mechanisms.noisy_statistics.release.module_statistics import ModuleStatistics
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     check_public,
     release_statistics,
     statistics_of,
 )
-from surveysynth.mechanisms.noisy_statistics.score_noise import score_noise
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
-from surveysynth.mechanisms.score_sums import ScoredColumn, ScoreSums
 from surveysynth.models.gaussian.fbs import FBS
 from surveysynth.survey.survey import Confidential, PublicDesign
 from tests.models.general_location.general_cases import (
@@ -133,37 +128,3 @@ def test_statistics_come_back_from_their_dictionary() -> None:
     for wrong in bad:
         with pytest.raises(InputError, match="Noisy statistics of modules"):
             statistics_of(wrong)
-
-
-def sums_of(design: PublicDesign, positions: Sequence[int], category: tuple[int, int]) -> ScoreSums:
-    """Scores of some columns of z and of a category, arbitrary elsewhere."""
-    x, cells = design.matrix.x_cells, len(design.matrix.x_cells)
-    columns = [ScoredColumn(place, None, x @ np.full(x.shape[1], 0.2), 0.8) for place in positions]
-    columns.append(ScoredColumn(None, category, np.full(cells, 0.3), 0.4))
-    pairs = [(j, k) for j in range(len(positions)) for k in range(j + 1)]
-    flags = [np.ones((cells, 1))] * len(pairs)
-    return ScoreSums(x, columns, pairs, flags, [np.array([0.5])] * len(pairs))
-
-
-def test_noise_on_scores_is_that_of_the_module_of_their_outcomes() -> None:
-    """Columns of z: benefit, income, tax above, tax below, weight; modules in another order."""
-    design, model = design_of(400), model_for(("region",))
-    made = release_statistics(model, design, records(design, 1), SETTINGS)
-    assert isinstance(made, ModuleStatistics)
-    noise = score_noise(made, model, design, SETTINGS)
-    modules = SETTINGS.modules_of(design)
-    cases = [(0, (1, 4), (1, 2), (0, 1), (0, 2)), (1, (2, 3, 4), (3, 1), (0, 1, 2), (0, 1)),
-             (2, (0, 4), (0, 1), (0, 1), (0, 1))]  # fmt: skip
-    first = LocationShape(
-        design.matrix.x_cells, model.groups(design).cell, modules[0].design.outcomes, weighted=True
-    )
-    np.testing.assert_array_equal(noise.group, first.group)
-    for number, positions, category, own, own_category in cases:
-        own_sums = sums_of(design, own, own_category)
-        alone = score_noise(
-            made.modules[number], model, modules[number].design, modules[number].settings
-        )
-        found = noise.covariance(sums_of(design, positions, category))
-        np.testing.assert_allclose(found, alone.covariance(own_sums))
-    with pytest.raises(ValueError, match="several modules"):
-        noise.covariance(sums_of(design, (0, 1), (1, 2)))
