@@ -93,8 +93,7 @@ def check(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="The folder for expected standard errors of every row: of formulas, for noisy "
-            "statistics, or of --simulate.",
+            help="The folder for standard errors of every row of a simulated release.",
         ),
     ] = None,
     ledger: LedgerOption = None,
@@ -105,20 +104,21 @@ def check(
         list[str] | None,
         typer.Option(
             metavar="NAME=LOW,HIGH",
-            help="With --simulate: two values of a learned column between which about two thirds "
-            "of the population lie. May be repeated.",
+            help="For the simulation: two values of a learned column between which about two "
+            "thirds of the population lie. May be repeated.",
         ),
     ] = None,
     simulate: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--simulate",
-            help="Release simulated records: standard errors of all rows, and how long it takes.",
+            "--simulate/--quick",
+            help="Release simulated records, or leave that out: standard errors of all rows, and "
+            "how long a release takes. Default: for noisy statistics.",
         ),
-    ] = False,
+    ] = None,
     epsilon: Annotated[
         list[float] | None,
-        typer.Option(help="With --simulate: another epsilon. May be repeated."),
+        typer.Option(help="Another epsilon to simulate at. May be repeated."),
     ] = None,
     time_limit: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time for simulating the mechanism.", min=1)

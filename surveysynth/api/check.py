@@ -76,24 +76,22 @@ def check(
     ledger: str | Path | None = None,
     overwrite: bool = False,
     guesses: Mapping[str, tuple[float, float]] | None = None,
-    simulate: bool = False,
+    simulate: bool | None = None,
     epsilons: Sequence[float] = (),
     tell: Progress | None = None,
     time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> CheckResult:
-    """Preview a release: what would be published, and whether epsilon can be reached.
+    """Preview a release: what would be published, how well, and whether epsilon can be reached.
 
-    For noisy statistics, report the standard errors to expect, without looking at outcomes or
-    weights.
+    For noisy statistics neither outcomes nor weights are looked at.
 
     Parameters
     ----------
     spec
         The specification file.
     out
-        A folder for the expected standard errors of all rows, which are public: those of formulas,
-        for noisy statistics of one kind of outcome, or those of ``simulate``.
+        A folder for the standard errors of all rows of a simulated release, which are public.
     ledger
         The file of the survey's ledger; by default as in ``release``.
     overwrite
@@ -103,8 +101,9 @@ def check(
         lie, for ``simulate``.
     simulate
         Whether to release records that are simulated from what is declared: the report has the
-        standard errors of every table over those of the simulated sample, and how long a release
-        takes. For every kind of outcome and both mechanisms.
+        standard errors of every table over those of the simulated sample, how long a release takes,
+        and what share of the records would be clipped. By default for noisy statistics, and where
+        ``out``, ``guesses`` or ``epsilons`` ask for it.
     epsilons
         More epsilons to simulate at.
     tell
@@ -123,8 +122,8 @@ def check(
     Raises
     ------
     InputError
-        For unusable input, an engine that is not installed, a folder that exists, ``out`` for
-        another mechanism, and ``epsilons`` or ``guesses`` without ``simulate``.
+        For unusable input, an engine that is not installed, a folder that exists, and ``out``,
+        ``epsilons`` or ``guesses`` with ``simulate=False``.
     RefusedError
         For a clustered survey whose standard errors would be far too small, for weights computed
         from confidential columns, and if too few records inform a row of the model matrix and
@@ -144,22 +143,19 @@ def check(
 
     say = tell or (lambda part: None)
     specification = with_file_labels(load_spec(spec))
-    if epsilons and not simulate:
-        raise InputError("--epsilon is for --simulate; give both or none.")
-    if guesses and not simulate:
-        raise InputError("--guess is for --simulate; give both or none.")
+    asked = {"--out": out is not None, "--epsilon": bool(epsilons), "--guess": bool(guesses)}
+    if simulate is None:
+        simulate = specification.privacy.answers_every_survey or any(asked.values())
+    for option, given in asked.items():
+        if given and not simulate:
+            raise InputError(f"{option} is for the simulated release, which --quick leaves out.")
     spent, no_room = spending(specification, ledger_of(specification, ledger))
     if specification.privacy.down_weights:
-        if out is not None and not simulate:
-            raise InputError(
-                "--out is for mechanism = 'noisy_statistics', or with --simulate; leave it out."
-            )
         found = _of_the_bound(specification, spent, time_limit, say, progress)
     else:
         from surveysynth.release.strict_check import check_strict
 
-        of_formulas = None if simulate else out
-        lines = check_strict(specification, of_formulas, overwrite=overwrite)
+        lines = check_strict(specification)
         say("\n".join([*lines, *spent]))
         found = CheckResult(tuple(lines))
     simulated: list[str] = []

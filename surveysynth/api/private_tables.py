@@ -180,6 +180,8 @@ def tables(
     }, several, calibration)  # fmt: skip
     survey, chosen = _survey_for(survey, spec), mechanism_of(spec)
     built = engine_of(spec, model_of(spec)) if isinstance(model, str) else model
+    if spec.privacy.answers_every_survey:
+        built = built.under_noise()
     design, test = chosen.prepared(built.with_ridge(survey.design)), seed is not None
     of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.rebuildable)
     refuse_clusters(design, built := built.of(design))
@@ -307,6 +309,8 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     from surveysynth._support.messages import nearest, raise_problems
     from surveysynth.release.folder.microdata import public_order
     from surveysynth.spec.in_memory import SOURCE
+    from surveysynth.spec.learned import weight_transform
+    from surveysynth.survey.learned import LearnedTransform
     from surveysynth.survey.outcome import zero_one
     from surveysynth.survey.value_problems import binary_problems
 
@@ -325,7 +329,13 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
             raise_problems(SOURCE, binary_problems(values, outcome, statistic))
     orders = {name: tuple(label.levels) for name, label in spec.labels.items() if label.levels}
     margins = {name: spec.margin_label(name) for name in spec.public_by}
-    chosen = replace(survey, design=design.with_by(spec.public_by, orders, margins))
+    design = design.with_by(spec.public_by, orders, margins)
+    transform = weight_transform(spec.synthesizer, spec.outcomes)
+    if isinstance(transform, LearnedTransform) and not design.learns_weight:
+        assert design.population_size is not None  # such a transform needs it
+        own = transform.of_weights(design.population_size / design.n)
+        design = replace(design, weight_transform=own)
+    chosen = replace(survey, design=design)
     # The order of a release, whose numbers can be computed again from its files.
     return chosen.in_order(public_order(chosen.design)) if spec.privacy.rebuildable else chosen
 

@@ -1,7 +1,8 @@
 """Rebuilds every table of a release by noisy statistics from its published files alone.
 
-The steps after the noise are a function of ``statistics.json`` and of the public columns of the
-microdata: the same seed gives the same draws, datasets and tables, to the last digit.
+The steps after the draws, which ``statistics.json`` has, are a function of that file and of the
+public columns of the microdata: the same seed gives the same datasets and tables, to the last
+digit, on any machine.
 """
 
 import json
@@ -18,8 +19,7 @@ from surveysynth._support.fragment import fragment
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.learned.histogram import learned_design
 from surveysynth.mechanisms.learned.stage import histograms_in
-from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
-from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
+from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME, published_draws
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
 from surveysynth.release import files
 from surveysynth.release.documents.contents import CONTENTS_NAME
@@ -97,10 +97,7 @@ def rebuild(
     statistics = statistics_of(content["statistics"])
     model, mechanism = model_of(spec).of(design), mechanism_of(spec)
     streams = Streams(int(content["seed"]), published=True)
-    say(stages.POSTERIOR)
-    draws, _ = posterior_draws(
-        model, design, statistics, noisy_settings_of(spec), streams.mechanism, progress=progress
-    )
+    draws = published_draws(content, model, noisy_settings_of(spec))
     facts = facts_of(spec, design, mechanism, model, test=not statistics.is_private)
     say(stages.SYNTHESIS)
     estimates = synthetic_estimates(facts, model, draws, streams.synthesis, None)

@@ -23,8 +23,8 @@ Move = Callable[[FloatArray, np.random.Generator], FloatArray]
 
 #: Acceptance that the step size aims at, and its first guess.
 ACCEPTANCE, FIRST_STEP = 0.8, 0.2
-#: Trajectories have this length on average, between half and one and a half times as much: a quarter
-#: of the period of a normal, since half of it turns every point into its opposite.
+#: Trajectories have this length on average, between half and one and a half times as much: about a
+#: quarter of the period of a normal, since half of it turns every point into its opposite.
 LENGTH = 1.7
 #: Chains start at this many SDs about the mode.
 START = 0.3
@@ -122,24 +122,25 @@ class HamiltonianChains:
     ) -> None:
         """Start about the center, nearer to it where the density is zero."""
         self.density, self.whitening, self.rng, self.move = density, whitening, rng, move
-        self.log_step = np.log(FIRST_STEP)
-        self.z = START * rng.standard_normal((chains, len(whitening.center)))
-        self._arrive()
+        self.log_step = float(np.log(FIRST_STEP))
+        self.z: FloatArray = START * rng.standard_normal((chains, len(whitening.center)))
+        self.x, self.value, self.gradient = self._arrival()
         while (outside := ~np.isfinite(self.value)).any():
             self.z[outside] *= 0.5
-            self._arrive()
+            self.x, self.value, self.gradient = self._arrival()
 
     def warm_up(self, rounds: int) -> None:
         """Run rounds of which nothing is kept, learning step size, center and root."""
         visited = list[FloatArray]()
         for i in range(rounds):
             accepted = self.round()
-            self.log_step += (accepted - ACCEPTANCE) / np.sqrt(i / 3 + 1)
+            self.log_step += (accepted - ACCEPTANCE) / float(np.sqrt(i / 3 + 1))
             visited.append(self.x)
             if i in (rounds // 4, rounds // 2):
                 self._restart_stuck()
             if i in (rounds // 3, 2 * rounds // 3):
-                self.whitening = self.whitening.updated(np.concatenate(visited[len(visited) // 2 :]))
+                recent = np.concatenate(visited[len(visited) // 2 :])
+                self.whitening = self.whitening.updated(recent)
                 self.z = self.whitening.coordinates(self.x)
 
     def sample(self, rounds: int) -> FloatArray:
@@ -173,12 +174,12 @@ class HamiltonianChains:
         self.x = self.whitening.point(self.z)
         if self.move is not None:
             self.z = self.whitening.coordinates(self.move(self.x, rng))
-            self._arrive()
+            self.x, self.value, self.gradient = self._arrival()
         return float(chance.mean())
 
-    def _arrive(self) -> None:
-        self.x = self.whitening.point(self.z)
-        self.value, self.gradient = self.density(self.x)
+    def _arrival(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        x = self.whitening.point(self.z)
+        return (x, *self.density(x))
 
     def _restart_stuck(self) -> None:
         middle = np.median(self.value)
@@ -187,4 +188,4 @@ class HamiltonianChains:
         if stuck.any():
             source = self.rng.choice(np.flatnonzero(~stuck), int(stuck.sum()))
             self.z[stuck] = self.z[source]
-            self._arrive()
+            self.x, self.value, self.gradient = self._arrival()

@@ -325,6 +325,7 @@ def with_noisy_statistics(spec: "Spec") -> "Spec":
     from surveysynth._support.messages import raise_problems
     from surveysynth.spec.outcomes import strict_problems
     from surveysynth.spec.privacy import as_noisy_statistics
+    from surveysynth.spec.spec import with_defaults
 
     privacy = as_noisy_statistics(spec.privacy)
     if privacy is spec.privacy:
@@ -334,7 +335,9 @@ def with_noisy_statistics(spec: "Spec") -> "Spec":
     synthesizer = spec.synthesizer.model_copy(update=settled)
     problems = strict_problems(spec.survey, synthesizer, privacy, spec.outcomes, spec.public_names)
     raise_problems(str(spec.path), problems)
-    return spec.model_copy(update={"privacy": privacy, "synthesizer": synthesizer})
+    return with_defaults(
+        spec.model_copy(update={"privacy": privacy, "synthesizer": synthesizer})
+    )
 
 
 def with_pseudo_posterior(spec: "Spec") -> "Spec":
@@ -343,5 +346,6 @@ def with_pseudo_posterior(spec: "Spec") -> "Spec":
     The guarantees of the two mechanisms differ.
     """
     from surveysynth.spec.privacy import as_pseudo_posterior
+    from surveysynth.spec.spec import with_defaults
 
-    return spec.model_copy(update={"privacy": as_pseudo_posterior(spec.privacy)})
+    return with_defaults(spec.model_copy(update={"privacy": as_pseudo_posterior(spec.privacy)}))

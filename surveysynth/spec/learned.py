@@ -1,13 +1,14 @@
 """Keys of ``[outcomes.NAME]`` for a transform that is learned."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from surveysynth.errors import InputError
 from surveysynth.models import get_model, registered
 from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
 from surveysynth.spec.sections import SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
-from surveysynth.survey.learned import LEARNED_SHARE, LearnedTransform
+from surveysynth.survey.learned import LEARNED_SHARE, OF_MEAN_WEIGHT, LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 
@@ -45,6 +46,32 @@ def learns_weight(synthesizer: SynthesizerSection, sections: Outcomes) -> bool:
     if section is None or WEIGHT in synthesizer.outcome:
         return False
     return section.transform == LEARNED or section.range is not None
+
+
+def with_learned_weight(
+    survey: SurveySection, synthesizer: SynthesizerSection, sections: Outcomes
+) -> Outcomes:
+    """Return the sections with the default of noisy statistics: the weight is learned.
+
+    Not where its center or spread is declared, and not by a model that needs its logarithm. A
+    spread that is guessed too small cuts weights, and no interval shows that.
+    """
+    given = sections.get(WEIGHT, OutcomeSection())
+    settled = {"transform", "range", "centre", "spread"} & given.model_fields_set
+    modelled = survey.weight is not None and not survey.public_weights
+    if settled or not modelled or WEIGHT in synthesizer.outcome or synthesizer.is_program:
+        return sections
+    if survey.population_size is None or not get_model(synthesizer.model).takes_learned_weight:
+        return sections
+    return {**sections, WEIGHT: given.model_copy(update={"transform": LEARNED})}
+
+
+def without_learned_weight(sections: Outcomes) -> Outcomes:
+    """Return the sections without that default, for another mechanism."""
+    given = sections.get(WEIGHT)
+    if given is None or given.transform != LEARNED or given.range is not None:
+        return sections
+    return {name: each for name, each in sections.items() if name != WEIGHT}
 
 
 def learned_transform(
@@ -105,6 +132,11 @@ def weight_transform(synthesizer: SynthesizerSection, sections: Outcomes) -> Tra
             f"{where}.range: weights are above zero, so the range must start above zero, got "
             f"{section.range[0]!r}."
         )
+    if section.range is None:
+        low, high = OF_MEAN_WEIGHT
+        default = section.model_copy(update={"range": (low, high)})
+        made = _transform(where, "the weight", synthesizer, sections, default)
+        return replace(made, relative=True)
     return _transform(where, "the weight", synthesizer, sections, section)
 
 
@@ -119,6 +151,11 @@ def weight_problems(
     where = f"outcomes.{WEIGHT}.range"
     if not isinstance(given, LearnedTransform) or survey.public_weights:
         return []
+    if given.relative and survey.population_size is None:
+        return [
+            f"{where}: missing; without survey.population_size the transform of the weight needs "
+            "the public range of the weight, such as range = [1, 5000]."
+        ]
     if survey.weight is None:
         return [f"{where}: survey.weight names no column of weights; leave the range out."]
     if synthesizer.is_program or not get_model(synthesizer.model).takes_learned_weight:

@@ -19,7 +19,11 @@ from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.calibration_section import CalibrationSection, calibration_problems
 from surveysynth.spec.collapsed import other_problems
-from surveysynth.spec.learned import learned_columns
+from surveysynth.spec.learned import (
+    learned_columns,
+    with_learned_weight,
+    without_learned_weight,
+)
 from surveysynth.spec.mistakes import raise_mistakes
 from surveysynth.spec.modules import apart_problems, module_problems
 from surveysynth.spec.outcome_section import WEIGHT, OutcomeSection
@@ -377,10 +381,20 @@ def validate_spec(content: Mapping[str, Any], source: str) -> Spec:
     Raises ``InputError`` as ``load_spec`` does.
     """
     try:
-        return Spec.model_validate(content)
+        return with_defaults(Spec.model_validate(content))
     except ValidationError as error:
         raise_mistakes(source, error.errors(include_url=False), content, _known_keys)
     raise InputError(f"{source} is not valid.")
+
+
+def with_defaults(spec: Spec) -> Spec:
+    """Return the specification with the defaults of its mechanism that depend on other sections."""
+    given = spec.outcomes
+    if spec.privacy.answers_every_survey and spec.study is None:
+        outcomes = with_learned_weight(spec.survey, spec.synthesizer, given)
+    else:
+        outcomes = without_learned_weight(given)
+    return spec if outcomes is given else spec.model_copy(update={"outcomes": outcomes})
 
 
 def _known_keys(location: tuple[int | str, ...]) -> str:

@@ -39,6 +39,8 @@ SCALE_SHARE = 1e-3
 LEARNED_SHARE = 0.1
 #: The end of the guess that stands for a curve before one is learned.
 GUESSED_END = 3.0
+#: The default range of a weight, in mean weights N/n: public, and far wider than designs are.
+OF_MEAN_WEIGHT = (0.01, 100.0)
 #: Probability spread evenly over the range, so that no place in it is out of reach.
 EVERYWHERE = 1e-6
 #: Curves are whole multiples of this step, and increase by at least one a part.
@@ -63,6 +65,8 @@ class LearnedTransform(Transform):
         otherwise "all".
     whole
         Whether the outcome is a count: whole numbers from ``low`` to ``high``.
+    relative
+        Whether the range of a weight is in mean weights N/n, which are not known yet.
     curves
         z at the ends of the parts of bins, (sides, strata, parts + 1); empty before it is learned.
     expected, noise_variance
@@ -94,6 +98,7 @@ class LearnedTransform(Transform):
     share: float = LEARNED_SHARE
     by: LearnedBy | None = None
     whole: bool = False
+    relative: bool = False
     curves: tuple[tuple[tuple[float, ...], ...], ...] = field(default=(), repr=False)
     expected: tuple[tuple[tuple[float, ...], ...], ...] = field(default=(), repr=False)
     noise_variance: float = field(default=0.0, repr=False)
@@ -115,6 +120,12 @@ class LearnedTransform(Transform):
             raise InputError(
                 f"learned_share: expected a number between 0 and 1, got {self.share!r}."
             )
+
+    def of_weights(self, mean: float) -> "LearnedTransform":
+        """Return the transform of weights with this public mean N/n."""
+        if not self.relative:
+            return self
+        return replace(self, low=self.low * mean, high=self.high * mean, relative=False)
 
     @property
     def curve_by(self) -> LearnedBy:

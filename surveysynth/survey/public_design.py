@@ -373,8 +373,16 @@ def build_public_design(
         stratum_sizes=declaration.stratum_sizes,
         weights_from=declaration.weights_from,
         missing=declaration.missing,
-        weight_transform=declaration.weight_transform,
+        weight_transform=_weight_transform(declaration, records.n),
     )
+
+
+def _weight_transform(declaration: Declaration, n: int) -> Transform:
+    """Return the transform of the weight, whose range may be in mean weights N/n."""
+    given, size = declaration.weight_transform, declaration.population_size
+    if not isinstance(given, LearnedTransform) or size is None:
+        return given
+    return given.of_weights(size / n)
 
 
 def _range_problems(declaration: Declaration, n: int) -> list[str]:
@@ -382,6 +390,10 @@ def _range_problems(declaration: Declaration, n: int) -> list[str]:
     given, size = declaration.weight_transform, declaration.population_size
     if not isinstance(given, LearnedTransform):
         return []
+    if given.relative:
+        return [] if size is not None else [
+            "the range of the weight is in mean weights N/n: population_size is missing."
+        ]  # fmt: skip
     if declaration.weights == "public":
         return ["weight_transform: public weights are not modelled; leave it out."]
     if given.low <= 0:

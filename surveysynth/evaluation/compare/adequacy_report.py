@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from surveysynth._support.distributions import chi_square_tail
 from surveysynth._support.page import Picture
 from surveysynth.evaluation.compare.adequacy import (
     Findings,
@@ -33,7 +34,6 @@ from surveysynth.evaluation.style import (
     side_table,
     table_suffix,
 )
-from surveysynth.mechanisms.noisy_statistics.expected_se import share_outside
 from surveysynth.release.facts import rounding_of
 from surveysynth.release.figure_style import MARK, draw, new_figure, png_bytes
 from surveysynth.release.folder.bundle import (
@@ -188,7 +188,7 @@ def render_adequacy(found: Findings, pictures: Sequence[Picture]) -> str:
         whole = {"radius": declared["radius"], "columns": len(declared["centres"])}
         inside = 1.0
         for each in declared.get("modules", [whole]):
-            inside *= 1.0 - share_outside(each["radius"], each["columns"])
+            inside *= 1.0 - float(chi_square_tail(each["radius"] ** 2, each["columns"]))
         expected = 1.0 - inside
     return page(
         f"CONFIDENTIAL: is the model adequate, {facts.title}",

@@ -2,6 +2,8 @@
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,9 +20,21 @@ from surveysynth.survey.survey import Survey
 NUMBERS = ("estimate", "se", "df", "ci_lower", "ci_upper")
 
 
-def released(
-    spec: Spec, survey: Survey, stream: np.random.SeedSequence
-) -> tuple[Spec, dict[str, Tables], dict[str, Estimates]]:
+@dataclass(frozen=True)
+class Made:
+    """What a release made: its tables by name, and facts on its records, which are confidential."""
+
+    spec: Spec
+    tables: Mapping[str, Tables]
+    estimates: Mapping[str, Estimates]
+    realised: Mapping[str, Any]
+
+    def rows(self) -> pd.DataFrame:
+        """Return the rows of all tables below each other."""
+        return long_rows(self.spec, self.tables, self.estimates)
+
+
+def released(spec: Spec, survey: Survey, stream: np.random.SeedSequence) -> Made:
     """Return the tables that a release of this survey would publish, by the steps of a release.
 
     Nothing is written. Raises ``RefusedError`` where a release would.
@@ -43,7 +57,8 @@ def released(
         facts, estimates = private_estimates(
             facts.with_design(design), model, made.draws, of_synthesis, _silent
         )
-    return facts.spec, tables_of_each(facts.spec, design, estimates), estimates
+    tables = tables_of_each(facts.spec, design, estimates)
+    return Made(facts.spec, tables, estimates, made.realised)
 
 
 def _silent(stage: str) -> None:

@@ -138,7 +138,9 @@ class FrameStudy:
             if task.group == OWN:
                 made = dict(self._own(survey, task.batch))
             else:
-                made = {names[0]: self.numbered(*released(spec, survey, stream))}
+                result = released(spec, survey, stream)
+                numbered = self.numbered(result.spec, result.tables, result.estimates)
+                made = {names[0]: numbered}
         except (RefusedError, InputError) as error:
             reason = f"{type(error).__name__}: {error}"
             rows = [{"sample": task.batch, "method": name, "reason": reason} for name in names]

@@ -21,7 +21,6 @@ from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.evaluation.studies.frame_release import as_text, long_rows, released, row_keys
 from surveysynth.mechanisms.declared import Declared, typical
 from surveysynth.mechanisms.learned.histogram import learned_outcomes
-from surveysynth.mechanisms.noisy_statistics.posterior.patience import duration
 from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
@@ -54,13 +53,15 @@ class SimulatedRelease:
     """The standard errors of a release of simulated records at one epsilon.
 
     rows: labels, epsilon, ``se`` and ``se_over_sample`` of every row of every table; seconds: that
-    its numbers took; refused: why there was none, else empty.
+    its numbers took; refused: why there was none, else empty; clipped: the share of records outside
+    the ball, where there is one.
     """
 
     epsilon: float
     seconds: float
     rows: pd.DataFrame
     refused: str = ""
+    clipped: float | None = None
 
     def lines(self) -> list[str]:
         """Return what ``check`` says."""
@@ -68,7 +69,8 @@ class SimulatedRelease:
         if self.refused:
             took = duration(self.seconds)
             return [f"  epsilon {self.epsilon:.4g}: refused after {took}: {self.refused}"]
-        lines = [f"  epsilon {self.epsilon:.4g}, a release takes {took}:"]
+        cut = "" if self.clipped is None else f", {self.clipped:.1%} of the records are clipped"
+        lines = [f"  epsilon {self.epsilon:.4g}, a release takes {took}{cut}:"]
         for key, own in self.rows.groupby([TABLE, "statistic", "outcome"], sort=False):
             ratio = own[_RATIO].to_numpy(dtype=np.float64)
             ratio = ratio[np.isfinite(ratio)]
@@ -169,12 +171,14 @@ def _at(
         return SimulatedRelease(epsilon, time.monotonic() - started, sample[:0], str(error))
     seconds = time.monotonic() - started
     keys = row_keys(spec)
-    rows = long_rows(*made)[[*keys, "se"]]
+    rows = made.rows()[[*keys, "se"]]
     rows[keys] = as_text(rows[keys])
     rows = rows.merge(sample, on=keys, suffixes=("", "_of_sample"), validate="one_to_one")
     rows[_RATIO] = rows["se"] / rows.pop("se_of_sample").where(lambda se: se > 0)
     rows.insert(len(keys), "epsilon", epsilon)
-    return SimulatedRelease(epsilon, seconds, rows)
+    clipped = made.realised.get("clipped_records")
+    share = None if clipped is None else clipped / survey.design.n
+    return SimulatedRelease(epsilon, seconds, rows, clipped=share)
 
 
 def _sample_rows(spec: "Spec", survey: Survey) -> pd.DataFrame:
@@ -293,6 +297,13 @@ def _weights(
     if centre is None:
         centre = float(np.log((design.population_size or design.n) / design.n))
     return _exp(centre + (spread or design.guessed_weight_sd) * unit)
+
+
+def duration(seconds: float) -> str:
+    """Return seconds in words."""
+    if seconds < 90:
+        return f"about {seconds:.0f} seconds"
+    return f"about {seconds / 60:.0f} minutes"
 
 
 def _exp(logs: FloatArray) -> FloatArray:

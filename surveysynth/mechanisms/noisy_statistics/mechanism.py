@@ -1,5 +1,6 @@
 """Noisy statistics as one of the mechanisms, and its guarantee in words (strict 1)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +9,12 @@ import numpy as np
 from surveysynth._support import progress as stages
 from surveysynth._support.messages import listing
 from surveysynth._support.templates import render
+from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import (
     SEEDED,
     Combining,
     NoiseKeeper,
+    PrivateDraws,
     Progress,
     Released,
     Statement,
@@ -120,6 +123,22 @@ def _module_words(settings: NoisySettings, design: PublicDesign) -> str:
     return "; ".join(listing(each.design.outcome_names) for each in settings.modules_of(design))
 
 
+def published_draws(
+    content: Mapping[str, Any], model: Model, settings: NoisySettings
+) -> PrivateDraws:
+    """Return the draws of a published file.
+
+    Raises ``InputError`` for a file of another format.
+    """
+    if content.get(FORMAT_NAME) != FORMAT:
+        raise InputError(
+            f"{STATISTICS_NAME} has format {content.get(FORMAT_NAME, 1)!r}, and this version of "
+            f"surveysynth reads format {FORMAT}: rebuild the release with the version that made it."
+        )
+    theta = {name: np.array(values) for name, values in content[DRAWS_NAME].items()}
+    return PrivateDraws(model.name, theta, settings)
+
+
 def _about_groups(settings: NoisySettings, design: PublicDesign, model: Model) -> str:
     """Return the radii of the balls about groups in words; empty where these have no centres."""
     tables = survey_statistics.tables_of_modules(model, design, settings)
@@ -128,6 +147,10 @@ def _about_groups(settings: NoisySettings, design: PublicDesign, model: Model) -
 
 
 STATISTICS_NAME = "statistics.json"
+#: Keys of that file: the version of its format, and the draws that datasets are made from.
+FORMAT_NAME, DRAWS_NAME = "format", "draws"
+#: Releases of format 1 had no draws.
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -185,14 +208,14 @@ class NoisyStatisticsMechanism:
             model, design, statistics, self.settings, rng, progress=progress
         )
         published = {
+            FORMAT_NAME: FORMAT,
             **first.kept(),
             "statistics": statistics.to_dict(),
             "posterior": {
-                "r_hat": dict(record.r_hat),
-                "ess": dict(record.ess),
-                "sweeps_between_draws": record.thinning,
+                "r_hat": dict(record.r_hat), "ess": dict(record.ess), "rounds": record.rounds,
             },
-        }
+            DRAWS_NAME: {name: values.tolist() for name, values in draws.theta.items()},
+        }  # fmt: skip
         realised = {
             "records": design.n,
             "clipped_records": survey_statistics.clipped(

@@ -28,10 +28,8 @@ from surveysynth.survey.survey import Confidential, PublicDesign
 #: Neighbours differ in one record; else in the records of a unit of a public column.
 RECORD = "record"
 #: Chains stand side by side, and a round of 32 takes little longer than one of 4: many short chains
-#: then. They are nearly independent from the first kept draw on, after a warm-up of ten to twenty
-#: times the autocorrelation time that fits of one stage have; a split R-hat of 1.05 asks each half
-#: chain for ten times it. Fits of several stages, or under much noise, go on for longer (``run``).
-NOISY_PLAN = SamplingPlan(chains=32, warmup=40, draws=60)
+#: then, whose trajectories are nearly independent. Fits that have not converged go on.
+NOISY_PLAN = SamplingPlan(chains=32, warmup=100, draws=60)
 #: SD of log weights about their centre, where nothing is declared.
 WEIGHT_SPREAD = 0.6
 

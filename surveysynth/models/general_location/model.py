@@ -96,6 +96,10 @@ class GeneralLocation(Model):
             return replace(self, covariance_by=())
         return self
 
+    def under_noise(self) -> "GeneralLocation":
+        """Return the model, which is in that form."""
+        return self
+
     def draws_stay_together(self, design: PublicDesign) -> bool:
         """Return whether they do: not where logits of several categories have effects of PSUs.
 

@@ -29,8 +29,8 @@ LARGEST = 2**22
 class Counts:
     """Moments of the true counts given the noisy ones, (b, C, D) each but for ``total`` (b, C).
 
-    weight: w; precision: 1 / (w + v); share: h; total: H; off: N~ - w; mean: n^; variance: the
-    diagonal part of C; factor (b, C): v n / H.
+    weight: w; precision: 1 / (w + v); share: h; total (b, C): H; off: N~ - w; along (b, C): h'off;
+    mean: n^; variance: the diagonal part of C; factor (b, C): v n / H.
     """
 
     p: FloatArray
@@ -58,7 +58,8 @@ class CountGradients:
     @classmethod
     def zeros(cls, counts: Counts) -> "CountGradients":
         """Return zeros."""
-        return cls(*(np.zeros_like(counts.p) for _ in range(4)), np.zeros_like(counts.total))
+        weight, share, mean, variance = np.zeros((4, *counts.p.shape))
+        return cls(weight, share, mean, variance, np.zeros_like(counts.total))
 
 
 class CountLaw:
@@ -103,6 +104,31 @@ class CountLaw:
         return np.asarray((in_share * precision + n * in_weight) * counts.p)
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Rows j = (c, d) of one pattern in some groups: J rows a group, m = r q + k moments of each.
+
+    a (g, J, r); u (b, g, J, q): means; weight, share, mean, variance (b, g, J): of ``Counts``, zero
+    beyond the cells of a group; factor (b, g, Cg, 1); f (b, g, J, m); common (b, g, Cg, m): sums
+    of share f; total, design, along, outer: sums over rows of w, w a a', w a u' and w u u'.
+    """
+
+    a: FloatArray
+    covariance: FloatArray
+    u: FloatArray
+    weight: FloatArray
+    share: FloatArray
+    mean: FloatArray
+    variance: FloatArray
+    factor: FloatArray
+    f: FloatArray
+    common: FloatArray
+    total: FloatArray
+    design: FloatArray
+    along: FloatArray
+    outer: FloatArray
+
+
 class PatternLaw:
     """log p(T~, Q~ | N~) of one pattern in all groups."""
 
@@ -110,16 +136,17 @@ class PatternLaw:
         self.table, self.pattern = table, pattern
         self.pairs = PairProducts(pattern.present.size)
         groups, cells, combinations, self.r = pattern.rows.shape
-        self.q = pattern.present.size
-        self.rows = pattern.rows.reshape(groups, cells * combinations, self.r)
+        self.q, self.depth = pattern.present.size, combinations
+        self.a = pattern.rows.reshape(groups, cells * combinations, self.r)
         self.used = np.repeat(table.cells >= 0, combinations, axis=1)
-        self.products = (self.rows[..., None] * self.rows[..., None, :]).reshape(
-            groups, cells * combinations, -1
-        )
+        products = self.a[..., None] * self.a[..., None, :]
+        self.products = products.reshape(groups, cells * combinations, -1)
         self.noisy = np.concatenate([pattern.sums.reshape(groups, -1), pattern.upper], axis=1)
         self.noise = np.concatenate(
             [np.full(self.r * self.q, table.sum_variance), table.square_noise(pattern)]
         )
+        #: Places of sums and of squares among the moments.
+        self.sums, self.squares = slice(self.r * self.q), slice(self.r * self.q, None)
         pairs = np.arange(len(self.pairs.first))
         self.first, self.second = np.zeros((2, pairs.size, self.q))
         self.first[pairs, self.pairs.first] = self.second[pairs, self.pairs.second] = 1.0
@@ -138,129 +165,132 @@ class PatternLaw:
         ``in_counts``.
         """
         value, in_covariance = np.zeros(len(means)), np.empty_like(covariance)
-        size = means.shape[0] * self.rows.shape[1] * self.noise.size**2
-        for part in np.array_split(np.arange(len(self.rows)), -(-len(self.rows) * size // LARGEST)):
-            own, in_covariance[:, part] = self._add(
-                part, means, covariance[:, part], counts, in_means, in_counts
-            )
-            value += own
+        size = means.shape[0] * self.a.shape[1] * self.noise.size**2
+        for part in np.array_split(np.arange(len(self.a)), -(-len(self.a) * size // LARGEST)):
+            rows = self._rows(part, means, covariance[:, part], counts)
+            inverse = np.linalg.inv(spread := self._spread(rows))
+            off = self.noisy[part] - (rows.mean[..., None, :] @ rows.f)[..., 0, :]
+            scaled = (inverse @ off[..., None])[..., 0]
+            value -= 0.5 * ((off * scaled).sum(-1) + np.linalg.slogdet(spread)[1]).sum(-1)
+            pull = 0.5 * (scaled[..., :, None] * scaled[..., None, :] - inverse)
+            own = self._gradient(part, rows, scaled, pull, in_means, in_counts)
+            in_covariance[:, part] = 0.5 * (own + own.swapaxes(-1, -2))
         return value, in_covariance
 
-    def _add(
-        self,
-        part: IntArray,
-        means: FloatArray,
-        covariance: FloatArray,
-        counts: Counts,
-        in_means: FloatArray,
-        in_counts: CountGradients,
-    ) -> tuple[FloatArray, FloatArray]:
-        """Do this for some groups (g,); J rows a group, m = r q + k moments of each."""
-        r, q, pairs = self.r, self.q, self.pairs
-        cells, rows, used = self.table.cells[part], self.rows[part], self.used[part]
-        group, place = np.nonzero(cells >= 0)
-        cell, of, present = cells[group, place], self.pattern.combinations, self.pattern.present
-        batch, sums = len(means), slice(r * q)
-        squares = slice(r * q, None)
+    def _rows(
+        self, part: IntArray, means: FloatArray, covariance: FloatArray, counts: Counts
+    ) -> Rows:
+        """Return the rows of some groups (g,)."""
+        cells, a, used = self.table.cells[part], self.a[part], self.used[part]
+        batch, of = len(means), self.pattern.combinations
 
-        def rows_of(values: FloatArray) -> FloatArray:
-            """Return (b, g, J) of values (b, C, D), zero beyond the cells of a group."""
-            chosen = values[:, cells][..., of].reshape(batch, len(part), -1)
-            return np.asarray(np.where(used, chosen, 0.0))
+        def chosen(values: FloatArray) -> FloatArray:
+            return np.where(used, values[:, cells][..., of].reshape(batch, len(part), -1), 0.0)
 
-        def by_cell(values: FloatArray) -> FloatArray:
-            """Return (b, cells, D_p, ...) of values (b, g, J, ...)."""
-            shape = (batch, *cells.shape, of.size, *values.shape[3:])
-            return np.asarray(values.reshape(shape)[:, group, place])
-
-        u = means[:, cells][..., of, :][..., present].reshape(batch, len(part), -1, q)
-        weight, share, n, variance = map(
-            rows_of, (counts.weight, counts.share, counts.mean, counts.variance)
-        )
-        factor = np.where(cells >= 0, counts.factor[:, cells], 0.0)
+        u = means[:, cells][..., of, :][..., self.pattern.present]
+        u = u.reshape(batch, len(part), -1, self.q)
+        weight, share = chosen(counts.weight), chosen(counts.share)
         second = covariance[:, :, None] + u[..., :, None] * u[..., None, :]
         f = np.concatenate(
             [
-                (rows[..., :, None] * u[..., None, :]).reshape(*u.shape[:3], r * q),
-                second[..., pairs.first, pairs.second],
+                (a[..., :, None] * u[..., None, :]).reshape(*u.shape[:3], -1),
+                second[..., self.pairs.first, self.pairs.second],
             ],
             axis=-1,
         )
-        # Within rows: sums over records of a a', a u' and u u' of means.
-        total = weight.sum(-1)[..., None, None]
-        design = (weight[:, :, None] @ self.products[part]).reshape(batch, len(part), r, r)
-        along = rows.swapaxes(-1, -2) @ (weight[..., None] * u)
-        outer = u.swapaxes(-1, -2) @ (weight[..., None] * u)
-        product = pairs.of(covariance)
-        spread = np.zeros((batch, len(part), f.shape[-1], f.shape[-1]))
-        spread[..., sums, sums] = (
-            design[..., :, None, :, None] * covariance[:, :, None, :, None]
-        ).reshape(batch, len(part), r * q, r * q)
-        along_first, along_second = along @ self.first.T, along @ self.second.T
-        first, second_ = covariance @ self.first.T, covariance @ self.second.T
-        mixed = (
-            along_second[..., :, None, :] * first[..., None, :, :]
-            + along_first[..., :, None, :] * second_[..., None, :, :]
-        ).reshape(batch, len(part), r * q, -1)
-        spread[..., sums, squares] = mixed
-        spread[..., squares, sums] = mixed.swapaxes(-1, -2)
-        spread[..., squares, squares] = (
-            (total - 1.0) * product + pairs.of(covariance + outer) - pairs.of(outer)
-        )
-        # Between rows, since counts are not known.
-        by_combination = (batch, *cells.shape, of.size, -1)
-        common = (share[..., None] * f).reshape(by_combination).sum(3)
-        spread += f.swapaxes(-1, -2) @ (variance[..., None] * f)
-        spread -= common.swapaxes(-1, -2) @ (factor[..., None] * common)
-        diagonal = np.arange(f.shape[-1])
-        spread[..., diagonal, diagonal] += self.noise
-        inverse = np.linalg.inv(spread)
-        off = self.noisy[part] - (n[..., None, :] @ f)[..., 0, :]
-        scaled = (inverse @ off[..., None])[..., 0]
-        value = -0.5 * ((off * scaled).sum(-1) + np.linalg.slogdet(spread)[1]).sum(-1)
+        weighted = weight[..., None] * u
+        design = (weight[:, :, None] @ self.products[part])[:, :, 0]
+        return Rows(
+            a=a, covariance=covariance, u=u, weight=weight, share=share,
+            mean=chosen(counts.mean), variance=chosen(counts.variance),
+            factor=np.where(cells >= 0, counts.factor[:, cells], 0.0)[..., None], f=f,
+            common=(share[..., None] * f).reshape(batch, *cells.shape, self.depth, -1).sum(3),
+            total=weight.sum(-1)[..., None, None],
+            design=design.reshape(batch, len(part), self.r, self.r),
+            along=a.swapaxes(-1, -2) @ weighted, outer=u.swapaxes(-1, -2) @ weighted,
+        )  # fmt: skip
 
-        pull = 0.5 * (scaled[..., :, None] * scaled[..., None, :] - inverse)
-        pulled = f @ pull
-        in_common = -2.0 * factor[..., None] * (common @ pull)
-        in_common_rows = np.repeat(in_common, of.size, axis=2)
-        in_f = (
-            n[..., None] * scaled[:, :, None]
-            + 2.0 * variance[..., None] * pulled
-            + share[..., None] * in_common_rows
-        )
+    def _spread(self, rows: Rows) -> FloatArray:
+        """Return the covariance (b, g, m, m) of noisy moments given noisy counts."""
+        sums, squares, covariance = self.sums, self.squares, rows.covariance
+        lead, size = covariance.shape[:2], self.r * self.q
+        result = np.zeros((*lead, rows.f.shape[-1], rows.f.shape[-1]))
         # Within rows.
-        of_sums = pull[..., sums, sums].reshape(batch, len(part), r, q, r, q).swapaxes(3, 4)
-        of_sums = of_sums.reshape(batch, len(part), r * r, q * q)
-        in_design = of_sums @ covariance.reshape(batch, len(part), q * q, 1)
-        in_covariance = (design.reshape(batch, len(part), 1, r * r) @ of_sums).reshape(
-            covariance.shape
-        )
-        of_mixed = 2.0 * pull[..., sums, squares].reshape(batch, len(part), r, q, -1)
-        in_along = (of_mixed * first[:, :, None]).sum(3) @ self.second
-        in_along += (of_mixed * second_[:, :, None]).sum(3) @ self.first
-        in_covariance += (of_mixed * along_second[..., None, :]).sum(2) @ self.first
-        in_covariance += (of_mixed * along_first[..., None, :]).sum(2) @ self.second
-        of_squares = pull[..., squares, squares]
-        act = pairs.gradient(of_squares)
+        within = rows.design[..., :, None, :, None] * covariance[:, :, None, :, None]
+        result[..., sums, sums] = within.reshape(*lead, size, size)
+        first, second = covariance @ self.first.T, covariance @ self.second.T
+        mixed = (rows.along @ self.second.T)[..., :, None, :] * first[:, :, None]
+        mixed += (rows.along @ self.first.T)[..., :, None, :] * second[:, :, None]
+        result[..., sums, squares] = mixed.reshape(*lead, size, -1)
+        result[..., squares, sums] = result[..., sums, squares].swapaxes(-1, -2)
+        products = self.pairs.of(covariance + rows.outer) - self.pairs.of(rows.outer)
+        result[..., squares, squares] = products + (rows.total - 1.0) * self.pairs.of(covariance)
+        # Between rows, since counts are not known.
+        result += rows.f.swapaxes(-1, -2) @ (rows.variance[..., None] * rows.f)
+        result -= rows.common.swapaxes(-1, -2) @ (rows.factor * rows.common)
+        diagonal = np.arange(rows.f.shape[-1])
+        result[..., diagonal, diagonal] += self.noise
+        return np.asarray(result)
+
+    def _gradient(
+        self,
+        part: IntArray,
+        rows: Rows,
+        scaled: FloatArray,
+        pull: FloatArray,
+        in_means: FloatArray,
+        in_counts: CountGradients,
+    ) -> FloatArray:
+        """Return the gradient in covariances (b, g, q, q), before it is made symmetric.
+
+        scaled (b, g, m) and pull (b, g, m, m): gradients in the mean and covariance of moments.
+        """
+        r, q, sums, squares = self.r, self.q, self.sums, self.squares
+        u, f, covariance, lead = rows.u, rows.f, rows.covariance, rows.covariance.shape[:2]
+        # Between rows: in f, in counts, and in factors.
+        pulled, common = f @ pull, rows.common @ pull
+        in_common = np.repeat(-2.0 * rows.factor * common, self.depth, axis=2)
+        in_f = rows.mean[..., None] * scaled[:, :, None] + rows.share[..., None] * in_common
+        in_f += 2.0 * rows.variance[..., None] * pulled
+        # Within rows: of sums, of sums with squares, and of squares.
+        of_sums = pull[..., sums, sums].reshape(*lead, r, q, r, q).swapaxes(3, 4)
+        of_sums = of_sums.reshape(*lead, r * r, q * q)
+        in_design = of_sums @ covariance.reshape(*lead, q * q, 1)
+        result = (rows.design.reshape(*lead, 1, r * r) @ of_sums).reshape(covariance.shape)
+        of_mixed = 2.0 * pull[..., sums, squares].reshape(*lead, r, q, -1)
+        in_along = (of_mixed * (covariance @ self.first.T)[:, :, None]).sum(3) @ self.second
+        in_along += (of_mixed * (covariance @ self.second.T)[:, :, None]).sum(3) @ self.first
+        result += (of_mixed * (rows.along @ self.second.T)[..., None, :]).sum(2) @ self.first
+        result += (of_mixed * (rows.along @ self.first.T)[..., None, :]).sum(2) @ self.second
+        act = self.pairs.gradient(of_squares := pull[..., squares, squares])
         in_outer = act(covariance)
-        in_total = (of_squares * product).sum((-1, -2))
-        in_covariance += total * in_outer + act(outer)
-        # In f, and so in means and covariances.
-        in_second = pairs.spread(in_f[..., squares])
-        in_covariance += in_second.sum(2)
-        turned, pushed = u @ in_outer, rows @ in_along
-        in_u = 2.0 * (in_second @ u[..., None])[..., 0] + weight[..., None] * (2.0 * turned + pushed)
-        in_u += (rows[..., None, :] @ in_f[..., sums].reshape(*u.shape[:3], r, q))[..., 0, :]
+        in_total = (of_squares * self.pairs.of(covariance)).sum((-1, -2))
+        result += rows.total * in_outer + act(rows.outer)
+        # From f and these sums to means, covariances and expected counts.
+        in_second = self.pairs.spread(in_f[..., squares])
+        result += in_second.sum(2)
+        turned, pushed = u @ in_outer, rows.a @ in_along
+        in_u = 2.0 * (in_second @ u[..., None])[..., 0]
+        in_u += rows.weight[..., None] * (2.0 * turned + pushed)
+        in_u += (rows.a[..., None, :] @ in_f[..., sums].reshape(*u.shape[:3], r, q))[..., 0, :]
         in_weight = in_total[..., None] + (self.products[part] @ in_design)[..., 0]
         in_weight += ((turned + pushed) * u).sum(-1)
-        of_cells = np.ix_(np.arange(batch), cell, of)
-        in_means[np.ix_(np.arange(batch), cell, of, present)] += by_cell(in_u)
-        in_counts.weight[of_cells] += by_cell(in_weight)
-        in_counts.share[of_cells] += by_cell((f * in_common_rows).sum(-1))
-        in_counts.mean[of_cells] += by_cell((f @ scaled[..., None])[..., 0])
-        in_counts.variance[of_cells] += by_cell((f * pulled).sum(-1))
-        in_counts.factor[:, cell] -= ((common @ pull) * common).sum(-1)[:, group, place]
-        return value, 0.5 * (in_covariance + in_covariance.swapaxes(-1, -2))
+        group, place = np.nonzero(self.table.cells[part] >= 0)
+        cell = self.table.cells[part][group, place]
+        at = np.ix_(np.arange(len(u)), cell, self.pattern.combinations)
+
+        def by_cell(values: FloatArray) -> FloatArray:
+            """Return (b, cells, D_p, ...) of values (b, g, J, ...)."""
+            shape = (*lead, -1, self.depth, *values.shape[3:])
+            return np.asarray(values.reshape(shape)[:, group, place])
+
+        in_means[np.ix_(*map(np.ravel, at), self.pattern.present)] += by_cell(in_u)
+        in_counts.weight[at] += by_cell(in_weight)
+        in_counts.share[at] += by_cell((f * in_common).sum(-1))
+        in_counts.mean[at] += by_cell((f @ scaled[..., None])[..., 0])
+        in_counts.variance[at] += by_cell((f * pulled).sum(-1))
+        in_counts.factor[:, cell] -= (common * rows.common).sum(-1)[:, group, place]
+        return np.asarray(result)
 
 
 class CategoryLaw:

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.messages import listing
+from surveysynth._support.progress import POSTERIOR
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
-from surveysynth.mechanisms.noisy_statistics.posterior.unit_draws import draws_with_effects
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters, Point
 from surveysynth.mechanisms.noisy_statistics.posterior.prior_columns import alike
+from surveysynth.mechanisms.noisy_statistics.posterior.unit_draws import draws_with_effects
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.module_statistics import ModuleStatistics
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
@@ -39,8 +40,9 @@ from surveysynth.survey.survey import PublicDesign
 
 #: Iterations of the search for a mode, which only has to come near.
 ITERATIONS = 200
-#: Stages of a fit. Each further one learns from as many rounds as it then keeps: twice as many.
-STAGES = 4
+#: Stages of a fit, each with twice the rounds of the one before. Up to an R-hat of NEAR the rounds
+#: so far are kept; beyond it they are a further warm-up.
+STAGES, NEAR = 5, 1.15
 #: Points whose functionals are computed at once hold so many rows of the table.
 ROWS_AT_ONCE = 2**18
 
@@ -109,22 +111,24 @@ def fit(
     mode = find_mode(parameters, parameters.start(), held, ITERATIONS)
     whitening = whitening_at(parameters, mode, held, curvature)
     chains = HamiltonianChains(parameters, whitening, plan.chains, rng, parameters.redraw_scales)
-    warmup, draws = plan.warmup, plan.draws
+    chains.warm_up(plan.warmup)
+    points = chains.sample(plan.draws)
     for stage in range(STAGES):
-        chains.warm_up(warmup)
-        points = chains.sample(draws)
         try:
             r_hat, ess = check_convergence(functionals_of(parameters, points), None)
         except NotConvergedError as refusal:
             if stage == STAGES - 1:
                 raise _refused(refusal) from None
-            warmup, draws = draws, 2 * draws
+            rounds = points.shape[1]
             if progress is not None:
-                progress(
-                    f"posterior, {draws} further rounds, since R-hat is {refusal.r_hat:.2f}"
-                )
+                progress(f"{POSTERIOR}: {rounds} more rounds, since R-hat is {refusal.r_hat:.2f}")
+            if refusal.r_hat > NEAR:
+                chains.warm_up(rounds)
+                points = chains.sample(2 * rounds)
+            else:
+                points = np.concatenate([points, chains.sample(rounds)], axis=1)
             continue
-        return points.reshape(-1, points.shape[-1]), PosteriorRecord(r_hat, ess, draws)
+        return points.reshape(-1, points.shape[-1]), PosteriorRecord(r_hat, ess, points.shape[1])
     raise AssertionError("the last stage returns or raises")
 
 
@@ -223,8 +227,8 @@ def theta_of(parameters: Parameters, points: FloatArray, root: FloatArray) -> Th
             if pairs.size:
                 added = point.slopes[:, pairs] - point.core[:, pairs, None]
                 theta[f"slopes_{name}"] = added.swapaxes(1, 2)
-    for part, coefficients in zip(layout.logits, point.logits, strict=True):
-        theta[f"logit_{part.name}"] = coefficients
+    for logit, coefficients in zip(layout.logits, point.logits, strict=True):
+        theta[f"logit_{logit.name}"] = coefficients
     return theta
 
 

@@ -42,7 +42,7 @@ class PairProducts:
         q, number = self.q, self.number
         full = pull[..., number[:, :, None, None], number]
         full *= self.share[:, :, None, None] * self.share
-        # As a matrix from (b, d) to (a, c), since sum_bd full[a, b, c, d] X_bd is what is asked for.
+        # As a matrix from (b, d) to (a, c): the gradient is sum_bd full[a, b, c, d] X_bd.
         matrix = np.ascontiguousarray(full.swapaxes(-3, -2)).reshape(*pull.shape[:2], q * q, q * q)
 
         def at(x: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The parameters of the general location model as one vector, their prior, and gradients (strict 7).
+"""The parameters of the general location model as one vector, and their posterior (strict 7).
 
     z_j = x~ c_j + deviations of levels by group + slopes on residuals of earlier columns + e_j
 
@@ -27,6 +27,8 @@ from surveysynth.sampling.primitives import half_t_log_density
 FARTHEST = 60.0
 #: Limits of log variances of groups about the declared ones, in which any noise hides what is left.
 LOG_VARIANCE = 25.0
+#: Means and variances in spreads beyond which a law has no density that rounding leaves.
+LARGEST = 1e7
 #: Curvature of held scales in the whitening: of s_0, which all groups inform, and of the others.
 OF_SCALE, OF_OTHERS = 60.0, 1.0
 #: Typical t, about which log t is a coordinate, and wide brackets of slices on log scales.
@@ -121,7 +123,9 @@ class Parameters:
         pairs = [(p.position, int(k)) for p in layout.regressions for k in p.earlier]
         self.row, self.column = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         self.unit = self.spread[self.row] / self.spread[self.column]
-        self.sloped = np.isin(np.arange(q), self.row)
+        #: Pairs of each column (s, q), and whether it has any.
+        self.of_row = (self.row[:, None] == np.arange(q)).astype(np.float64)
+        self.sloped = self.of_row.any(0)
         self.amount = np.array([part.outcome is not None for part in layout.regressions])
         grouped = layout.grouped
         self.contrasts = table.contrasts if grouped else np.zeros((0, self.groups))
@@ -139,7 +143,9 @@ class Parameters:
         self.law = CategoryLaw(table) if shape.discrete else AmountLaw(table)
         self.present = [each.present for each in table.patterns]
         self.group = shape.group
-        sizes = {f"means {j}": (own.size,) for j, own in enumerate(self.columns)}
+        sizes: dict[str, tuple[int, ...]] = {
+            f"means {j}": (own.size,) for j, own in enumerate(self.columns)
+        }
         sizes |= {f"logit {i}": each.shape for i, each in enumerate(self.logits)}
         sizes |= {"core": (self.row.size,), "log_s": (q,), "log_tau": (q,)}
         if grouped:
@@ -314,6 +320,12 @@ class Parameters:
         point, part = self.point(x), self.parts(x)
         means, roots = self.means(point), self.roots_of(point)
         covariances = [root @ root.swapaxes(-1, -2) for root, _, _ in roots]
+        lost = _beyond(means)
+        for each in covariances:
+            lost |= _beyond(each)
+        means = np.where(lost[:, None, None, None], 0.0, means)
+        for each in covariances:
+            each[lost] = np.eye(each.shape[-1])
         in_logits = list[FloatArray]()
         if isinstance(self.law, AmountLaw):
             value, in_means, in_covariance = self.law(means[:, :, 0], covariances[0])
@@ -328,7 +340,7 @@ class Parameters:
         gradient = {name: np.zeros_like(each) for name, each in part.items()}
         # Of the law: coefficients, deviations, log variances and slopes.
         in_means = in_means / self.spread
-        k, e = self.layout.columns, self.table.shape.indicators
+        e = self.table.shape.indicators
         in_coefficients = np.concatenate(
             [
                 (self.table.x.T @ in_means.sum(2)).swapaxes(1, 2),
@@ -338,9 +350,9 @@ class Parameters:
         )
         in_deviations = np.zeros_like(point.deviations)
         if point.deviations.shape[-1]:
-            by_group = np.zeros((len(x), self.groups, *in_means.shape[2:]))
-            np.add.at(by_group, (slice(None), self.group), in_means)
-            in_deviations = np.moveaxis(by_group, -1, 1) @ e
+            by_group = np.zeros((self.groups, len(x), *in_means.shape[2:]))
+            np.add.at(by_group, self.group, in_means.swapaxes(0, 1))
+            in_deviations = by_group.transpose(1, 3, 0, 2) @ e
         in_variance = np.zeros_like(point.log_variance)
         in_lower = np.zeros((len(x), self.groups, self.q, self.q))
         for there, (root, inverse, sd), given in zip(
@@ -362,7 +374,7 @@ class Parameters:
             gradient["deviations"] = (
                 self.kappa * self.spread[:, None, None] * in_deviations * self.levels[:, None]
             )
-            unused = part["deviations"] * ~self.levels[:, None]
+            unused = part["deviations"] * np.logical_not(self.levels)[:, None]
             gradient["deviations"] -= unused
             value = value - 0.5 * (unused**2).sum((1, 2, 3))
         for j, own in enumerate(self.columns):
@@ -374,9 +386,8 @@ class Parameters:
             scaled = coefficients / logit.sd[:, None] ** 2
             value = value - 0.5 * (coefficients * scaled).sum((1, 2))
             gradient[f"logit {i}"] = logit.root.T @ (in_logits[i] - scaled)
-        return value, np.concatenate(
-            [each.reshape(len(x), -1) for each in gradient.values()], axis=1
-        )
+        flat = [each.reshape(len(x), -1) for each in gradient.values()]
+        return np.where(lost, -np.inf, value), np.concatenate(flat, axis=1)
 
     def _prior(
         self,
@@ -456,8 +467,7 @@ class Parameters:
             - 0.5 * self.groups
             - 0.5 * (in_off * off).sum(-1)
         )
-        along = np.zeros_like(point.log_t)
-        np.add.at(along, (slice(None), self.row), (in_slopes * point.off_slopes).sum(-1))
+        along = (in_slopes * point.off_slopes).sum(-1) @ self.of_row
         gradient["log_t"] = np.where(self.sloped, in_t + along, -part["log_t"])
         gradient["group slopes"] = (
             in_slopes * np.exp(point.log_t)[:, self.row, None] - part["group slopes"]
@@ -480,14 +490,14 @@ class Parameters:
             return x
         point, x = self.point(x), x.copy()
         number = self.groups * np.bincount(self.row, minlength=self.q)
-        squares = np.zeros_like(point.log_t)
-        np.add.at(squares, (slice(None), self.row), (point.off_slopes**2).sum(-1))
+        squares = (point.off_slopes**2).sum(-1) @ self.of_row
         off = point.off_variance + np.exp(-point.off_variance)
 
         def of_t(log_t: FloatArray) -> FloatArray:
             own, _ = log_half_t(log_t, HALF_T_DF, self.priors["slope_scale"])
             own = own - number * log_t - 0.5 * squares * np.exp(-2.0 * log_t)
-            return np.where(self.sloped, own, -0.5 * (log_t - np.log(TYPICAL_T)) ** 2)
+            alone = -0.5 * (log_t - np.log(TYPICAL_T)) ** 2
+            return np.asarray(np.where(self.sloped, own, alone), dtype=np.float64)
 
         def of_nu(log_nu: FloatArray) -> FloatArray:
             half = 0.5 * np.exp(np.clip(log_nu, -20.0, 20.0))
@@ -506,6 +516,12 @@ class Parameters:
         ):
             x[:, self.slices[name]] = values.reshape(len(x), -1)
         return x
+
+
+def _beyond(values: FloatArray) -> BoolArray:
+    """Return which points (b,) have values (b, ...) that no law can have."""
+    largest = np.abs(values.reshape(len(values), -1)).max(1, initial=0.0)
+    return np.asarray(~(largest <= LARGEST))
 
 
 def log_half_t(log_value: FloatArray, df: float, scale: float) -> tuple[FloatArray, FloatArray]:
