@@ -25,7 +25,7 @@ Move = Callable[[FloatArray, np.random.Generator], FloatArray]
 ACCEPTANCE, FIRST_STEP = 0.8, 0.2
 #: Trajectories have this length on average, between half and one and a half times as much: about a
 #: quarter of the period of a normal, since half of it turns every point into its opposite.
-LENGTH = 1.7
+LENGTH, MOST_STEPS = 1.7, 16
 #: Chains start at this many SDs about the mode.
 START = 0.3
 #: Difference of coordinates in second derivatives, and points that are evaluated together.
@@ -155,7 +155,7 @@ class HamiltonianChains:
         """Run one trajectory of each chain, then the caller's move; return the mean acceptance."""
         rng, root = self.rng, self.whitening.root
         step = np.exp(self.log_step) * rng.uniform(0.8, 1.2)
-        count = max(1, round(LENGTH * rng.uniform(0.5, 1.5) / step))
+        count = min(max(1, round(LENGTH * rng.uniform(0.5, 1.5) / step)), MOST_STEPS)
         momentum = rng.standard_normal(self.z.shape)
         energy = self.value - 0.5 * (momentum**2).sum(1)
         z, value, gradient = self.z, self.value, self.gradient

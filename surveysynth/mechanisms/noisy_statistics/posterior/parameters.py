@@ -3,8 +3,11 @@
     z_j = x~ c_j + deviations of levels by group + slopes on residuals of earlier columns + e_j
 
 Coordinates are at about unit scale. Coefficients are centered and whitened by generalized least
-squares, everything else is about its prior mean in prior SDs: log variances and slopes of groups
-about what groups have in common, s_0 and b, with effects u and v of their levels.
+squares. Log variances and slopes of groups lie about what groups have in common, m: s_0 and b with
+effects u and v of their levels. Their coordinates are partly about m, in units of their prior SD s,
+and partly where they are, by how much the noisy squares say of them (Papaspiliopoulos, Roberts and
+Skold 2007): with the share l, value = (1 - l) m + s^(1 - l) x times a constant. With l = 0 a well
+known group would hold m and s fast, with l = 1 a group that noise hides would.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from scipy.linalg import qr
 from scipy.special import digamma, expit, gammaln
 
 from surveysynth._support.types import BoolArray, FloatArray
@@ -31,10 +35,12 @@ LOG_VARIANCE = 25.0
 LARGEST = 1e7
 #: Curvature of held scales in the whitening: of s_0, which all groups inform, and of the others.
 OF_SCALE, OF_OTHERS = 60.0, 1.0
+#: Prior precision of groups that are rather alike.
+ALIKE = 50.0
 #: Typical t, about which log t is a coordinate, and wide brackets of slices on log scales.
 TYPICAL_T, BRACKET, TRIES = 0.3, 8.0, 40
-#: Share of the largest information of a binary answer that a typical logit has.
-LOGIT_INFORMATION = 0.2
+#: Steps of Newton's method to a predictor.
+NEWTON = 8
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,8 @@ class Point:
     logits (b, P, k - 1) each; core (b, s) and slopes (b, s, G) of the pairs of columns, slopes
     being whole; log_variance (b, q, G); log_s, log_tau, log_nu, log_t (b, q); of_levels (b, q, L)
     and slopes_of_levels (b, s, L); off_variance (b, q, G) and off_slopes (b, s, G): what groups
-    differ by from all that they have in common.
+    differ by from all that they have in common; unit_variance and unit_slopes: by how much their
+    coordinates move them.
     """
 
     coefficients: FloatArray
@@ -62,35 +69,76 @@ class Point:
     slopes_of_levels: FloatArray
     off_variance: FloatArray
     off_slopes: FloatArray
+    unit_variance: FloatArray
+    unit_slopes: FloatArray
 
 
 class LogitRows:
-    """One logit on the rows of the table: its own category given x and earlier categories."""
+    """One logit on the rows of the table: its own category given x and earlier categories.
 
-    def __init__(self, table: NoisyTable, part: int, priors: Mapping[str, float], layout: Layout):
+    Coordinates are those of predictors eta of P rows that determine its coefficients, against the
+    most frequent category. Where noise hides a rare category, eta has no lower end but its prior;
+    where it is seen, eta is known well. In y = r eta + (s - r) log(1 + exp(eta - e)) the posterior
+    is about as wide on both sides: r is the precision of the prior, s that of the noisy counts.
+    """
+
+    def __init__(
+        self, table: NoisyTable, part: int, priors: Mapping[str, float], layout: Layout
+    ) -> None:
         shape, logit = table.shape, layout.logits[part]
         categories, own = shape.combinations, shape.combinations[:, logit.outcome]
         # Earlier combinations (De), and of each combination its own earlier one.
         earlier, of = np.unique(categories[:, : logit.outcome], axis=0, return_inverse=True)
-        self.size, cells = len(earlier), len(shape.x_cells)
-        first = np.array([np.flatnonzero(of.reshape(-1) == e)[0] for e in range(self.size)])
-        tilde = np.hstack(
-            [
-                np.repeat(shape.x_cells, self.size, axis=0),
-                np.tile(shape.indicators[first], (cells, 1)),
-            ]
-        )
+        size, cells, k = len(earlier), len(shape.x_cells), logit.categories
+        first = np.array([np.flatnonzero(of.reshape(-1) == e)[0] for e in range(size)])
+        x = np.repeat(shape.x_cells, size, axis=0)
+        tilde = np.hstack([x, np.tile(shape.indicators[first], (cells, 1))])
         self.rows = tilde[:, logit.columns]
-        self.place = of.reshape(-1) * logit.categories + own
-        self.sum = np.zeros((len(categories), self.size * logit.categories))
+        self.place = of.reshape(-1) * k + own
+        self.sum = np.zeros((len(categories), size * k))
         self.sum[np.arange(len(categories)), self.place] = 1.0
         self.sd = layout.logit_sds(priors)[part]
         self.shape = logit.columns.size, logit.own.size
-        counts = np.maximum(table.counts, 0.0) @ self.sum
-        number = counts.reshape(cells * self.size, -1).sum(1)
-        told = number**2 / (number + table.count_variance * logit.categories)
-        precision = np.diag(self.sd**-2) + LOGIT_INFORMATION * (self.rows.T * told) @ self.rows
-        self.root = np.linalg.inv(np.linalg.cholesky(precision)).T
+        counts = np.maximum(table.counts @ self.sum, 0.0).reshape(len(self.rows), k)
+        self.base = int(counts.sum(0).argmax())
+        self.others = np.delete(np.arange(k), self.base)
+        # Rows with many records that determine the coefficients.
+        number = counts.sum(1)
+        scaled = self.rows * np.sqrt(number + 1.0)[:, None]
+        pivots = qr(scaled.T, mode="economic", pivoting=True)[2][: self.shape[0]]
+        self.inverse = np.linalg.inv(self.rows[pivots])
+        noise = table.count_variance * len(categories) / (size * k)
+        share = (counts.sum(0) + noise**0.5) / (counts.sum() + k * noise**0.5)
+        expected = (counts[pivots] + share)[:, self.others]
+        base = np.log((counts[pivots] + share)[:, [self.base]])
+        precision = expected / np.sqrt(expected + noise)
+        self.least = np.full(self.shape, 1.0 / priors["logit_sd"])
+        self.more = np.maximum(precision - self.least, 0.0)
+        # Half of the precision is reached where half of the records are expected, or noise begins.
+        self.end = np.log(0.5 * np.maximum(expected, noise**0.5)) - base
+        self.center = self._y(np.log(expected) - base)
+
+    def _y(self, eta: FloatArray) -> FloatArray:
+        return self.least * eta + self.more * np.logaddexp(0.0, eta - self.end)
+
+    def predictors(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return eta (b, P, k - 1) at coordinates, its slope, and the gradient of its log in eta.
+
+        By Newton's method from above, where it cannot overshoot: y is convex in eta.
+        """
+        y = self.center + x
+        eta = np.minimum(y / self.least, (y + self.more * self.end) / (self.least + self.more))
+        for _ in range(NEWTON):
+            eta = eta - (self._y(eta) - y) / (self.least + self.more * expit(eta - self.end))
+        share = expit(eta - self.end)
+        slope = 1.0 / (self.least + self.more * share)
+        return eta, slope, -self.more * share * (1.0 - share) * slope
+
+    def coefficients(self, eta: FloatArray) -> FloatArray:
+        """Return coefficients (b, P, k - 1) against the first category."""
+        whole = np.zeros((*eta.shape[:2], eta.shape[2] + 1))
+        whole[..., self.others] = self.inverse @ eta
+        return np.asarray(whole[..., 1:] - whole[..., :1])
 
     def log_p(self, coefficients: FloatArray, cells: int) -> tuple[FloatArray, FloatArray]:
         """Return log probabilities (b, C, D) of the own categories, and of all (b, C De, k)."""
@@ -103,6 +151,21 @@ class LogitRows:
         each = (given @ self.sum).reshape(log_p.shape)
         each = each - np.exp(log_p) * each.sum(-1, keepdims=True)
         return np.asarray(self.rows.T @ each[..., 1:])
+
+    def in_coordinates(
+        self, coefficients: FloatArray, x: FloatArray, given: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the log prior (b,) with the volume of coordinates, and the gradient in them.
+
+        given (b, P, k - 1): the gradient of all else in coefficients.
+        """
+        _, slope, in_slope = self.predictors(x)
+        scaled = coefficients / self.sd[:, None] ** 2
+        value = -0.5 * (coefficients * scaled).sum((1, 2)) + np.log(slope).sum((1, 2))
+        whole = np.concatenate([np.zeros_like(given[..., :1]), given - scaled], axis=-1)
+        whole[..., 0] = -whole.sum(-1)
+        in_eta = self.inverse.T @ whole[..., self.others] + in_slope
+        return np.asarray(value), np.asarray(in_eta * slope)
 
 
 class Parameters:
@@ -160,6 +223,7 @@ class Parameters:
         self.slices = {name: slice(*ab) for name, ab in zip(sizes, pairwise(ends), strict=True)}
         self.dimension = int(ends[-1])
         self._least_squares()
+        self.told_variance, self.told_slopes = self._told()
 
     # --- starts -------------------------------------------------------------------------------
 
@@ -199,6 +263,25 @@ class Parameters:
         e = np.broadcast_to(indicators, (*shape, indicators.shape[1]))
         return np.concatenate([x, e], axis=-1)
 
+    def _told(self) -> tuple[FloatArray, FloatArray]:
+        """Return how much of log variances (q, G) and slopes (s, G) noisy squares say: 0 to 1.
+
+        By public sizes or noisy counts, as if residuals had the declared spreads.
+        """
+        table, shape = self.table, self.table.shape
+        counts = np.maximum(table.counts, 0.0) if shape.discrete else table.sizes[:, None]
+        variance = np.zeros((self.q, self.groups))
+        slopes = np.zeros((self.row.size, self.groups))
+        noise = table.square_variance
+        for pattern in table.patterns:
+            own = np.zeros(self.groups)
+            np.add.at(own, self.group, counts[:, pattern.combinations].sum(1))
+            there = np.isin(np.arange(self.q), pattern.present).astype(np.float64)
+            information = own**2 / (2.0 * (own + noise) + 1.0)
+            variance += there[:, None] * information
+            slopes += (there[self.row] * there[self.column])[:, None] * 2.0 * information
+        return variance / (variance + ALIKE), slopes / (slopes + ALIKE)
+
     def start(self) -> FloatArray:
         """Return where the search for a mode starts (D,)."""
         x = np.zeros(self.dimension)
@@ -235,7 +318,8 @@ class Parameters:
             whitened = self.centers[j] + part[f"means {j}"] @ self.roots[j].T
             coefficients[:, j, own] = spread[j] * whitened
         logits = tuple(
-            each.root @ part[f"logit {i}"] for i, each in enumerate(self.logits)
+            each.coefficients(each.predictors(part[f"logit {i}"])[0])
+            for i, each in enumerate(self.logits)
         )
         log_s = np.log(spread) + part["log_s"]
         # Effects on amounts are of no smaller scale than the declared spread, whatever noise hides.
@@ -250,22 +334,26 @@ class Parameters:
             return Point(
                 coefficients, np.zeros((batch, self.q, self.groups, 0)), logits, core, slopes,
                 log_variance, log_s, log_tau, none, none, none[..., :0], none[..., :0],
-                np.zeros_like(log_variance), np.zeros_like(slopes),
+                *[np.zeros_like(log_variance), np.zeros_like(slopes)] * 2,
             )  # fmt: skip
         deviations = self.kappa * spread[:, None, None] * part["deviations"]
         log_nu = np.log(self.priors["pooling_df"]) + part["log_nu"]
         log_t = np.log(TYPICAL_T) + part["log_t"]
         of_levels = 2.0 * self.kappa * part["levels"]
         slopes_of_levels = self.kappa * self.unit[:, None] * part["level slopes"]
-        off_variance = np.sqrt(2.0) * np.exp(-0.5 * log_nu)[..., None] * part["group"]
-        off_slopes = np.exp(log_t)[:, self.row, None] * part["group slopes"]
-        log_variance = 2.0 * log_s[..., None] + of_levels @ self.contrasts + off_variance
-        slopes = core[..., None] + slopes_of_levels @ self.contrasts + off_slopes
-        middle = 2.0 * np.log(spread)[:, None]
+        of_variance, of_slopes = 1.0 - self.told_variance, 1.0 - self.told_slopes
+        unit_variance = of_prior_sd(log_nu)[..., None] ** of_variance
+        unit_slopes = (np.exp(log_t)[:, self.row] / TYPICAL_T)[..., None] ** of_slopes * TYPICAL_T
+        common = 2.0 * log_s[..., None] + of_levels @ self.contrasts
+        shared = core[..., None] + slopes_of_levels @ self.contrasts
+        middle = 2.0 * np.log(self.spread)[:, None]
+        log_variance = middle + of_variance * (common - middle) + unit_variance * part["group"]
+        slopes = of_slopes * shared + unit_slopes * part["group slopes"]
         return Point(
             coefficients, deviations * self.levels[:, None], logits, core, slopes,
             np.clip(log_variance, middle - LOG_VARIANCE, middle + LOG_VARIANCE), log_s, log_tau,
-            log_nu, log_t, of_levels, slopes_of_levels, off_variance, off_slopes,
+            log_nu, log_t, of_levels, slopes_of_levels, log_variance - common, slopes - shared,
+            unit_variance, unit_slopes,
         )  # fmt: skip
 
     def means(self, point: Point) -> FloatArray:
@@ -366,26 +454,29 @@ class Parameters:
         in_slopes = in_lower[:, :, self.row, self.column].swapaxes(1, 2)
         value = value + self._prior(point, part, gradient, in_coefficients, in_deviations)
         # Chain rule to coordinates: what groups have in common, and what they differ by.
-        gradient["log_s"] += 2.0 * in_variance.sum(-1)
-        gradient["core"] += self.unit * in_slopes.sum(-1) - part["core"]
+        gradient["core"] -= part["core"]
         value = value - 0.5 * (part["core"] ** 2).sum(1)
         if self.layout.grouped:
-            value = value + self._of_groups(point, part, gradient, in_variance, in_slopes)
+            own, in_variance, in_slopes = self._of_groups(
+                point, part, gradient, in_variance, in_slopes
+            )
+            value = value + own
             gradient["deviations"] = (
                 self.kappa * self.spread[:, None, None] * in_deviations * self.levels[:, None]
             )
             unused = part["deviations"] * np.logical_not(self.levels)[:, None]
             gradient["deviations"] -= unused
             value = value - 0.5 * (unused**2).sum((1, 2, 3))
+        gradient["log_s"] += 2.0 * in_variance.sum(-1)
+        gradient["core"] += self.unit * in_slopes.sum(-1)
         for j, own in enumerate(self.columns):
             gradient[f"means {j}"] = (
                 self.spread[j] * in_coefficients[:, j, own] @ self.roots[j]
             )
         for i, logit in enumerate(self.logits):
-            coefficients = point.logits[i]
-            scaled = coefficients / logit.sd[:, None] ** 2
-            value = value - 0.5 * (coefficients * scaled).sum((1, 2))
-            gradient[f"logit {i}"] = logit.root.T @ (in_logits[i] - scaled)
+            name = f"logit {i}"
+            own, gradient[name] = logit.in_coordinates(point.logits[i], part[name], in_logits[i])
+            value = value + own
         flat = [each.reshape(len(x), -1) for each in gradient.values()]
         return np.where(lost, -np.inf, value), np.concatenate(flat, axis=1)
 
@@ -408,13 +499,9 @@ class Parameters:
         in_coefficients -= point.coefficients * self.free * inverse
         # Shrunken columns and deviations: N(0, kappa^2 Sigma_0) across regressions.
         batch, ridged = len(value), self.ridged.size
-        values = np.concatenate(
-            [point.coefficients[..., self.ridged], point.deviations.reshape(batch, self.q, -1)],
-            axis=-1,
-        )
         slopes = np.zeros((batch, self.q, self.q))
         slopes[:, self.row, self.column] = point.core
-        left = (values - slopes @ values) * self.shrunken
+        values, left = self._values(point), self._left(point)
         precision = np.exp(-2.0 * point.log_s)[..., None] / self.kappa**2
         value -= 0.5 * (left**2 * precision).sum((1, 2)) + (self.count * point.log_s).sum(1)
         pulled = -left * precision
@@ -434,6 +521,18 @@ class Parameters:
         gradient["log_tau"] += np.where(self.amount, in_tau * above + 1.0 - above, in_tau)
         return np.asarray(value)
 
+    def _values(self, point: Point) -> FloatArray:
+        """Return coefficients that are shrunken, and deviations (b, q, S)."""
+        deviations = point.deviations.reshape(len(point.core), self.q, -1)
+        return np.concatenate([point.coefficients[..., self.ridged], deviations], axis=-1)
+
+    def _left(self, point: Point) -> FloatArray:
+        """Return what slopes on earlier columns leave of these (b, q, S)."""
+        values = self._values(point)
+        slopes = np.zeros((len(values), self.q, self.q))
+        slopes[:, self.row, self.column] = point.core
+        return np.asarray((values - slopes @ values) * self.shrunken)
+
     def _of_groups(
         self,
         point: Point,
@@ -441,81 +540,118 @@ class Parameters:
         gradient: dict[str, FloatArray],
         in_variance: FloatArray,
         in_slopes: FloatArray,
-    ) -> FloatArray:
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return the log prior (b,) of groups, of what their levels have in common, of nu and t.
 
-        Sets its gradients, and those of the law in these coordinates.
+        And gradients in what groups have in common, (b, q, G) and (b, s, G), given those of the law
+        in log variances and slopes. Sets the gradients in these coordinates.
         """
-        value = sum(
-            -0.5 * (part[name] ** 2).sum((1, 2))
-            for name in ("levels", "level slopes", "group slopes")
-        )
         half = 0.5 * np.exp(point.log_nu)[..., None]
         off, fall = point.off_variance, np.exp(-point.off_variance)
-        scale = np.sqrt(1.0 / half)
-        density = half * np.log(half) - gammaln(half) - half * (off + fall) + np.log(scale)
+        inverse = np.exp(-2.0 * point.log_t)[:, self.row, None]
+        log_t = point.log_t[:, self.row, None]
+        free_variance, free_slopes = 1.0 - self.told_variance, 1.0 - self.told_slopes
+        of_variance = half * np.log(half) - gammaln(half) - half * (off + fall)
+        of_slopes = -0.5 * point.off_slopes**2 * inverse - log_t
         of_nu, in_nu = log_half_t(point.log_nu, 1.0, self.priors["pooling_df"])
         of_t, in_t = log_half_t(point.log_t, HALF_T_DF, self.priors["slope_scale"])
-        unsloped = -0.5 * part["log_t"] ** 2
-        value = value + density.sum((1, 2)) + of_nu.sum(1)
-        value = value + np.where(self.sloped, of_t, unsloped).sum(1)
-        in_off = in_variance - half * (1.0 - fall)
-        gradient["group"] = in_off * scale
-        gradient["log_nu"] = (
-            in_nu
-            + (half * (np.log(half) + 1.0 - digamma(half) - off - fall)).sum(-1)
-            - 0.5 * self.groups
-            - 0.5 * (in_off * off).sum(-1)
-        )
-        along = (in_slopes * point.off_slopes).sum(-1) @ self.of_row
-        gradient["log_t"] = np.where(self.sloped, in_t + along, -part["log_t"])
-        gradient["group slopes"] = (
-            in_slopes * np.exp(point.log_t)[:, self.row, None] - part["group slopes"]
-        )
+        value = (of_variance + np.log(point.unit_variance)).sum((1, 2))
+        value += (of_slopes + np.log(point.unit_slopes)).sum((1, 2)) + of_nu.sum(1)
+        value += np.where(self.sloped, of_t, -0.5 * part["log_t"] ** 2).sum(1)
+        for name in ("levels", "level slopes"):
+            value -= 0.5 * (part[name] ** 2).sum((1, 2))
+        # In what groups differ by from what they have in common.
+        in_off, in_off_slopes = -half * (1.0 - fall), -point.off_slopes * inverse
+        moved = (in_variance + in_off) * point.unit_variance
+        moved_slopes = (in_slopes + in_off_slopes) * point.unit_slopes
+        gradient["group"], gradient["group slopes"] = moved, moved_slopes
+        of_scale = 1.0 + moved * part["group"]
+        gradient["log_nu"] = in_nu - 0.5 * (free_variance * of_scale).sum(-1)
+        gradient["log_nu"] += (half * (np.log(half) + 1.0 - digamma(half) - off - fall)).sum(-1)
+        of_scale = free_slopes * (1.0 + moved_slopes * part["group slopes"])
+        of_scale += point.off_slopes**2 * inverse - 1.0
+        along = in_t + of_scale.sum(-1) @ self.of_row
+        gradient["log_t"] = np.where(self.sloped, along, -part["log_t"])
+        # And in what they have in common.
+        in_common = free_variance * in_variance - self.told_variance * in_off
+        in_shared = free_slopes * in_slopes - self.told_slopes * in_off_slopes
         turned = self.contrasts.T
-        gradient["levels"] = 2.0 * self.kappa * in_variance @ turned - part["levels"]
+        gradient["levels"] = 2.0 * self.kappa * in_common @ turned - part["levels"]
         gradient["level slopes"] = (
-            self.kappa * self.unit[:, None] * (in_slopes @ turned) - part["level slopes"]
+            self.kappa * self.unit[:, None] * (in_shared @ turned) - part["level slopes"]
         )
-        return np.asarray(value)
+        return np.asarray(value), in_common, in_shared
 
     # --- scales of groups ---------------------------------------------------------------------
 
     def redraw_scales(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return points (b, D) with t and nu drawn given what they scale, which stays.
+        """Return points (b, D) with tau, and t, nu and s_0 of groups, given what they scale.
 
-        Trajectories hold groups in units of these scales, and move along them slowly.
+        Coefficients, log variances and slopes stay. Trajectories, which hold coordinates in units
+        of these scales, move along them slowly.
         """
+        point, x, priors = self.point(x), x.copy(), self.priors
+        own, free = (point.coefficients**2 * self.free).sum(-1), self.free.sum(1)
+
+        def of_tau(coordinate: FloatArray) -> FloatArray:
+            above = np.logaddexp(0.0, coordinate)
+            log_tau = np.log(self.spread) + np.where(self.amount, above, coordinate)
+            slope = np.where(self.amount, coordinate - above, 0.0)  # of log tau, in logs
+            prior, _ = log_half_t(log_tau, HALF_T_DF, priors["coefficient_scale"])
+            narrow = np.exp(np.clip(-2.0 * log_tau, -300.0, 300.0))
+            return np.asarray(prior + slope - free * log_tau - 0.5 * own * narrow)
+
+        tau = self.slices["log_tau"]
+        x[:, tau] = slice_wide(of_tau, x[:, tau], rng)
         if not self.layout.grouped:
             return x
-        point, x = self.point(x), x.copy()
         number = self.groups * np.bincount(self.row, minlength=self.q)
         squares = (point.off_slopes**2).sum(-1) @ self.of_row
         off = point.off_variance + np.exp(-point.off_variance)
+        base = point.off_variance + 2.0 * point.log_s[..., None]
+        left = (self._left(point) ** 2).sum(-1) / self.kappa**2
 
         def of_t(log_t: FloatArray) -> FloatArray:
-            own, _ = log_half_t(log_t, HALF_T_DF, self.priors["slope_scale"])
-            own = own - number * log_t - 0.5 * squares * np.exp(-2.0 * log_t)
+            prior, _ = log_half_t(log_t, HALF_T_DF, priors["slope_scale"])
+            narrow = np.exp(np.clip(-2.0 * log_t, -300.0, 300.0))
+            found = prior - number * log_t - 0.5 * squares * narrow
             alone = -0.5 * (log_t - np.log(TYPICAL_T)) ** 2
-            return np.asarray(np.where(self.sloped, own, alone), dtype=np.float64)
+            return np.asarray(np.where(self.sloped, found, alone), dtype=np.float64)
 
         def of_nu(log_nu: FloatArray) -> FloatArray:
             half = 0.5 * np.exp(np.clip(log_nu, -20.0, 20.0))
             norm = self.groups * (half * np.log(half) - gammaln(half))
-            own, _ = log_half_t(log_nu, 1.0, self.priors["pooling_df"])
-            return np.asarray(own + norm - half * off.sum(-1))
+            prior, _ = log_half_t(log_nu, 1.0, priors["pooling_df"])
+            return np.asarray(prior + norm - half * off.sum(-1))
 
         log_t, log_nu = slice_wide(of_t, point.log_t, rng), slice_wide(of_nu, point.log_nu, rng)
-        of_slopes = np.exp(-log_t)[:, self.row, None] * point.off_slopes
-        of_group = point.off_variance * np.exp(0.5 * log_nu)[..., None] / np.sqrt(2.0)
+
+        def of_s(log_s: FloatArray) -> FloatArray:
+            away = np.clip(base - 2.0 * log_s[..., None], -300.0, 300.0)
+            prior, _ = log_half_t(log_s, HALF_T_DF, priors["residual_scale"])
+            groups = -0.5 * np.exp(log_nu) * (away + np.exp(-away)).sum(-1)
+            narrow = np.exp(np.clip(-2.0 * log_s, -300.0, 300.0))
+            return np.asarray(prior + groups - self.count * log_s - 0.5 * left * narrow)
+
+        log_s = slice_wide(of_s, point.log_s, rng)
+        of_variance = 1.0 - self.told_variance
+        moved = self.parts(x)["group"] * point.unit_variance
+        moved += of_variance * 2.0 * (point.log_s - log_s)[..., None]
+        narrower = np.exp(point.log_t - log_t)[:, self.row, None] ** (1.0 - self.told_slopes)
         for name, values in (
+            ("log_s", log_s - np.log(self.spread)),
             ("log_t", log_t - np.log(TYPICAL_T)),
-            ("log_nu", log_nu - np.log(self.priors["pooling_df"])),
-            ("group slopes", of_slopes),
-            ("group", of_group),
+            ("log_nu", log_nu - np.log(priors["pooling_df"])),
+            ("group slopes", self.parts(x)["group slopes"] * narrower),
+            ("group", moved / of_prior_sd(log_nu)[..., None] ** of_variance),
         ):
             x[:, self.slices[name]] = values.reshape(len(x), -1)
         return x
+
+
+def of_prior_sd(log_nu: FloatArray) -> FloatArray:
+    """Return about the prior SD of log variances of groups."""
+    return np.asarray(np.sqrt(2.0) * np.exp(-0.5 * log_nu))
 
 
 def _beyond(values: FloatArray) -> BoolArray:
