@@ -124,7 +124,6 @@ def _of_table(section: "TablesSection") -> dict[str, Any]:
     return {
         **({} if section.where is None else {"where": section.where}),
         "interval": section.interval,
-        **({"other": section.other} if section.other else {}),
         "flags": section.flags,
         "flag_action": section.flag_action,
         "round_counts": section.round_counts,

@@ -188,7 +188,6 @@ def _rows(facts: ReleaseFacts) -> dict[str, Any]:
     policies = [policy_of(each.flags, each.flag_action) for each in spec.tables]
     return {
         "levels": dict.fromkeys(f"{100 * each.level:.4g}%" for each in spec.tables),
-        "together": any(each.other for each in spec.tables),
         "by_level": any(kind.by_level for _, kind in pairs),
         "exact_intervals": _plurals([kind for each, kind in pairs if by_korn_graubard(each, kind)]),
         "logit_intervals": _plurals([kind for kind in auto if kind.interval == "logit"]),
