@@ -142,7 +142,6 @@ def _write(
     )
     from surveysynth.spec.draft.columns import open_data
     from surveysynth.spec.draft.questions import ask_rest
-    from surveysynth.spec.draft.svyset import with_svyset
     from surveysynth.spec.draft.write import check_free, write_draft
 
     check_free(out, overwrite=overwrite)  # before any question
@@ -153,9 +152,6 @@ def _write(
         weights_from=read_sources(weights_from or "", file.names),
         **given,
     )
-    choices, from_file = with_svyset(choices, file)
-    if from_file:
-        print(from_file)
     check_choices(choices, file.names)
     if sys.stdin.isatty():
         choices = ask_rest(choices, file, Prompt())
