@@ -13,7 +13,6 @@ from surveysynth.evaluation.compare.comparison import Comparison
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG
 from surveysynth.evaluation.compare.tables import FAR, Key, by_table
 from surveysynth.evaluation.methods import (
-    CONSISTENT,
     GAUSSIAN,
     LAPLACE,
     SAMPLE,
@@ -86,9 +85,7 @@ def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: 
         summary=_summary(comparison),
         tables=[each for key in comparison.tables for each in _tables(comparison, *key)],
         pictures=pictures,
-        noisy_tables=sum(
-            bool({LAPLACE, CONSISTENT} & set(each)) for each in comparison.tables.values()
-        ),
+        noisy_tables=sum(LAPLACE in each for each in comparison.tables.values()),
         replicates=REPLICATES,
         margin_sets="its" if spec.named_tables else 2 ** len(spec.table.by),
         bound=_BOUNDS[comparison.sensitivity],
