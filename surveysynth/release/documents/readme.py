@@ -9,7 +9,6 @@ from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns, saved_by_law
 from surveysynth.mechanisms.learned.stage import TRANSFORMS_NAME
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
-from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.documents.example import Example, has_lonely_stratum
 from surveysynth.release.documents.programs import (
     pair_columns,
@@ -166,7 +165,6 @@ def _files(facts: ReleaseFacts) -> dict[str, Any]:
         "single_files": single,
         "several": several,
         "endings": endings,
-        "contents_file": CONTENTS_NAME,
         "first_file": file_name(1, 1, facts.microdata_format),
         "last_file": file_name(
             facts.settings.m, facts.published_replicates, facts.microdata_format
