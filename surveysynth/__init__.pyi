@@ -70,7 +70,6 @@ from .estimation.replication import (
 )
 from .estimation.sample_design import SampleDesign as SampleDesign
 from .estimation.taylor import estimate_domains as estimate_domains
-from .evaluation.audit.folder import audit as audit
 from .evaluation.compare.folder import compare as compare
 from .evaluation.microdata.identification import identification_risk as identification_risk
 from .evaluation.microdata.identification import topcode as topcode

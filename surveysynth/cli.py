@@ -17,7 +17,6 @@ from surveysynth._support import exits
 from surveysynth._support.confidential import sweep
 from surveysynth._support.doctor import THREAD_VARIABLES, version_of
 from surveysynth.api.shell_commands import (
-    audit_command,
     docs_command,
     init_command,
     keys_command,
@@ -298,7 +297,6 @@ def ledger_of(spec: SpecArgument, ledger: LedgerOption = None) -> None:
 
 
 study = app.command("study")(study_command)
-audit = app.command("audit")(audit_command)
 keys = app.command("keys")(keys_command)
 docs = app.command("docs")(docs_command)
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from surveysynth.errors import InputError, RefusedError, SurveySynthError
+from surveysynth.errors import InputError, SurveySynthError
 
 if TYPE_CHECKING:
     from surveysynth.spec.draft.write import Drafted
@@ -181,60 +181,6 @@ def _summary(made: "Drafted") -> list[str]:
     if made.open:
         lines += ['Still to be filled in, marked "?":', *(f"  {key}" for key in made.open)]
     return [*lines, f"Next: surveysynth check {made.path}"]
-
-
-def audit_command(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
-    spec: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[SPEC]",
-            help="A specification; only its public inputs are read. "
-            "Without it, the package's examples of every model and mechanism.",
-        ),
-    ] = None,
-    case: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="The name of an example. May be repeated."),
-    ] = None,
-    n: Annotated[
-        int | None,
-        typer.Option("--n", help="Number of records of the examples. Default: 1,000.", min=100),
-    ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Try every replacement, also with fresh random numbers.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="The seed of the simulated surveys.", min=0)] = 0,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace DIR if an audit wrote it.")
-    ] = False,
-) -> None:
-    """Replace a record of a simulated survey: does a release reveal more than it states?
-
-    Nothing confidential is read. Exit code 3: a replacement moved the result by more than is
-    stated, in a setting that the mechanism accepts; the report names it.
-    """
-    from surveysynth._support.progress import report_count
-    from surveysynth.evaluation.audit.folder import REPORT_NAME
-    from surveysynth.evaluation.audit.folder import audit as run
-    from surveysynth.evaluation.audit.report import sentence
-
-    found = run(
-        spec, out=out, cases=case or (), n=n, full=full, seed=seed, overwrite=overwrite,
-        progress=report_count, tell=lambda line: print(sentence(line), flush=True),
-    )  # fmt: skip
-    print(f"Report: {found.out / REPORT_NAME}")
-    if found.missed:
-        raise RefusedError(
-            f"{found.missed:,} planted violations were not found, so that this test says nothing "
-            "of these settings; use more records, or other declared centers and spreads."
-        )
-    if found.passed:
-        raise RefusedError(
-            f"{found.passed:,} of {len(found.table):,} replacements moved more than is stated; see "
-            "the lines above. Use mechanism = 'noisy_statistics', a higher epsilon, or fewer "
-            "columns of X and larger strata."
-        )
 
 
 def keys_command(
