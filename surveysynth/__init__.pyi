@@ -26,7 +26,6 @@ from .api.commands import (
 )
 from .api.coverage import coverage as coverage
 from .api.private_tables import tables as tables
-from .api.stan_data import export_stan as export_stan
 from .api.start import example as example
 from .api.start import example_survey as example_survey
 from .api.start import init as init

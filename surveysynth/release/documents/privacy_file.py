@@ -5,7 +5,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth._support.doctor import version_of
+from surveysynth._support.versions import version_of
 from surveysynth.models.base import psu_codes
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.facts import ReleaseFacts, debias_facts
