@@ -1,10 +1,12 @@
-"""Shell commands with flags and messages of their own: init, audit, keys and docs.
+"""The command init, which has flags and prompts of its own.
 
 Imported at the start of every command: heavy modules are imported inside.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +15,7 @@ import typer
 from surveysynth.errors import InputError
 
 if TYPE_CHECKING:
+    from surveysynth.spec.draft.choices import Choices
     from surveysynth.spec.draft.write import Drafted
 
 OutcomeOption = Annotated[
@@ -98,7 +101,7 @@ def init_command(
         bool, typer.Option("--overwrite", help="Replace SPEC if it exists.")
     ] = False,
 ) -> None:
-    """Write a specification for DATA, with every choice explained; ask questions on a terminal.
+    """Write a specification for DATA, with every choice explained; prompt for missing flags.
 
     The command reads the names of all columns and the values of the --by columns, and nothing else
     of the data.
@@ -132,7 +135,6 @@ def _write(
         split_columns,
     )
     from surveysynth.spec.draft.columns import open_data
-    from surveysynth.spec.draft.questions import ask_rest
     from surveysynth.spec.draft.write import check_free, write_draft
 
     check_free(out, overwrite=overwrite)  # before any question
@@ -145,21 +147,63 @@ def _write(
     )
     check_choices(choices, file.names)
     if sys.stdin.isatty():
-        choices = ask_rest(choices, file, Prompt())
+        choices = _prompted(choices, file.names)
     check_said(choices)
     print("\n".join(_summary(write_draft(file, choices, out, overwrite=overwrite))))
 
 
-class Prompt:
-    """Questions on the terminal of the command."""
+#: What a terminal is asked for where a flag is missing, and whether Enter leaves it out.
+_PROMPTS = {
+    "outcomes": ("Outcomes, confidential, as NAME:KIND, separated by commas; KIND is continuous, "
+                 "semicontinuous, count, binary or categorical", False),
+    "mechanism": ("Mechanism, noisy_statistics or pseudo_posterior", False),
+    "epsilon": ("Epsilon, the privacy cost of the whole release", False),
+    "weight": ("Column of sampling weights", False),
+    "weights_from": ("Columns that the weights were computed from; design, unknown, or Enter",
+                     True),
+    "strata": ("Column of strata, or Enter", True),
+    "psu": ("Column of primary sampling units, or Enter", True),
+    "population_size": ("Population size, from a public source, or Enter", True),
+    "by": ("Public columns that define the rows of tables, separated by commas, or Enter", True),
+}  # fmt: skip
 
-    def tell(self, text: str) -> None:
-        """Show lines."""
-        print(text, flush=True)
 
-    def ask(self, question: str) -> str:
-        """Return the answer without outer blanks."""
-        return str(typer.prompt(question, default="", show_default=False)).strip()
+def _prompted(choices: "Choices", columns: Sequence[str]) -> "Choices":
+    """Return the choices with a prompt for each missing flag, asked until the answer is valid."""
+    from surveysynth.spec.draft.choices import (
+        check_choices,
+        read_number,
+        read_outcomes,
+        read_sources,
+        split_columns,
+    )
+
+    read: dict[str, Callable[[str], Any]] = {
+        "outcomes": lambda text: read_outcomes(
+            [text] if text in columns else [each.strip() for each in text.split(",")], (), columns
+        ),
+        "weights_from": lambda text: read_sources(text, columns),
+        "by": lambda text: split_columns("by", [text], columns),
+        "epsilon": lambda text: read_number("epsilon", text),
+        "population_size": lambda text: read_number("population size", text),
+    }
+
+    def settled(part: str, text: str) -> "Choices":
+        try:
+            value = read.get(part, str)(text.strip()) if text.strip() else None
+            made = replace(choices, **{part: value})  # type: ignore[arg-type]
+            check_choices(made, columns)
+        except InputError as error:
+            raise typer.BadParameter(str(error)) from None
+        return made
+
+    for part, (question, optional) in _PROMPTS.items():
+        if getattr(choices, part) is None or (part == "outcomes" and not choices.outcomes):
+            choices = typer.prompt(
+                question, default="" if optional else None, show_default=False,
+                value_proc=partial(settled, part),
+            )  # fmt: skip
+    return choices
 
 
 def _summary(made: "Drafted") -> list[str]:

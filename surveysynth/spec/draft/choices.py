@@ -147,14 +147,6 @@ def _check_sources(choices: Choices, sources: Sequence[str], columns: Sequence[s
             )
 
 
-def proposed_mechanism() -> tuple[str, str]:
-    """Return the mechanism to propose, and the reason in a sentence or two."""
-    return NOISY_STATISTICS, (
-        "Proposed is the one with a proof. Take the other for a mixture, for a model of your own\n"
-        "in Stan, or if no public source gives the range of an amount."
-    )
-
-
 def check_column(part: str, name: str, columns: Sequence[str]) -> None:
     """Raise ``InputError`` for a missing column."""
     if name not in columns:
@@ -283,10 +275,13 @@ def _one_digit(number: float) -> float:
     return float(f"{number:.0e}")
 
 
-#: Choices without a default: questions on a terminal, otherwise required flags.
+#: Choices without a default: prompts on a terminal, otherwise required flags.
 _REQUIRED = ("outcomes", "weight", "mechanism", "epsilon")
-_FLAGS = {"outcomes": "--outcome NAME:KIND", "weight": "--weight COLUMN",
-          "mechanism": "--mechanism {proposed}", "epsilon": "--epsilon E"}  # fmt: skip
+_FLAGS = {
+    "outcomes": "--outcome NAME:KIND", "weight": "--weight COLUMN",
+    "mechanism": f"--mechanism {NOISY_STATISTICS} (or {PSEUDO_POSTERIOR})",
+    "epsilon": "--epsilon E",
+}  # fmt: skip
 
 
 def check_said(choices: Choices) -> None:
@@ -295,14 +290,8 @@ def check_said(choices: Choices) -> None:
     if missing:
         raise InputError(
             "there is no terminal for questions. Give these flags, which have no default: "
-            f"{', '.join(missing)}.".replace("{proposed}", _named())
+            f"{', '.join(missing)}."
         )
-
-
-def _named() -> str:
-    """Return the proposed mechanism, with the other."""
-    proposed, _ = proposed_mechanism()
-    return f"{proposed} (or {PSEUDO_POSTERIOR})"
 
 
 def read_outcomes(
