@@ -293,7 +293,7 @@ def test_noise_of_several_tables_shares_one_budget(tmp_path: Path) -> None:
     for name, text in (("one", one), ("two", two)):
         spec = load_spec(spec_of(tmp_path / name, text))
         noise = Noise(spec, read_survey(spec))
-        own = noise.laplace("honest", np.random.default_rng(1))["laplace"]["count", None]
+        own = noise.laplace("honest", np.random.default_rng(1))["count", None]
         off = own["estimate"] - noise.sample["count", None]["estimate"]
         sizes.append(float(np.abs(off[:4]).mean()))
     np.testing.assert_allclose(2 * sizes[0], sizes[1], rtol=1e-9)
