@@ -82,7 +82,6 @@ class Choices:
     mechanism: str | None = None
     epsilon: float | None = None
     weights_from: WeightsFrom = None
-    fpc: str | None = None
 
     @property
     def strict(self) -> bool:
@@ -99,7 +98,7 @@ class Choices:
     def public(self) -> tuple[str, ...]:
         """Names of the columns with a public role, each once."""
         weight = self.weight if self.public_weights else None
-        named = (*(self.by or ()), self.strata, self.psu, self.fpc, weight)
+        named = (*(self.by or ()), self.strata, self.psu, weight)
         return tuple(dict.fromkeys(name for name in named if name))
 
 
@@ -110,7 +109,7 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
     if repeated:
         raise InputError(f"outcome: {repeated[0]!r} is named more than once; name it once.")
     parts = [("outcome", name) for name in names]
-    single = [(part, getattr(choices, part)) for part in ("weight", "strata", "psu", "fpc")]
+    single = [(part, getattr(choices, part)) for part in ("weight", "strata", "psu")]
     parts += [(part, name) for part, name in single if name]
     parts += [("by", name) for name in choices.by or ()]
     for part, name in parts:

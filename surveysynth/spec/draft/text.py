@@ -210,8 +210,6 @@ def _design(choices: Choices) -> list[str]:
         lines.append(line("psu", choices.psu, "public: primary sampling units"))
     else:
         lines.append('# psu = ".."                    # public: primary sampling units')
-    if choices.fpc:
-        lines.append(line("fpc", choices.fpc, "public: units in the population, or their share"))
     if choices.design_effect is not None:
         lines.append("# The public factor by which the units raise variances, for models without")
         lines.append(line("design_effect", choices.design_effect, "effects of units"))
