@@ -255,7 +255,7 @@ def test_every_figure_is_marked_and_its_axes_have_units(spec: Path) -> None:
     assert "US dollars" in labels[3]
     assert "US dollars" in labels[4]
     colors = {color_of(method, comparison.methods) for method in comparison.methods}
-    assert len(colors) == len(comparison.methods) == 6
+    assert len(colors) == len(comparison.methods) == 5
     # The dots of a violin are the rows of the table; the public total has no error to show.
     (line,) = [each for each in figures[0].axes[0].get_lines() if each.get_color() == "#0072B2"
                and each.get_marker() == "."]  # fmt: skip
