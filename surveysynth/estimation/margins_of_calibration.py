@@ -27,9 +27,7 @@ from surveysynth.estimation.calibration import (
 )
 from surveysynth.survey.outcome import Outcome
 
-_METHODS = {
-    "raking": "raking", "linear": "the regression estimator", "logit": "the logit method"
-}  # fmt: skip
+_METHODS = {"raking": "raking", "linear": "the regression estimator"}
 #: Totals of the same units may differ by this share.
 _EQUAL = 1e-9
 #: Combinations of classes that are searched for weights; of more, only sums are compared.

@@ -10,7 +10,6 @@ from surveysynth.estimation.subpopulation import WHERE, shown_rows
 from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.mechanisms.learned.stage import TRANSFORMS_NAME
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.documents.ddi import DDI_NAME
 from surveysynth.release.facts import curve_files, files_of, labels_of
 from surveysynth.release.folder.bundle import DOSSIER_NAMES, PRIVACY_NAME
@@ -276,7 +275,7 @@ def row_label(domains: Domains, labels: Labels, row: int) -> str:
 
 def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     """List the files of each table, and how many rows it has."""
-    lines = [f"  {CONTENTS_NAME}: all {len(spec.tables)} tables"] if spec.named_tables else []
+    lines = []
     for each in spec.each_table:
         names = [f"{folder}/{name}" for folder, name, _ in files_of(each)]
         rows = span(row_counts(each, design))

@@ -75,4 +75,4 @@ def _answer(place: Location) -> str:
     key = str(place[-1])
     if place == ("outcomes", "weight", "centre"):
         return _WEIGHT
-    return ANSWERS.get(key, f"see surveysynth keys {key}")
+    return ANSWERS.get(key, f"see {key} in the reference of keys")

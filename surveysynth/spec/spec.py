@@ -18,7 +18,6 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.calibration_section import CalibrationSection, calibration_problems
-from surveysynth.spec.collapsed import other_problems
 from surveysynth.spec.learned import (
     learned_columns,
     with_learned_weight,
@@ -190,7 +189,6 @@ class Spec(BaseModel):
         problems = by_problems(
             tables, declared, self.labels, self.statistics, study=self.study is not None
         ) or statistic_problems(tables, declared)
-        problems += other_problems(tables.other, tables.by, study=self.study is not None)
         problems += apart_problems(self.privacy.module_names, tables, declared)
         problems += where_problems(tables.where, declared, known, weight)
         if tables.name is not None and not self.named_tables:

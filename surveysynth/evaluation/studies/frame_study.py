@@ -20,7 +20,7 @@ from surveysynth.estimation.estimates import Estimates
 from surveysynth.evaluation.baselines.laplace import has_sensitivity
 from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.tables import sample_weight
-from surveysynth.evaluation.methods import CONSISTENT, LAPLACE, SAMPLE
+from surveysynth.evaluation.methods import LAPLACE, SAMPLE
 from surveysynth.evaluation.studies.coverage import Task
 from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.frame_release import (
@@ -92,7 +92,7 @@ class FrameStudy:
     @property
     def methods(self) -> tuple[str, ...]:
         """The sample, noise, and the specifications by name."""
-        return (SAMPLE, *((LAPLACE, CONSISTENT) if self.laplace else ()), *self.specs)
+        return (SAMPLE, *((LAPLACE,) if self.laplace else ()), *self.specs)
 
     @property
     def records(self) -> int:
@@ -198,13 +198,12 @@ class FrameStudy:
         if noise is None or not noise.possible or not any(map(has_sensitivity, spec.statistics)):
             return
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_NOISE, sample)))
-        for method, frames in noise.laplace("paper", rng).items():
-            parts = [
-                frame.assign(statistic=statistic, outcome=outcome or "")
-                for (statistic, outcome), frame in frames.items()
-            ]
-            if parts:
-                yield method, self._with_rows(pd.concat(parts, ignore_index=True).assign(df=np.nan))
+        parts = [
+            frame.assign(statistic=statistic, outcome=outcome or "")
+            for (statistic, outcome), frame in noise.laplace("paper", rng).items()
+        ]
+        if parts:
+            yield LAPLACE, self._with_rows(pd.concat(parts, ignore_index=True).assign(df=np.nan))
 
     def numbered(
         self, spec: Spec, tables: Mapping[str, Tables], estimates: Mapping[str, Estimates]

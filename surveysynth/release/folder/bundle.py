@@ -45,8 +45,8 @@ ADEQUACY_PAGE, ADEQUACY_ROWS, ADEQUACY_SHARES = (
     "adequacy.html", "adequacy.csv", "adequacy_shares.csv"
 )
 PRIVACY_NAME = "privacy.json"
-#: For a review board, as a page and as text, and for the registry of deployments.
-DOSSIER_NAMES = ("dossier.html", "dossier.md", "registry.json")
+#: For a review board, as a page and as text.
+DOSSIER_NAMES = ("dossier.html", "dossier.md")
 
 _OF_UNRELEASED = frozenset({LEDGER_NAME, partial_name(LEDGER_NAME), DRAWN})
 _OWN_NAMES = _OF_UNRELEASED | {

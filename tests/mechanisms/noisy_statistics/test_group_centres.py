@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.audit.noise import KnownNoise
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import sample_noisy
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
@@ -41,6 +40,7 @@ from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
+from tests.audit.noise import KnownNoise
 
 X = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
 #: Two cells share a group: its rows of A are two.

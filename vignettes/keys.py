@@ -1,4 +1,6 @@
-"""The reference of all keys of a specification, as a page of Markdown and as lines for a terminal.
+"""The reference of all keys of a specification, as a page of Markdown.
+
+    python -m vignettes.keys > vignettes/reference/specification.md
 
 Types, limits and defaults come from the sections. The words come from the text below each key in
 the source: what the key does, then Type, Values and Default where these differ from the annotation,
@@ -17,8 +19,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from surveysynth._support.messages import listing, nearest
-from surveysynth.errors import InputError
+from surveysynth._support.messages import listing
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.models import model_names, registered
 from surveysynth.spec.calibration_section import CalibrationSection
@@ -58,13 +59,12 @@ _WIDTH = 96
 _HEAD = """\
 # Every key of a specification
 
-<!-- by `surveysynth keys --markdown`: edit the texts in surveysynth/spec -->
+<!-- by `python -m vignettes.keys`: edit the texts in surveysynth/spec -->
 
-A specification is a [TOML](https://toml.io) file. `surveysynth init` writes one with comments,
-`surveysynth check` reads one and releases nothing, and `surveysynth keys privacy.m` shows one entry
-of this page on a terminal. An unknown key, a value of the wrong type, or a missing column is an
-error that names the nearest valid choice. "Noisy statistics" and "pseudo-posterior" are the two
-[mechanisms](../two_mechanisms.md).
+A specification is a [TOML](https://toml.io) file. `surveysynth init` writes one with comments, and
+`surveysynth check` reads one and releases nothing. An unknown key, a value of the wrong type, or a
+missing column is an error that names the nearest valid choice. "Noisy statistics" and
+"pseudo-posterior" are the two [mechanisms](../two_mechanisms.md).
 
 **Every constant in the file is public.** It is published with the release, except for the location
 of the data, `id` and `budget`. Each entry states what the key makes public, or assumes to be public
@@ -310,54 +310,5 @@ def _priors() -> Iterator[str]:
         yield f"| `{model.name}` | {constants} |"
 
 
-def terminal(name: str | None) -> list[str]:
-    """Return lines on all keys (None), on those of a section, or on one key.
-
-    ``name``: a section, ``section.key`` as messages write it, or a key alone. Raises ``InputError``
-    for an unknown name, with the nearest one.
-    """
-    if name is None:
-        return [
-            line
-            for section in sections()
-            for line in (_heading(section), *_filled(", ".join(k.name for k in section.keys)), "")
-        ]
-    wanted = re.sub(r"\[\d+\]", "", name).strip("[]")
-    for section in sections():
-        if wanted == section.name:
-            return [_heading(section), *_filled(section.about), "",
-                    *(line for key in section.keys for line in (*_lines(key), ""))]  # fmt: skip
-    keys = [key for section in sections() for key in section.keys]
-    parts = wanted.split(".")
-    # A section by name has the name between: outcomes.income.scale.
-    found = [key for key in keys if key.path == f"{parts[0]}.{parts[-1]}" or key.name == wanted]
-    if not found:
-        known = [key.path for key in keys] + [key.name for key in keys]
-        raise InputError(
-            f"{name!r} is neither a section nor a key of a specification.{nearest(wanted, known)} "
-            f"Sections: {listing([each.name for each in sections()])}."
-        )
-    return [line for key in found for line in (*_lines(key), "")]
-
-
-def _heading(section: SectionKeys) -> str:
-    return section.title.replace("`", "")
-
-
-def _lines(key: Key) -> list[str]:
-    values = f": {', '.join(key.values)}" if key.values else ""
-    models = f" For model {listing(key.models)}." if key.models else ""
-    return [
-        key.path,
-        *_filled(f"{key.shown_kind}{values}. Default: {key.default}.{models}"),
-        *_filled(key.does),
-        *_filled(f"Public: {key.public}"),
-    ]
-
-
-def _filled(text: str) -> Sequence[str]:
-    indent = "    "
-    return textwrap.wrap(
-        text.replace("`", ""), _WIDTH, initial_indent=indent, subsequent_indent=indent,
-        break_on_hyphens=False,
-    )  # fmt: skip
+if __name__ == "__main__":
+    print(markdown(), end="")

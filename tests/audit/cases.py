@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.evaluation.audit.lines import Case
 from surveysynth.evaluation.studies.example import simulate_survey
 from surveysynth.evaluation.studies.population import published_cells
 from surveysynth.mechanisms.base import Mechanism
@@ -35,6 +34,7 @@ from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
 from surveysynth.survey.transforms import Transform
+from tests.audit.lines import Case
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,10 +7,6 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.audit import noise as probe
-from surveysynth.evaluation.audit.cases import EXAMPLES, KINDS, Example
-from surveysynth.evaluation.audit.neighbours import changes_for
-from surveysynth.evaluation.audit.noise import noise_lines, noise_of, published
 from surveysynth.mechanisms.learned import histogram
 from surveysynth.mechanisms.noisy_statistics import settings as settings_module
 from surveysynth.mechanisms.noisy_statistics.release import location_statistics as location
@@ -21,6 +17,10 @@ from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
     noise_variances,
 )
 from surveysynth.survey.survey import Confidential
+from tests.audit import noise as probe
+from tests.audit.cases import EXAMPLES, KINDS, Example
+from tests.audit.neighbours import changes_for
+from tests.audit.noise import noise_lines, noise_of, published
 
 NOISY = {each.name: each for each in EXAMPLES if each.noisy}
 

@@ -10,10 +10,14 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.audit.cases import BENEFIT, EXAMPLES, GENDER, Example
-from surveysynth.evaluation.audit.folder import examples, lines_of
-from surveysynth.evaluation.audit.neighbours import Change, changed, places
-from surveysynth.evaluation.audit.posterior import (
+from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
+from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
+from surveysynth.sampling.plan import SamplingPlan
+from tests.audit.cases import BENEFIT, EXAMPLES, GENDER, Example
+from tests.audit.neighbours import Change, changed, places
+from tests.audit.posterior import (
     Alike,
     Side,
     compared,
@@ -24,11 +28,7 @@ from surveysynth.evaluation.audit.posterior import (
     prepared,
     side,
 )
-from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
-from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
-from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
-from surveysynth.sampling.plan import SamplingPlan
+from tests.audit.runs import examples, lines_of
 
 #: Of the general form with effects of PSUs, whose fits take longer than those of the others.
 ZEROS = Example(

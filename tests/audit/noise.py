@@ -30,8 +30,6 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.evaluation.audit.lines import Case, Line, head_of, measured
-from surveysynth.evaluation.audit.neighbours import Centres, Change, apart, changed, places
 from surveysynth.mechanisms.learned.histogram import learned_cost, noisy_histograms
 from surveysynth.mechanisms.learned.stage import LEARNED, first_stage
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
@@ -48,6 +46,8 @@ from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettin
 from surveysynth.models.base import Model
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign
+from tests.audit.lines import Case, Line, head_of, measured
+from tests.audit.neighbours import Centres, Change, apart, changed, places
 
 #: Noise is scaled up by this factor, so that rounding it to whole numbers changes no digit, and
 #: noisy counts stay below 2^63.

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surveysynth.evaluation.audit.posterior import (
+from surveysynth.models import get_model
+from surveysynth.models.base import Simulated
+from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
+from tests.audit.posterior import (
     Side,
     log_constant,
     log_ratios,
     marginal_log_lik,
     weighted_log_lik,
 )
-from surveysynth.models import get_model
-from surveysynth.models.base import Simulated
-from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from tests.surveys import clustered_survey, make_survey
 
 

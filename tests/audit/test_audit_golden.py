@@ -6,7 +6,7 @@ import math
 import pandas as pd
 import pytest
 
-from surveysynth.evaluation.audit.cases import EXAMPLES
+from tests.audit.cases import EXAMPLES
 from tests.long_runs import attack_learned as learned
 from tests.long_runs.attack import Proven
 from tests.long_runs.audit_page import PAGE, with_tables

@@ -1,6 +1,5 @@
-"""``surveysynth audit``: its folder, its exit codes, and that it reads public inputs alone."""
+"""``python -m tests.audit``: its files, its exit codes, and that it reads public inputs alone."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -9,18 +8,18 @@ import pandas as pd
 import pytest
 
 import surveysynth as ss
-from surveysynth import cli
-from surveysynth.evaluation.audit import folder as run
-from surveysynth.evaluation.audit.cases import specified_case
-from surveysynth.evaluation.audit.lines import Line, frame_of, worst
-from surveysynth.evaluation.audit.posterior import posterior_lines
-from surveysynth.evaluation.audit.report import ratio_words, render_page, sentence
 from surveysynth.mechanisms.noisy_statistics.release import statistics
 from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
     NoiseVariances,
     noise_variances,
 )
 from surveysynth.spec.spec import load_spec
+from tests.audit.__main__ import main
+from tests.audit.cases import specified_case
+from tests.audit.lines import Line, frame_of, worst
+from tests.audit.posterior import posterior_lines
+from tests.audit.report import page_of, ratio_words, sentence
+from tests.audit.runs import audited, examples, of_specification
 from tests.surveys import CANARIES, good, spec_text, write_survey
 
 CASE = "normal, noisy statistics"
@@ -39,25 +38,16 @@ def frame():
 
 def test_the_folder_of_examples(tmp_path, capsys):
     out = tmp_path / "audit"
-    arguments = ["audit", "--out", str(out), "--case", CASE, "--n", "200", "--seed", "3"]
-    assert cli.main(arguments) == 0
-    printed = capsys.readouterr()
-    assert f"{CASE}, n = 200: 0.999 of the stated bound, holds" in printed.out
-    assert f"0/1 {CASE}" in printed.err
-    assert {path.name for path in out.iterdir()} == {"audit.csv", "audit.html", "audit.json"}
+    assert main(["--out", str(out), "--case", CASE, "--n", "200", "--seed", "3"]) == 0
+    assert f"{CASE}, n = 200: 0.999 of the stated bound, holds" in capsys.readouterr().out
+    assert {path.name for path in out.iterdir()} == {"audit.csv", "audit.md"}
     table = pd.read_csv(out / "audit.csv")
-    facts = json.loads((out / "audit.json").read_text())
-    assert facts["verdicts"] == {"holds": len(table)}
-    assert [line["ratio"] for line in facts["lines"]][:2] == pytest.approx(table["ratio"][:2])
-    assert facts["versions"]["surveysynth"] == ss.__version__
-    page = (out / "audit.html").read_text()
+    assert set(table["verdict"]) == {"holds"}
+    page = (out / "audit.md").read_text()
     assert "no confidential record was read" in page
-    assert CASE in page
-    assert cli.main(arguments) == 2
-    assert "--overwrite" in capsys.readouterr().err
-    assert cli.main([*arguments, "--overwrite"]) == 0
-    again = ss.audit(out=tmp_path / "again", cases=[CASE], n=200, seed=3)
-    assert again.table["ratio"].tolist() == pytest.approx(table["ratio"].tolist(), nan_ok=True)
+    assert f"{len(table)} holds" in page
+    assert f"surveysynth {ss.__version__}" in page
+    assert f"| {CASE} |" in page
 
 
 def test_a_mechanism_that_fails_is_exit_code_3(tmp_path, capsys, monkeypatch):
@@ -67,26 +57,22 @@ def test_a_mechanism_that_fails_is_exit_code_3(tmp_path, capsys, monkeypatch):
 
     monkeypatch.setattr(statistics, "noise_variances", wrong)
     out = tmp_path / "audit"
-    assert cli.main(["audit", "--out", str(out), "--case", CASE, "--n", "200"]) == 3
+    assert main(["--out", str(out), "--case", CASE, "--n", "200"]) == 3
     told = capsys.readouterr()
     assert "1.415 of the stated bound, passed" in told.out
     assert "moved more than is stated" in told.err
-    assert '<tr class="strong">' in (out / "audit.html").read_text()
+    assert f"| **{CASE}** |" in (out / "audit.md").read_text()
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
         (["--case", "fbz"], "There is no audit case 'fbz'"),
-        (["SPEC", "--n", "200"], "a specification has its own"),
-        (["SPEC", "--case", "fbs"], "a specification has its own"),
-        (["nothing.toml"], "nothing.toml"),
+        (["--spec", "nothing.toml"], "nothing.toml"),
     ],
 )
-def test_bad_input(tmp_path, capsys, frame, arguments, told):
-    spec = write_survey(tmp_path / "in", frame, STRICT)
-    given = [str(spec) if each == "SPEC" else each for each in arguments]
-    assert cli.main(["audit", *given, "--out", str(tmp_path / "out")]) == 2
+def test_bad_input(tmp_path, capsys, arguments, told):
+    assert main([*arguments, "--out", str(tmp_path / "out")]) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -117,7 +103,7 @@ def test_nothing_confidential_is_in_the_folder(tmp_path, frame, capsys):
     found = {}
     for name, each in (("one", frame), ("other", others(frame))):
         spec = write_survey(tmp_path / name, each, STRICT)
-        assert cli.main(["audit", str(spec), "--out", str(tmp_path / f"{name}_out")]) == 0
+        assert main(["--spec", str(spec), "--out", str(tmp_path / f"{name}_out")]) == 0
         found[name] = {
             path.name: path.read_bytes() for path in sorted((tmp_path / f"{name}_out").iterdir())
         }
@@ -157,9 +143,9 @@ def test_kinds_and_bounds_of_a_specification_are_kept(tmp_path, frame):
 def test_without_protection_there_is_nothing_to_test(tmp_path, frame):
     text = spec_text(survey="population_size = 100000", privacy='risk = "none"')
     spec = write_survey(tmp_path / "in", frame, text)
-    found = ss.audit(spec, out=tmp_path / "out").table
-    assert found["verdict"].tolist() == ["skipped"]
-    assert "claims nothing" in found["reason"][0]
+    ((line,),) = audited(of_specification(spec, 0), 0, 0)
+    assert line.verdict == "skipped"
+    assert "claims nothing" in line.reason
 
 
 def test_a_model_without_a_guess_has_the_survey_of_fbs(tmp_path, frame, monkeypatch):
@@ -203,10 +189,10 @@ def test_the_worst_of_each_kind_is_shown():
         "a, n = 10: 1.001 of the stated bound, passed; typical: <b> (common random numbers)"
     )
     assert sentence(LINES[3]) == "b, n = 10: refused: too small"
-    facts = {"verdicts": {"passed": 1}, "specification": None, "seed": 1, "date": ""}
-    page = render_page(LINES, {**facts, "versions": {}})
-    assert "<b>" not in page
-    assert "&lt;b&gt;" in page
+    page = page_of(LINES, "the examples", 1)
+    assert "2 holds, 1 passed, 1 refused." in page
+    assert "| **1.001** | **passed** | **typical** | **<b>** |" in page
+    assert "| weight x 50 |" not in page
     assert frame_of(LINES)["ratio"].isna().tolist() == [False, False, False, True]
 
 
@@ -216,7 +202,6 @@ def test_no_ratio_is_rounded_to_the_other_side_of_one():
     assert (ratio_words(None), ratio_words(math.inf)) == ("", "infinite")
 
 
-def test_examples_that_cannot_be_made_are_told(tmp_path):
-    found = ss.audit(out=tmp_path / "out", cases=["fbs"], n=10).table
-    assert found["verdict"].tolist() == ["refused"]
-    assert run.AuditResult(tmp_path, found).passed == 0
+def test_examples_that_cannot_be_made_are_told():
+    ((line,),) = audited(examples(10, 0, ["fbs"]), 0, 10)
+    assert line.verdict == "refused"

@@ -3,7 +3,7 @@ is stated, and a posterior of many modes does not, for which mixtures are refuse
 
 import json
 
-from surveysynth.evaluation.audit.posterior import UNCHANGED
+from tests.audit.posterior import UNCHANGED
 from tests.long_runs.noisy_search import CHANGES, RESULTS, SEEDS, SETTINGS, words
 
 LINES = json.loads(RESULTS.read_text(encoding="utf-8"))["lines"]

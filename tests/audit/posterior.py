@@ -30,8 +30,6 @@ from scipy.special import logsumexp
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.evaluation.audit.lines import Case, Line, head_of, measured
-from surveysynth.evaluation.audit.neighbours import Centres, Change, apart, changed, places
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import Result, run_batch
@@ -39,6 +37,8 @@ from surveysynth.models.base import Model, require
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from surveysynth.survey.survey import Confidential, PublicDesign
+from tests.audit.lines import Case, Line, head_of, measured
+from tests.audit.neighbours import Centres, Change, apart, changed, places
 
 #: Bennett's equation is solved to this tolerance, or for this many steps.
 TOLERANCE = 1e-9

@@ -4,8 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.evaluation.audit.cases import EXAMPLES, KINDS, frame_of
-from surveysynth.evaluation.audit.neighbours import (
+from surveysynth.survey.survey import Survey
+from tests.audit.cases import EXAMPLES, KINDS, frame_of
+from tests.audit.neighbours import (
     CHANGES,
     RECODED,
     Change,
@@ -14,7 +15,6 @@ from surveysynth.evaluation.audit.neighbours import (
     changes_for,
     places,
 )
-from surveysynth.survey.survey import Survey
 from tests.surveys import clustered_survey, make_survey
 
 

@@ -19,19 +19,19 @@ import numpy as np
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import calibrated_weights
-from surveysynth.evaluation.audit.lines import Case, Line, Verdict, head_of, measured
-from surveysynth.evaluation.audit.neighbours import Change, changed, places
-from surveysynth.evaluation.audit.noise import (
+from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
+from surveysynth.models.base import Model
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.survey import Confidential, PublicDesign
+from tests.audit.lines import Case, Line, Verdict, head_of, measured
+from tests.audit.neighbours import Change, changed, places
+from tests.audit.noise import (
     NoiseOf,
     Published,
     declared_centres,
     noise_of,
     published,
 )
-from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
-from surveysynth.models.base import Model
-from surveysynth.survey.outcome import Outcome
-from surveysynth.survey.survey import Confidential, PublicDesign
 
 BEFORE = "calibrated weights go in"
 AFTER = "base weights go in, calibration after the noise"

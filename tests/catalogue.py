@@ -1,24 +1,28 @@
 """The catalogue of release specifications in ``tables/``, each with the tables that it must give.
 
-``surveysynth tables check`` rebuilds every one with a fixed seed, which marks the files as a test,
-and compares. Numbers may differ by ``TOLERANCE``: libraries and processors order sums and round
-elementary functions in their own ways, differences of about 1e-16. Survey data changed by 1e-14 at
-random changed no published number of the catalogue by more than 1.2e-9 (degrees of freedom; 1.5e-10
-standard errors), while a change of method moves the first digits. ``NOISE`` is for the standard
-errors of numbers that are known, which are zero but for rounding.
+    python -m tests.catalogue [--update]
+
+rebuilds every one with a fixed seed, which marks the files as a test, and compares. Numbers may
+differ by ``TOLERANCE``: libraries and processors order sums and round elementary functions in their
+own ways, differences of about 1e-16. Survey data changed by 1e-14 at random changed no published
+number of the catalogue by more than 1.2e-9 (degrees of freedom; 1.5e-10 standard errors), while a
+change of method moves the first digits. ``NOISE`` is for the standard errors of numbers that are
+known, which are zero but for rounding.
 """
 
+import argparse
 import difflib
 import math
 import re
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from surveysynth._support.resources import is_checkout, tables_directory
+from surveysynth._support.resources import tables_directory
 from surveysynth.errors import InputError
 from surveysynth.release.folder.bundle import RELEASE
 from surveysynth.release.pipeline import release
@@ -63,12 +67,7 @@ def check(root: Path | None = None, say: Say = print) -> list[Outcome]:
 
 
 def update(root: Path | None = None, say: Say = print) -> None:
-    """Replace what is expected by what is made now, in a checkout, to be read before it is kept.
-
-    Raises ``InputError`` for the catalogue of an installed package.
-    """
-    if root is None and not is_checkout():
-        raise InputError("the catalogue of an installed package is not changed; use a checkout.")
+    """Replace what is expected by what is made now, to be read before it is kept."""
     for entry in entries(tables_directory() if root is None else root):
         with _rebuilt(entry) as folder:
             shutil.rmtree(entry / EXPECTED_NAME, ignore_errors=True)
@@ -121,3 +120,20 @@ def _close(expected: str, made: str) -> bool:
         return True
     wanted, got = (float(text.replace("−", "-")) for text in (expected, made))
     return math.isclose(wanted, got, rel_tol=TOLERANCE, abs_tol=NOISE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Compare, or with ``--update`` keep what is made now; return 1 where tables differ."""
+    parser = argparse.ArgumentParser(prog="python -m tests.catalogue", description=__doc__)
+    parser.add_argument("--update", action="store_true", help="keep what is made now")
+    if parser.parse_args(arguments).update:
+        update()
+        return 0
+    differing = [each for each in check() if each.differences]
+    for outcome in differing:
+        print("\n".join([f"{outcome.name}:", *outcome.differences]))
+    return 1 if differing else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
