@@ -20,6 +20,7 @@ from surveysynth.release.folder.bundle import (
     Staging,
     plan_bundle,
     publish,
+    reserved,
     staged,
 )
 from surveysynth.release.folder.ledger import summarise
@@ -41,6 +42,7 @@ from surveysynth.release.tables.table_builder import (
     tables_of_each,
 )
 from surveysynth.sampling.randomness import secret_generator
+from surveysynth.spec.formats import table_files
 from surveysynth.survey.outcome import needs_general_form
 from surveysynth.survey.weights_from import refuse_sources
 
@@ -111,19 +113,19 @@ def release(
     chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
     one_form = _compiled_early(spec, chosen, say)
     pending = run_to_record(spec, plan, ledger, test=test)
-    pending.require_room()  # before the confidential values are looked at
-    say(stages.READING)
-    survey = read_survey(spec)
-    refuse_sources(survey.design.confidential_sources)
-    survey = prepared_survey(survey, spec, chosen, mechanism)
-    model = chosen.of(survey.design)
-    refuse_clusters(survey.design, model)
-    if model.compiled and not one_form:
-        _compile(model, say)
-    check_formats(spec, survey.design)
-    facts = _begun(observer, facts_of(spec, survey.design, mechanism, model, test=test), survey)
-    pending.entry = with_unit_size(pending.entry, spec, survey.design)
-    with _advice_on_errors(pending):
+    with _advice_on_errors(pending), reserved(plan, _files(spec)):
+        pending.require_room()  # before the confidential values are looked at
+        say(stages.READING)
+        survey = read_survey(spec)
+        refuse_sources(survey.design.confidential_sources)
+        survey = prepared_survey(survey, spec, chosen, mechanism)
+        model = chosen.of(survey.design)
+        refuse_clusters(survey.design, model)
+        if model.compiled and not one_form:
+            _compile(model, say)
+        check_formats(spec, survey.design)
+        facts = _begun(observer, facts_of(spec, survey.design, mechanism, model, test=test), survey)
+        pending.entry = with_unit_size(pending.entry, spec, survey.design)
         released = mechanism.run(
             model, survey.design, survey.confidential, streams.mechanism, say,
             seeded=test, keeper=None if test else pending,
@@ -133,13 +135,22 @@ def release(
             facts, tables = _write(facts, model, released, staging, streams, say, observer)
             adequacy = _adequacy(observer, facts, survey, tables, released, staging, plan)
             say(stages.WRITING)
+            texts = _warnings(facts)  # what can fail goes before what cannot be undone
+            hints = hints_of(pending.ledger, pending.entry, named=ledger is not None)
             entries = publish(plan, staging, pending.ledger, pending.entry)
+            pending.published = True
     return ReleaseResult(
-        plan.out, plan.confidential, flat_tables(tables), _warnings(facts),
+        plan.out, plan.confidential, flat_tables(tables), texts,
         summarise(entries, pending.ledger.survey), pending.ledger.path,
-        hints_of(pending.ledger, pending.entry, named=ledger is not None), adequacy,
-        survey.population_warning(),
+        hints, adequacy, survey.population_warning(),
     )  # fmt: skip
+
+
+def _files(spec: "Spec") -> Iterator[str]:
+    """Yield the files of all tables and figures, relative to the release."""
+    for each in spec.tables:
+        names = table_files(each.statistics, (*each.formats, *each.figures), each.name or "")
+        yield from (f"{folder}/{file}" for folder, file, _ in names)
 
 
 def _warnings(facts: "ReleaseFacts") -> tuple[str, ...]:
@@ -162,15 +173,20 @@ def prepared_survey(
 
 @contextmanager
 def _advice_on_errors(pending: "PendingNoise") -> Iterator[None]:
-    """Add to errors, and to Ctrl-C, what happens to noise that is pending."""
+    """Add to errors, and to Ctrl-C, what happens to noise that is pending.
+
+    Once the release is published, nothing is left that Ctrl-C could stop.
+    """
     try:
         yield
     except KeyboardInterrupt:
+        if pending.published:
+            return
         if pending.waits:
             raise StoppedError(pending.stopped) from None
         raise
     except SurveySynthError as error:
-        if pending.used:
+        if pending.used and not pending.published:
             raise type(error)(f"{error} {pending.advice}") from None
         raise
 

@@ -28,13 +28,14 @@ def lock_file(path: Path, *, seconds: float = -1) -> FileLock:
 
 
 @contextmanager
-def locked(target: Path) -> Iterator[None]:
+def locked(target: Path, *, seconds: float = -1) -> Iterator[None]:
     """Keep two runs with the same target from losing what the other left there.
 
     The lock file stands beside the target, whose folder must exist, and is deleted at the end.
+    Raises ``Timeout`` where another run holds it for more than ``seconds`` from 0.
     """
     path = target.with_name(f".{target.name}.lock")
-    with lock_file(path):
+    with lock_file(path, seconds=seconds):
         try:
             yield
         finally:
@@ -91,8 +92,11 @@ def flush_path(path: Path) -> None:
 
 
 @contextmanager
-def signals_delayed() -> Iterator[None]:
-    """Delay Ctrl-C and termination while folders are half renamed or a ledger half written."""
+def signals_delayed(*, forgotten: bool = False) -> Iterator[None]:
+    """Delay Ctrl-C and termination while folders are half renamed or a ledger half written.
+
+    With ``forgotten`` they have no effect: what they were to stop is done.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -100,6 +104,8 @@ def signals_delayed() -> Iterator[None]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, delayed)
     try:
         yield
+        while forgotten and signal.sigpending() & delayed:
+            signal.sigwait(delayed)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -111,7 +117,7 @@ def prefix_of(target: Path) -> str:
 
 @contextmanager
 def temporary_folder(target: Path) -> Iterator[Path]:
-    """Make a folder (mode 0700) beside a target and lock it; the caller deletes it."""
+    """Make a folder (mode 0700) beside a target and lock it; it is deleted at the end."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix_of(target), dir=target.parent))
         lock = lock_file(folder / _LOCK, seconds=0)
@@ -122,6 +128,7 @@ def temporary_folder(target: Path) -> Iterator[Path]:
         yield folder
     finally:
         lock.release()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_abandoned(target: Path) -> None:
