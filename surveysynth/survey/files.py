@@ -26,7 +26,8 @@ from surveysynth._support.messages import nearest_file, records
 from surveysynth._support.readstat import read_with
 from surveysynth._support.xml_text import visible, xml_text
 from surveysynth.errors import InputError
-from surveysynth.survey.columns import as_text, repeated_positions, text_column
+from surveysynth.survey.cells import text_of
+from surveysynth.survey.columns import repeated_positions, text_column
 
 #: The pyreadstat function that reads a file, and the program that writes such files.
 _READERS = {
@@ -274,12 +275,14 @@ def _open_parquet(content: bytes, name: str) -> _Parquet:
 class Described:
     """The description of a column in a file: its title, and labels by code; either may be empty.
 
-    ``kind``: the type of the values, in a word.
+    ``kind``: the type of the values, in a word; ``single``: whether they are numbers in single
+    precision, which are doubles when they are read.
     """
 
     title: str
     labels: Mapping[str, str]
     kind: str
+    single: bool = False
 
 
 @dataclass(frozen=True)
@@ -302,10 +305,12 @@ class LabelledTable(Unpickled):
         return pd.DataFrame({name: self._coded(frame[name], name) for name in columns})
 
     def _coded(self, column: "pd.Series[Any]", name: str) -> "pd.Series[Any]":
+        if self.described[name].single:
+            column = column.astype("float32")
         labels = self.described[name].labels
         if not labels:
             return column
-        coded = text_column(column, name)
+        coded = text_column(column, name, labels)
         if not set(coded.levels) <= set(labels):
             return column
         return pd.Series(pd.Categorical.from_codes(coded.codes, pd.Index(coded.levels, dtype=str)))
@@ -352,17 +357,19 @@ def _read(content: bytes, suffix: str, name: str, **options: Any) -> Any:
 
 def _described(name: str, found: Any) -> Described:
     """Describe a column; ``found``: the description of the whole file by pyreadstat."""
-    numeric = str(found.readstat_variable_types.get(name, "")) in _NUMERIC
+    stored = str(found.readstat_variable_types.get(name, ""))
+    numeric = stored in _NUMERIC
     missing = (found.missing_ranges or {}).get(name, ())
     labels = {
-        as_text(code.rstrip() if isinstance(code, str) else code, name): _one_line(label)
+        text_of(code, name): _one_line(label)
         for code, label in found.variable_value_labels.get(name, {}).items()
         # Codes of numbers that are letters are Stata's .a to .z.
         if not (numeric and isinstance(code, str)) and not _is_missing(code, missing)
     }
     title = _one_line(found.column_names_to_labels.get(name) or "")
     known = {code: label or visible(code) for code, label in labels.items() if code}
-    return Described(title, known, _kind(str(found.original_variable_types.get(name)), numeric))
+    kind = _kind(str(found.original_variable_types.get(name)), numeric)
+    return Described(title, known, kind, single=stored == "float" and kind == "number")
 
 
 def _one_line(text: Any) -> str:

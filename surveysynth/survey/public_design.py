@@ -9,7 +9,7 @@ import pandas as pd
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.survey.columns import text_column
+from surveysynth.survey.columns import TextColumn, encode
 from surveysynth.survey.declaration import Declaration
 from surveysynth.survey.design_columns import design_columns, with_log_weight
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
@@ -246,7 +246,8 @@ class PublicDesign:
         """
         source, orders = "tables of this survey", orders or {}
         raise_problems(source, [text for name in by if (text := self._problem_of(name))])
-        columns = {name: text_column(self.frame[name], name) for name in by}
+        orders = {**self.levels, **orders}
+        columns = {name: TextColumn(*encode(self.frame[name].astype("str"))) for name in by}
         raise_problems(source, level_problems(columns, by, orders, margins or {}))
         known = {name: column.levels for name, column in columns.items()} | self.levels
         levels = {name: tuple(orders.get(name) or known[name]) for name in by}
