@@ -31,6 +31,9 @@ from .api.start import example as example
 from .api.start import example_survey as example_survey
 from .api.start import init as init
 from .errors import (
+    ConfidentialWarning as ConfidentialWarning,
+)
+from .errors import (
     FewRecordsWarning as FewRecordsWarning,
 )
 from .errors import (
@@ -38,6 +41,9 @@ from .errors import (
 )
 from .errors import (
     LeaningTableWarning as LeaningTableWarning,
+)
+from .errors import (
+    RecordsLeftOutWarning as RecordsLeftOutWarning,
 )
 from .estimation.calibration import CalibratedWeights as CalibratedWeights
 from .estimation.combining import (

@@ -51,6 +51,14 @@ class FewRecordsWarning(PublicWarning):
     """A spike or a pattern of outcomes has few records, even if all are equally common."""
 
 
+class RecordsLeftOutWarning(PublicWarning):
+    """Leaving out records with missing cells, which are public, moves counts and means."""
+
+
+class ConfidentialWarning(SurveySynthWarning):
+    """What the confidential values say against a run: CONFIDENTIAL, for who runs it alone."""
+
+
 class LeaningTableWarning(SurveySynthWarning):
     """Rows of a published table lie to one side of the confidential sample: CONFIDENTIAL.
 

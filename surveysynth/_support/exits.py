@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from surveysynth.errors import PublicWarning, SurveySynthError
+from surveysynth.errors import ConfidentialWarning, PublicWarning, SurveySynthError
 
 DEFECT, USAGE, INTERRUPTED = 1, 2, 130
 DEBUG_VARIABLE = "SURVEYSYNTH_DEBUG"
@@ -38,7 +38,7 @@ class _Unfailing:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         with suppress(AttributeError, ValueError):  # not every stream is Python's own
-            stream.reconfigure(errors="backslashreplace")
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -68,7 +68,7 @@ class _Unfailing:
 def _unfailing_output() -> Iterator[None]:
     before = sys.stdout, sys.stderr
     made = [None if each is None else _Unfailing(each) for each in before]
-    sys.stdout, sys.stderr = made  # type: ignore[assignment]
+    sys.stdout, sys.stderr = made
     try:
         yield
     finally:
@@ -84,8 +84,9 @@ def _code_of(command: Callable[[], Any]) -> int:
         say(f"warning: {DEBUG_VARIABLE} is set; a traceback may show confidential values.")
     elif not sys.warnoptions:
         warnings.simplefilter("ignore")
-        # What public columns alone decide is a line on stderr.
+        # What should be known before the budget is spent is a line on stderr.
         warnings.simplefilter("always", PublicWarning)
+        warnings.simplefilter("always", ConfidentialWarning)
         warnings.showwarning = _show
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupt)
@@ -106,7 +107,7 @@ def _show(
     message: Warning | str, category: type[Warning], filename: str, lineno: int,
     file: TextIO | None = None, line: str | None = None,
 ) -> None:  # fmt: skip
-    """Say a public warning in one line."""
+    """Say a warning in one line."""
     say(f"WARNING: {message}")
 
 

@@ -1,5 +1,6 @@
 """Private tables of a survey in one call."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._support.progress import shows_stages
-from surveysynth.errors import InputError
+from surveysynth.errors import ConfidentialWarning, InputError
 from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.release.pipeline import Streams, facts_of, private_estimates
 from surveysynth.release.private_tables import PrivateTables
@@ -144,6 +145,10 @@ def tables(
         If levels, cells, or interactions have too few records for coefficients of their own.
     FewRecordsWarning
         If spikes have few records even if all kinds of values are equally common.
+    RecordsLeftOutWarning
+        If leaving out records with missing cells moves counts and means.
+    ConfidentialWarning
+        Amounts outside their declared range, and weights far from the population size.
 
     Notes
     -----
@@ -188,6 +193,8 @@ def tables(
     refuse_clusters(design, built := built.of(design))
     facts, say = facts_of(spec, design, chosen, built, test=test), progress or (lambda stage: None)
     run = _recorder(spec, design, survey_id, ledger, test=test)
+    if warning := survey.confidential_warning():
+        warnings.warn(warning, ConfidentialWarning, stacklevel=2)
     released = chosen.run(
         built, design, survey.confidential, of_mechanism, say, seeded=test,
         keeper=None if test else run,

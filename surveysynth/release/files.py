@@ -122,6 +122,7 @@ def write_published(
         whole = {
             **content,
             "records_dropped": facts.design.dropped,
+            **({"shift": facts.design.shift} if facts.design.shift else {}),
             **({} if entropy is None else {"seed": str(entropy)}),
             "specification": public_specification(facts),
         }

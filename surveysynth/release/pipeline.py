@@ -1,5 +1,6 @@
 """The release pipeline, from a specification to a folder: the only one that publishes."""
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,7 +11,7 @@ import numpy as np
 
 from surveysynth._support import progress as stages
 from surveysynth._support.exits import place_of
-from surveysynth.errors import InputError, StoppedError, SurveySynthError
+from surveysynth.errors import ConfidentialWarning, InputError, StoppedError, SurveySynthError
 from surveysynth.estimation.clusters import clusters_of, refuse_clusters
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.mechanisms.learned.stage import histograms_of
@@ -29,6 +30,7 @@ from surveysynth.release.public_checks import (
     check_calibrated_name,
     check_formats,
     delta_warning,
+    left_out_warning,
     rare_level_warnings,
     rare_levels,
     warn_of_design,
@@ -126,6 +128,8 @@ def release(
         check_formats(spec, survey.design)
         facts = _begun(observer, facts_of(spec, survey.design, mechanism, model, test=test), survey)
         pending.entry = with_unit_size(pending.entry, spec, survey.design)
+        if confidential_warning := survey.confidential_warning():  # while nothing is spent
+            warnings.warn(confidential_warning, ConfidentialWarning, stacklevel=2)
         released = mechanism.run(
             model, survey.design, survey.confidential, streams.mechanism, say,
             seeded=test, keeper=None if test else pending,
@@ -142,7 +146,7 @@ def release(
     return ReleaseResult(
         plan.out, plan.confidential, flat_tables(tables), texts,
         summarise(entries, pending.ledger.survey), pending.ledger.path,
-        hints, adequacy, survey.population_warning(),
+        hints, adequacy, confidential_warning,
     )  # fmt: skip
 
 
@@ -156,7 +160,8 @@ def _files(spec: "Spec") -> Iterator[str]:
 def _warnings(facts: "ReleaseFacts") -> tuple[str, ...]:
     """Return reasons not to publish the files, and what to look at before they are published."""
     rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
-    return (*facts.warnings, *delta_warning(facts.spec, facts.design), *rare)
+    left_out = left_out_warning(facts.design)
+    return (*facts.warnings, *delta_warning(facts.spec, facts.design), *left_out, *rare)
 
 
 def prepared_survey(
@@ -263,7 +268,8 @@ def _adequacy(
         found = observer.write(facts, survey, tables, released, staging.confidential)
     except Exception as error:
         # Whether there is a release may not depend on how confidential values can be shown.
-        return Adequacy(None, problem=f"{type(error).__name__} at {place_of(error)}")
+        told = str(error) if isinstance(error, SurveySynthError) else ""
+        return Adequacy(None, problem=told or f"{type(error).__name__} at {place_of(error)}")
     return replace(found, page=plan.confidential / ADEQUACY_PAGE)
 
 

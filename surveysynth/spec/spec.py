@@ -5,6 +5,7 @@ specification is public, so values may be shown), and the nearest valid name. Al
 are listed together.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,7 +14,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from surveysynth._support.messages import listing, nearest
+from surveysynth._support.messages import BACKSLASH, listing, nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
@@ -363,7 +364,10 @@ def parse_spec(text: str, path: str | Path = "spec.toml") -> Spec:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        if "'\\n'" in reason:
+        line = re.search(r"at line (\d+)", reason)
+        if line and re.search(r'"[^"]*\\', text.splitlines()[int(line[1]) - 1]):
+            reason = f"line {line[1]}: {BACKSLASH}"
+        elif "'\\n'" in reason:
             reason += "; the line ends within a text: close its quote"
         raise InputError(f"{path} is not valid TOML: {reason}.") from None
     if "path" in content:

@@ -26,6 +26,11 @@ _TYPE_WORDS = {
     "finite_number": "a finite number",
 }
 
+#: Kinds of mistakes that say of a value only that it has another type.
+OTHER_TYPE = frozenset(_TYPE_WORDS) - {"finite_number", "int_parsing_size"}
+#: A part of a place: the key itself is wrong.
+KEY = "[key]"
+
 _PLAIN_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 #: Descriptions of required sections and keys, for messages that report them missing.
@@ -81,7 +86,7 @@ def where_of(location: tuple[int | str, ...]) -> str:
     for part in location:
         if isinstance(part, int):
             where += f"[{part + 1}]"
-        elif part != "[key]":
+        elif part != KEY:
             where += f".{part}" if where else str(part)
     return where
 

@@ -48,10 +48,14 @@ class Roles:
         return self.outcomes + ((self.weight,) if self.weight is not None else ())
 
     @cached_property
+    def classifying(self) -> tuple[str, ...]:
+        """Columns of classes of records: by and strata, each once."""
+        return tuple(dict.fromkeys([*self.by, *filter(None, [self.strata])]))
+
+    @cached_property
     def text(self) -> tuple[str, ...]:
         """Columns that are read as codes: by, strata, and psu."""
-        design = [name for name in (self.strata, self.psu) if name is not None]
-        return tuple(dict.fromkeys([*self.by, *design]))
+        return tuple(dict.fromkeys([*self.classifying, *filter(None, [self.psu])]))
 
     @cached_property
     def needed(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from surveysynth._support.confidential import Unpickled
-from surveysynth._support.messages import nearest_file, records
+from surveysynth._support.messages import BACKSLASH, nearest_file, records
 from surveysynth._support.readstat import read_with
 from surveysynth._support.xml_text import visible, xml_text
 from surveysynth.errors import InputError
@@ -71,6 +71,8 @@ def open_table(path: Path) -> Table:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
+        if not str(path).isprintable():
+            raise InputError(f"there is no data file {str(path)!r}; {BACKSLASH}.") from None
         near = nearest_file(path, SUFFIXES)
         raise InputError(
             f"there is no data file {path}.{near} A path in a specification is relative to its "

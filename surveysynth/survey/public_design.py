@@ -67,6 +67,8 @@ class PublicDesign:
         Raw columns used by the formula.
     dropped
         Records left out because a cell was blank (``missing = "drop"``).
+    shift
+        What leaving them out does to counts, in words; empty where that is within their errors.
     strata_name, psu_name, fpc_name
         Columns of the sampling design, or None.
     design_effect
@@ -129,6 +131,7 @@ class PublicDesign:
     calibrated_by: tuple[str, ...] | None = None
     pseudo: PseudoRecords | None = None
     weight_transform: Transform = Transform()  # noqa: RUF009  (frozen)
+    shift: str = ""
 
     def __post_init__(self) -> None:
         if self.public_weight is not None:
@@ -365,6 +368,7 @@ def build_public_design(
         public_columns=roles.public_columns,
         predictors=parse_formula(matrix.formula).variables,
         dropped=records.dropped,
+        shift=records.shift,
         strata_name=roles.strata,
         psu_name=roles.psu,
         fpc_name=design.fraction_name,

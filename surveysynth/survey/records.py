@@ -27,6 +27,7 @@ from surveysynth.survey.columns import (
     text_column,
 )
 from surveysynth.survey.declaration import Declaration, Roles
+from surveysynth.survey.left_out import shift_words
 from surveysynth.survey.outcome import Outcome, zero_one
 from surveysynth.survey.value_problems import (
     binary_problems,
@@ -45,8 +46,9 @@ PLAIN_NUMBERS = "numbers such as 1234.5, and blank cells for missing ones"
 class Records(Unpickled):
     """n complete records: ``text`` columns as codes, ``numbers`` (n,) as floats, by name.
 
-    ``dropped``: how many records were left out because a cell was blank. ``replicates``: replicate
-    weights (n, R), NaN where a cell holds no number, which no release may depend on.
+    ``dropped``: how many records were left out because a cell was blank; ``shift``: what this does
+    to the shares of levels, in words. ``replicates``: replicate weights (n, R), NaN where a cell
+    holds no number, which no release may depend on.
     """
 
     n: int
@@ -54,6 +56,7 @@ class Records(Unpickled):
     numbers: Mapping[str, FloatArray]
     dropped: int
     replicates: FloatArray | None = None
+    shift: str = ""
 
     def public_frame(self, roles: Roles) -> pd.DataFrame:
         """Return by, strata, psu, predictors, a public weight, and public columns."""
@@ -127,6 +130,7 @@ def read_records(frame: pd.DataFrame, declaration: Declaration) -> Records:
     raise_problems(source, problems)
     lost = np.logical_or.reduce(list(blank.values())) if blank else np.zeros(len(frame), bool)
     kept = _keep(text, numbers, ~lost)
+    kept = replace(kept, shift=shift_words(text, roles.classifying, ~lost))
     if declaration.replicates:
         found = [number_column(frame[name], name).values for name in declaration.replicates]
         kept = replace(kept, replicates=np.stack(found, axis=1)[~lost])
