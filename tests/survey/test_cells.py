@@ -41,7 +41,7 @@ SPLIT = unicodedata.normalize("NFD", "Łódź")
         (("New York", "New  York", "New\u00a0York"), "New York"),
         (
             (
-                datetime.date(2026, 5, 1), datetime.datetime(2026, 5, 1),  # noqa: DTZ001
+                datetime.date(2026, 5, 1), datetime.datetime(2026, 5, 1),
                 pd.Timestamp("2026-05-01"), "2026-05-01", "2026-05-01 00:00:00",
                 "2026-05-01T00:00:00.000",
             ),
