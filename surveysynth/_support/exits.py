@@ -108,7 +108,7 @@ def _show(
     file: TextIO | None = None, line: str | None = None,
 ) -> None:  # fmt: skip
     """Say a warning in one line."""
-    say(f"WARNING: {message}")
+    say(f"{'' if issubclass(category, ConfidentialWarning) else 'WARNING: '}{message}")
 
 
 def _other(error: Exception, *, debug: bool) -> int:

@@ -1,6 +1,5 @@
 """Private tables of a survey in one call."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._support.progress import shows_stages
-from surveysynth.errors import ConfidentialWarning, InputError
+from surveysynth.errors import InputError
 from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.release.pipeline import Streams, facts_of, private_estimates
 from surveysynth.release.private_tables import PrivateTables
@@ -193,8 +192,6 @@ def tables(
     refuse_clusters(design, built := built.of(design))
     facts, say = facts_of(spec, design, chosen, built, test=test), progress or (lambda stage: None)
     run = _recorder(spec, design, survey_id, ledger, test=test)
-    if warning := survey.confidential_warning():
-        warnings.warn(warning, ConfidentialWarning, stacklevel=2)
     released = chosen.run(
         built, design, survey.confidential, of_mechanism, say, seeded=test,
         keeper=None if test else run,
@@ -322,6 +319,7 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
 
     design, confidential = survey.design, survey.confidential
     refuse_sources(design.confidential_sources)
+    survey.warn(stacklevel=3)
     known = (*map(str, design.frame), *design.outcome_names, str(design.weight_name))
     for name in spec.labels:
         if name not in known:

@@ -1,17 +1,16 @@
 """The release pipeline, from a specification to a folder: the only one that publishes."""
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from surveysynth._support import progress as stages
 from surveysynth._support.exits import place_of
-from surveysynth.errors import ConfidentialWarning, InputError, StoppedError, SurveySynthError
+from surveysynth.errors import InputError, StoppedError, SurveySynthError
 from surveysynth.estimation.clusters import clusters_of, refuse_clusters
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.mechanisms.learned.stage import histograms_of
@@ -35,7 +34,7 @@ from surveysynth.release.public_checks import (
     rare_levels,
     warn_of_design,
 )
-from surveysynth.release.result import Adequacy, ReleaseResult
+from surveysynth.release.result import Adequacy, AdequacyObserver, ReleaseResult
 from surveysynth.release.run_record import hints_of, run_to_record, with_unit_size
 from surveysynth.release.tables.table_builder import (
     Tables,
@@ -61,26 +60,6 @@ Progress = Callable[[str], None]
 """Called with the name of each stage as it begins; never with anything computed from the data."""
 
 
-class AdequacyObserver(Protocol):
-    """Compares a release with the confidential survey, for the confidential folder alone."""
-
-    def begin(self, facts: "ReleaseFacts", survey: "Survey") -> None:
-        """Prepare for the datasets of a release; must not raise."""
-
-    def see(self, dataset: "SyntheticDataset") -> None:
-        """Take note of a synthetic dataset as it streams by; must not raise."""
-
-    def write(
-        self,
-        facts: "ReleaseFacts",
-        survey: "Survey",
-        tables: Mapping[str, Tables],
-        released: "Released",
-        folder: Path,
-    ) -> Adequacy:
-        """Write the report to ``folder``; return what it found."""
-
-
 def release(
     spec_path: str | Path,
     out: str | Path,
@@ -97,12 +76,7 @@ def release(
     Arguments, result, and errors are those of ``surveysynth.release``, which adds the observer: it
     compares the release with the survey, and nothing that is published depends on it.
     """
-    from surveysynth.spec.build import (
-        engine_of,
-        mechanism_of,
-        model_of,
-        read_survey,
-    )
+    from surveysynth.spec.build import engine_of, mechanism_of, model_of
     from surveysynth.spec.file_labels import with_file_labels
     from surveysynth.spec.spec import load_spec
 
@@ -118,18 +92,12 @@ def release(
     with _advice_on_errors(pending), reserved(plan, _files(spec)):
         pending.require_room()  # before the confidential values are looked at
         say(stages.READING)
-        survey = read_survey(spec)
-        refuse_sources(survey.design.confidential_sources)
-        survey = prepared_survey(survey, spec, chosen, mechanism)
-        model = chosen.of(survey.design)
-        refuse_clusters(survey.design, model)
+        survey, model = _survey_and_model(spec, chosen, mechanism)
         if model.compiled and not one_form:
             _compile(model, say)
-        check_formats(spec, survey.design)
         facts = _begun(observer, facts_of(spec, survey.design, mechanism, model, test=test), survey)
         pending.entry = with_unit_size(pending.entry, spec, survey.design)
-        if confidential_warning := survey.confidential_warning():  # while nothing is spent
-            warnings.warn(confidential_warning, ConfidentialWarning, stacklevel=2)
+        survey.warn(stacklevel=2)  # while nothing is spent
         released = mechanism.run(
             model, survey.design, survey.confidential, streams.mechanism, say,
             seeded=test, keeper=None if test else pending,
@@ -146,8 +114,23 @@ def release(
     return ReleaseResult(
         plan.out, plan.confidential, flat_tables(tables), texts,
         summarise(entries, pending.ledger.survey), pending.ledger.path,
-        hints, adequacy, confidential_warning,
+        hints, adequacy, survey.confidential_warning(),
     )  # fmt: skip
+
+
+def _survey_and_model(
+    spec: "Spec", chosen: "Model", mechanism: "Mechanism"
+) -> "tuple[Survey, Model]":
+    """Read the survey as the mechanism gets it, with its model; refuse what cannot be released."""
+    from surveysynth.spec.build import read_survey
+
+    survey = read_survey(spec)
+    refuse_sources(survey.design.confidential_sources)
+    survey = prepared_survey(survey, spec, chosen, mechanism)
+    model = chosen.of(survey.design)
+    refuse_clusters(survey.design, model)
+    check_formats(spec, survey.design)
+    return survey, model
 
 
 def _files(spec: "Spec") -> Iterator[str]:

@@ -5,7 +5,6 @@ specification is public, so values may be shown), and the nearest valid name. Al
 are listed together.
 """
 
-import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from surveysynth._support.messages import BACKSLASH, listing, nearest
+from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
@@ -45,7 +44,7 @@ from surveysynth.spec.sections import LabelSection, StudySection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_in_file import ALL_TABLES, folded, section_of, where_problems
 from surveysynth.spec.tables_section import TablesSection
-from surveysynth.spec.wording import read_text
+from surveysynth.spec.wording import read_text, why_not_toml
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 
@@ -363,13 +362,7 @@ def parse_spec(text: str, path: str | Path = "spec.toml") -> Spec:
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        line = re.search(r"at line (\d+)", reason)
-        if line and re.search(r'"[^"]*\\', text.splitlines()[int(line[1]) - 1]):
-            reason = f"line {line[1]}: {BACKSLASH}"
-        elif "'\\n'" in reason:
-            reason += "; the line ends within a text: close its quote"
-        raise InputError(f"{path} is not valid TOML: {reason}.") from None
+        raise InputError(f"{path} is not valid TOML: {why_not_toml(error, text)}.") from None
     if "path" in content:
         raise InputError(f"{path}: path: unknown key. Name the data file in survey.data.")
     return validate_spec({**content, "path": path}, str(path))

@@ -65,10 +65,8 @@ class PublicDesign:
         Columns in the microdata besides those with a role.
     predictors
         Raw columns used by the formula.
-    dropped
-        Records left out because a cell was blank (``missing = "drop"``).
-    shift
-        What leaving them out does to counts, in words; empty where that is within their errors.
+    dropped, shift
+        Records left out (``missing = "drop"``), and what this does to counts, in words.
     strata_name, psu_name, fpc_name
         Columns of the sampling design, or None.
     design_effect
@@ -247,13 +245,11 @@ class PublicDesign:
             For a column that is not public, that X lacks or treats as a number, and for levels that
             cannot make a table.
         """
-        source, orders = "tables of this survey", orders or {}
+        source, orders = "tables of this survey", {**self.levels, **(orders or {})}
         raise_problems(source, [text for name in by if (text := self._problem_of(name))])
-        orders = {**self.levels, **orders}
         columns = {name: TextColumn(*encode(self.frame[name].astype("str"))) for name in by}
         raise_problems(source, level_problems(columns, by, orders, margins or {}))
-        known = {name: column.levels for name, column in columns.items()} | self.levels
-        levels = {name: tuple(orders.get(name) or known[name]) for name in by}
+        levels = {name: tuple(orders.get(name) or columns[name].levels) for name in by}
         return replace(self, by=tuple(by), levels=levels)
 
     def _problem_of(self, name: str) -> str:

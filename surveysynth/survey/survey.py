@@ -4,6 +4,7 @@ Everything is validated once, here. ``PublicDesign`` has no outcome and no confi
 code that takes only a ``PublicDesign`` cannot publish one (methods 1).
 """
 
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow as pa
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import raise_problems
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.errors import InputError
+from surveysynth.errors import ConfidentialWarning, InputError
 from surveysynth.survey.arrow import arrow_table, pandas_of
 from surveysynth.survey.columns import repeated_positions
 from surveysynth.survey.declaration import (
@@ -115,6 +116,11 @@ class Survey:
         """(n,), confidential or public; None for a survey without weights."""
         public = self.design.public_weight
         return self.confidential.sampling_weight if public is None else public
+
+    def warn(self, stacklevel: int = 1) -> None:
+        """Issue ``confidential_warning`` as a Python warning, which is for who runs this alone."""
+        if text := self.confidential_warning():
+            warnings.warn(text, ConfidentialWarning, stacklevel=stacklevel + 1)
 
     def confidential_warning(self) -> str:
         """Return all that the confidential values say against a run, a line each; or nothing."""

@@ -140,7 +140,7 @@ def test_case_02_nothing_is_said_to_be_unpublished(
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals of POSIX")
-@pytest.mark.parametrize("moment", ["_swap", "_inside_parents"])
+@pytest.mark.parametrize("moment", ["_swap", "inside_parents"])
 def test_ctrl_c_after_publication_stops_nothing(
     make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Any, moment: str
 ) -> None:
@@ -376,7 +376,8 @@ def test_case_10_a_key_of_two_types_has_one_message(
 @pytest.mark.parametrize("path", [r"C:\Users\me\survey.csv", r"C:\tables\new.csv", r"C:\data.csv"])
 def test_case_13_a_path_of_windows_in_double_quotes(tmp_path: Path, run: Any, path: str) -> None:
     spec = tmp_path / "spec.toml"
-    spec.write_text(f'[survey]\ndata = "{path}"\nweight = "w"\npopulation_size = 9\n[synthesizer]\noutcome = "y"\n'
+    spec.write_text(f'[survey]\ndata = "{path}"\nweight = "w"\npopulation_size = 9\n'
+                    '[synthesizer]\noutcome = "y"\n'
                     '[outcomes.y]\nrange = [0, 9]\n[privacy]\nmechanism = "noisy_statistics"\n'
                     "epsilon = 10\n[tables]\nby = ['a']\n")  # fmt: skip
     code, _, told = run("check", spec)

@@ -15,11 +15,15 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from surveysynth.errors import InputError
+
 #: Modes of confidential folders, and of the files in them.
 PRIVATE_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
 #: The end of the name of a folder that is being replaced, until the new one is in its place.
 REPLACED = "-replaced"
 _LOCK = "lock"
+#: The size of a trial file: a full disk has no room for it.
+_TRIAL_BYTES = 1 << 16
 
 
 def lock_file(path: Path, *, seconds: float = -1) -> FileLock:
@@ -142,3 +146,54 @@ def remove_abandoned(target: Path) -> None:
                 os.rename(aside, target)
             for left in (aside, folder):
                 shutil.rmtree(left, ignore_errors=True)
+
+
+def try_writing(target: Path, file: str) -> None:
+    """Write and delete a file of a folder as it will be written, with all its longest names.
+
+    Permissions do not tell: a name may be too long, a file system full, read-only or of another
+    kind. Raises ``InputError`` where it fails.
+    """
+    with refused_by_the_system(target), inside_parents(target), temporary_folder(target) as root:
+        aside = root.with_name(f"{root.name}{REPLACED}")
+        path = root / "out" / file
+        try:
+            aside.mkdir()
+            path.parent.mkdir(parents=True)
+            path.write_bytes(bytes(_TRIAL_BYTES))
+            flush_path(path)
+        finally:
+            for made in (aside, root):
+                shutil.rmtree(made, ignore_errors=True)
+
+
+@contextmanager
+def refused_by_the_system(target: Path) -> Iterator[None]:
+    """Raise ``InputError`` where another run or the system refuses to write a target."""
+    try:
+        yield
+    except Timeout:
+        raise InputError(
+            f"another run is writing to {target}; wait for its end, or name another folder."
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"{target} cannot be written: {error.strerror or 'no reason given'}. Name another "
+            "folder."
+        ) from None
+
+
+@contextmanager
+def inside_parents(target: Path) -> Iterator[None]:
+    """Make the parents of a target; those that are still empty at the end are deleted."""
+    created: list[Path] = []
+    try:
+        for parent in reversed(target.parents):
+            if not parent.exists():
+                parent.mkdir(exist_ok=True)
+                created.append(parent)
+        yield
+    finally:
+        for parent in reversed(created):
+            with suppress(OSError):  # not empty: it holds what was published
+                parent.rmdir()

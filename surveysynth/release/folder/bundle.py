@@ -7,24 +7,24 @@ exception or Ctrl-C at any moment leaves what was there before, and nothing else
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-from filelock import Timeout
 
 from surveysynth.errors import InputError
 from surveysynth.release.folder.atomic import (
     PRIVATE_MODE,
     REPLACED,
     flush,
-    flush_path,
+    inside_parents,
     locked,
     make_private,
     partial_name,
+    refused_by_the_system,
     remove_abandoned,
     signals_delayed,
     temporary_folder,
+    try_writing,
     write_whole,
 )
 from surveysynth.release.folder.ledger import (
@@ -48,8 +48,6 @@ ADEQUACY_PAGE, ADEQUACY_ROWS, ADEQUACY_SHARES, ADEQUACY_LEANS = (
     "adequacy.html", "adequacy.csv", "adequacy_shares.csv", "adequacy_leaning.csv",
 )  # fmt: skip
 PRIVACY_NAME = "privacy.json"
-#: The size of a trial file: a full disk has no room for it.
-_TRIAL_BYTES = 1 << 16
 #: For a review board, as a page and as text, and for the registry of deployments.
 DOSSIER_NAMES = ("dossier.html", "dossier.md", "registry.json")
 
@@ -117,7 +115,7 @@ def plan_bundle(out: Path, confidential: Path | None = None, *, overwrite: bool)
     if not plan.confidential_inside:
         _refuse_nesting(plan)
     for place in plan.targets:
-        _try_writing(place)
+        try_writing(place, PRIVACY_NAME)
         remove_abandoned(place)
     _check_targets(plan)
     return plan
@@ -139,10 +137,10 @@ def reserved(plan: BundlePlan, files: Iterable[str]) -> Iterator[None]:
     longest = max([PRIVACY_NAME, *files], key=len)
     with ExitStack() as held:
         for target in plan.targets:
-            with _refused_by_the_system(target):
-                held.enter_context(_inside_parents(target))
+            with refused_by_the_system(target):
+                held.enter_context(inside_parents(target))
                 held.enter_context(locked(target, seconds=0))
-            _try_writing(target, longest)
+            try_writing(target, f"{RELEASE}/{longest}")
         _check_targets(plan)  # another run may just have ended
         yield
 
@@ -196,56 +194,6 @@ def _check_confidential(folder: Path) -> None:
         )
 
 
-def _try_writing(target: Path, file: str = PRIVACY_NAME) -> None:
-    """Write and delete a file of a release as it will be written, with all its longest names.
-
-    Permissions do not tell: a name may be too long, a file system full, read-only or of another
-    kind. Raises ``InputError`` where it fails.
-    """
-    with _refused_by_the_system(target), _inside_parents(target), temporary_folder(target) as root:
-        aside = root.with_name(f"{root.name}{REPLACED}")
-        path = root / "out" / RELEASE / file
-        try:
-            aside.mkdir()
-            path.parent.mkdir(parents=True)
-            path.write_bytes(bytes(_TRIAL_BYTES))
-            flush_path(path)
-        finally:
-            for made in (aside, root):
-                shutil.rmtree(made, ignore_errors=True)
-
-
-@contextmanager
-def _refused_by_the_system(target: Path) -> Iterator[None]:
-    try:
-        yield
-    except Timeout:
-        raise InputError(
-            f"another run is writing to {target}; wait for its end, or name another folder."
-        ) from None
-    except OSError as error:
-        raise InputError(
-            f"{target} cannot be written: {error.strerror or 'no reason given'}. Name another "
-            "folder."
-        ) from None
-
-
-@contextmanager
-def _inside_parents(target: Path) -> Iterator[None]:
-    """Make the parents of a target; those that are still empty at the end are deleted."""
-    created: list[Path] = []
-    try:
-        for parent in reversed(target.parents):
-            if not parent.exists():
-                parent.mkdir(exist_ok=True)
-                created.append(parent)
-        yield
-    finally:
-        for parent in reversed(created):
-            with suppress(OSError):  # not empty: it holds what was published
-                parent.rmdir()
-
-
 @contextmanager
 def staged(plan: BundlePlan) -> Iterator[Staging]:
     """Make temporary folders beside the targets; what was not published is removed at the end.
@@ -269,7 +217,7 @@ def _temporary(what_failed: str) -> Iterator[Callable[[Path], Path]]:
     held = ExitStack()
 
     def beside(target: Path) -> Path:
-        held.enter_context(_inside_parents(target))
+        held.enter_context(inside_parents(target))
         return held.enter_context(temporary_folder(target))
 
     try:
@@ -290,7 +238,7 @@ def plan_folder(
     ``what``: what it is called in messages. Raises ``InputError`` as ``plan_bundle`` does.
     """
     target = out.expanduser().resolve()
-    _try_writing(target)
+    try_writing(target, marker or LEDGER_NAME)
     remove_abandoned(target)
     if target.exists():
         if not overwrite:

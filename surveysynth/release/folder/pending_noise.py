@@ -54,8 +54,11 @@ class PendingNoise:
     def require_room(self) -> None:
         """Raise ``RefusedError`` where the budget does not allow the run.
 
+        Raises ``InputError`` where it could not be recorded.
+
         A run that continues from pending noise is in the ledger already and needs no room.
         """
+        self.ledger.require_writable()
         if self._waiting() is None:
             self.ledger.require_room(self.entry, copies_of(self.plan))
 
