@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -34,16 +34,16 @@ from surveysynth.release.public_checks import (
     rare_levels,
     warn_of_design,
 )
-from surveysynth.release.result import Adequacy, AdequacyObserver, ReleaseResult
+from surveysynth.release.result import Adequacy, ReleaseResult
 from surveysynth.release.run_record import hints_of, run_to_record, with_unit_size
 from surveysynth.release.tables.table_builder import (
     Tables,
     estimates_of_each,
+    flat_tables,
     rows_of,
     tables_of_each,
 )
 from surveysynth.sampling.randomness import secret_generator
-from surveysynth.spec.formats import table_files
 from surveysynth.survey.outcome import needs_general_form
 from surveysynth.survey.weights_from import refuse_sources
 
@@ -58,6 +58,26 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins; never with anything computed from the data."""
+
+
+class AdequacyObserver(Protocol):
+    """Compares a release with the confidential survey, for the confidential folder alone."""
+
+    def begin(self, facts: "ReleaseFacts", survey: "Survey") -> None:
+        """Prepare for the datasets of a release; must not raise."""
+
+    def see(self, dataset: "SyntheticDataset") -> None:
+        """Take note of a synthetic dataset as it streams by; must not raise."""
+
+    def write(
+        self,
+        facts: "ReleaseFacts",
+        survey: "Survey",
+        tables: Mapping[str, Tables],
+        released: "Released",
+        folder: Path,
+    ) -> Adequacy:
+        """Write the report to ``folder``; return what it found."""
 
 
 def release(
@@ -76,6 +96,7 @@ def release(
     Arguments, result, and errors are those of ``surveysynth.release``, which adds the observer: it
     compares the release with the survey, and nothing that is published depends on it.
     """
+    from surveysynth.release.files import planned_files
     from surveysynth.spec.build import engine_of, mechanism_of, model_of
     from surveysynth.spec.file_labels import with_file_labels
     from surveysynth.spec.spec import load_spec
@@ -89,7 +110,7 @@ def release(
     chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
     one_form = _compiled_early(spec, chosen, say)
     pending = run_to_record(spec, plan, ledger, test=test)
-    with _advice_on_errors(pending), reserved(plan, _files(spec)):
+    with _advice_on_errors(pending), reserved(plan, planned_files(spec)):
         pending.require_room()  # before the confidential values are looked at
         say(stages.READING)
         survey, model = _survey_and_model(spec, chosen, mechanism)
@@ -131,13 +152,6 @@ def _survey_and_model(
     refuse_clusters(survey.design, model)
     check_formats(spec, survey.design)
     return survey, model
-
-
-def _files(spec: "Spec") -> Iterator[str]:
-    """Yield the files of all tables and figures, relative to the release."""
-    for each in spec.tables:
-        names = table_files(each.statistics, (*each.formats, *each.figures), each.name or "")
-        yield from (f"{folder}/{file}" for folder, file, _ in names)
 
 
 def _warnings(facts: "ReleaseFacts") -> tuple[str, ...]:
@@ -360,15 +374,6 @@ def facts_of(
         engine=model.versions(),
         calibration=calibration,
     ).with_calibration()
-
-
-def flat_tables(tables: Mapping[str, Tables]) -> Tables:
-    """Return the tables of a release by statistic, or several by "NAME/statistic"."""
-    return {
-        f"{name}/{statistic}" if name else statistic: of_outcomes
-        for name, table in tables.items()
-        for statistic, of_outcomes in table.items()
-    }
 
 
 class Streams:

@@ -3,19 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
 
 from surveysynth._support.fragment import fragment
 from surveysynth.release.folder.bundle import RELEASE
 from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.tables.table import ReleaseTable
-
-if TYPE_CHECKING:
-    from surveysynth.inference.synthesis import SyntheticDataset
-    from surveysynth.mechanisms.base import Released
-    from surveysynth.release.facts import ReleaseFacts
-    from surveysynth.release.tables.table_builder import Tables
-    from surveysynth.survey.survey import Survey
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,26 +39,6 @@ class Adequacy:
             f"from the sample: see {self.page}. Whether to publish after looking is a decision "
             "that depends on the data; epsilon does not cover it."
         )
-
-
-class AdequacyObserver(Protocol):
-    """Compares a release with the confidential survey, for the confidential folder alone."""
-
-    def begin(self, facts: "ReleaseFacts", survey: "Survey") -> None:
-        """Prepare for the datasets of a release; must not raise."""
-
-    def see(self, dataset: "SyntheticDataset") -> None:
-        """Take note of a synthetic dataset as it streams by; must not raise."""
-
-    def write(
-        self,
-        facts: "ReleaseFacts",
-        survey: "Survey",
-        tables: "Mapping[str, Tables]",
-        released: "Released",
-        folder: Path,
-    ) -> Adequacy:
-        """Write the report to ``folder``; return what it found."""
 
 
 @dataclass(frozen=True)

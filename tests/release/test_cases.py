@@ -21,7 +21,7 @@ from surveysynth import cli
 from surveysynth._support import exits
 from surveysynth.errors import InputError
 from surveysynth.release import pipeline
-from surveysynth.release.folder import bundle
+from surveysynth.release.folder import atomic, bundle
 from surveysynth.release.folder.bundle import plan_bundle, reserved
 from surveysynth.release.folder.ledger_file import ledgers_folder
 from surveysynth.release.rebuild import rebuild
@@ -242,7 +242,7 @@ def test_case_05_the_disk_is_tried_by_writing(
         raise error
 
     spec = strict_spec(make_spec)
-    monkeypatch.setattr(bundle, "flush_path", fail)
+    monkeypatch.setattr(atomic, "flush_path", fail)
     code, _, told = run("release", spec, "--out", tmp_path / "a" / "out")
     assert (code, runs_recorded()) == (2, 0)
     assert f"cannot be written: {error.strerror}" in told
