@@ -1,7 +1,7 @@
 """Data files, read whole and without repair: csv, parquet, and files of Stata, SPSS, and SAS.
 
 A lenient reader silently fills short rows with blanks, renames repeated columns, and turns codes
-into numbers. Here these are errors, or stay as in the file: every csv cell is read as text.
+into numbers. Here these are errors: every csv cell is read as text, whose forms ``cells`` unites.
 
 All kinds of missing values are missing: system-missing ones, ``.a`` to ``.z`` of Stata and SAS, and
 the codes that an SPSS file declares as user-missing, whose labels are not levels. If every value of
