@@ -102,11 +102,14 @@ def _value(text: str) -> str:
 def level_among(declared: Collection[str]) -> Callable[[str], str]:
     """Return a function from the text of a cell to its level; "" for a missing one.
 
-    A declared level is found in any form of the same text or number, and is one even if it is a
-    word for a missing value.
+    A declared level is found in any form of the same text or number, unless another has it too, and
+    is one even if it is a word for a missing value.
     """
     exact = set(declared)
-    forms = {form(level): level for form in (_value, text_of) for level in declared}
+    forms: dict[str, str] = {}
+    for one in exact:
+        for form in {text_of(one), _value(one)}:
+            forms[form] = "" if form in forms else one  # of two levels: neither
 
     def level(text: str) -> str:
         if text in exact:

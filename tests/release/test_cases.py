@@ -1,5 +1,5 @@
-"""Small inputs that went wrong in software of this kind, by case. Truth: totals counted by hand, what
-was written to disk and to the ledger, and the texts that the inputs were made from."""
+"""Small inputs that went wrong in software of this kind, by case. Truth: totals counted by hand,
+what was written to disk and to the ledger, and the texts that the inputs were made from."""
 
 import io
 import os

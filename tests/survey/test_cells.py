@@ -90,6 +90,8 @@ def test_levels_are_found_in_any_form_of_their_number() -> None:
     assert text_column(cells, "x", ("1", "2")).values().tolist() == ["1", "1", "1", "01", "2"]
     assert text_column(cells, "x", ("1.0", "2")).values().tolist() == ["1.0"] * 3 + ["01", "2"]
     assert level_column(cells, Outcome("x", "binary", levels=("1", "2"))).wrong == 1
+    both = text_column(cells, "x", ("1", "1.0", "2"))
+    assert both.values().tolist() == ["1", "1.0", "1.00", "01", "2"]
 
 
 @given(st.one_of(st.text(), st.floats(), st.integers(), st.booleans(), st.dates(), st.datetimes()))
