@@ -30,10 +30,16 @@ from .api.start import example as example
 from .api.start import example_survey as example_survey
 from .api.start import init as init
 from .errors import (
+    ConfidentialWarning as ConfidentialWarning,
+)
+from .errors import (
     FewRecordsWarning as FewRecordsWarning,
 )
 from .errors import (
     FormulaCutWarning as FormulaCutWarning,
+)
+from .errors import (
+    RecordsLeftOutWarning as RecordsLeftOutWarning,
 )
 from .estimation.calibration import CalibratedWeights as CalibratedWeights
 from .estimation.combining import (

@@ -137,6 +137,10 @@ def tables(
         If levels, cells, or interactions have too few records for coefficients of their own.
     FewRecordsWarning
         If spikes have few records even if all kinds of values are equally common.
+    RecordsLeftOutWarning
+        If leaving out records with missing cells moves counts and means.
+    ConfidentialWarning
+        Amounts outside their declared range, and weights far from the population size.
 
     Notes
     -----
@@ -312,6 +316,7 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
 
     design, confidential = survey.design, survey.confidential
     refuse_sources(design.confidential_sources)
+    survey.warn(stacklevel=3)
     known = (*map(str, design.frame), *design.outcome_names, str(design.weight_name))
     for name in spec.labels:
         if name not in known:

@@ -25,6 +25,7 @@ from surveysynth.estimation.calibration import (
     calibrated_weights,
     check_method,
 )
+from surveysynth.survey.cells import text_of
 from surveysynth.survey.outcome import Outcome
 
 _METHODS = {"raking": "raking", "linear": "the regression estimator"}
@@ -111,7 +112,7 @@ def _leaves(totals: Any, depth: int, place: str) -> list[tuple[tuple[str, ...], 
             f"got {totals!r}."
         )
     return [
-        ((str(level), *rest), total)
+        ((text_of(level), *rest), total)
         for level, inner in totals.items()
         for rest, total in _leaves(inner, depth - 1, f"{place}.{level}")
     ]

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +25,20 @@ from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers import csv
 from surveysynth.spec.calibration_section import inlined
-from surveysynth.spec.formats import FIGURES_FOLDER, FORMATS, folder_of
+from surveysynth.spec.formats import FIGURES_FOLDER, FORMATS, folder_of, table_files
 from surveysynth.spec.replicates import REPLICATE_KEYS
 from surveysynth.spec.tables_in_file import unfolded
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.base import Released
+    from surveysynth.spec.spec import Spec
+
+def planned_files(spec: "Spec") -> Iterator[str]:
+    """Yield the files of all tables and figures, relative to the release."""
+    for each in spec.tables:
+        names = table_files(each.statistics, (*each.formats, *each.figures), each.name or "")
+        yield from (f"{folder}/{file}" for folder, file, _ in names)
+
 
 def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Path) -> None:
     """Write every table in every format asked for, in its folder; ``tables``: by name."""
@@ -115,6 +123,7 @@ def write_published(
         whole = {
             **content,
             "records_dropped": facts.design.dropped,
+            **({"shift": facts.design.shift} if facts.design.shift else {}),
             **({} if entropy is None else {"seed": str(entropy)}),
             "specification": public_specification(facts),
         }

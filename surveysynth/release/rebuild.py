@@ -89,7 +89,9 @@ def rebuild(
     content = _read(source / STATISTICS_NAME)
     spec = _spec_of(content, source)
     say(stages.READING)
-    design = _design_of(spec, source, int(content["records_dropped"]))
+    design = replace(
+        _design_of(spec, source, int(content["records_dropped"])), shift=content.get("shift", "")
+    )
     histograms = histograms_in(content)
     design = learned_design(design, histograms)
     statistics = statistics_of(content["statistics"])

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 from scipy.linalg import helmert, null_space
-
-from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import sample_noisy
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import FARTHEST
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
+
+from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import GroupSums
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     Centring,

@@ -21,15 +21,15 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-
-from surveysynth._support.types import FloatArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.augmentation import Augmentation
-from surveysynth.mechanisms.noisy_statistics.posterior.draws import sample_noisy
 from surveysynth.mechanisms.noisy_statistics.posterior.moments import (
     NoisyMoments,
     NoisyTarget,
     PublicSums,
 )
+
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import sample_noisy
 from surveysynth.models import get_model
 from surveysynth.models.parts.psu_effects import PSU_EFFECT
 from surveysynth.sampling.plan import SamplingPlan

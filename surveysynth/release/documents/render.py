@@ -143,6 +143,7 @@ def shared_context(facts: ReleaseFacts) -> dict[str, Any]:
         "values": _confidential(facts),
         "n": design.n,
         "dropped": design.dropped,
+        "shift": design.shift,
         "modelled": design.missing == "model",
         "psu": design.psu_name,
         "weight_name": design.weight_name,

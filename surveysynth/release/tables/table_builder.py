@@ -143,6 +143,15 @@ def estimates_of_each(
     }
 
 
+def flat_tables(tables: Mapping[str, Tables]) -> Tables:
+    """Return the tables of a release by statistic, or several by "NAME/statistic"."""
+    return {
+        f"{name}/{statistic}" if name else statistic: of_outcomes
+        for name, table in tables.items()
+        for statistic, of_outcomes in table.items()
+    }
+
+
 def tables_of_each(
     spec: "Spec", design: "PublicDesign", estimates: Mapping[str, Estimates]
 ) -> dict[str, Tables]:

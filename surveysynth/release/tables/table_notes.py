@@ -83,7 +83,8 @@ def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[st
             "the standard errors leave it out."
         )
     if design.dropped:
-        notes.append(f"{design.dropped:,} survey records with missing values were left out.")
+        left_out = f"{design.dropped:,} survey records with missing values were left out."
+        notes.append(f"{left_out} {design.shift}".strip())
     return notes
 
 

@@ -4,13 +4,13 @@ statistics of those, and chains that hold all three; what moves then change of t
 from dataclasses import replace
 
 import numpy as np
-
-from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
     LocationSweeps,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.moves import Moves
 from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
+
+from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.sampling.sweeps import Streams
 from tests.long_runs import location_sbc
 from tests.long_runs.location_sbc import Case

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import sample_noisy
+from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import sample_noisy
-from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import (
     GroupSums,
     group_noise,

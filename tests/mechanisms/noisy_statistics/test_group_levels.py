@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import integrate, stats
-
-from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.posterior.location.conditionals import Conditionals
 from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
     LocationSweeps,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.location.point import Parameters, Point
+
+from surveysynth._support.types import FloatArray
 from surveysynth.models.general_location.groups import CovarianceGroups
 from surveysynth.sampling.sweeps import Streams
 from tests.long_runs.location_sbc import CASES, crossed, one_target

@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from surveysynth.mechanisms.noisy_statistics.posterior.location.levels import alike
+from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior import draws
-from surveysynth.mechanisms.noisy_statistics.posterior.location.levels import alike
-from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (

@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
+from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
+    LocationSweeps,
+)
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior import draws
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
-from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
-    LocationSweeps,
-)
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics

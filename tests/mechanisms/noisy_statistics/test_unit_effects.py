@@ -9,9 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
-
-from surveysynth._support.types import FloatArray, Theta
-from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_effects import (
     UnitGibbs,
     UnitLikelihood,
@@ -23,6 +20,9 @@ from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_margins imp
 from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_moments import (
     CellMoments,
 )
+
+from surveysynth._support.types import FloatArray, Theta
+from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.models.general_location.forms import GeneralFBS
 from surveysynth.models.general_location.residual_covariances import covariances
