@@ -162,9 +162,18 @@ class LogitRows:
 
 
 class Parameters:
-    """Posterior density of a release, up to a constant, at vectors (b, D)."""
+    """Posterior density of a release, up to a constant, at vectors (b, D).
 
-    def __init__(self, layout: Layout, table: NoisyTable, priors: Mapping[str, float]) -> None:
+    deviating: whether levels of outcomes deviate by group in the means.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        table: NoisyTable,
+        priors: Mapping[str, float],
+        deviating: bool = True,
+    ) -> None:
         self.layout, self.table, self.priors = layout, table, priors
         shape, q = table.shape, layout.q
         self.q, self.groups, self.spread = q, shape.groups, table.spread
@@ -187,7 +196,8 @@ class Parameters:
         self.contrasts = table.contrasts if grouped else np.zeros((0, self.groups))
         #: Levels of outcomes that deviate by group in each column, and that with ridged columns
         #: are shrunken (q, S): in regressions that use them.
-        levels = used[:, layout.columns :] if grouped else np.zeros((q, 0), dtype=bool)
+        deviating &= grouped
+        levels = used[:, layout.columns :] if deviating else np.zeros((q, 0), dtype=bool)
         self.levels = levels
         self.shrunken = np.hstack(
             [np.ones((q, self.ridged.size), dtype=bool), np.tile(levels, (1, self.groups))]
