@@ -18,7 +18,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.mechanisms.noisy_statistics.posterior.unit_effects import LEAST_LEFT
+from surveysynth.mechanisms.noisy_statistics.posterior.between_units import LEAST_LEFT
 from surveysynth.models.general_location.layout import Layout, RegressionPart
 from surveysynth.models.general_location.residual_covariances import covariances
 from surveysynth.models.general_location.simulate import drawn
