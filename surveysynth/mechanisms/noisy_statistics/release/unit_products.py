@@ -27,8 +27,9 @@ it is convex in x and in y, so it is largest where x or y meets a limit: H^2, a 
 2 x t^2 - t^4 / 2, which grows with x to 2 H^2 t^2 - t^4 / 2, the second term. With x = H^2 it is
 convex in y, and largest at one of these two or at a'b = 0, y = t^2 - H^2, where t >= H, and with
 T = t^2/H^2 <= 2 the second term's square less its own is H^4 (4T - 3 T^2/2 - 2) >= 0. With a'b = 0
-and x < H^2 it is x^2 + y^2 on x + y = t^2, at most t^4 <= (t (2H - t))^2 where t <= H. ∎ The first
-term is larger for t <= 2H/3 and is attained: u = -v on the sphere, and all others of the PSU at v.
+it is x^2 + y^2 on x + y <= t^2: largest at x = H^2, or at x = t^2 and y = 0 where t <= H, t^4 <=
+(t (2H - t))^2. ∎ The first term is larger for t <= 2H/3, three records or more without categories,
+and is attained: u = -v on the sphere, and all others of the PSU at v.
 
 With n records it is n times that; the largest PSU has the largest, 2 D H (1 - D / 2nH). It does not
 depend on how many PSUs there are. Rounding moves an entry of B by at most 1/2 on either side, so
