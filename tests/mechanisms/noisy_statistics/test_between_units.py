@@ -14,6 +14,7 @@ from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.posterior.between_units import (
     BetweenLaw,
     UnitWeights,
+    of_other_units,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior.pairs import PairProducts
 from surveysynth.mechanisms.noisy_statistics.release.unit_products import UnitProducts
@@ -78,11 +79,10 @@ def law_of(
         total[k, j, i] += 0.5
     operator = np.broadcast_to(weights.between.sum() * total, (batch, 3, 2, 2))
     expected = weights.products(means) + weights.own.sum() * covariance
-    ones = np.ones(batch)
     return BetweenLaw(
         # The noisy matrix is one for all draws of a fit; here each draw has a sample of its own.
         expected - noisy, operator, np.broadcast_to(eye, (batch, 2, 2)),
-        covariance, weights.linear(means), tuple(ones * each for each in weights.t),
+        covariance, weights.linear(means), weights.t[:2],
         UnitProducts(np.zeros((2, 2)), sd, 1.5, 0.1, 1, "approximate"), 0.5, 2.0,
     )  # fmt: skip
 
@@ -111,7 +111,8 @@ def test_moments_are_those_of_simulated_records(name: str) -> None:
     found = np.cov(many.T)
     scale = np.sqrt(np.diag(covariance))
     assert np.abs((found - covariance) / scale / scale[:, None]).max() < 0.13
-    # The density has these moments.
+    # The density has these moments, given the effects that are in the sample.
+    covariance -= t2 * pairs.of(gamma)
     value, _, _ = law._likelihood(psi[None])
     off = law.off[0] - expected
     direct = -0.5 * (off @ np.linalg.solve(covariance, off) + np.linalg.slogdet(covariance)[1])
@@ -154,13 +155,15 @@ def ranks(
     products, found, covariance = simulated(records, means, true, rng)
     noise = rng.standard_normal((batch, 2, 2)) * sd
     noise[:, 0, 1] = noise[:, 1, 0] = noise[:, 0, 1] / 2**0.5
-    law = law_of(wrong(right, records), found, covariance, products + noise, sd)
+    law_weights = wrong(right, records)
+    law = law_of(law_weights, found, covariance, products + noise, sd)
     mean, none = law.averaged(), np.zeros(law.dimension, dtype=bool)
     mode = find_mode(mean, np.zeros(law.dimension), none, 100)
     whitening = whitening_at(mean, mode, none, np.ones(law.dimension))
     chains = HamiltonianChains(law, whitening, batch, rng)
     chains.warm_up(150)
     kept = law.psi(chains.sample(8 * draws)[:, ::8].reshape(-1, law.dimension))
+    kept = of_other_units(kept, np.full(len(kept), law_weights.freedom), rng)
     variance = np.einsum("bkk->bk", kept).reshape(batch, draws, 2)
     return np.asarray((variance < np.einsum("bkk->bk", true)[:, None]).sum(1))
 

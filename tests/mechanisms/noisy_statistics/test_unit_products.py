@@ -93,7 +93,7 @@ def climbed(name: str, n: int, variances: tuple[int, int], seed: int) -> float:
 
 @pytest.mark.parametrize("n", [1, 3, 21, 400])
 def test_climbing_attains_the_budget_of_amounts_and_no_more(n: int) -> None:
-    """Two records at a right angle for n = 1; from 3 on opposite ones, the rest with one of them."""
+    """Two records at a right angle for n = 1; from 3 on opposite ones, others with one of them."""
     design = DESIGNS["amounts"]
     variances = noise_variances(design.shape, design.clipping, RHO, np.array([n]))
     best = max(climbed("amounts", n, variances, seed) for seed in range(3))

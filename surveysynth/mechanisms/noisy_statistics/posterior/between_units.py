@@ -1,4 +1,4 @@
-"""How much PSUs differ, given a fit that ignores them and the noisy products between them (strict 7).
+"""How much PSUs differ, given a fit that ignores them and noisy products between them (strict 7).
 
 B = sum_j n_j m_j m_j' of the means m_j of h = (u, k flags) of each PSU j. A fit that ignores PSUs
 describes the sample: sums Y_c of its cells, and covariances. Given Y_c, what B says beyond them is
@@ -6,15 +6,19 @@ describes the sample: sums Y_c of its cells, and covariances. Given Y_c, what B 
     B - sum_j n_j mbar_j mbar_j' - k_0 Q,   mbar_j = sum_c n_jc Y_c / (n_j n_c),
 
 k_0 such that covariances of records cancel but for effects of PSUs. It is h'K h in deviations from
-the means of cells, with public K, so that its mean and covariance are exact under h = mean_c +
-J_c a_j + e, a_j ~ N(0, Psi), with W the covariance of e and Gamma_j = Jbar_j Psi Jbar_j':
+the means of cells, with public K, under h = mean_c + J_c a_j + e. Given the covariance S of the
+effects that are in the sample, W that of e, and Gamma_j = Jbar_j S Jbar_j',
 
     mean        sum_j f_j Gamma_j
-    covariance  t_0 P(W) + t_1 [P(W + Gamma) - P(W) - P(Gamma)] + t_2 P(Gamma) + linear + noise
+    covariance  t_0 P(W) + t_1 [P(W + Gamma) - P(W) - P(Gamma)] + linear + noise
 
 with P as in ``pairs`` and means over PSUs of W and Gamma; linear is what K leaves between means of
-cells. It is taken as normal. Psi is in units of what residuals vary by in all, (I - (I + A)^-1)
-less a share of ``LEAST_LEFT`` in every direction, where A has half-t scales and an LKJ correlation.
+cells. Both are exact, and it is taken as normal. S is in units of what residuals vary by in all, I
+- (I + A)^-1 less a share of ``LEAST_LEFT`` in every direction, where A has half-t scales and an LKJ
+correlation. Effects of other PSUs have the covariance Psi, of which S is nearly a Wishart matrix
+with nu degrees of freedom, over nu: of h'K h effects alone have the covariance t_2 P(Gamma), and
+nu = (sum_j f_j)^2 / t_2. So Psi is an inverse Wishart matrix about S, which leaves each variance
+nu - 1 degrees, as flat SDs do.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,10 +40,14 @@ from surveysynth.sampling.hmc import HamiltonianChains, find_mode, whitening_at
 
 #: Scale of the half-t prior of SDs of effects, in SDs within units: a correlation of .2.
 PRIOR_SCALE = 0.5
+#: The same of the log weight, which is often the same for all records of a unit.
+WEIGHT_SCALE = 2.0
 #: Share of what records vary by that effects leave in any direction, at least.
 LEAST_LEFT = 0.05
 #: Log SDs of effects in these units lie between these.
 LOG_SD = (-12.0, 4.0)
+#: Coordinates lie within this distance.
+FARTHEST = 50.0
 #: Iterations of the search for a mode, rounds of warm-up, and rounds after it.
 ITERATIONS, WARMUP, ROUNDS = 200, 90, 30
 
@@ -86,6 +94,11 @@ class UnitWeights:
         share = records / unit[:, None]
         return cls(records, share, own, between, (float(t0), float(t1.sum()), float(t2)))
 
+    @property
+    def freedom(self) -> float:
+        """Degrees of freedom nu of effects."""
+        return float(self.between.sum() ** 2 / self.t[2])
+
     def products(self, means: FloatArray) -> FloatArray:
         """Return sum_j n_j mbar_j mbar_j' of means (b, G, E) of cells."""
         of_units = self.share @ means
@@ -104,7 +117,7 @@ class UnitWeights:
 
 
 class BetweenLaw:
-    """log p(B~ | Psi) and its prior at coordinates, for a batch of draws of the fit.
+    """log p(B~ | S) and the prior of S at coordinates, for a batch of draws of the fit.
 
     Coordinates: log SDs (D,) in prior scales, and what correlations come from, row by row: the row
     j of a Cholesky factor is (y_j, 1) over its length.
@@ -117,15 +130,15 @@ class BetweenLaw:
         slope: FloatArray,
         total: FloatArray,
         linear: tuple[FloatArray, FloatArray],
-        t: tuple[FloatArray, FloatArray, FloatArray],
+        t: tuple[float, float],
         noisy: UnitProducts,
-        prior_scale: float,
+        prior_scale: FloatArray | float,
         lkj: float,
     ) -> None:
-        """Take what draws (b, ..) imply: B without effects (E, E) and what Psi adds to it, (k, D, D).
+        """Take what draws (b, ..) imply: B without effects (E, E), what S adds to it (k, D, D).
 
         slope (E, D) and total (E, E): means of Jbar and of covariances; linear: see
-        ``UnitWeights``; t (b,) each.
+        ``UnitWeights``; t: t_0 and t_1; prior_scale: of SDs, (D,) or one.
         """
         self.slope, self.total, self.t = slope, total, t
         self.size, self.scale, self.power = slope.shape[-1], prior_scale, slope.shape[-1] + 2 * lkj
@@ -151,11 +164,10 @@ class BetweenLaw:
         result.__dict__.update(self.__dict__)
         for name in ("slope", "total", "operator", "off", "base", "turned", "squares"):
             setattr(result, name, getattr(self, name).mean(0, keepdims=True))
-        result.t = tuple(each.mean(keepdims=True) for each in self.t)  # type: ignore[assignment]
         return result
 
     def psi(self, x: FloatArray) -> FloatArray:
-        """Return Psi (b, D, D) at coordinates (b, ..)."""
+        """Return S (b, D, D) at coordinates (b, ..)."""
         root = self._root(x)[0]
         a = root @ root.swapaxes(-1, -2)
         left = np.linalg.inv(np.eye(self.size) + a)
@@ -172,8 +184,8 @@ class BetweenLaw:
     def __call__(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log densities (b,), up to a constant, and gradients (b, ..) at coordinates."""
         d = self.size
-        lost = ~((x[:, :d] > LOG_SD[0]) & (x[:, :d] < LOG_SD[1])).all(1)
-        lost |= ~(np.abs(x) < 50.0).all(1)
+        known = (x[:, :d] > LOG_SD[0]) & (x[:, :d] < LOG_SD[1])
+        lost = np.asarray(~(known.all(1) & (np.abs(x) < FARTHEST).all(1)))
         x = np.where(lost[:, None], 0.0, x)
         root, sd, rows, length = self._root(x)
         left = np.linalg.inv(np.eye(d) + root @ root.swapaxes(-1, -2))
@@ -194,15 +206,15 @@ class BetweenLaw:
         return np.where(lost, -np.inf, value), np.where(lost[:, None], 0.0, gradient)
 
     def _likelihood(self, psi: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return log p(B~ | Psi) (b,), its symmetric gradient, and where it has no value."""
-        t0, t1, t2 = (each[:, None, None] for each in self.t)
+        """Return log p(B~ | S) (b,), its symmetric gradient, and where it has no value."""
+        t0, t1 = self.t
         pairs, off = self.pairs, self.off - np.einsum("bkij,bij->bk", self.operator, psi)
         gamma = self.slope @ psi @ self.slope.swapaxes(-1, -2)
         # P(W) and the crossed terms in total and Gamma, W = total - Gamma.
         crossed, squares = self._crossed(self.total, gamma), pairs.of(gamma)
         spread = (
             self.base + self._crossed(gamma, self.turned) + t0 * self.squares
-            + (t1 - t0) * crossed + (t0 - 2.0 * t1 + t2) * squares
+            + (t1 - t0) * crossed + (t0 - 2.0 * t1) * squares
         )  # fmt: skip
         sign, size = np.linalg.slogdet(spread)
         wrong = sign <= 0
@@ -219,13 +231,13 @@ class BetweenLaw:
             full = np.broadcast_to(matrix, (batch, *matrix.shape[1:]))
             return act(full[:, None])[:, 0]
 
-        in_gamma = at(self.turned) + (t1 - t0) * at(self.total) + (t0 - 2.0 * t1 + t2) * at(gamma)
+        in_gamma = at(self.turned) + (t1 - t0) * at(self.total) + (t0 - 2.0 * t1) * at(gamma)
         in_psi = self.slope.swapaxes(-1, -2) @ in_gamma @ self.slope
         in_psi = in_psi + np.einsum("bk,bkij->bij", weighted, self.operator)
         return value, 0.5 * (in_psi + in_psi.swapaxes(-1, -2)), np.asarray(wrong)
 
     def sample(self, rng: np.random.Generator) -> FloatArray:
-        """Return one Psi (b, D, D) of each draw of the fit."""
+        """Return one S (b, D, D) of each draw of the fit."""
         mean = self.averaged()
         none = np.zeros(self.dimension, dtype=bool)
         start = np.zeros(self.dimension)
@@ -235,6 +247,20 @@ class BetweenLaw:
         chains = HamiltonianChains(self, whitening, len(self.off), rng)
         chains.warm_up(WARMUP)
         return self.psi(chains.sample(ROUNDS)[:, -1])
+
+
+def of_other_units(
+    seen: FloatArray, freedom: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """Return Psi (b, D, D) given S (b, D, D) with nu (b,) degrees of freedom."""
+    size = seen.shape[-1]
+    # Bartlett: a root of a Wishart matrix, whose inverse follows.
+    df = np.maximum(freedom[:, None] + size - 2.0, size) - np.arange(size)
+    root = np.tril(rng.standard_normal(seen.shape), -1)
+    root[:, np.arange(size), np.arange(size)] = np.sqrt(rng.chisquare(df))
+    inverse = np.linalg.inv(root)
+    turned = np.linalg.cholesky(seen) @ inverse.swapaxes(-1, -2)
+    return np.asarray(freedom[:, None, None] * turned @ turned.swapaxes(-1, -2))
 
 
 def cell_sums(
@@ -284,7 +310,7 @@ def cell_sums(
 
 @dataclass(frozen=True, eq=False)
 class CellLaw:
-    """At one draw of the fit: p (C, D), means (C, D, q) and covariances (G, q_p, q_p), in spreads."""
+    """Of one draw of the fit: p (C, D), means (C, D, q), covariances (G, q_p, q_p) in spreads."""
 
     p: FloatArray
     means: FloatArray
@@ -300,9 +326,10 @@ def unit_covariances(
     noisy: UnitProducts,
     priors: Mapping[str, float],
     rng: np.random.Generator,
-) -> FloatArray:
-    """Return one T (m, D, D) of effects for each of m draws theta, given products between PSUs.
+) -> tuple[FloatArray, FloatArray]:
+    """Return covariances (m, D, D) of effects for each of m draws theta, given noisy products.
 
+    Of the effects that are in the sample, and of those of other PSUs.
     records (units, C): by PSU and cell. ``priors``: "lkj", and "psu_scale" where it was chosen;
     ``PRIOR_SCALE`` otherwise.
     """
@@ -315,7 +342,7 @@ def unit_covariances(
     scales = np.stack([_scale(theta, shape, records.sum(0)) for theta in thetas])
     first, second = np.triu_indices(of_flags.size)
     parts: list[tuple[FloatArray, ...]] = []
-    t = np.zeros((3, len(thetas)))
+    freedom = np.zeros(len(thetas))
     number = weights.between / weights.between.sum()
     cells = np.maximum(table.sizes, 1.0)[:, None]
     for draw, (theta, law) in enumerate(zip(thetas, laws, strict=True)):
@@ -330,28 +357,36 @@ def unit_covariances(
         operator = crossed[first, second]
         slope = np.einsum("u,uhd->hd", number, of_units)
         total = np.einsum("c,cij->ij", weights.own / weights.own.sum(), covariance)
-        # Units of unlike slopes: squares of their Gammas are more than those of the mean.
+        # Units of unlike slopes tell less: their Gammas' squares are more than those of the mean.
         own = np.einsum("uhd,uhd->uh", of_units, of_units)
         like = (weights.between**2 @ own**2).sum() / (
             (weights.between**2).sum() * ((slope * slope).sum(1) ** 2).sum()
         )
-        t[:, draw] = weights.t[0], weights.t[1], weights.t[2] * max(like, 1.0)
+        freedom[draw] = weights.freedom / max(like, 1.0)
         parts.append((expected, 0.5 * (operator + operator.swapaxes(-1, -2)), slope, total,
                       *weights.linear(means)))  # fmt: skip
     expected, operator, slope, total, over_records, over_units = (
         np.stack(each) for each in zip(*parts, strict=True)
     )
     law_of_all = BetweenLaw(
-        expected, operator, slope, total, (over_records, over_units), (t[0], t[1], t[2]), noisy,
-        priors.get("psu_scale", PRIOR_SCALE), priors["lkj"],
+        expected, operator, slope, total, (over_records, over_units), weights.t[:2], noisy,
+        _prior_scale(shape, priors), priors["lkj"],
     )  # fmt: skip
-    psi = law_of_all.sample(rng)
-    logits = shape.layout.amount_effects.start
-    scales = scales.copy()
+    seen = law_of_all.sample(rng)
+    others = of_other_units(seen, freedom, rng)
     # On log odds: in units of what is left of the latent variable within units.
-    own = np.arange(logits)
-    scales[:, own, own] /= np.sqrt(1.0 - psi[:, own, own])
-    return np.asarray(scales @ psi @ scales.swapaxes(-1, -2))
+    own = np.arange(shape.layout.amount_effects.start)
+    scales[:, own, own] /= np.sqrt(1.0 - seen[:, own, own])
+    turned = scales.swapaxes(-1, -2)
+    return np.asarray(scales @ seen @ turned), np.asarray(scales @ others @ turned)
+
+
+def _prior_scale(shape: LocationShape, priors: Mapping[str, float]) -> FloatArray:
+    """Return the scales (D,) of SDs of effects: the declared one, or ours."""
+    result = np.full(shape.layout.amount_effects.stop, priors.get("psu_scale", PRIOR_SCALE))
+    if shape.weighted and "psu_scale" not in priors:
+        result[-1] = WEIGHT_SCALE
+    return result
 
 
 def _flags(shape: LocationShape) -> FloatArray:

@@ -41,12 +41,12 @@ def draws_with_effects(
     chosen = {"lkj": model.priors["lkj"]} | {
         name: value for name, value in model.changed_priors.items() if name in PSU_PRIORS
     }
-    covariances = unit_covariances(
+    seen, others = unit_covariances(
         thetas, table.shape, table, records, _laws(parameters, points), units, chosen, rng
     )
     moved = [
-        with_effects(theta, covariance, design, layout, psu, model.priors, rng)
-        for theta, covariance in zip(thetas, covariances, strict=True)
+        with_effects(theta, own, covariance, design, layout, psu, model.priors, rng)
+        for theta, own, covariance in zip(thetas, seen, others, strict=True)
     ]
     return replace(
         private, theta={name: np.stack([each[name] for each in moved]) for name in moved[0]}
