@@ -158,7 +158,8 @@ def moved(
 ) -> Theta:
     assert design.psu is not None
     layout, rng = layout_of(model, design), np.random.default_rng(seed)
-    return with_effects(theta, covariance, covariance, design, layout, design.psu, model.priors, rng)
+    own = design.psu
+    return with_effects(theta, covariance, covariance, design, layout, own, model.priors, rng)
 
 
 def test_a_draw_with_effects_has_the_moments_of_the_one_without() -> None:
