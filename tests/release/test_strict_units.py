@@ -32,7 +32,6 @@ from tests.release.test_strict_kinds import (
     PLAN,
     STRICT,
     MakeSpec,
-    first_chains_kept,
     frame_of,
     shared,
     spec_of,
@@ -71,13 +70,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of one release."""
     folder = tmp_path_factory.mktemp("units")
     spec = write_survey(folder / "in", clustered(), text_of())
-    with first_chains_kept():
-        return Path(release(spec, folder / "out", seed=2).out) / "release"
+    return Path(release(spec, folder / "out", seed=2).out) / "release"
 
 
 def test_it_is_made_again_from_what_is_published(made: Path, tmp_path: Path) -> None:
-    with first_chains_kept():
-        again = rebuild(made, tmp_path / "again")
+    again = rebuild(made, tmp_path / "again")
     assert again.different == ()
     assert len(again.same) >= 3
 
@@ -111,8 +108,7 @@ def test_standard_errors_are_those_of_units_that_differ(
         own = np.flatnonzero(shuffled["gender"] == gender)
         school[own] = shuffled["school"].to_numpy()[own[np.argsort(order[own])]]
     spec = write_survey(tmp_path / "in", shuffled.assign(school=school), text_of())
-    with first_chains_kept():
-        plain = Path(release(spec, tmp_path / "out", seed=2).out) / "release"
+    plain = Path(release(spec, tmp_path / "out", seed=2).out) / "release"
     ratio = []
     for name in ("employed", "benefit"):
         one, other = (_share_errors(each, name) for each in (made, plain))
@@ -126,9 +122,8 @@ def test_missing_answers_are_filled_in_units(tmp_path: Path) -> None:
     lost = np.random.default_rng(4).random(len(frame)) < 1 / 7
     given = frame.assign(employed=frame["employed"].where(~lost))
     spec = write_survey(tmp_path / "in", given, text_of(f"{SURVEY}\nmissing = 'model'"))
-    with first_chains_kept():
-        made = Path(release(spec, tmp_path / "out", seed=2).out) / "release"
-        assert rebuild(made, tmp_path / "again").different == ()
+    made = Path(release(spec, tmp_path / "out", seed=2).out) / "release"
+    assert rebuild(made, tmp_path / "again").different == ()
     table = pd.read_csv(made / "tables" / "shares.csv")
     works = table[(table["outcome"] == "employed") & (table["level"].astype(str) == "1")]
     assert not works.empty
