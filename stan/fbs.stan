@@ -1,6 +1,6 @@
 // FBS: z_i = (transformed outcomes, log weight) ~ N(x_i beta, Sigma), each record raised to its
 // risk weight alpha_i. The data enter through weighted sufficient statistics only, so a gradient
-// costs the same at any number of records. With PSUs (C > 0) the mean has an effect of each besides.
+// costs the same at any number of records.
 // Two coefficients inform each prior scale, and where the data leave a coefficient near zero its
 // scale makes a funnel of it. So NUTS moves what is left of the coefficients once they are centred
 // and whitened by their distribution given all else, of which the scales are free.
@@ -10,8 +10,6 @@ functions {
 #include functions/weighted_squares.stan
 #include functions/coefficient_precision.stan
 #include functions/coefficients.stan
-#include functions/effect_squares.stan
-#include functions/psu_effects.stan
 }
 data {
   int<lower=1> K; // columns of X
@@ -21,13 +19,8 @@ data {
   matrix[K, K] gram; // X'AX, A = diag(alpha)
   matrix[K, q] fit; // a solution b of X'AX b = X'AZ
   matrix[q, q] residual; // (Z - X fit)'A(Z - X fit)
-  int<lower=0> C; // PSUs with effects
-  vector<lower=0>[C] psu_total; // sums by PSU of alpha,
-  matrix[C, K] psu_x_sum; // of alpha x
-  matrix[C, q] psu_residual; // and of alpha (z - x fit)
   real<lower=0> coefficient_scale_prior; // scales of the half-t priors
   real<lower=0> residual_scale_prior;
-  real<lower=0> psu_scale_prior;
   real<lower=0> lkj;
 }
 transformed data {
@@ -40,9 +33,6 @@ parameters {
   cholesky_factor_corr[q] residual_root;
   matrix<lower=0>[L, q] coefficient_scale;
   cholesky_factor_corr[L] coefficient_root;
-  vector<lower=0>[C > 0 ? q : 0] psu_scale;
-  array[C > 0 ? 1 : 0] cholesky_factor_corr[q] psu_root;
-  matrix[C, q] psu_effect;
 }
 transformed parameters {
   matrix[K, q] beta;
@@ -51,7 +41,7 @@ transformed parameters {
     matrix[q, q] precision = chol2inv(diag_pre_multiply(residual_scale, residual_root));
     matrix[K * q, K * q] root = cholesky_decompose(
       coefficient_precision(gram, precision, coefficient_scale, coefficient_root));
-    matrix[K, q] pull = (gram * fit - psu_x_sum' * psu_effect) * precision;
+    matrix[K, q] pull = gram * fit * precision;
     vector[K * q] centred = mdivide_left_tri_low(root, to_vector(pull)) + white;
     beta = to_matrix(mdivide_right_tri_low(centred', root)', K, q);
     log_volume = -sum(log(diagonal(root)));
@@ -60,12 +50,6 @@ transformed parameters {
 model {
   matrix[q, q] root = diag_pre_multiply(residual_scale, residual_root);
   matrix[q, q] squares = weighted_squares(beta, gram, fit, residual);
-  if (C > 0) {
-    squares += effect_squares(psu_effect, beta - fit, psu_total, psu_x_sum, psu_residual);
-    target += psu_effects_lpdf(psu_effect | psu_scale, psu_root[1]);
-    target += half_student_t_lpdf(psu_scale | df, psu_scale_prior);
-    target += lkj_corr_cholesky_lpdf(psu_root[1] | lkj);
-  }
   target += -total * (0.5 * q * log(2 * pi()) + sum(log(diagonal(root))))
             - 0.5 * lower_trace(root, squares) + log_volume;
   target += coefficients_lpdf(beta[1 : L] | coefficient_scale, coefficient_root);

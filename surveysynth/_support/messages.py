@@ -81,3 +81,19 @@ def no_peak() -> str:
         "truncation are the papers', whose |log-likelihood| is that of the density. Leave out "
         "origin, or set origin = 'density'."
     )
+
+
+def noisy_statistics_alone(what: str) -> str:
+    """Return the refusal of what the pseudo-posterior does not take, with the remedy."""
+    return (
+        f"{what}, and the pseudo-posterior takes plain amounts (or a count) with declared "
+        "transforms, one residual covariance and no effects of units: set mechanism = "
+        "'noisy_statistics'."
+    )
+
+
+#: What else there is for a clustered survey.
+DESIGN_EFFECT_INSTEAD = (
+    "Or declare survey.design_effect, the factor by which clustering raises variances, from a "
+    "prior publication and never from these data."
+)

@@ -175,8 +175,8 @@ def _of_the_bound(
     progress: Progress | None,
 ) -> CheckResult:
     """Preview a release by the pseudo-posterior, and whether its bound can be reached."""
-    from surveysynth.estimation.clusters import refuse_clusters
     from surveysynth.mechanisms.pseudo_posterior import feasibility
+    from surveysynth.models.weighted import weighted_form
     from surveysynth.release.preview import preview_lines
     from surveysynth.spec.build import check_engine, model_of, read_survey, settings_of, spreads_of
     from surveysynth.survey.weights_from import refuse_sources
@@ -186,13 +186,12 @@ def _of_the_bound(
     survey = read_survey(specification)
     refuse_sources(survey.design.confidential_sources)
     design = settings.prepared(model.with_ridge(survey.design))
-    settings.require_identified(model := model.of(design))
+    settings.require_identified(model := weighted_form(model, design))
     preview = preview_lines(specification, design, model)
     say("\n".join([*preview, *spent]))
     confidential = survey.confidential_warning()
     if confidential:
         say(f"{confidential}\n")
-    refuse_clusters(design, model)
     report = feasibility.check(
         design, model, settings, spreads=spreads_of(specification), progress=progress,
         time_limit=feasibility.TIME_LIMIT if time_limit is None else time_limit,

@@ -9,7 +9,6 @@ import numpy as np
 
 from surveysynth._support.progress import shows_stages
 from surveysynth.errors import InputError
-from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.release.pipeline import Streams, facts_of, private_estimates
 from surveysynth.release.private_tables import PrivateTables
 from surveysynth.release.run_record import Recorder, entry_in_memory, ledger_of
@@ -184,7 +183,7 @@ def tables(
         built = built.under_noise()
     design, test = chosen.prepared(built.with_ridge(survey.design)), seed is not None
     of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.rebuildable)
-    refuse_clusters(design, built := built.of(design))
+    built = built.of(design)
     facts, say = facts_of(spec, design, chosen, built, test=test), progress or (lambda stage: None)
     run = _recorder(spec, design, survey_id, ledger, test=test)
     released = chosen.run(

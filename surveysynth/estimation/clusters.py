@@ -1,10 +1,8 @@
 """Primary sampling units in a release: what stands for their correlation, and in which words."""
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth.errors import RefusedError
 from surveysynth.estimation.sample_design import SampleDesign
 
 if TYPE_CHECKING:
@@ -65,34 +63,6 @@ def clusters_of(design: "PublicDesign", model: "Model | None" = None) -> Cluster
     )
 
 
-def refuse_clusters(design: "PublicDesign", model: "Model") -> None:
-    """Raise ``RefusedError`` for PSUs that neither the model nor a design effect allows for.
-
-    See methods 3, clusters.
-    """
-    clusters = clusters_of(design, model)
-    if clusters is None or clusters.effects or clusters.design_effect is not None:
-        return
-    raise RefusedError(
-        f"the survey has primary sampling units (psu = {clusters.column!r}), but the model "
-        f"{Path(model.name).stem!r} has no effects of them: synthetic records would be "
-        "independent within a unit, and the standard errors far too small. Nothing was fitted. "
-        f"{_remedy()} Without the psu key the sample is taken as one-stage: leave it out "
-        "only where that holds."
-    )
-
-
-def _remedy() -> str:
-    from surveysynth.models import get_model, model_names
-
-    able = [repr(name) for name in model_names() if get_model(name).clustered]
-    model = f"Set synthesizer.model to {' or '.join(able)}, which has them, or declare"
-    return (
-        f"{model if able else 'Declare'} survey.design_effect, a public factor by which clustering "
-        "raises variances (that of an earlier survey, say)."
-    )
-
-
 def cluster_lines(design: "PublicDesign", model: "Model") -> list[str]:
     """Return lines for ``surveysynth check`` on the treatment of the PSUs."""
     clusters = clusters_of(design, model)
@@ -100,13 +70,11 @@ def cluster_lines(design: "PublicDesign", model: "Model") -> list[str]:
         return []
     if clusters.effects:
         how = "an effect of each in the model, standard errors by unit"
-    elif clusters.design_effect is not None:
+    else:
         how = (
             f"no effects in the model, standard errors of a one-stage sample times the square "
             f"root of the declared design effect of {clusters.design_effect:g}"
         )
-    else:
-        how = "the model has no effects of them, and no design effect is declared: refused"
     return [
         f"Clusters: {clusters.units:,} primary sampling units ({clusters.column}), "
         f"{clusters.df_design:,} degrees of freedom; {how}.",

@@ -6,13 +6,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from surveysynth._support.types import BoolArray, FloatArray, IntArray, Theta
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import Result
-from surveysynth.models.base import Model, ShiftKind
-from surveysynth.models.parts.psu_effects import psu_variances, rescaled_psus
+from surveysynth.models.weighted import ShiftKind, WeightedModel
 from surveysynth.sampling.randomness import starts
 from surveysynth.survey.survey import PublicDesign
 
@@ -25,23 +24,14 @@ MAX_RECORDS = 20_000
 LEAST_SUCCESS, LEAST_SHARE = 0.75, 0.5
 MOST_BATCHES = 3
 #: The last round may not move the shifts of a kind by more than this share of those before and 4
-#: standard errors together, in root mean square, nor may a scale, or the odds of a level, change by
-#: more than this factor.
-MAX_CHANGE: Mapping[ShiftKind, float] = {
-    "scale": 0.5, "odds": 0.75, "slope": 0.75, "location": 0.5
-}  # fmt: skip
-MAX_FACTOR: Mapping[ShiftKind, float] = {"scale": 2.0, "odds": 10.0}
+#: standard errors together, in root mean square, nor may a scale change by more than this factor.
+MAX_CHANGE, MAX_FACTOR = 0.5, 2.0
 #: Added to what a round may move logs by.
-SLACK: Mapping[ShiftKind, float] = {"scale": 0.02, "odds": 0.02, "slope": 0.02, "location": 0.0}
+SLACK: Mapping[ShiftKind, float] = {"scale": 0.02, "location": 0.0}
 #: The search ends early once a round moves the shifts by less than a tenth and a standard error.
 #: A shift of logs changes the bias by about the same share, so a second round would do that where
 #: those of the first are all below the second number, and locations zero, as far as errors tell.
 SETTLED, SMALL = 0.1, 0.05
-#: A variance between PSUs keeps at least this share.
-LEAST_BETWEEN = 0.25
-#: A shift of log odds changes their bias by about twice itself, relatively.
-ODDS_RATE = 2.0
-_WHAT: Mapping[ShiftKind, str] = {"scale": "a residual scale", "odds": "the odds of a level"}
 
 Runs: TypeAlias = Sequence[Result | RefusedError]
 
@@ -60,9 +50,8 @@ class DebiasRecord:
     n_simulated
         Records of each.
     kinds
-        What was shifted, d of them: "scale", the log of a residual scale; "odds", the mean log odds
-        of a level of an outcome against its reference level; "slope", how far a coefficient of
-        log odds is from that mean; "location", a coefficient of a mean.
+        What was shifted, d of them: "scale", the log of a residual scale; "location", a coefficient
+        of a mean.
     shift, standard_error
         What was added to them in every draw (d,), zeros where nothing was, and its Monte Carlo
         error.
@@ -96,7 +85,7 @@ class BiasSearch:
 
     def __init__(
         self,
-        model: Model,
+        model: WeightedModel,
         design: PublicDesign,
         draws: PrivateDraws,
         databases: int,
@@ -114,13 +103,9 @@ class BiasSearch:
         coordinates = model.debiased(draws.theta, self.design)
         self.values, self.kinds = coordinates.values, coordinates.kinds
         self.bias = np.zeros(len(self.kinds))
-        #: The bias (D,) of variances of effects of PSUs beyond what follows from residual scales.
-        self.between = np.zeros(psu_variances(draws.theta).shape[1])
-        # It falls with the number of records of a PSU, of which larger designs keep a part.
-        self.kept = self.design.n / design.n
         self.error = np.zeros_like(self.bias)
-        # Of each round so far, what was taken off and the bias that was found there.
-        self.rounds: list[tuple[FloatArray, FloatArray]] = []
+        # Of each round so far, what was taken off.
+        self.rounds: list[FloatArray] = []
         self.found: list[FloatArray] = []
         self.tried = 0
         self.record: DebiasRecord | None = None
@@ -139,15 +124,9 @@ class BiasSearch:
 
     def shifted(self) -> PrivateDraws:
         """Return the released draws less the bias found so far."""
-        theta = self._with_bias_taken_off()
-        ratio = 1.0 - self.kept * self.between / psu_variances(theta)
-        factor = np.sqrt(np.maximum(ratio, LEAST_BETWEEN))
-        return replace(self.draws, theta=rescaled_psus(theta, factor))
-
-    def _with_bias_taken_off(self) -> Theta:
-        return self.model.with_debiased(
-            self.draws.theta, self.values - self.bias, self.design
-        )
+        values = self.values - self.bias
+        theta = self.model.with_debiased(self.draws.theta, values, self.design)
+        return replace(self.draws, theta=theta)
 
     def simulate(self) -> list[Database]:
         """Simulate the next databases as the sample would have been, the same number a draw."""
@@ -188,21 +167,15 @@ class BiasSearch:
             )
             return True
         found, self.found, self.tried = np.array(self.found), [], 0
-        error = np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
-        mean, between = np.split(found.mean(axis=0), [len(self.kinds)])
-        self.error, between_error = np.split(error, [len(self.kinds)])
-        self.rounds.append((self.bias, mean))
-        self.bias = self._extrapolated()
-        if self.between.size:
-            follow = psu_variances(self._with_bias_taken_off()) - psu_variances(self.draws.theta)
-            self.between = _beyond_noise(between + follow.mean(axis=0), between_error)
+        self.error = np.std(found, axis=0, ddof=1) / np.sqrt(len(found))
+        self.rounds.append(self.bias)
+        self.bias = found.mean(axis=0)
         last = last or self._still()
-        limits = np.log([MAX_FACTOR.get(kind, np.inf) for kind in self.kinds])
-        if last and not self._settled(self._of_kinds(MAX_CHANGE), 4.0, self._of_kinds(SLACK)):
+        scales = np.abs(self.bias)[np.array(self.kinds) == "scale"]
+        if last and not self._settled(MAX_CHANGE, 4.0, self._slack):
             self._give_up("the shift did not settle from round to round")
-        elif last and np.any(beyond := np.abs(self.bias) > limits):
-            kind = self.kinds[int(np.argmax(beyond))]
-            self._give_up(f"{_WHAT[kind]} would change by more than a factor {MAX_FACTOR[kind]:g}")
+        elif last and np.any(scales > np.log(MAX_FACTOR)):
+            self._give_up(f"a residual scale would change by more than a factor {MAX_FACTOR:g}")
         return last or self.record is not None
 
     def _still(self) -> bool:
@@ -211,13 +184,13 @@ class BiasSearch:
             located = np.array(self.kinds) == "location"
             hidden = np.where(located, 4.0, 2.0) * self.error
             return bool(np.all(np.abs(self.bias) <= hidden + np.where(located, 0.0, SMALL)))
-        return self._settled(np.array(SETTLED), 1.0, 0.25 * self._of_kinds(SLACK))
+        return self._settled(SETTLED, 1.0, 0.25 * self._slack)
 
-    def _settled(self, share: FloatArray, errors: float, slack: FloatArray) -> bool:
+    def _settled(self, share: float, errors: float, slack: FloatArray) -> bool:
         """Return whether the last round moved the bias by little, by root mean squares of kinds."""
         if len(self.rounds) == 1:
             return True
-        taken, _ = self.rounds[-1]
+        taken = self.rounds[-1]
         moved, size = self._pooled(self.bias - taken), self._pooled(taken)
         return bool(np.all(moved <= share * size + errors * self._pooled(self.error) + slack))
 
@@ -226,29 +199,9 @@ class BiasSearch:
         kinds = np.array(self.kinds)
         return np.array([np.sqrt(np.mean(values[kinds == kind] ** 2)) for kind in self.kinds])
 
-    def _of_kinds(self, constants: Mapping[ShiftKind, float]) -> FloatArray:
-        return np.array([constants[kind] for kind in self.kinds])
-
-    def _extrapolated(self) -> FloatArray:
-        """Return the bias (d,) of the last round, extrapolated for odds and their slopes.
-
-        Theirs is where a line meets what was taken off: that through the last two rounds, in the
-        first one of a slope that such biases have.
-
-        The rarer a level, the more weight it loses: a round leaves a third of the error of odds.
-        It leaves next to nothing of that of scales and locations.
-        """
-        taken, found = self.rounds[-1]
-        odds: BoolArray = np.isin(self.kinds, ["odds", "slope"])
-        if len(self.rounds) == 1:
-            slope = np.where(odds, -ODDS_RATE * np.abs(found), 0.0)
-        else:
-            step, change = taken - self.rounds[-2][0], found - self.rounds[-2][1]
-            known = odds & (np.abs(step) > 4.0 * self.error + 0.02)
-            slope = np.divide(change, step, out=np.zeros_like(found), where=known)
-        limits = self._of_kinds(MAX_CHANGE)
-        slope = np.clip(slope, -limits, limits)
-        return np.asarray((found - slope * taken) / (1.0 - slope))
+    @property
+    def _slack(self) -> FloatArray:
+        return np.array([SLACK[kind] for kind in self.kinds])
 
     # --- the end ------------------------------------------------------------------------------
 
@@ -275,12 +228,6 @@ class BiasSearch:
         return self.shifted(), self._described("debiased", -self.bias)
 
 
-def _beyond_noise(mean: FloatArray, error: FloatArray) -> FloatArray:
-    """Return means (D,), the nearer to zero the more of them may be noise."""
-    share = np.divide(error**2, mean**2, out=np.ones_like(mean), where=mean != 0.0)
-    return np.asarray(mean * np.maximum(1.0 - share, 0.0))
-
-
 def thinned(design: PublicDesign, most: int) -> PublicDesign:
     """Return the design cut down to about ``most`` records, or itself where it is no larger.
 
@@ -295,15 +242,8 @@ def thinned(design: PublicDesign, most: int) -> PublicDesign:
         frame=design.frame.iloc[rows].reset_index(drop=True),
         matrix=replace(design.matrix, cell=design.matrix.cell[rows]),
         strata=_taken(design.strata, rows),
-        psu=None if design.psu is None else _in_use(design.psu[rows]),
+        psu=_taken(design.psu, rows),
     )
-
-
-def _in_use(codes: IntArray) -> IntArray:
-    """Return codes of PSUs without gaps.
-
-    A PSU without records is no PSU of the smaller design."""
-    return np.asarray(np.unique(codes, return_inverse=True)[1], dtype=np.int64)
 
 
 def _taken(codes: IntArray | None, rows: IntArray) -> IntArray | None:

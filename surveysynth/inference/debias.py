@@ -1,8 +1,7 @@
 """Debiasing of draws: find what down-weighting did to them by simulation, and undo it.
 
-Down-weighted tails shrink residual scales, and with them every log-normal mean; rare levels of an
-outcome become rarer; means move where the likelihood is not symmetric about them (methods 8).
-Variances between PSUs, where a model has effects of them, become smaller or larger.
+Down-weighted tails shrink residual scales, and with them every log-normal mean; means move where
+the likelihood is not symmetric about them (methods 8).
 
 The method is indirect inference on the released draws. Databases are simulated from them as the
 sample would have been, and the whole mechanism is run on each at the same target. The bias is the
@@ -25,6 +24,7 @@ from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 from surveysynth.models.base import Model
+from surveysynth.models.weighted import WeightedModel, weighted_form
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.randomness import Start, starts
 from surveysynth.survey.survey import PublicDesign
@@ -156,8 +156,10 @@ def debias_many(
         raise InputError(
             f"databases and rounds must be at least 1, got {databases!r} and {rounds!r}."
         )
-    model = model.of(releases[0][0]) if releases else model
-    searches = [BiasSearch(model, design, draws, databases, rng) for design, draws in releases]
+    if not releases:
+        return []
+    weighted = weighted_form(model, releases[0][0])
+    searches = [BiasSearch(weighted, design, draws, databases, rng) for design, draws in releases]
     active = [search for search in searches if search.record is None]
     # Every round starts the same streams, so that the shift moves smoothly with the bias.
     streams = starts(rng, MOST_BATCHES)
@@ -166,13 +168,13 @@ def debias_many(
             break
         settings = own_settings(active[0].draws.settings)
         settings = replace(settings, plan=plan or _shorter_warmup(settings.plan))
-        _run_round(model, active, settings, streams)
+        _run_round(weighted, active, settings, streams)
         active = [each for each in active if not each.conclude(last=number == rounds)]
     return [Debiased(*search.finish()) for search in searches]
 
 
 def _run_round(
-    model: Model,
+    model: WeightedModel,
     searches: Sequence[BiasSearch],
     settings: MechanismSettings,
     streams: Sequence[Start],

@@ -2,30 +2,20 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.options import Option, check_option, check_priors
-from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.stan.source import StanProgramSpec
-from surveysynth.survey.outcome import OutcomeKind, needs_general_form
-from surveysynth.survey.survey import Confidential, PublicDesign
-
-if TYPE_CHECKING:
-    from surveysynth.models.stan_engine import StanEngine
+from surveysynth.survey.outcome import OutcomeKind
+from surveysynth.survey.survey import PublicDesign
 
 SimulationKind = Literal["release", "sample"]
-ShiftKind: TypeAlias = Literal["scale", "odds", "slope", "location"]
-"""The log of a residual scale, the mean log odds of a level against the reference level, how far a
-coefficient of these is from its mean, or a coefficient of a mean."""
-#: Attributes of a model that its engine, NUTS on one database, decides.
-_WITH_ENGINE = {"batched": False, "common_random_numbers": False, "compiled": True}
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,55 +41,23 @@ class Simulated:
         return np.stack(columns, axis=1)
 
 
-@dataclass(frozen=True, repr=False)
-class Coordinates:
-    """Parameters that debiasing shifts (methods 8.3): values (S, d), in the units of their kinds.
-
-    kinds (d) says which column is which.
-    """
-
-    values: FloatArray
-    kinds: tuple[ShiftKind, ...]
-
-    def __post_init__(self) -> None:
-        if self.values.shape[-1:] != (len(self.kinds),):
-            raise InputError(
-                f"expected a column of values for each of {len(self.kinds)} kinds, got an array of "
-                f"shape {self.values.shape}."
-            )
-
-    @classmethod
-    def of(cls, kind: ShiftKind, values: FloatArray) -> "Coordinates":
-        """Return columns of one kind; values (S, ...) keep their first axis."""
-        columns = values.reshape(values.shape[0], -1)
-        return cls(columns, (kind,) * columns.shape[-1])
-
-    @classmethod
-    def joined(cls, *parts: "Coordinates") -> "Coordinates":
-        """Return the columns of all parts, in this order."""
-        values = np.concatenate([part.values for part in parts], axis=-1)
-        return cls(values, tuple(kind for part in parts for kind in part.kinds))
-
-
 #: The prior SD of shrunken interactions, in residual SDs; on log odds it is twice this.
 INTERACTION_PRIOR = "interaction_scale"
 
 
 @dataclass(frozen=True)
 class Model(ABC):
-    """A synthesizer; arrays of parameters have leading axes (databases, chains, draws).
+    """A synthesizer: priors, and data simulated from a draw of its parameters.
 
-    Nothing outside ``mechanisms`` may assume that the likelihood is down-weighted record by
-    record: a model sees risk weights only in ``compress``.
+    ``WeightedModel`` adds a fit that the pseudo-posterior down-weights record by record; noisy
+    statistics fit the general location model to sums.
 
     ``priors`` overrides constants of the priors (methods 3) by name, and each of the model's own
-    ``options`` is a field of its dataclass; the specification reads both declarations. ``engine``
-    replaces the model's own sampler. Raises ``InputError`` for an unknown prior, for a value that
-    a prior or an option cannot have, and for an engine where there is no Stan program.
+    ``options`` is a field of its dataclass; the specification reads both declarations. Raises
+    ``InputError`` for an unknown prior, and for a value that a prior or an option cannot have.
     """
 
     priors: Mapping[str, float] = field(default_factory=dict, kw_only=True)
-    engine: "StanEngine | None" = field(default=None, kw_only=True)
 
     #: Constants of the priors with their defaults.
     default_priors: ClassVar[Mapping[str, float]] = MappingProxyType({})
@@ -107,18 +65,11 @@ class Model(ABC):
     options: ClassVar[Mapping[str, Option]] = MappingProxyType({})
     #: The outcome is a count and enters without a transform.
     takes_count: ClassVar[bool] = False
-    #: Outcomes may have discrete parts, and bounds that synthetic values keep.
-    takes_discrete: ClassVar[bool] = False
-    #: Kinds of outcomes that a specification may give it; with more than one, also bounds.
+    #: Kinds of outcomes that a specification may give it under noisy statistics; with more than
+    #: one, also bounds.
     kinds: ClassVar[tuple[OutcomeKind, ...]] = ("continuous",)
     #: The transform of the weight may be learned; other models need its logarithm.
     takes_learned_weight: ClassVar[bool] = False
-    #: ``sample`` takes several databases at once.
-    batched: ClassVar[bool] = False
-    #: Draws from one generator move smoothly with the risk weights; of NUTS and mixtures they jump.
-    common_random_numbers: ClassVar[bool] = False
-    #: Labels cannot switch.
-    identified: ClassVar[bool] = True
     #: A dataset like the sample differs in distribution from a released one: FBP releases the
     #: population, of which the sample is a selection.
     tilted: ClassVar[bool] = False
@@ -136,10 +87,6 @@ class Model(ABC):
         check_priors(self.name, self.default_priors, self.priors)
         priors = MappingProxyType({**self.default_priors, **self.priors})
         object.__setattr__(self, "priors", priors)
-        if self.engine is not None:
-            self.stan_program()
-            for name, value in _WITH_ENGINE.items():
-                object.__setattr__(self, name, value)
 
     @property
     @abstractmethod
@@ -173,11 +120,6 @@ class Model(ABC):
         """Number of datasets that one draw can make; None for any number."""
         return None
 
-    @property
-    def stan(self) -> StanProgramSpec | None:
-        """Stan program of the model, if it has one."""
-        return None
-
     def of(self, design: PublicDesign) -> "Model":
         """Return the form that the model takes for a design, usually itself.
 
@@ -200,85 +142,12 @@ class Model(ABC):
         The leverage of rows, and with it what is pooled, depends on it."""
         return design.with_interaction_scale(self.priors.get(INTERACTION_PRIOR, math.inf))
 
-    def draws_stay_together(self, design: PublicDesign) -> bool:
-        """Return whether draws from one generator stay together as the risk weights move."""
-        return self.common_random_numbers
-
-    # --- engine -------------------------------------------------------------------------------
-
-    def with_engine(self, engine: "StanEngine") -> Self:
-        """Return the same model, sampled by its Stan program."""
-        return replace(self, engine=engine)
-
-    def stan_program(self) -> StanProgramSpec:
-        """Return the Stan program; raise ``InputError`` if the model has none."""
-        if self.stan is None:
-            raise InputError(
-                f"The model {self.name!r} has no Stan program: use the engine 'embedded'."
-            )
-        return self.stan
-
-    def prepare(self) -> None:
+    def prepare(self) -> None:  # noqa: B027 - most have nothing to compile
         """Compile the program, if there is one to run; raise ``InputError`` where that fails."""
-        if self.engine is not None:
-            self.engine.prepare(self.stan_program())
 
     def versions(self) -> dict[str, str]:
         """Return names and versions of what runs the program; raise as ``prepare`` does."""
-        return {} if self.engine is None else self.engine.versions(self.stan_program())
-
-    def posterior_draws(self, stats: Any, plan: SamplingPlan, rng: Any) -> Theta:
-        """Draw as ``sample`` does, by the engine if there is one."""
-        if self.engine is None:
-            return self.sample(stats, plan, rng)
-        return self.engine.sample(self.stan_program(), self.priors, stats, plan, rng)
-
-    # --- records and posterior ----------------------------------------------------------------
-
-    def records(self, design: PublicDesign, confidential: Confidential) -> Any:
-        """Put the confidential records on the model's scale.
-
-        Default: transformed outcomes and weight. Raises ``InputError`` for a design that lacks what
-        the model ``requires``.
-        """
-        require(self, design)
-        pairs = zip(design.transforms, confidential.outcome.T, strict=True)
-        columns = [transform.forward(values) for transform, values in pairs]
-        if confidential.sampling_weight is not None:
-            columns.append(design.weight_transform.forward(confidential.sampling_weight))
-        return self.records_from_simulated(design, Simulated(np.stack(columns, axis=1)))
-
-    @abstractmethod
-    def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> Any:
-        """Return the records of a simulated dataset: feasibility, debiasing and tests refit it."""
-
-    @abstractmethod
-    def compress(self, records: Any, risk_weights: FloatArray) -> Any:
-        """Compute the weighted sufficient statistics of one database; risk_weights alpha (n,).
-
-        Those of a batched model have a leading axis of one database, and a class method
-        ``stacked`` that joins several (``Stackable``).
-        """
-
-    @abstractmethod
-    def sample(self, stats: Any, plan: SamplingPlan, rng: Any) -> Theta:
-        """Draw from the posterior by the model's own sampler.
-
-        Leading axes (databases, chains, draws). rng: a Generator; a batched model also takes a
-        sequence of them, one for each database.
-        """
-
-    @abstractmethod
-    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """Return unconstrained scalars for R-hat and ESS by name, (..., chains, draws, d)."""
-
-    @abstractmethod
-    def log_lik_blocks(
-        self, theta: Theta, records: Any
-    ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Stream unweighted log-likelihoods, (rows, log_lik (S, len(rows))), never S x n at once.
-
-        theta has one leading axis S. Every record occurs in exactly one block."""
+        return {}
 
     # --- simulation ---------------------------------------------------------------------------
 
@@ -320,50 +189,6 @@ class Model(ABC):
         """
         return None
 
-    # --- debiasing ----------------------------------------------------------------------------
-
-    def log_scales(self, theta: Theta) -> FloatArray:
-        """Return the logs (S, d) of the residual scales that down-weighted tails shrink.
-
-        theta has one leading axis S. Default: d = 0, draws are not debiased.
-        """
-        return np.empty((next(iter(theta.values())).shape[0], 0))
-
-    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Return theta with these residual scales (S, d), coefficients and correlations kept."""
-        return dict(theta)
-
-    def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
-        """Return the parameters that debiasing shifts, (S, d) (methods 8.3).
-
-        These are what down-weighting moves in databases of the model's own: log scales, log odds
-        of levels, and coefficients where the likelihood is not symmetric about its mean. Default:
-        log scales alone.
-        """
-        return Coordinates.of("scale", self.log_scales(theta))
-
-    def with_debiased(self, theta: Theta, values: FloatArray, design: PublicDesign) -> Theta:
-        """Return theta with these ``debiased(theta, design).values``."""
-        return self.with_log_scales(theta, values)
-
-
-class Stackable(Protocol):
-    """Statistics of databases that can be fitted side by side."""
-
-    @classmethod
-    def stacked(cls, parts: Any, /) -> Any:
-        """Join those of several databases along the leading axis of every array."""
-
-
-S = TypeVar("S", bound=Stackable)
-
-
-def stacked(stats: Sequence[S]) -> S:
-    """Join the statistics of several databases."""
-    if len(stats) == 1:
-        return stats[0]
-    return cast(S, type(stats[0]).stacked(stats))
-
 
 def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:
     """Return PSU codes (n,) from 0 on, or None if the model has no PSU effects for this design.
@@ -374,16 +199,7 @@ def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:
 
 
 def require(model: Model, design: PublicDesign) -> None:
-    """Raise ``InputError`` if the design lacks what the model needs, or has other outcomes."""
-    if needs_general_form(design.outcomes) and not model.takes_discrete:
-        special = next(outcome for outcome in design.outcomes if not outcome.is_plain)
-        what: str = special.kind if special.is_discrete else "bounded"
-        what = "given with missing answers as a category" if special.missing else what
-        raise InputError(
-            f"The model {model.name!r} takes continuous outcomes without bounds, and "
-            f"{special.name!r} is {what}: use the model 'fbs' or 'fbp' in the form that its "
-            "method of(design) gives."
-        )
+    """Raise ``InputError`` if the design lacks what the model needs, or has several outcomes."""
     if "confidential_weight" in model.requires and design.public_weight is not None:
         raise InputError(
             f"The model {model.name!r} models selection by confidential weights, and those of this "

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 
+
 def inference_words(record: "DebiasRecord") -> str:
     """Return a paragraph of the privacy statement, from ``templates/inference.j2``."""
     shifts: dict[str, list[float]] = {}
@@ -45,8 +46,6 @@ def inference_words(record: "DebiasRecord") -> str:
         records=f"{record.n_simulated:,}",
         rounds=record.rounds,
         scales=_factors(shifts.get("scale", [])),
-        odds=_factors(shifts.get("odds", [])),
-        slopes=_largest(shifts.get("slope", [])),
         locations=_largest(shifts.get("location", [])),
     )
     return " ".join(words.split())

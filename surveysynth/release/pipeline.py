@@ -11,7 +11,7 @@ import numpy as np
 from surveysynth._support import progress as stages
 from surveysynth._support.exits import place_of
 from surveysynth.errors import InputError, StoppedError, SurveySynthError
-from surveysynth.estimation.clusters import clusters_of, refuse_clusters
+from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.mechanisms.learned.stage import histograms_of
 from surveysynth.release.folder.bundle import (
@@ -44,7 +44,6 @@ from surveysynth.release.tables.table_builder import (
     tables_of_each,
 )
 from surveysynth.sampling.randomness import secret_generator
-from surveysynth.survey.outcome import needs_general_form
 from surveysynth.survey.weights_from import refuse_sources
 
 if TYPE_CHECKING:
@@ -105,14 +104,14 @@ def release(
     spec = with_file_labels(load_spec(spec_path))
     streams, test = Streams(seed, published=spec.privacy.rebuildable), seed is not None
     chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
-    one_form = _compiled_early(spec, chosen, say)
+    if chosen.compiled:  # a program that cannot run fails before anything is read
+        say(stages.COMPILING)
+        chosen.prepare()
     pending = run_to_record(spec, plan, ledger, test=test)
     with _advice_on_errors(pending), reserved(plan, planned_files(spec)):
         pending.require_room()  # before the confidential values are looked at
         say(stages.READING)
         survey, model = _survey_and_model(spec, chosen, mechanism)
-        if model.compiled and not one_form:
-            _compile(model, say)
         facts = facts_of(spec, survey.design, mechanism, model, test=test)
         pending.entry = with_unit_size(pending.entry, spec, survey.design)
         survey.warn(stacklevel=2)  # while nothing is spent
@@ -146,7 +145,6 @@ def _survey_and_model(
     refuse_sources(survey.design.confidential_sources)
     survey = prepared_survey(survey, spec, chosen, mechanism)
     model = chosen.of(survey.design)
-    refuse_clusters(survey.design, model)
     check_formats(spec, survey.design)
     return survey, model
 
@@ -188,26 +186,6 @@ def _advice_on_errors(pending: "PendingNoise") -> Iterator[None]:
         if pending.used and not pending.published:
             raise type(error)(f"{error} {pending.advice}") from None
         raise
-
-
-def _compiled_early(spec: "Spec", model: "Model", say: Progress) -> bool:
-    """Return whether the model's form is known, and compiled if it has to be.
-
-    A program that cannot run fails before anything is read.
-    """
-    from surveysynth.spec.build import check_engine, grouping_of, model_of
-
-    one_form = not needs_general_form(spec.declared) and grouping_of(spec) == ()
-    if model.compiled and one_form:
-        _compile(model, say)
-    elif model.compiled:
-        check_engine(spec, model_of(spec))
-    return one_form
-
-
-def _compile(model: "Model", say: Progress) -> None:
-    say(stages.COMPILING)
-    model.prepare()
 
 
 def _write(

@@ -29,7 +29,6 @@ from surveysynth.release.tables.table_notes import synthetic_columns
 from surveysynth.spec.build import calibration_of
 from surveysynth.spec.replicates import replicate_lines
 from surveysynth.survey.pooling import ROUNDING
-from surveysynth.survey.pseudo_records import may_be_rare, may_lack_amounts
 from surveysynth.survey.weights_from import RHO_FACTORS
 
 if TYPE_CHECKING:
@@ -175,27 +174,7 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
         lines.append(f"Pooled for that: {design.pooling.words}. {design.pooling.means}")
     elif smallest < settings.least_records * (1.0 - ROUNDING):
         lines.append("There are fewer: the statement does not cover this release.")
-    return lines + _pseudo_lines(design)
-
-
-def _pseudo_lines(design: "PublicDesign") -> list[str]:
-    """State what the prior of rare answers is worth, and what it costs."""
-    pseudo = design.pseudo
-    if pseudo is None or not may_be_rare(design.outcomes):
-        return []
-    words = (
-        f"Rare answers: effects on weights and amounts have a prior worth {pseudo.records:.3g} "
-        f"records. What an answer that k records give does to them is shown by about k/(k + "
-        f"{pseudo.records:.3g}) of its size."
-    )
-    if may_lack_amounts(design.outcomes):
-        words += (
-            " Amounts that some records lack have as many pseudo-records at their declared centre:"
-            " of 100 records with an amount they move its mean by "
-            f"{pseudo.records / (100.0 + pseudo.records):.0%} of the distance, which debiasing "
-            "takes back on average."
-        )
-    return [f"{words} Shares are not moved. Noisy statistics need none of it."]
+    return lines
 
 
 #: Asked as long as nobody has answered in the specification.
@@ -290,11 +269,12 @@ def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
 
 def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
     from surveysynth.mechanisms.pseudo_posterior.mechanism import outside_of_stated
+    from surveysynth.models.weighted import weighted_form
     from surveysynth.spec.build import settings_of
 
     if not spec.privacy.private:
         return 'risk = "none": NOT private'
-    outside = outside_of_stated(design, settings_of(spec), model)
+    outside = outside_of_stated(design, settings_of(spec), weighted_form(model, design))
     return f"an asymptotic epsilon of at most {spec.privacy.epsilon:g}" + (
         f", {outside}" if outside else ""
     )

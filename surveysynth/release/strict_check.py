@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth._support.messages import listing
-from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE, column_names
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import FIRST_SHARE
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
@@ -43,7 +42,6 @@ def check_strict(spec: "Spec") -> list[str]:
     design = read_design(spec)
     refuse_sources(design.confidential_sources)
     model = model_of(spec).of(design)
-    refuse_clusters(design, model)
     settings = noisy_settings_of(spec)
     check_public(model, design, settings)
     return [

@@ -180,13 +180,10 @@ def model_options(spec: "Spec") -> dict[str, Any]:
 def grouping_of(spec: "Spec") -> tuple[str, ...] | None:
     """Return the columns whose cells have spreads of their own, None for by and strata.
 
-    One covariance unasked where risk weights protect: in a small cell of a small spread one record
-    far away moves its spread, and with it the other draws, by more than is stated. One covariance
-    always in [study], which is of the papers' models.
+    One covariance under the pseudo-posterior, and in [study], which is of the papers' models.
     """
-    asked = spec.synthesizer.grouping
-    unasked = asked is None and not spec.privacy.needs_declared_scales
-    return () if unasked or spec.study is not None else asked
+    of_papers = not spec.privacy.needs_declared_scales or spec.study is not None
+    return () if of_papers else spec.synthesizer.grouping
 
 
 def check_engine(spec: "Spec", model: "Model") -> None:
@@ -216,8 +213,11 @@ def engine_of(spec: "Spec", model: "Model") -> "Model":
 
     A Stan program of the user is its own sampler.
     """
+    from surveysynth.models.weighted import WeightedModel
+
     if spec.synthesizer.engine != "cmdstan" or spec.synthesizer.is_program:
         return model
+    assert isinstance(model, WeightedModel)  # noisy statistics take no engine
     from surveysynth.models.stan_engine import StanEngine
 
     return model.with_engine(StanEngine())
@@ -282,14 +282,12 @@ def spreads_of(spec: "Spec") -> dict[str, float]:
 
 def settings_of(spec: "Spec") -> "MechanismSettings":
     """Return the settings of the pseudo-posterior, all public."""
-    from surveysynth.mechanisms.learned.histogram import learned_cost
     from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS, MechanismSettings
     from surveysynth.sampling.plan import SamplingPlan
     from surveysynth.spec.privacy import as_pseudo_posterior
 
     privacy, synthesizer = as_pseudo_posterior(spec.privacy), spec.synthesizer
     of_papers = synthesizer.inference == "paper"
-    above, below = declared_of(spec)
     return MechanismSettings(
         epsilon=privacy.epsilon,
         m=privacy.m,
@@ -305,9 +303,6 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
         shared_weights=privacy.shared_weights,
         origin=privacy.origin or ("density" if of_papers else None),
         plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
-        learned_epsilon=learned_cost(privacy.epsilon, spec.learned) if privacy.private else 0.0,
-        declared=above,
-        declared_below=below,
     )
 
 

@@ -121,11 +121,10 @@ def outcome_problems(
     sections: Outcomes,
     *,
     known_model: bool = True,
-    noisy: bool = False,
 ) -> list[str]:
     """Return the problems of sections of outcomes by themselves, with the model and the sample.
 
-    ``known_model``: the name determines what the model takes; noisy: by noisy statistics.
+    ``known_model``: the name determines what the model takes.
     """
     problems = _section_problems(synthesizer, sections)
     declared = []
@@ -143,18 +142,7 @@ def outcome_problems(
         problems += _moment_problems(outcome, sections.get(outcome.name, OutcomeSection()))
     if known_model:
         problems += kind_problems(synthesizer, declared)
-    if survey.psu is not None and survey.design_effect is None:
-        problems += _cluster_problems(synthesizer, noisy=noisy)
     return problems
-
-
-def _cluster_problems(synthesizer: SynthesizerSection, *, noisy: bool) -> list[str]:
-    """Return what no model has effects of primary sampling units together with."""
-    return [] if noisy or not synthesizer.grouping else [
-        "survey.psu: with a spread by groups and mechanism = 'pseudo_posterior' the model has no "
-        "effects of primary sampling units. Declare survey.design_effect, the public factor by "
-        "which they raise variances."
-    ]
 
 
 def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:

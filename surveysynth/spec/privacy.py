@@ -137,11 +137,6 @@ class PseudoPosteriorSection(PrivacySection):
         return self.risk != "none"
 
     @property
-    def has_pseudo_records(self) -> bool:
-        """True unless few records are allowed to decide, or nothing is protected."""
-        return self.private and self.small_strata != "allow"
-
-    @property
     def weight_map(self) -> Literal["fixed_point", "linear"]:
         """The given map, else the fixed point for the one risk measure that has it."""
         if "weights" in self.model_fields_set or self.risk in ("lipschitz", "none"):

@@ -124,11 +124,6 @@ class PrivacySection(Section):
         return True
 
     @property
-    def has_pseudo_records(self) -> bool:
-        """True if the prior is worth a public number of records where answers may be rare."""
-        return False
-
-    @property
     def stated_epsilon(self) -> float:
         """The number epsilon of the release, as its mechanism defines it."""
         return self.epsilon

@@ -2,13 +2,22 @@
 
 from collections.abc import Sequence
 
-from surveysynth._support.messages import listing, nearest
-from surveysynth.spec.outcome_section import WEIGHT, Outcomes
+from surveysynth._support.messages import (
+    DESIGN_EFFECT_INSTEAD,
+    listing,
+    nearest,
+    noisy_statistics_alone,
+)
+from surveysynth.spec.learned import is_learned, learns_weight, of_counts
+from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
 from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.sections import StudySection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_section import TablesSection
-from surveysynth.survey.outcome import Outcome, needs_general_form
+from surveysynth.survey.outcome import Outcome
+
+#: Keys of amounts that are not plain.
+_OF_KINDS = ("spikes", "lower", "upper", "split")
 
 
 def study_problems(
@@ -28,16 +37,14 @@ def study_problems(
     of all records.
     """
     problems = _survey_of_study_problems(survey)
-    if needs_general_form(outcomes) or synthesizer.grouping:
+    if synthesizer.grouping or not all(
+        each.is_plain and each.learned is None for each in outcomes
+    ):
         problems.append(
-            "outcomes: studies support only continuous outcomes without bounds, and one residual "
-            "covariance; remove other kinds, bounds and covariance_by."
-        )
-    if any(each.learned is not None for each in outcomes):
-        problems.append(
-            "outcomes: a study with [study] has declared transforms; remove range and transform = "
-            "'learned', or run 'surveysynth study SPEC --population FILE' with a specification "
-            "without [study]: it learns the transforms of every sample."
+            "outcomes: studies support only continuous outcomes without bounds, declared "
+            "transforms and one residual covariance; remove other kinds, bounds, range "
+            "and covariance_by, or run 'surveysynth study SPEC --population FILE' with a "
+            "specification without [study]."
         )
     if several:
         problems.append(
@@ -96,14 +103,33 @@ def _survey_of_study_problems(survey: SurveySection) -> list[str]:
     return problems
 
 
-def missing_problems(survey: SurveySection, privacy: PrivacySection) -> list[str]:
-    """Return why missing answers cannot be a category, under a mechanism other than noisy ones."""
-    if survey.missing != "model" or privacy.answers_every_survey:
-        return []
-    return [
-        "survey.missing: 'model' requires mechanism = 'noisy_statistics', whose variances count "
-        "what missing answers leave open; choose it, or missing = 'drop'."
-    ]
+def pseudo_posterior_problems(
+    survey: SurveySection, synthesizer: SynthesizerSection, sections: Outcomes
+) -> list[str]:
+    """Return what the pseudo-posterior does not take, and noisy statistics do."""
+    problems = []
+    if survey.missing == "model":
+        problems.append(noisy_statistics_alone("survey.missing: 'model' makes a category"))
+    if survey.psu is not None and survey.design_effect is None:
+        what = noisy_statistics_alone("survey.psu: the survey has primary sampling units")
+        problems.append(f"{what} {DESIGN_EFFECT_INSTEAD}")
+    if synthesizer.grouping:
+        problems.append(
+            noisy_statistics_alone("synthesizer.covariance_by: each cell has a spread of its own")
+        )
+    for name in synthesizer.outcome:
+        section, where = sections.get(name, OutcomeSection()), f"outcomes.{name}"
+        special = [key for key in _OF_KINDS if getattr(section, key) not in (None, ())]
+        counted = section.kind == "count" and of_counts(synthesizer)
+        if section.kind != "continuous" and not counted:
+            problems.append(noisy_statistics_alone(f"{where}.kind: it is {section.kind!r}"))
+        elif special:
+            problems.append(noisy_statistics_alone(f"{where}.{special[0]}: it is declared"))
+        elif is_learned(name, synthesizer, section):
+            problems.append(noisy_statistics_alone(f"{where}: its transform is learned"))
+    if learns_weight(synthesizer, sections):
+        problems.append(noisy_statistics_alone(f"outcomes.{WEIGHT}: its transform is learned"))
+    return problems
 
 
 def pattern_problems(

@@ -1,12 +1,8 @@
 """Public centres and spreads of amounts: where they are required."""
 
-from collections.abc import Sequence
-
 from surveysynth.spec.learned import is_learned
 from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
-from surveysynth.spec.privacy_section import PrivacySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
-from surveysynth.survey.outcome import Outcome
 
 
 def scale_problems(synthesizer: SynthesizerSection, outcomes: Outcomes) -> list[str]:
@@ -29,22 +25,3 @@ def scale_problems(synthesizer: SynthesizerSection, outcomes: Outcomes) -> list[
                 "data; values far off cost accuracy, never privacy."
             )
     return problems
-
-
-def rare_problems(
-    synthesizer: SynthesizerSection,
-    privacy: PrivacySection,
-    outcomes: Outcomes,
-    declared: Sequence[Outcome],
-) -> list[str]:
-    """Return amounts that lack a public scale where some records may lack an amount.
-
-    Risk weights need pseudo-records there, which are at the centre."""
-    if not privacy.has_pseudo_records or synthesizer.model not in ("fbs", "fbp"):
-        return []
-    rare = [each.name for each in declared if each.is_discrete and each.sides]
-    why = (
-        f" (Some records may lack an amount of {', '.join(map(repr, rare))}: pseudo-records at the "
-        "centre keep one answer from being all that is known of it.)"
-    )
-    return [each + why for each in scale_problems(synthesizer, outcomes)] if rare else []

@@ -37,12 +37,11 @@ from surveysynth.spec.outcomes import (
 from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy
 from surveysynth.spec.problems import (
     group_problems,
-    missing_problems,
     pattern_problems,
+    pseudo_posterior_problems,
     public_weight_problems,
     study_problems,
 )
-from surveysynth.spec.scales import rare_problems
 from surveysynth.spec.sections import LabelSection, StudySection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_in_file import ALL_TABLES, folded, section_of, where_problems
@@ -129,7 +128,7 @@ class Spec(BaseModel):
     def _agree(self) -> "Spec":
         synthesizer = self.synthesizer
         problems = self._survey_problems() if self.study is None else self._study_problems()
-        problems += [*self.privacy.missing, *missing_problems(self.survey, self.privacy)]
+        problems += self.privacy.missing
         kept = self.plan.kept
         if self.privacy.m > kept:
             problems.append(
@@ -145,14 +144,14 @@ class Spec(BaseModel):
         wrong = outcome_problems(
             self.survey, synthesizer, self.outcomes,
             known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
-            noisy=self.privacy.needs_declared_scales,
         )  # fmt: skip
+        if self.privacy.down_weights and self.study is None:
+            problems += pseudo_posterior_problems(self.survey, synthesizer, self.outcomes)
         if not wrong:
             for number in range(len(self.tables)):
                 problems += self._table_problems(number)
         problems += wrong
         if not wrong:
-            problems += rare_problems(synthesizer, self.privacy, self.outcomes, self.declared)
             levels = {name: tuple(label.levels) for name, label in self.labels.items()}
             problems += label_problems(self.declared, levels)
             problems += calibration_problems(

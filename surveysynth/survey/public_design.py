@@ -17,7 +17,6 @@ from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.pooling import Pooling, pool
-from surveysynth.survey.pseudo_records import PseudoRecords
 from surveysynth.survey.records import (
     Records,
     level_problems,
@@ -87,7 +86,7 @@ class PublicDesign:
     calibrated_by
         Public columns by which synthetic weights are calibrated; None without calibration.
     pseudo
-        The pseudo-records of the model's prior, where risk weights protect; else None.
+        Records that the prior of a count is worth, where risk weights protect; else None.
 
     Examples
     --------
@@ -127,7 +126,7 @@ class PublicDesign:
     missing: str = "fail"
     pooling: Pooling | None = None
     calibrated_by: tuple[str, ...] | None = None
-    pseudo: PseudoRecords | None = None
+    pseudo: float | None = None
     weight_transform: Transform = Transform()  # noqa: RUF009  (frozen)
     shift: str = ""
 

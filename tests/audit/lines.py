@@ -25,7 +25,7 @@ class Case:
     """A simulated survey, and the model and mechanism that would release it.
 
     ``name``: what distinguishes the case; ``calibrated``: weights are calibrated again after a
-    replacement; ``without_prior``: a planted violation, pseudo-records that weigh nothing.
+    replacement.
     """
 
     name: str
@@ -33,7 +33,6 @@ class Case:
     survey: Survey
     mechanism: "Mechanism"
     calibrated: bool = False
-    without_prior: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,6 @@ class Line:
     ratio
         What the replacement moves, over the stated bound: the log posterior of a draw, or the
         distance of the exact statistics. None if the verdict is "refused" or "skipped".
-    jointly
-        The same for parameters and effects of PSUs together, which are not released.
     beyond
         Probability that the log ratios of m draws add up to more than epsilon.
     verdict, reason
@@ -68,7 +65,6 @@ class Line:
     change: str
     random_numbers: str = ""
     ratio: float | None = None
-    jointly: float | None = None
     beyond: float | None = None
     verdict: Verdict = "skipped"
     reason: str = ""

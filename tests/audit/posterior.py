@@ -12,17 +12,10 @@ alpha is each database's own, found by the whole search on it; the prior is the 
 c, the log ratio of normalizing constants, comes from draws of both by Bennett's acceptance ratio
 (Bennett 1976), the best bridge of Meng & Wong (1996, eq. 4.1). A draw costs at most epsilon / m of
 the whole, so that this log ratio is what the stated 2 Delta* has to hold.
-
-Effects of PSUs are drawn with the parameters but stay in the mechanism. The ratio of what is
-released is that of the marginal posterior: the effects, in which a Gaussian model's weighted
-log-likelihood is quadratic, are integrated out exactly. In the general location model it is not
-quadratic. There the ratio is that of parameters and effects together, which is no smaller.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -33,9 +26,8 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import Result, run_batch
-from surveysynth.models.base import Model, require
-from surveysynth.models.gaussian.gaussian_model import GaussianModel
-from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
+from surveysynth.models.base import require
+from surveysynth.models.weighted import WeightedModel, weighted_form
 from surveysynth.survey.survey import Confidential, PublicDesign
 from tests.audit.lines import Case, Line, head_of, measured
 from tests.audit.neighbours import Centres, Change, apart, changed, places
@@ -84,18 +76,11 @@ class LogRatios:
         )
 
 
-def log_ratios(model: Model, first: Side, second: Side, *, jointly: bool = False) -> LogRatios:
-    """Return normalized log ratios of the posteriors of both sides, at draws of each.
-
-    ``jointly``: of parameters and effects of PSUs together; else of the parameters alone, which are
-    released, if the model is Gaussian.
-    """
-    effects = PSU_EFFECT in first.theta and isinstance(model, GaussianModel) and not jointly
-    # Theta of a model without effects has neither.
-    log_lik = partial(marginal_log_lik if effects else weighted_log_lik, model)
+def log_ratios(model: WeightedModel, first: Side, second: Side) -> LogRatios:
+    """Return normalized log ratios of the posteriors of both sides, at draws of each."""
     at_first, at_second = (
-        log_lik(side.flat, first.records, first.risk_weights)
-        - log_lik(side.flat, second.records, second.risk_weights)
+        weighted_log_lik(model, side.flat, first.records, first.risk_weights)
+        - weighted_log_lik(model, side.flat, second.records, second.risk_weights)
         for side in (first, second)
     )
     constant = log_constant(at_first, at_second)
@@ -120,62 +105,13 @@ def log_constant(at_first: FloatArray, at_second: FloatArray) -> float:
 
 
 def weighted_log_lik(
-    model: Model, theta: Theta, records: Any, risk_weights: FloatArray
+    model: WeightedModel, theta: Theta, records: Any, risk_weights: FloatArray
 ) -> FloatArray:
-    """Return sum_i alpha_i log_lik[s, i] (S,), given effects of PSUs if there are any."""
+    """Return sum_i alpha_i log_lik[s, i] (S,)."""
     total = np.zeros(_draws(theta))
     for rows, log_lik in model.log_lik_blocks(theta, records):
         total += log_lik @ risk_weights[rows]
     return total
-
-
-def marginal_log_lik(
-    model: Model, theta: Theta, records: Any, risk_weights: FloatArray
-) -> FloatArray:
-    """Return the weighted log-likelihood (S,) with the effects of PSUs integrated out.
-
-    That is the log of the integral over a_c ~ N(0, T) of exp(sum_i alpha_i log_lik_i given a). The
-    exponent is quadratic in the effect of each PSU, k + g'a - a'H a / 2, and known from its values
-    at 1 + q + q(q + 1)/2 points; a PSU adds k + g'(H + T^-1)^-1 g / 2 - log|I + T H| / 2.
-    """
-    covariance = theta[PSU_COVARIANCE]
-    q = covariance.shape[-1]
-    # Points at a distance of the effects' own size; all PSUs are moved at once, each alone.
-    size = np.sqrt(np.einsum("sqq->sq", covariance))
-
-    def at(point: FloatArray) -> FloatArray:
-        effects = np.broadcast_to((point * size)[:, None], theta[PSU_EFFECT].shape)
-        moved = {**theta, PSU_EFFECT: effects}
-        return _by_psu(model, moved, records, risk_weights)
-
-    unit = np.eye(q)
-    middle = at(np.zeros(q))
-    up, down = (np.stack([at(sign * each) for each in unit]) for sign in (1.0, -1.0))
-    slope = 0.5 * (up - down)
-    curvature = np.zeros((q, q, *middle.shape))
-    for j in range(q):
-        curvature[j, j] = 2.0 * middle - up[j] - down[j]
-    for j, k in combinations(range(q), 2):
-        both = at(unit[j] + unit[k])
-        curvature[j, k] = curvature[k, j] = up[j] + up[k] - middle - both
-    # In units of ``size``, with the correlation matrix of the effects as their covariance.
-    g, h = np.moveaxis(slope, 0, -1), np.moveaxis(curvature, (0, 1), (-2, -1))
-    correlation = covariance / (size[:, :, None] * size[:, None, :])
-    precision = np.linalg.inv(correlation)[:, None] + h
-    solved = np.linalg.solve(precision, g[..., None])[..., 0]
-    log_det = np.linalg.slogdet(precision)[1] + np.linalg.slogdet(correlation)[1][:, None]
-    return np.asarray((middle + 0.5 * (g * solved).sum(-1) - 0.5 * log_det).sum(-1))
-
-
-def _by_psu(model: Model, theta: Theta, records: Any, risk_weights: FloatArray) -> FloatArray:
-    """Return the sum over records of each PSU of alpha_i log_lik[s, i], (S, C)."""
-    sums = np.zeros(theta[PSU_EFFECT].shape[:2])
-    for rows, log_lik in model.log_lik_blocks(theta, records):
-        weighted, psu = log_lik * risk_weights[rows], records.psu[rows]
-        order = np.argsort(psu, kind="stable")
-        codes, starts = np.unique(psu[order], return_index=True)
-        sums[:, codes] += np.add.reduceat(weighted[:, order], starts, axis=1)
-    return sums
 
 
 def _draws(theta: Theta) -> int:
@@ -193,8 +129,6 @@ def _share_above(
 #: Number of worst replacements that are fitted again with fresh random numbers.
 FRESH = 3
 UNCHANGED = "none, fitted twice"
-#: Records that a prior of next to nothing is worth.
-NOTHING = 1e-6
 
 
 class Alike(np.random.Generator):
@@ -214,7 +148,7 @@ class Alike(np.random.Generator):
 
 
 def databases(
-    model: Model, design: PublicDesign, halves: Sequence[Confidential]
+    model: WeightedModel, design: PublicDesign, halves: Sequence[Confidential]
 ) -> list[Database]:
     """Return the databases in the form of the mechanism."""
     return [
@@ -230,7 +164,7 @@ def posterior_lines(
     settings, head = own_settings(case.mechanism.settings), head_of(case)
     try:
         case = prepared(case)
-        model = case.model.of(case.survey.design)
+        model = weighted_form(case.model, case.survey.design)
         require(model, case.survey.design)
         settings.require_identified(model)
         model.prepare()
@@ -242,9 +176,6 @@ def posterior_lines(
         return
     if settings.truncate < 1:
         yield replace(head, reason="the draws are truncated: their posterior has no closed form")
-        return
-    if case.without_prior:
-        yield control_line(model, case, settings, changes, seed)
         return
     found: list[tuple[Line, IntArray, Change]] = []
     for line, records, change in _lines(model, case, settings, changes, seed):
@@ -263,25 +194,15 @@ def prepared(case: Case) -> Case:
     raises ``RefusedError``.
     """
     design = case.mechanism.prepared(case.model.with_ridge(case.survey.design))
-    if case.without_prior and design.pseudo is not None:
-        design = replace(design, pseudo=replace(design.pseudo, records=NOTHING))
     return replace(case, survey=replace(case.survey, design=design))
 
 
-def control_line(
-    model: Model, case: Case, settings: MechanismSettings, changes: Sequence[Change], seed: int
-) -> Line:
-    """Return the worst replacement without pseudo-records: of few records it passes the bound."""
-    found = [line for line, _, _ in _lines(model, case, settings, changes, seed)]
-    worst = max(found, key=lambda line: line.get("ratio") or 0.0)
-    if (worst.get("ratio") or 0.0) > 1.0:
-        return replace(head_of(case), **{**worst, "verdict": "fires"})
-    reason = "of so many records one does not decide, even without pseudo-records"
-    return replace(head_of(case), **{**worst, "verdict": "skipped", "reason": reason})
-
-
 def _lines(
-    model: Model, case: Case, settings: MechanismSettings, changes: Sequence[Change], seed: int
+    model: WeightedModel,
+    case: Case,
+    settings: MechanismSettings,
+    changes: Sequence[Change],
+    seed: int,
 ) -> Iterator[tuple[dict[str, Any], IntArray, Change]]:
     """Make every change at every place, all in one batch with the database itself."""
     survey, centres = case.survey, Centres.of(case.survey)
@@ -310,7 +231,7 @@ def _lines(
 
 
 def _fresh(
-    model: Model,
+    model: WeightedModel,
     case: Case,
     settings: MechanismSettings,
     worst: Sequence[tuple[Line, IntArray, Change]],
@@ -335,7 +256,7 @@ Fitted = tuple[Database, Result | RefusedError]
 
 
 def compared(
-    model: Model, settings: MechanismSettings, first: Fitted, second: Fitted, seed: int = 0
+    model: WeightedModel, settings: MechanismSettings, first: Fitted, second: Fitted, seed: int = 0
 ) -> dict[str, Any]:
     """Return ratios to the stated bound, or which fit was refused: fields of a ``Line``."""
     for (_, result), words in ((first, ""), (second, "with the record replaced: ")):
@@ -347,8 +268,6 @@ def compared(
     found: dict[str, Any] = {"ratio": over, "verdict": measured(over)}
     rng = np.random.default_rng(seed)
     found["beyond"] = ratios.share_above(settings.epsilon, settings.m, rng)
-    if PSU_EFFECT in own.theta:
-        found["jointly"] = over_stated(log_ratios(model, own, other, jointly=True), settings)
     return found
 
 

@@ -15,7 +15,7 @@ _WORDS = {
     "": "Not made",
 }
 _HEADS = ("Case", "n", "epsilon", "Ratio", "Verdict", "Record", "Change", "Random numbers",
-          "Beyond epsilon", "With effects of PSUs")  # fmt: skip
+          "Beyond epsilon")  # fmt: skip
 _NOTES = """\
 - Each line is the worst of all replacements of one record; audit.csv has all of them.
 - At or below 1 the mechanism keeps its stated bound. For the pseudo-posterior this is a measurement
@@ -72,7 +72,7 @@ def _row(line: Line) -> list[str]:
     cells = [
         line.case, f"{line.n:,}", f"{line.epsilon:g}", ratio_words(line.ratio), verdict,
         line.record, line.change, line.random_numbers,
-        "" if line.beyond is None else f"{line.beyond:.3f}", ratio_words(line.jointly),
+        "" if line.beyond is None else f"{line.beyond:.3f}",
     ]  # fmt: skip
     strong = line.verdict in ("passed", "missed")
     return [f"**{each}**" if strong and each else each for each in cells]

@@ -27,11 +27,6 @@ def facts():
 
 
 def test_every_ratio_that_is_not_refused_is_below_one(table):
-    controls = table[table["case"].str.endswith("no pseudo-records")]
-    small = controls[controls["n"] <= 1000]
-    assert set(small["verdict"]) == {"fires"}
-    assert (small["ratio"] > 1.2).all()
-    table = table.drop(controls.index)
     assert (table["ratio"].dropna() <= 1.0).all()
     verdicts = table.loc[table["ratio"].notna()]
     assert ((verdicts["ratio"] <= 1.0) == (verdicts["verdict"] == "holds")).all()
@@ -60,10 +55,6 @@ def test_noisy_statistics_reach_their_bound_at_every_size(table):
 def test_something_was_measured_of_every_model(table):
     measured = set(table.loc[table["ratio"].notna(), "case"])
     assert {"fbs", "fbp", "normal", "poisson", "negative_binomial"} <= measured
-    rare = {each.name for each in EXAMPLES if each.rare is not None}
-    assert {(name, n) for name in rare for n in SIZES} <= set(
-        table.loc[table["ratio"].notna(), ["case", "n"]].itertuples(index=False, name=None)
-    )
     pseudo = table[(table["mechanism"] == "pseudo_posterior") & table["ratio"].notna()]
     assert pseudo["ratio"].min() > 0.0
     assert "fresh" in set(pseudo["random_numbers"])

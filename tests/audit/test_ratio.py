@@ -6,17 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surveysynth.models import get_model
-from surveysynth.models.base import Simulated
-from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
 from tests.audit.posterior import (
     Side,
     log_constant,
     log_ratios,
-    marginal_log_lik,
     weighted_log_lik,
 )
-from tests.surveys import clustered_survey, make_survey
 
 
 @dataclass(frozen=True)
@@ -108,49 +103,3 @@ def test_the_share_of_sums_beyond_epsilon(pair):
         beyond.append(np.mean((sign * truth(pair, mu)).sum(axis=1) > epsilon))
     assert found.share_above(epsilon, m, rng) == pytest.approx(max(beyond), abs=0.02)
     assert max(beyond) > 0.1
-
-
-def clustered_case(name):
-    survey = make_survey(
-        clustered_survey(), psu="school", lonely_psu="adjust", population_size=9000
-    )
-    model = get_model(name)
-    rng = np.random.default_rng(6)
-    design = survey.design
-    records = model.records_from_simulated(design, Simulated(rng.normal(0.2, 0.6, (design.n, 2))))
-    k, draws, psus = design.matrix.n_columns, 2, int(design.psu.max()) + 1
-    root = 0.3 * rng.standard_normal((draws, 2, 2)) + 0.4 * np.eye(2)
-    theta = {
-        PSU_COVARIANCE: root @ root.swapaxes(1, 2),
-        PSU_EFFECT: 0.3 * rng.standard_normal((draws, psus, 2)),
-    }
-    if name == "fbs":
-        root = 0.2 * rng.standard_normal((draws, 2, 2)) + 0.6 * np.eye(2)
-        theta |= {"beta": 0.2 * rng.standard_normal((draws, k, 2)),
-                  "covariance": root @ root.swapaxes(1, 2)}  # fmt: skip
-    else:
-        theta |= {"beta": 0.2 * rng.standard_normal((draws, k)),
-                  "selection": 0.2 * rng.standard_normal((draws, 1 + k)),
-                  "variance": rng.uniform(0.2, 0.6, (draws, 2))}  # fmt: skip
-    return model, records, theta, rng.uniform(0.0, 0.05, design.n)
-
-
-@pytest.mark.parametrize("name", ["fbs", "fbp"])
-def test_effects_are_integrated_out(name):
-    """Gauss-Hermite quadrature over the effects of each PSU, from the likelihood given effects."""
-    model, records, theta, alpha = clustered_case(name)
-    found = marginal_log_lik(model, theta, records, alpha)
-    nodes, mass = np.polynomial.hermite_e.hermegauss(20)
-    grid = np.stack(np.meshgrid(nodes, nodes), axis=-1).reshape(-1, 2)
-    log_mass = np.log(np.outer(mass, mass).ravel() / (2 * np.pi))
-    draws, psus = theta[PSU_EFFECT].shape[:2]
-    by_node = np.zeros((len(grid), draws, psus))
-    for g, point in enumerate(grid):
-        effect = np.linalg.cholesky(theta[PSU_COVARIANCE]) @ point
-        moved = {**theta, PSU_EFFECT: np.repeat(effect[:, None], psus, axis=1)}
-        for rows, log_lik in model.log_lik_blocks(moved, records):
-            np.add.at(by_node[g].T, records.psu[rows], (alpha[rows] * log_lik).T)
-    expected = np.logaddexp.reduce(by_node + log_mass[:, None, None], axis=0).sum(axis=1)
-    assert found == pytest.approx(expected, abs=1e-6)
-    given = weighted_log_lik(model, theta, records, alpha)
-    assert np.abs(given - expected).min() > 0.1

@@ -178,14 +178,6 @@ def test_a_thinned_design_keeps_the_shares_of_cells():
     np.testing.assert_allclose(shares[0], shares[1], atol=0.01)
     np.testing.assert_array_equal(np.bincount(small.strata), [100] * 4)
     assert thinned(design, 5000) is design
-    # PSUs of which no record is left are none of the smaller design; the others keep theirs.
-    psu = np.where(np.arange(4000) % 1000 < 600, np.arange(4000), np.arange(4000) // 100)
-    psu = np.unique(psu, return_inverse=True)[1]
-    clustered = thinned(replace(design, psu=psu), 400)
-    assert np.bincount(clustered.psu).min() >= 1
-    assert psu.max() > clustered.psu.max() + 100
-    pairs = set(zip(clustered.strata, clustered.psu, strict=True))
-    assert len(pairs) == clustered.psu.max() + 1
 
 
 def test_the_study_of_counts_leaves_nothing_of_the_bias():

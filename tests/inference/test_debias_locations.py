@@ -12,7 +12,8 @@ from surveysynth.inference.debias import debias_many
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
-from surveysynth.models.base import Coordinates, Model, Simulated
+from surveysynth.models.base import Simulated
+from surveysynth.models.weighted import Coordinates, WeightedModel
 from surveysynth.sampling.plan import SamplingPlan
 from tests.inference.test_debias import design_of
 
@@ -20,7 +21,7 @@ SETTINGS = MechanismSettings(epsilon=4.0, m=2, plan=SamplingPlan(2, 10, 150))
 
 
 @dataclass(frozen=True)
-class Location(Model):
+class Location(WeightedModel):
     """y of log mean mu, or of mean mu; the posterior is taken as normal about its mode."""
 
     skewed: bool = True

@@ -41,9 +41,10 @@ from surveysynth.mechanisms.pseudo_posterior.settings import (  # noqa: E402
 )
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
-from surveysynth.models.base import Coordinates, Model  # noqa: E402
+from surveysynth.models.base import Model  # noqa: E402
 from surveysynth.models.gaussian.fbs import FBS  # noqa: E402
-from surveysynth.models.parts.mean_predictor import intercept_direction, mean_row  # noqa: E402
+from surveysynth.models.parts.mean_predictor import constant_direction, mean_row  # noqa: E402
+from surveysynth.models.weighted import Coordinates  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey  # noqa: E402
@@ -312,7 +313,7 @@ class WithLocation(FBS):
         outcomes = theta["beta"].shape[-1] - 1
         scales = logs.shape[-1] - outcomes
         beta = theta["beta"].copy()
-        along = intercept_direction(design.matrix)
+        along = constant_direction(design.matrix)
         beta[..., :outcomes] += along[:, None] * moved[:, None, scales:]
         return {**self.with_log_scales(theta, logs[:, :scales]), "beta": beta}
 

@@ -30,11 +30,10 @@ from scipy.special import logsumexp
 import surveysynth
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models import get_model
-from surveysynth.models.base import Model, stacked
 from surveysynth.models.counts.stats import count_records
 from surveysynth.models.mixture.stats import mixture_records
 from surveysynth.models.parts.gaussian import GaussianRecords
-from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
+from surveysynth.models.weighted import stacked
 from surveysynth.sampling.plan import SamplingPlan
 
 COUNTS = ("poisson", "negative_binomial")
@@ -47,8 +46,6 @@ BINS = 16
 LEVEL = 1e-5
 WRONG = 1.1
 WRONG_SPREAD = 1.5
-#: Of the SDs of PSU effects, which few PSUs tell less well.
-WRONG_PSU = 1.3
 WRONG_MIXTURE = 1.3
 WRONG_RIDGE = 3.0
 
@@ -57,9 +54,8 @@ Quantities = dict[str, FloatArray]
 
 @dataclass(frozen=True)
 class Case:
-    """A model, its priors (None: the defaults of methods 3) and the size of its databases; psus:
-    how many PSUs with effects their records are in, by turns; shrunken: how many columns of X, the
-    last ones, are shrunken."""
+    """A model, its priors (None: the defaults of methods 3) and the size of its databases;
+    shrunken: how many columns of X, the last ones, are shrunken."""
 
     model: str
     outcomes: int = 1
@@ -70,7 +66,6 @@ class Case:
     draws: int = 63
     thin: int = 15
     warmup: int = WARMUP
-    psus: int = 0
     shrunken: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -85,22 +80,11 @@ CASES = {
         "fbs", n=20, priors={"coefficient_scale": 1.0, "residual_scale": 0.5, "lkj": 1.5}
     ),
     "FBS, four records": Case("fbs", n=4, columns=2, thin=25),
-    "FBS, PSUs": Case(
-        "fbs", n=80, psus=30, thin=10,
-        priors={"coefficient_scale": 1.0, "residual_scale": 0.5, "psu_scale": 0.3},
-    ),
     "FBP": Case("fbp"),
     "FBP, narrow priors": Case(
         "fbp", priors={"coefficient_sd": 1.0, "selection_sd": 0.5, "residual_scale": 0.5}
     ),
     "FBP, four records": Case("fbp", n=4, columns=2, thin=25),
-    # Residual variances in the tails of their prior make slow chains.
-    "FBP, PSUs": Case(
-        "fbp", n=60, psus=30, thin=40, warmup=600,
-        priors={
-            "coefficient_sd": 1.0, "selection_sd": 0.5, "residual_scale": 0.5, "psu_scale": 0.3
-        },
-    ),
     # The prior's tails would give counts that no number holds, were its scales not narrow.
     "Poisson": Case("poisson", priors={"coefficient_scale": 0.4}),
     "Negative binomial": Case(
@@ -164,19 +148,12 @@ def fbs_prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
         ridged = residual @ rng.standard_normal((count, q, case.shrunken))
         ridged = priors["interaction_scale"] * ridged.swapaxes(-1, -2)
         beta = np.concatenate([beta, ridged], axis=1)
-    theta = {
+    return {
         "beta": beta,
         "covariance": residual @ residual.swapaxes(-1, -2),
         "coefficient_scale": scale,
         "coefficient_correlation": omega @ omega.swapaxes(-1, -2),
     }
-    if case.psus:
-        sd = priors["psu_scale"] * np.abs(rng.standard_t(3, (count, q)))
-        root = sd[:, :, None] * lkj_draws(count, q, priors["lkj"], rng)
-        theta[PSU_COVARIANCE] = root @ root.swapaxes(-1, -2)
-        noise = root[:, None] @ rng.standard_normal((count, case.psus, q, 1))
-        theta[PSU_EFFECT] = noise[..., 0]
-    return theta
 
 
 def fbp_prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
@@ -193,64 +170,36 @@ def fbp_prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
         ridged = priors["interaction_scale"] * ridged
         theta["beta"][:, -case.shrunken :] = ridged[0]
         theta["selection"][:, -case.shrunken :] = ridged[1]
-    if case.psus:
-        scale = priors["psu_scale"] * np.abs(rng.standard_t(3, (count, 2)))
-        root = scale[:, :, None] * lkj_draws(count, 2, priors["lkj"], rng)
-        theta[PSU_COVARIANCE] = covariance = root @ root.swapaxes(-1, -2)
-        tilt = np.stack([theta["selection"][:, 0], np.ones(count)], axis=1)[:, :, None]
-        noise = root[:, None] @ rng.standard_normal((count, case.psus, 2, 1))
-        theta[PSU_EFFECT] = (noise + (covariance @ tilt)[:, None])[..., 0]
     return theta
 
 
 def fbs_data(theta: Theta, x: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Databases z (count, n, q), given effects."""
+    """Databases z (count, n, q)."""
     root = np.linalg.cholesky(theta["covariance"])
     noise = rng.standard_normal((root.shape[0], x.shape[0], root.shape[1]))
-    return fbs_means(theta, x) + noise @ root.swapaxes(-1, -2)
-
-
-def fbs_means(theta: Theta, x: FloatArray) -> FloatArray:
-    """Means (..., n, q) of records, given effects where PSUs have them."""
-    means: FloatArray = x @ theta["beta"]
-    if PSU_EFFECT not in theta:
-        return means
-    effect = theta[PSU_EFFECT]
-    return means + effect[..., np.arange(x.shape[0]) % effect.shape[-2], :]
+    return np.asarray(x @ theta["beta"] + noise @ root.swapaxes(-1, -2))
 
 
 def fbp_data(theta: Theta, x: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Databases z (count, n, 2) of the implied sample distribution (methods 3), given effects."""
-    effect_y, effect_pi = effects_of_records(theta, x.shape[0])
+    """Databases z (count, n, 2) of the implied sample distribution (methods 3)."""
     v_y, v_pi = theta["variance"].T[:, :, None]
     k_y, k_x = theta["selection"][:, :1], theta["selection"][:, 1:]
     noise = rng.standard_normal((2, v_y.size, x.shape[0]))
-    y = theta["beta"] @ x.T + effect_y + k_y * v_y + np.sqrt(v_y) * noise[0]
-    log_pi = k_y * y + k_x @ x.T + effect_pi + v_pi + np.sqrt(v_pi) * noise[1]
+    y = theta["beta"] @ x.T + k_y * v_y + np.sqrt(v_y) * noise[0]
+    log_pi = k_y * y + k_x @ x.T + v_pi + np.sqrt(v_pi) * noise[1]
     return np.stack([y, log_pi], axis=-1)
 
 
-def effects_of_records(theta: Theta, n: int) -> tuple[FloatArray | float, ...]:
-    """Effects (..., n) of the PSUs of n records by column of z; zeros where PSUs have none."""
-    if PSU_EFFECT not in theta:
-        return 0.0, 0.0
-    effect = theta[PSU_EFFECT]
-    return tuple(np.moveaxis(effect[..., np.arange(n) % effect.shape[-2], :], -1, 0))
-
-
-def stacked_stats(
-    model: Model, x: FloatArray, z: FloatArray, psus: int = 0, shrunken: int = 0
-) -> Any:
+def stacked_stats(model: Any, x: FloatArray, z: FloatArray, shrunken: int = 0) -> Any:
     """Unweighted statistics of databases z (count, n, q), stacked on the axis of databases."""
     cell, ones = np.arange(x.shape[0]), np.ones(x.shape[0])
-    psu = cell % psus if psus else None
 
     def records(one: FloatArray) -> Any:
         if model.name in COUNTS:
             return count_records(x, cell, one[:, 0], None)
         if model.name == "normal_mixture":
             return mixture_records(x, cell, one[:, 0], None)
-        return GaussianRecords(x, cell, one, psu, shrunken)
+        return GaussianRecords(x, cell, one, shrunken)
 
     return stacked([model.compress(records(one), ones) for one in z])
 
@@ -270,7 +219,7 @@ def fbs_quantities(theta: Theta, z: FloatArray, x: FloatArray, wrong: float = 1.
     """What is ranked, (databases, draws, d) by name; residual SDs times ``wrong``."""
     covariance = theta["covariance"] * wrong**2
     sd = np.sqrt(np.einsum("...kk->...k", covariance))
-    deviation = z[:, None] - fbs_means(theta, x)
+    deviation = z[:, None] - x @ theta["beta"]
     white = np.linalg.solve(np.linalg.cholesky(covariance), deviation.swapaxes(-1, -2))
     log_det = np.linalg.slogdet(covariance)[1]
     log_lik = -0.5 * ((white**2).sum((-1, -2)) + x.shape[0] * log_det)
@@ -281,40 +230,24 @@ def fbs_quantities(theta: Theta, z: FloatArray, x: FloatArray, wrong: float = 1.
         "residual_sd": sd,
         "residual_correlation": below_diagonal(covariance / (sd[..., None] * sd[..., None, :])),
         "log_likelihood": log_lik[..., None],
-    } | psu_quantities(theta, wrong)
+    }
 
 
 def fbp_quantities(theta: Theta, z: FloatArray, x: FloatArray, wrong: float = 1.0) -> Quantities:
     """The same for FBP."""
     variance = theta["variance"] * wrong**2
     k_y, k_x = theta["selection"][..., :1], theta["selection"][..., 1:]
-    effect_y, effect_pi = effects_of_records(theta, x.shape[0])
-    mean_y, mean_pi = theta["beta"] @ x.T + effect_y, k_x @ x.T + effect_pi
+    mean_y, mean_pi = theta["beta"] @ x.T, k_x @ x.T
     y, log_pi = z[:, None, :, 0], z[:, None, :, 1]
     v_y, v_pi = variance[..., :1], variance[..., 1:]
     log_lik = -0.5 * ((y - mean_y) ** 2 / v_y + np.log(v_y))
     log_lik -= 0.5 * ((log_pi - k_y * y - mean_pi) ** 2 / v_pi + np.log(v_pi))
     log_lik -= mean_pi + k_y * mean_y + 0.5 * (v_pi + k_y**2 * v_y)
-    result = {
+    return {
         "beta": theta["beta"],
         "selection": theta["selection"],
         "residual_sd": np.sqrt(variance),
         "log_likelihood": log_lik.sum(-1, keepdims=True),
-    }
-    return result | psu_quantities(theta, wrong)
-
-
-def psu_quantities(theta: Theta, wrong: float) -> Quantities:
-    """Of PSUs, where they have effects: SDs and correlation of these, and the effects of the
-    first PSU; the wrong sampler's SDs are too large."""
-    if PSU_COVARIANCE not in theta:
-        return {}
-    covariance = theta[PSU_COVARIANCE]
-    sd = np.sqrt(np.einsum("...kk->...k", covariance))
-    return {
-        "psu_sd": sd * (1.0 if wrong == 1.0 else WRONG_PSU),
-        "psu_correlation": below_diagonal(covariance / (sd[..., None] * sd[..., None, :])),
-        "psu_effect": theta[PSU_EFFECT][..., 0, :],
     }
 
 
@@ -451,7 +384,7 @@ def ranks_of_batch(
 
     def drawn(priors: Mapping[str, float]) -> Theta:
         model = get_model(case.model, priors=priors, **case.options)
-        own = stacked_stats(model, x, z, case.psus, case.shrunken)
+        own = stacked_stats(model, x, z, case.shrunken)
         sampled = model.sample(own, plan, rng)
         return {name: values[:, 0, case.thin - 1 :: case.thin] for name, values in sampled.items()}
 

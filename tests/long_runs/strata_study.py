@@ -5,9 +5,7 @@ bound, as ``origin_study`` takes them: both with the same random numbers, the re
 X with the highest leverage, its outcome or weight moved far. ``strata``: one small stratum as it
 is, to find the rule; with independent draws of the conjugate posterior of FBS under a flat prior in
 place of its Gibbs sampler, which takes a fraction of the time. ``mechanism``: databases as in a
-release, small strata pooled by the rule, with every model's own sampler; with PSUs, the ratio of
-parameters and effects together, and that of the parameters alone, which are what is released. The
-result is
+release, small strata pooled by the rule, with every model's own sampler. The result is
 ``golden/strata_study.json``, which ``test_strata_study.py`` holds to what is claimed. ``--part
 NAME`` and ``--row NUMBER`` run some of it and keep the rest.
 """
@@ -23,7 +21,6 @@ import time  # noqa: E402
 from collections.abc import Iterator, Sequence  # noqa: E402
 from dataclasses import dataclass, replace  # noqa: E402
 from pathlib import Path  # noqa: E402
-from types import SimpleNamespace  # noqa: E402
 from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
@@ -31,7 +28,6 @@ import pandas as pd  # noqa: E402
 from scipy.special import gammaincinv  # noqa: E402
 
 from surveysynth._support.types import FloatArray, Theta  # noqa: E402
-from surveysynth.evaluation.studies.coverage import two_stage_study  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.fit import Database  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
@@ -39,7 +35,6 @@ from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import Model  # noqa: E402
 from surveysynth.models.gaussian.fbs import FBS  # noqa: E402
 from surveysynth.models.parts.gaussian import GaussianStats  # noqa: E402
-from surveysynth.models.parts.psu_effects import PSU_COVARIANCE  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from surveysynth.survey.design_matrix import records_per_coefficient  # noqa: E402
@@ -78,11 +73,6 @@ def one_small_stratum(n: int, smallest: int, sample: int) -> Survey:
         frame, outcome="salary", weight="weight", by=["stratum", "gender"], strata="stratum",
         population_size=100_000, transforms=Transform("log"), predictors="stratum + gender",
     )  # fmt: skip
-
-
-def two_stage(sample: int) -> Survey:
-    """1,000 records in 50 PSUs, whose effects the model has."""
-    return two_stage_study(seed=SEED).survey(sample)
 
 
 def exposed(survey: Survey) -> int:
@@ -130,27 +120,6 @@ class Independent(FBS):
         return beta, covariance
 
 
-def without_effects(theta: Theta, records: Any, alpha: FloatArray) -> FloatArray:
-    """Weighted log-likelihood (S,) of FBS with the effects of PSUs integrated out, up to a constant
-    that depends on neither: what is released knows of no effect.
-
-    With A_c the sum of alpha in PSU c and r_c that of alpha times residuals, log of the integral of
-    prod_i N(r_i; a, Sigma)^alpha_i N(a; 0, T) over a."""
-    inverse = np.linalg.inv(theta["covariance"])
-    precision = np.linalg.inv(theta[PSU_COVARIANCE])
-    residual = records.z - (records.x_cells @ theta["beta"])[:, records.cell]
-    squares = np.einsum("sni,sij,snj,n->s", residual, inverse, residual, alpha, optimize=True)
-    value = -0.5 * (squares + alpha.sum() * np.linalg.slogdet(theta["covariance"])[1])
-    for unit in range(records.n_psu):
-        inside = records.psu == unit
-        total = np.einsum("sni,n->si", residual[:, inside], alpha[inside])
-        pull = np.einsum("sij,sj->si", inverse, total)
-        within = alpha[inside].sum() * inverse + precision
-        value += 0.5 * np.einsum("si,si->s", pull, np.linalg.solve(within, pull[..., None])[..., 0])
-        value -= 0.5 * (np.linalg.slogdet(within)[1] - np.linalg.slogdet(precision)[1])
-    return np.asarray(value)
-
-
 # --- one record replaced ----------------------------------------------------------------------
 
 
@@ -181,12 +150,10 @@ class Setting:
         return Independent() if self.model == "independent" else get_model(self.model)
 
     def survey(self, sample: int) -> Survey:
-        """With one small stratum, with PSUs, or of the published simulation or the counts of
+        """With one small stratum, or of the published simulation or the counts of
         ``origin_study``."""
         if self.smallest:
             return one_small_stratum(self.n, self.smallest, sample)
-        if self.name == "PSUs":
-            return two_stage(sample)
         name = "fbs" if self.model == "independent" else self.model
         return origin_study.Neighbours(name, self.n).survey(sample)
 
@@ -195,7 +162,6 @@ def measured(setting: Setting) -> dict[str, Any]:
     """The largest ratio of every database, over changes."""
     start, ratios, refused, weights, few = time.process_time(), [], 0, [], []
     worst: dict[str, float] = {}
-    without: list[float] = []
     for surveys in batches(setting):
         for row in log_ratios(setting, surveys):
             found = {name: value for name, value in row["ratios"].items() if value is not None}
@@ -203,7 +169,6 @@ def measured(setting: Setting) -> dict[str, Any]:
             weights.append(row["mean_risk_weight"])
             few.append(row["records_per_coefficient"])
             ratios.append(max(found.values(), default=np.nan))
-            without += row["without_effects"]
             worst = {name: max(worst.get(name, 0.0), value) for name, value in found.items()}
     return {
         "name": setting.name, "model": setting.model, "n": setting.n, "epsilon": setting.epsilon,
@@ -214,7 +179,6 @@ def measured(setting: Setting) -> dict[str, Any]:
         "mean_risk_weight": float(np.mean(weights)), "largest_over_stated": max(ratios),
         "median_over_stated": float(np.median(ratios)),
         "above": int(np.sum(np.array(ratios) >= 1.0)),
-        **({"released_over_stated": max(without)} if without else {}),
         "worst": dict(sorted(worst.items(), key=lambda each: -each[1])[:3]),
         "seconds": round(time.process_time() - start),
     }  # fmt: skip
@@ -223,14 +187,13 @@ def measured(setting: Setting) -> dict[str, Any]:
 def batches(setting: Setting) -> Iterator[list[tuple[Survey, int]]]:
     """Databases that are fitted side by side, prepared as in a release, and of each the record that
     is replaced: of the highest leverage before pooling or, in every second database, after it."""
-    groups: dict[tuple[int, int], list[tuple[Survey, int]]] = {}
+    groups: dict[int, list[tuple[Survey, int]]] = {}
     for sample in range(setting.samples):
         survey = setting.survey(sample)
         design = setting.settings.prepared(survey.design)
-        key = design.matrix.n_columns, 0 if design.psu is None else int(design.psu.max())
         pooled = replace(survey, design=design)
         record = exposed(pooled if sample % 2 else survey)
-        groups.setdefault(key, []).append((pooled, record))
+        groups.setdefault(design.matrix.n_columns, []).append((pooled, record))
     for group in groups.values():
         yield from (group[start : start + BATCH] for start in range(0, len(group), BATCH))
 
@@ -254,8 +217,7 @@ def log_ratios(setting: Setting, surveys: list[tuple[Survey, int]]) -> Iterator[
         fits = results[number * len(records[0]) : (number + 1) * len(records[0])]
         few = float(records_per_coefficient(survey.design.matrix).min())
         row: dict[str, Any] = {
-            "records_per_coefficient": few, "ratios": {}, "without_effects": [],
-            "mean_risk_weight": np.nan,
+            "records_per_coefficient": few, "ratios": {}, "mean_risk_weight": np.nan,
         }  # fmt: skip
         if not isinstance(fits[0], tuple):
             yield {**row, "ratios": {change.name: None for change in CHANGES}}
@@ -269,29 +231,7 @@ def log_ratios(setting: Setting, surveys: list[tuple[Survey, int]]) -> Iterator[
             stated, other = 2.0 * settings.target_bound, (each, fit[1])
             ratio = origin_study.largest_log_ratio(model, base, other)
             row["ratios"][change.name] = ratio / stated
-            if PSU_COVARIANCE in fit[1].theta:
-                row["without_effects"].append(released_log_ratio(base, other) / stated)
         yield row
-
-
-class Released:
-    """The likelihood of parameters without the effects of PSUs, as a model of one record, which
-    carries its weights."""
-
-    @staticmethod
-    def log_lik_blocks(theta: Theta, records: Any) -> Iterator[tuple[Any, FloatArray]]:
-        """One block."""
-        yield np.zeros(1, dtype=np.int64), without_effects(theta, *records)[:, None]
-
-
-def released_log_ratio(one: Any, other: Any) -> float:
-    """As ``largest_log_ratio``, of what is released."""
-    sides = [
-        ((records, fit.risk_weights), SimpleNamespace(theta=fit.theta, risk_weights=np.ones(1)))
-        for records, fit in (one, other)
-    ]
-    model: Any = Released()
-    return origin_study.largest_log_ratio(model, *sides)
 
 
 # --- the whole --------------------------------------------------------------------------------
@@ -312,7 +252,6 @@ MECHANISM = (
     Setting("published simulation", "independent", 1000, 20, 4.0),
     Setting("published simulation", "fbp", 300, 20),
     Setting("stratum of 3", "fbs", 400, 5, smallest=3),
-    Setting("PSUs", "fbs", 1000, 2),
     Setting("stratum of 3", "normal", 400, 3, smallest=3),
     Setting("two groups", "poisson", 300, 3),
 )

@@ -25,7 +25,6 @@ PAGE = ROOT / "vignettes" / "validation.md"
 ROUNDING = 1e-9
 SBC = {
     "sbc": "full data, alpha = 1 (`sbc`)",
-    "general_sbc": "kinds of outcome (`general_sbc`)",
     "noisy_sbc": "noisy statistics (`noisy_sbc`)",
     "location_sbc": "noisy statistics, kinds (`location_sbc`)",
 }

@@ -214,17 +214,10 @@ def _strata() -> tuple[str, ...]:
 
 
 def _clusters() -> tuple[str, ...]:
-    table = frame("cluster_study")
-    told = table[(table["statistic"] == "mean") & (table["rows"] == "overall")]
-    values = told.set_index(["model", "effects", "epsilon"])["coverage"]
-    with_, without = values[("fbs", "with", "1")], values[("fbs", "without", "1")]
-    sample = table[(table["model"] == "sample") & (table["statistic"] == "mean")]["coverage"].min()
     two = frame("strict_study_summary").query("setting == 'two stages' and statistic == 'mean'")
     two = two.set_index("method")
     return (
-        f"The overall mean of a two-stage sample covers {with_:.2f} with effects of PSUs in the "
-        f"model and {without:.2f} without. The direct estimates for comparison are poor themselves "
-        f"with few PSUs per stratum (as low as {sample:.2f}). By noisy statistics at epsilon 10.8 "
+        "They are released by noisy statistics, whose model has effects of PSUs. At epsilon 10.8 "
         f"means cover {two.loc['fbs_noisy', 'coverage']:.2f} where the sample's cover "
         f"{two.loc['sample', 'coverage']:.2f}, over {two.loc['fbs_noisy', 'replicates']:.0f} "
         "samples. There is no study of coverage with clusters as units of protection.",

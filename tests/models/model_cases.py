@@ -13,23 +13,18 @@ from surveysynth.models.mixture.stats import mixture_records
 from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.sampling.plan import SamplingPlan
 
-#: Models of transformed outcomes, the same with effects of PSUs, and of counts: with samplers of
-#: our own.
-CLUSTERED = (("fbs clustered", 1), ("fbs clustered", 3), ("fbp clustered", 2))
-ALONE = (("fbs", 1), ("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2))
-GAUSSIAN = (*ALONE, *CLUSTERED)
+#: Models of transformed outcomes, and of counts: with samplers of our own.
+GAUSSIAN = (("fbs", 1), ("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2))
 COUNTS = (("poisson", 1), ("poisson", 2), ("negative_binomial", 1), ("negative_binomial", 2))
 #: Name of the model and columns of z: outcomes and, if there is one, the log weight.
 MODELS = (*GAUSSIAN, *COUNTS, ("normal_mixture", 1), ("normal_mixture", 2))
 #: The same with a ridge on the last two columns of X.
 SHRUNKEN = (
-    ("fbs shrunken", 2), ("fbs clustered shrunken", 2), ("fbp shrunken", 2),
-    ("fbp clustered shrunken", 2), ("normal shrunken", 2), ("poisson shrunken", 2),
+    ("fbs shrunken", 2), ("fbp shrunken", 2), ("normal shrunken", 2), ("poisson shrunken", 2),
     ("negative_binomial shrunken", 2),
 )  # fmt: skip
-#: Components of the mixtures, and PSUs.
+#: Components of the mixtures.
 COMPONENTS = 3
-PSUS = 6
 WEIGHTINGS = ("ones", "random", "zeros")
 
 
@@ -58,18 +53,12 @@ class Case:
         return self.records.x_cells[self.records.cell]
 
     @property
-    def psu(self):
-        """PSU (n,) of each record, or None where PSUs have no effects."""
-        return getattr(self.records, "psu", None)
-
-    @property
     def size(self):
         """Number of unconstrained parameters."""
         k, q = self.shape[:2]
         free = k - self.shrunken
         pairs = free * (free - 1) // 2
-        effects = 0 if self.psu is None else q + q * (q - 1) // 2 + PSUS * q
-        return effects + {
+        return {
             "fbs": (k + free) * q + q + q * (q - 1) // 2 + pairs,
             "fbp": 2 * k + 3,
             "normal": k + free + 1 + pairs + (k + 2) * (q - 1),
@@ -86,13 +75,9 @@ class Case:
     def records_data(self):
         """Data of the plain Stan program ``tests/stan/{records_program}``, all records in it."""
         priors, q = self.model.priors, self.shape[1]
-        psu = np.zeros(self.records.n, int) if self.psu is None else self.psu + 1
-        data = {"C": 0 if self.psu is None else PSUS, "psu": psu}
-        data |= {"psu_scale_prior": priors.get("psu_scale", 1.0)}
-        data |= {"n": self.records.n, "K": self.shape[0], "x": self.x, "alpha": self.alpha}
+        data = {"n": self.records.n, "K": self.shape[0], "x": self.x, "alpha": self.alpha}
         if self.model.name == "fbp":
-            scales = {name: scale for name, scale in priors.items() if name != "psu_scale"}
-            data |= {"y": self.z[:, 0], "log_pi": self.z[:, 1], **scales}
+            data |= {"y": self.z[:, 0], "log_pi": self.z[:, 1], **priors}
         else:
             weight = q - 1 if self.model.name == "normal" else 0
             data |= {"q": q - weight, "has_weight": weight, "z": self.z[:, : q - weight]}
@@ -140,11 +125,9 @@ def weights(kind, n, rng):
 def make_case(name, q, *, weighting="random", n=300, k=3, seed=0, **options):
     """Data with correlated columns of z about a linear predictor over ten cells of X.
 
-    "NAME clustered": the model NAME with effects of PSUs, of which one has no record with weight
-    and one a single record. "NAME shrunken": with a ridge on the last two columns of four."""
+    "NAME shrunken": with a ridge on the last two columns of four."""
     name, ridges = name.removesuffix(" shrunken"), 2 * name.endswith(" shrunken")
     k = max(k, 2 * ridges)
-    name, clustered = name.removesuffix(" clustered"), name.endswith(" clustered")
     rng = np.random.default_rng([seed, q, k])
     x_cells = np.column_stack([np.ones(10), rng.standard_normal((10, k - 1))])
     cell = rng.integers(0, 10, n)
@@ -155,12 +138,6 @@ def make_case(name, q, *, weighting="random", n=300, k=3, seed=0, **options):
         options = {"components": COMPONENTS, **options}
     model = get_model(name, **options)
     alpha = weights(weighting, n, rng)
-    psu = None
-    if clustered:
-        psu = rng.integers(0, PSUS - 2, n)
-        psu[:3] = [PSUS - 2, PSUS - 1, PSUS - 1]
-        alpha[1:3] = 0.0
-        z += 0.6 * rng.standard_normal((PSUS, q))[psu]
     if (name, q) in COUNTS:
         z[:, 0] = rng.poisson(np.exp(np.clip(z[:, 0] + 1.0, None, 4.0)))
         records = count_records(x_cells, cell, z[:, 0], z[:, 1] if q > 1 else None, ridges)
@@ -169,5 +146,5 @@ def make_case(name, q, *, weighting="random", n=300, k=3, seed=0, **options):
         z[: n // 10, 0] = 1.0  # a value that occurs many times
         records = mixture_records(x_cells, cell, z[:, 0], z[:, 1] if q > 1 else None)
     else:
-        records = GaussianRecords(x_cells, cell, z, psu, ridges)
+        records = GaussianRecords(x_cells, cell, z, ridges)
     return Case(model, records, alpha, model.compress(records, alpha), z)

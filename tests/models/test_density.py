@@ -20,14 +20,7 @@ from tests.oracles.unconstrained import (
 
 OPTIONS = {
     "fbs": {"coefficient_scale": 3.0, "residual_scale": 2.0, "lkj": 2.5},
-    "fbs clustered": {
-        "coefficient_scale": 3.0, "residual_scale": 2.0, "psu_scale": 1.2, "lkj": 2.5,
-    },
     "fbp": {"coefficient_sd": 4.0, "selection_sd": 3.0, "residual_scale": 0.7},
-    "fbp clustered": {
-        "coefficient_sd": 4.0, "selection_sd": 3.0, "residual_scale": 0.7, "psu_scale": 1.2,
-        "lkj": 2.5,
-    },
     "normal": {
         "coefficient_scale": 2.0, "residual_scale": 0.8, "lkj": 1.0,
         "weight_coefficient_sd": 5.0, "weight_residual_scale": 0.6,
@@ -83,26 +76,11 @@ def coefficient_prior(beta, scale, correlation, priors):
     return value
 
 
-def psu_prior(theta, priors, tilt=0.0):
-    """log p(T, effects) and their coordinates; effects N(T b, T), b the tilt."""
-    covariance, effects = theta["psu_covariance"], theta["psu_effect__"]
-    sd = np.sqrt(np.diag(covariance))
-    correlation = covariance / np.outer(sd, sd)
-    value = half_t(sd, 3, priors["psu_scale"]) + lkj(correlation, priors["lkj"])
-    mean = covariance @ np.broadcast_to(tilt, sd.shape)
-    value += st.multivariate_normal.logpdf(effects, mean, covariance).sum()
-    return value, [sd, lower(correlation), effects]
-
-
 def fbs_posterior(case, theta):
     """Sum of alpha log p(record) and log prior, and the coordinates that the prior is a density
     of."""
     priors, covariance = case.model.priors, theta["covariance"]
     residual = case.z - case.x @ theta["beta"]
-    of_psus, psu_coordinates = 0.0, []
-    if case.psu is not None:
-        residual -= theta["psu_effect__"][case.psu]
-        of_psus, psu_coordinates = psu_prior(theta, priors)
     value = case.alpha @ st.multivariate_normal.logpdf(residual, cov=covariance)
     sd = np.sqrt(np.diag(covariance))
     correlation = covariance / np.outer(sd, sd)
@@ -111,9 +89,8 @@ def fbs_posterior(case, theta):
     free = len(theta["beta"]) - case.shrunken
     if case.shrunken:
         value += st.multivariate_normal.logpdf(theta["beta"][free:] / SCALE, cov=covariance).sum()
-    value += of_psus + coefficient_prior(theta["beta"][:free], scale, omega, priors)
-    coordinates = [theta["beta"], sd, lower(correlation), scale, lower(omega)]
-    return value, [*coordinates, *psu_coordinates]
+    value += coefficient_prior(theta["beta"][:free], scale, omega, priors)
+    return value, [theta["beta"], sd, lower(correlation), scale, lower(omega)]
 
 
 def fbp_posterior(case, theta):
@@ -121,11 +98,6 @@ def fbp_posterior(case, theta):
     sd_y, sd_pi = np.sqrt(theta["variance"])
     y, log_pi = case.z.T
     mean_y, mean_pi = case.x @ theta["beta"], case.x @ k_x
-    of_psus, psu_coordinates = 0.0, []
-    if case.psu is not None:
-        mean_y += theta["psu_effect__"][case.psu, 0]
-        mean_pi += theta["psu_effect__"][case.psu, 1]
-        of_psus, psu_coordinates = psu_prior(theta, priors, tilt=[k_y, 1.0])
     log_lik = st.norm.logpdf(log_pi, k_y * y + mean_pi, sd_pi)
     log_lik += st.norm.logpdf(y, mean_y, sd_y)
     # log E(pi | x) of the log-normal pi = exp(k_y y + x k_x + e).
@@ -136,8 +108,7 @@ def fbp_posterior(case, theta):
     value += of_y + of_pi + st.norm.logpdf(beta, 0, priors["coefficient_sd"]).sum()
     value += st.norm.logpdf([k_y, *k_x], 0, priors["selection_sd"]).sum()
     value += st.halfcauchy.logpdf([sd_y, sd_pi], 0, priors["residual_scale"]).sum()
-    coordinates = [theta["beta"], theta["selection"], [sd_y, sd_pi], *psu_coordinates]
-    return value + of_psus, coordinates
+    return value, [theta["beta"], theta["selection"], [sd_y, sd_pi]]
 
 
 def normal_posterior(case, theta):

@@ -8,7 +8,6 @@ import pytest
 
 from surveysynth.models import get_model
 from surveysynth.models.parts.gaussian import GaussianRecords, compress
-from surveysynth.models.parts.logit import LogitSums, find_mode
 from surveysynth.sampling.plan import SamplingPlan
 
 SCALE, K, RIDGED = 0.4, 5, 2
@@ -47,15 +46,6 @@ def test_the_ridge_is_one_record_a_column(data) -> None:
     np.testing.assert_allclose(made.total, alpha.sum())
     np.testing.assert_allclose(made.x_sum, plain.x_sum)
     assert plain.with_ridge(None).shrunken == plain.with_ridge(None).ridges == 0
-
-
-def test_sums_by_psu_are_about_the_fit_with_the_ridge(data) -> None:
-    x, cell, z, alpha = data
-    psu = np.arange(150) % 7
-    made = compress(GaussianRecords(x, cell, z, psu, RIDGED), alpha).with_ridge(SCALE)
-    residual = alpha[:, None] * (z - (x @ made.fit[0])[cell])
-    expected = np.stack([residual[psu == c].sum(0) for c in range(7)])
-    np.testing.assert_allclose(made.psu.residual[0], expected, atol=1e-10)
 
 
 def closed_form(data, scale, columns):
@@ -104,22 +94,6 @@ def test_the_shrinkage_is_in_units_of_the_residuals(data) -> None:
         for unit in (1.0, 1000.0)
     ]
     np.testing.assert_allclose(of_units[1], 1000.0 * of_units[0], rtol=1e-9)
-
-
-def test_a_logit_has_a_prior_sd_for_each_column() -> None:
-    """The mode against the gradient by hand, and one SD for all as before."""
-    rng = np.random.default_rng(2)
-    x = np.column_stack([np.ones(6), rng.normal(size=(6, 2))])[None]
-    sums = LogitSums(x, rng.integers(0, 9, (1, 6, 3)).astype(float))
-    sd = np.array([2.5, 2.5, 0.6])
-    mode, precision = find_mode(sums, sd)
-    share = np.exp(x[0] @ mode.reshape(3, 2))
-    share = share / (1 + share.sum(1, keepdims=True))
-    counts = sums.counts[0]
-    slope = x[0].T @ (counts[:, 1:] - counts.sum(1, keepdims=True) * share)
-    np.testing.assert_allclose(slope, mode.reshape(3, 2) / sd[:, None] ** 2, atol=1e-6)
-    assert np.all(np.linalg.eigvalsh(precision[0]) > 0)
-    np.testing.assert_array_equal(find_mode(sums, 2.5)[0], find_mode(sums, np.full(3, 2.5))[0])
 
 
 def test_leverage_of_the_design_is_that_of_the_prior() -> None:

@@ -36,23 +36,6 @@ def test_ranks_are_uniform_with_four_records(name: str) -> None:
     assert sbc.smallest(sound) > LEVEL
 
 
-def test_ranks_are_uniform_with_effects_of_psus() -> None:
-    case = replace(SHORT["FBS, PSUs"], thin=6, warmup=150)
-    sound, wrong = sbc.calibrate(case, seed=94)
-    assert {"psu_sd[0]", "psu_sd[1]", "psu_correlation[0]", "psu_effect[1]"} < sound.keys()
-    assert sbc.smallest(sound) > LEVEL
-    for name in ("psu_sd[0]", "psu_sd[1]", "residual_sd[0]"):
-        assert wrong[name]["ks_p"] < 1e-8, name
-
-
-def test_ranks_are_uniform_with_tilted_effects_of_psus() -> None:
-    case = replace(SHORT["FBP, PSUs"], replications=200, thin=10)
-    sound, wrong = sbc.calibrate(case, seed=95)
-    assert {"psu_sd[1]", "psu_correlation[0]", "psu_effect[0]"} < sound.keys()
-    assert sbc.smallest(sound) > LEVEL
-    assert min(wrong[f"residual_sd[{j}]"]["ks_p"] for j in range(2)) < 1e-8
-
-
 @pytest.mark.parametrize("name", ["FBS, shrunken", "FBP, shrunken"])
 def test_ranks_are_uniform_with_shrunken_columns_and_a_wide_ridge_is_rejected(name: str) -> None:
     sound, wrong = sbc.calibrate(replace(SHORT[name], thin=10), seed=96)
@@ -84,7 +67,7 @@ def test_the_long_run_is_that_of_these_cases_and_passed() -> None:
         result = golden["cases"][name]
         settings = result["settings"]
         assert settings["priors"] == dict(case.priors)
-        for key in ("model", "outcomes", "n", "columns", "replications", "draws", "thin", "psus"):
+        for key in ("model", "outcomes", "n", "columns", "replications", "draws", "thin"):
             assert settings.get(key, 0) == getattr(case, key), (name, key)
         assert result["smallest_p"] > sbc.LEVEL
         assert result["rejects_the_wrong_sampler"]

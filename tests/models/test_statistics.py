@@ -9,8 +9,8 @@ import pytest
 
 from surveysynth._support.types import FloatArray
 from surveysynth.models import get_model
-from surveysynth.models.base import stacked
-from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats, PsuStats, compress
+from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats, compress
+from surveysynth.models.weighted import stacked
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign
 from tests.models.model_designs import (
@@ -29,16 +29,9 @@ DESIGNS = {"groups": group_design(N), "continuous": continuous_design(N)}
 each_design = pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS.keys())
 
 
-def assert_same(
-    a: GaussianStats | PsuStats, b: GaussianStats | PsuStats, rtol: float = 1e-10
-) -> None:
+def assert_same(a: GaussianStats, b: GaussianStats, rtol: float = 1e-10) -> None:
     for part in fields(a):
         left, right = getattr(a, part.name), getattr(b, part.name)
-        if part.name == "psu":
-            assert (left is None) == (right is None)
-            if left is not None:
-                assert_same(left, right, rtol)
-            continue
         np.testing.assert_allclose(left, right, rtol=rtol, atol=1e-11, err_msg=part.name)
 
 
@@ -116,7 +109,7 @@ def test_a_cell_without_weight_or_records_changes_nothing() -> None:
     stats = compress(records_of(design, Z), inside * ALPHA)
     rest = GaussianRecords(design.matrix.x_cells, design.matrix.cell[inside], Z[inside])
     assert_same(stats, compress(rest, ALPHA[inside]))
-    arrays = (getattr(stats, part.name) for part in fields(stats) if part.name != "psu")
+    arrays = (getattr(stats, part.name) for part in fields(stats))
     assert all(np.all(np.isfinite(array)) for array in arrays)
 
 

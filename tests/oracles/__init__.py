@@ -10,15 +10,14 @@ from typing import Any
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.base import Model
 from surveysynth.models.counts.model import CountModel
-from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.mixture.model import NormalMixture
-from tests.oracles import counts, fbp, fbs, general_location, mixture, normal
+from tests.oracles import counts, fbp, fbs, mixture, normal
 
 _GAUSSIAN = {"fbs": fbs, "fbp": fbp, "normal": normal}
 
 
 def _oracle(model: Model) -> ModuleType:
-    return general_location if isinstance(model, GeneralLocation) else _GAUSSIAN[model.name]
+    return _GAUSSIAN[model.name]
 
 
 def log_density(model: Model, u: FloatArray, stats: Any) -> tuple[FloatArray, FloatArray]:

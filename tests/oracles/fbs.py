@@ -1,26 +1,19 @@
 """FBS as a density on Stan's unconstrained scale, and as the Stan program ``fbs.stan``.
 
 Order of u: beta by column, log residual scales, residual correlation, log coefficient scales by
-column, coefficient correlation; K q + q + q (q - 1)/2 + K q + K (K - 1)/2 values. With effects of
-C PSUs theirs follow (``parts.psu_density``): q + q (q - 1)/2 + C q.
+column, coefficient correlation; K q + q + q (q - 1)/2 + K q + K (K - 1)/2 values.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.models.parts.gaussian import GaussianStats
-from tests.oracles import psu_effects, unconstrained
+from tests.oracles import unconstrained
 from tests.oracles.coefficient_prior import coefficient_log_prior
-from tests.oracles.psu_effects import (
-    PsuParts,
-    effect_squares,
-    psu_log_prior,
-    split_psu_parts,
-)
 from tests.oracles.unconstrained import CorrelationRoot, Shape
 
 
@@ -33,14 +26,12 @@ class _Parts:
     residual_u: FloatArray
     log_scale: FloatArray
     coefficient_u: FloatArray
-    psu: PsuParts | None = None
 
 
 def _parts(u: FloatArray, shape: Shape) -> _Parts:
     k, q, free = unconstrained.shape_of(shape)
     pairs = unconstrained.correlation_size
     sizes = (k * q, q, pairs(q), free * q, pairs(free))
-    u, psu = split_psu_parts(u, sum(sizes), q)
     beta, log_residual, residual_u, log_scale, coefficient_u = unconstrained.split(u, sizes)
     lead = u.shape[:-1]
     return _Parts(
@@ -49,7 +40,6 @@ def _parts(u: FloatArray, shape: Shape) -> _Parts:
         residual_u,
         log_scale.reshape(*lead, q, free).swapaxes(-1, -2),
         coefficient_u,
-        psu,
     )
 
 
@@ -59,7 +49,7 @@ def _joined(parts: _Parts) -> FloatArray:
         matrix.swapaxes(-1, -2).reshape(*lead, -1) for matrix in (parts.beta, parts.log_scale)
     ]
     joined = [by_column[0], parts.log_residual, parts.residual_u, by_column[1], parts.coefficient_u]
-    return np.concatenate([*joined, *([] if parts.psu is None else [parts.psu.joined()])], axis=-1)
+    return np.concatenate(joined, axis=-1)
 
 
 def log_density(
@@ -78,10 +68,6 @@ def log_density(
     root = scale * correlation.root
     gram_shift = stats.gram[0] @ shift
     squares = stats.residual[0] + shift.swapaxes(-1, -2) @ gram_shift
-    if p.psu is not None:
-        assert stats.psu is not None  # whose effects these are
-        added, remaining = effect_squares(stats.psu, p.psu.effects, shift)
-        squares = squares + added
     # tr(Sigma^-1 S) by the factor T of Sigma; its derivative in T is -2 Sigma^-1 S T^-T.
     inverse = np.linalg.inv(root)
     inner = inverse @ squares @ inverse.swapaxes(-1, -2)
@@ -107,13 +93,7 @@ def log_density(
         log_scale=prior.log_scale,
         coefficient_u=prior.correlation,
     )
-    if p.psu is None or stats.psu is None:
-        return value, _joined(gradient)
-    term = psu_log_prior(p.psu, priors["psu_scale"], priors["lkj"])
-    by_effect = term.gradient.effects + remaining @ precision
-    by_beta = gradient.beta - stats.psu.x_sum[0].T @ p.psu.effects @ precision
-    psu = replace(term.gradient, effects=by_effect)
-    return value + term.value, _joined(replace(gradient, beta=by_beta, psu=psu))
+    return value, _joined(gradient)
 
 
 def constrain(u: FloatArray, shape: Shape) -> Theta:
@@ -128,7 +108,6 @@ def constrain(u: FloatArray, shape: Shape) -> Theta:
         "covariance": residual @ residual.swapaxes(-1, -2),
         "coefficient_scale": np.exp(p.log_scale).swapaxes(-1, -2),
         "coefficient_correlation": coefficient @ coefficient.swapaxes(-1, -2),
-        **psu_effects.constrained(p.psu),
     }
 
 
@@ -136,7 +115,7 @@ def unconstrain(theta: Theta) -> FloatArray:
     """Inverse of ``constrain``."""
     residual_scale, residual_root = unconstrained.correlation_of(theta["covariance"])
     coefficient_root = unconstrained.correlation_of(theta["coefficient_correlation"])[1]
-    u = _joined(
+    return _joined(
         _Parts(
             theta["beta"],
             np.log(residual_scale),
@@ -145,5 +124,3 @@ def unconstrain(theta: Theta) -> FloatArray:
             unconstrained.unconstrained_correlation(coefficient_root),
         )
     )
-    psu = psu_effects.unconstrained_of(theta)
-    return u if psu is None else np.concatenate([u, psu], axis=-1)

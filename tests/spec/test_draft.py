@@ -68,15 +68,14 @@ COMPLETE = {
     "declared": [*STRICT, *BY, "--outcome", "salary:continuous", "--constant",
                  "salary.centre=25000", "--constant", "salary.middle=15000,40000",
                  "--population-size", "9000"],
-    "kinds": [*PSEUDO, *BY, "--outcome", "benefit:semicontinuous", "--constant",
-              "benefit.range=0,20000", "--outcome", "insured:binary", "--constant",
-              "insured.levels=no,yes", "--outcome", "heating:categorical", "--constant",
+    "kinds": [*STRICT, *BY, "--population-size", "9000", "--outcome",
+              "benefit:semicontinuous", "--constant", "benefit.range=0,20000", "--outcome",
+              "insured:binary", "--constant", "insured.levels=no,yes", "--outcome", "heating:categorical", "--constant",
               "heating.levels=gas,oil,electric"],
-    "count": [*PSEUDO, *BY, "--outcome", "visits:count", "--constant", "visits.range=0,30"],
     "noisy count": [*STRICT, *BY, "--outcome", "visits:count", "--constant", "visits.range=0,30",
                     "--outcome", "insured:binary", "--constant", "insured.levels=no,yes",
                     "--population-size", "9000"],
-    "units": [*PSEUDO, "--outcome", "insured:binary", "--constant", "insured.levels=no,yes",
+    "units": [*PSEUDO, "--outcome", "salary:continuous", "--constant", "salary.transform=log",
               "--psu", "unit", "--design-effect", "1.4"],
     "noisy units": [*STRICT, "--by", "gender", "--strata", "field", "--psu", "unit",
                     "--population-size", "9000", "--outcome", "insured:binary", "--constant",
@@ -311,10 +310,10 @@ def test_any_names_and_levels_arrive_as_they_are(names: list[str], levels: list[
     margin = next(word for word in ("All", "Total", "Overall", "x", "y", "z") if word not in levels)
     choices = Choices(
         (
-            OutcomeChoice(first, "continuous", {"transform": "log"}),
+            OutcomeChoice(first, "continuous", {"range": (0.0, 9.0)}),
             OutcomeChoice(second, "categorical", {"levels": levels}),
         ),
-        weight, False, strata, None, None, (by,), 9000.0, "pseudo_posterior", 10.8,
+        weight, False, strata, None, None, (by,), 9000.0, "noisy_statistics", 10.8,
     )  # fmt: skip
     if not all(level.strip() for level in levels):
         return

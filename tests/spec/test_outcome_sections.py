@@ -35,6 +35,8 @@ statistics = {statistics}
 """
 
 
+#: Kinds of outcomes are for noisy statistics.
+NOISY = {"privacy": "mechanism = 'noisy_statistics'", "survey": "population_size = 1000"}
 #: ``[privacy]`` of a survey in memory.
 PSEUDO = {"mechanism": "pseudo_posterior", "epsilon": 10.8}
 
@@ -90,7 +92,7 @@ lower = 0
 
 
 def test_sections_name_the_outcomes_in_their_order() -> None:
-    declared = parse_spec(text_of(EVERY_KIND)).declared
+    declared = parse_spec(text_of(EVERY_KIND, **NOISY)).declared
     yeo_johnson = Transform("yeo_johnson", scale=10_000.0, power=0.4)
     assert declared == (
         Outcome("income", "semicontinuous", yeo_johnson, (0.0, 150_000.0), upper=149_999.5),
@@ -103,10 +105,12 @@ def test_sections_name_the_outcomes_in_their_order() -> None:
 
 
 def test_a_list_settles_the_order_and_may_name_more() -> None:
-    sections = "[outcomes.works]\nkind = 'binary'\n[outcomes.pay]\ncentre = 3.0"
+    amount = "centre = 3.0\nspread = 1"
+    sections = f"[outcomes.works]\nkind = 'binary'\n[outcomes.pay]\n{amount}\n"
+    sections += f"[outcomes.rent]\n{amount}"
     listed = "outcome = ['pay', 'works', 'rent']\ntransform = 'asinh'\ntransform_scale = 5"
     asinh = Transform("asinh", scale=5.0)
-    assert parse_spec(text_of(sections, synthesizer=listed)).declared == (
+    assert parse_spec(text_of(sections, synthesizer=listed, **NOISY)).declared == (
         Outcome("pay", transform=asinh),
         Outcome("works", "binary"),
         Outcome("rent", transform=asinh),
@@ -198,7 +202,8 @@ def test_labels_are_of_levels_that_there_are() -> None:
     text = refusal(sections + "levels = { yse = 'At work' }")
     assert "labels.y.levels: 'yse'" in text
     assert "Did you mean 'yes'" in text
-    assert parse_spec(text_of(sections + "levels = { yes = 'At work' }")).labels["y"].levels
+    text = text_of(sections + "levels = { yes = 'At work' }", **NOISY)
+    assert parse_spec(text).labels["y"].levels
 
 
 def test_the_section_of_the_weight_is_of_the_weight() -> None:
@@ -210,7 +215,8 @@ def test_the_section_of_the_weight_is_of_the_weight() -> None:
     assert "rename an outcome" in same_name
 
 
-ZEROS = "kind = 'semicontinuous'\nspikes = [0]\ncentre = 3\nspread = 1"
+MOMENTS = "centre = 3\nspread = 1"
+ZEROS = f"kind = 'semicontinuous'\nspikes = [0]\n{MOMENTS}"
 
 
 @pytest.mark.parametrize(
@@ -229,7 +235,9 @@ def test_models_take_the_kinds_that_they_declare(model: str, keys: str, remedy: 
     text = refusal(f"[outcomes.y]\n{keys}", synthesizer=f"model = '{model}'", survey=size)
     assert "outcomes.y." in text
     assert remedy in text
-    assert parse_spec(text_of(f"[outcomes.y]\n{keys}", survey=size)).synthesizer.model == "fbs"
+    constants = "" if "centre" in keys or "levels" in keys or "binary" in keys else MOMENTS
+    able = text_of(f"[outcomes.y]\n{keys}\n{constants}", **NOISY)
+    assert parse_spec(able).synthesizer.model == "fbs"
 
 
 def test_a_count_is_declared_as_one() -> None:
@@ -243,15 +251,17 @@ def test_units_have_effects_on_every_kind_and_with_missing_answers() -> None:
     size = f"{psu}\npopulation_size = 1000"
     for keys in ("kind = 'binary'", "upper = 9\ncentre = 3\nspread = 1"):
         kind = f"[outcomes.y]\n{keys}"
-        assert parse_spec(text_of(kind, survey=psu)).survey.psu == "school"
+        text = refusal(kind, survey=psu)
+        assert "survey.psu" in text
+        assert "prior publication" in text
         assert parse_spec(text_of(kind, survey=size, **noisy)).privacy.mechanism
         missing = f"{size}\nmissing = 'model'"
         assert parse_spec(text_of(kind, survey=missing, **noisy)).survey.missing == "model"
         assert "noisy_statistics" in refusal(kind, survey=f"{psu}\nmissing = 'model'")
-    assert parse_spec(text_of("[outcomes.y]", survey=psu))
+    assert parse_spec(text_of("[outcomes.y]", survey=f"{psu}\ndesign_effect = 2"))
     groups, constants = "covariance_by = ['region']", "[outcomes.y]\ncentre = 3\nspread = 1"
     assert parse_spec(text_of(constants, survey=size, synthesizer=groups, **noisy)).survey.psu
-    assert "pseudo_posterior" in refusal(constants, survey=size, synthesizer=groups)
+    assert "covariance_by" in refusal(constants, survey=size, synthesizer=groups)
 
 
 def test_a_list_of_transforms_is_of_amounts() -> None:
@@ -267,20 +277,6 @@ def test_noisy_statistics_need_constants_of_amounts_alone() -> None:
     amount = "[outcomes.y]\nkind = 'semicontinuous'\nspikes = [0]"
     assert "outcomes.y: centre and spread missing" in refusal(amount, **given)
     parse_spec(text_of(f"{amount}\ncentre = 3\nspread = 1.0", **given))
-
-
-def test_pseudo_records_need_constants_where_an_amount_may_be_lacking() -> None:
-    amount = "[outcomes.y]\nkind = 'semicontinuous'\nspikes = [0]"
-    beside = "[outcomes.x]\ncentre = 3\nspread = 1"
-    text = refusal(f"{beside}\n{amount}")
-    assert "outcomes.y: centre and spread missing" in text
-    assert "pseudo-records" in text
-    assert "outcomes.x" in refusal(f"[outcomes.x]\n{amount}\ncentre = 3\nspread = 1.0")
-    parse_spec(text_of(f"{beside}\n{amount}\ncentre = 3\nspread = 1.0"))
-    parse_spec(text_of(f"{beside}\n{amount}\nrange = [1, 100]"))
-    parse_spec(text_of("[outcomes.x]\n[outcomes.y]\nkind = 'binary'"))
-    for privacy in ("risk = 'none'", "small_strata = 'allow'"):
-        parse_spec(text_of(f"[outcomes.x]\n{amount}", privacy=privacy))
 
 
 SPLIT = "[outcomes.tax]\nkind = 'semicontinuous'\nsplit = 0\nscale = 1000\n"
@@ -343,7 +339,7 @@ def test_studies_take_continuous_outcomes() -> None:
 
 
 ONE_OF_EACH = (
-    "[outcomes.pay]\n[outcomes.works]\nkind = 'binary'\n"
+    "[outcomes.pay]\nrange = [0, 9]\n[outcomes.works]\nkind = 'binary'\n"
     "[outcomes.degree]\nkind = 'categorical'\nlevels = ['a', 'b']\n"
 )
 
@@ -352,7 +348,7 @@ def test_each_statistic_is_of_the_outcomes_that_it_suits() -> None:
     from surveysynth.release.tables.table_builder import keys_of
 
     every = '["count", "total", "mean", "proportion"]'
-    assert keys_of(parse_spec(text_of(ONE_OF_EACH, statistics=every))) == (
+    assert keys_of(parse_spec(text_of(ONE_OF_EACH, statistics=every, **NOISY))) == (
         ("count", None), ("total", 0), ("mean", 0), ("proportion", 1),
     )  # fmt: skip
     old = "[outcomes.works]\ntransform = 'identity'\n[outcomes.pay]"
@@ -383,7 +379,7 @@ def test_a_statistic_that_suits_no_outcome(
 def test_a_spread_by_groups_is_of_models_that_have_one() -> None:
     groups = "covariance_by = ['region', 'age']\npredictors = 'region + age'"
     assert "covariance_by" in refusal("[outcomes.y]", synthesizer=f"model = 'normal'\n{groups}")
-    spec = parse_spec(text_of("[outcomes.y]", synthesizer=groups))
+    spec = parse_spec(text_of("[outcomes.y]\nrange = [0, 9]", synthesizer=groups, **NOISY))
     assert model_options(spec)["covariance_by"] == ("region", "age")
     other = parse_spec(text_of("[outcomes.y]", synthesizer="model = 'normal'"))
     assert "covariance_by" not in model_options(other)
@@ -405,15 +401,18 @@ def test_a_survey_in_memory_says_the_same() -> None:
         Outcome("employed", "binary"),
         Outcome("salary"),
     )
-    survey = Survey.from_frame(frame, outcomes=outcomes, weight="weight", by="field")
+    survey = Survey.from_frame(
+        frame, outcomes=outcomes, weight="weight", by="field", population_size=1000
+    )
     assert survey.design.outcomes == outcomes
     sections = {"tables": {"by": ["field"]}, "privacy": PSEUDO}
+    noisy = {**sections, "privacy": {**PSEUDO, "mechanism": "noisy_statistics"}}
     scales = {
         "benefit": {"centre": 60_000, "spread": 1.0}, "salary": {"centre": 60_000, "spread": 0.5},
     }  # fmt: skip
-    assert spec_of_survey(survey.design, {**sections, "outcomes": scales}).declared == outcomes
-    # A model that is an object says by itself what it takes.
-    assert spec_of_survey(survey.design, {**sections, "synthesizer": {"model": "own.toml"}})
+    assert spec_of_survey(survey.design, {**noisy, "outcomes": scales}).declared == outcomes
+    with pytest.raises(InputError, match="'noisy_statistics'"):
+        spec_of_survey(survey.design, sections)
     plain = Survey.from_frame(
         frame, outcome="salary", weight="weight", by="field",
         transforms=Transform("yeo_johnson", scale=1e4, power=0.3),
@@ -506,13 +505,16 @@ def test_any_count_is_a_transform_of_whole_numbers_or_an_error_that_names_a_key(
             assert "outcomes.y." in line or "synthesizer.model" in line, line
         wrong = not ends[0] < ends[1] or any(end % 1.0 or abs(end) > 2**40 for end in ends)
         allowed = {"learned_by", "learned_share"}
-        assert wrong or set(keys) - allowed or model not in ("fbs", "fbp")
+        able = model in ("fbs", "fbp") and mechanism == "noisy_statistics"
+        assert wrong or set(keys) - allowed or not able
         return
     (outcome,) = spec.declared
-    assert model in ("fbs", "fbp")
+    assert (model in ("fbs", "fbp"), mechanism) == (True, "noisy_statistics")
     assert (outcome.kind, outcome.limits) == ("count", ends)
     assert outcome.learned is not None
     assert outcome.learned.whole
     assert outcome.learned.edges[[0, -1]].tolist() == [ends[0], ends[1] + 1]
-    assert outcome.learned.share == (0.2 if "learned_share" in keys else 0.1)
+    # That of FBS is shared with the weight, whose transform is learned too.
+    share = 0.05 if model == "fbs" else 0.1
+    assert outcome.learned.share == (0.2 if "learned_share" in keys else share)
     assert outcome.learned.curve_by == "cells"

@@ -26,13 +26,19 @@ outcome = ["salary", "status", "member"]
 predictors = "field + gender + age"
 [outcomes.salary]
 kind = "continuous"
+centre = 20000
+spread = 0.5
+transform = "log"
+[outcomes.weight]
+centre = 4
+spread = 0.5
 [outcomes.status]
 kind = "categorical"
 levels = ["works", "seeks", "rests"]
 [outcomes.member]
 kind = "binary"
 [privacy]
-mechanism = "pseudo_posterior"
+mechanism = "noisy_statistics"
 epsilon = 3
 """
 SEVERAL = """

@@ -58,6 +58,7 @@ strata = "field"
 psu = "school"
 fpc = "fraction"
 lonely_psu = "fail"
+design_effect = 2.0
 population_size = 100000
 weights_from = []
 missing = "fail"

@@ -1,6 +1,6 @@
 // The regressions of fbs.stan and normal.stan as they are written down: one normal density a
 // record, raised to its risk weight. Columns of z jointly; with has_weight the log weight given the
-// first of them. With C > 0 the means have an effect of each PSU.
+// first of them.
 data {
   int<lower=1> n;
   int<lower=1> K;
@@ -15,9 +15,6 @@ data {
   real<lower=0> lkj;
   real<lower=0> weight_coefficient_sd;
   real<lower=0> weight_residual_scale;
-  int<lower=0> C;
-  array[n] int<lower=0, upper=C> psu;
-  real<lower=0> psu_scale_prior;
 }
 parameters {
   matrix[K, q] beta;
@@ -27,25 +24,10 @@ parameters {
   cholesky_factor_corr[K] coefficient_root;
   vector[has_weight * (K + 1)] weight_coefficients;
   vector<lower=0>[has_weight] weight_sd;
-  vector<lower=0>[C > 0 ? q : 0] psu_scale;
-  array[C > 0 ? 1 : 0] cholesky_factor_corr[q] psu_root;
-  matrix[C, q] psu_effect;
 }
 model {
   matrix[q, q] root = diag_pre_multiply(residual_scale, residual_root);
-  matrix[n, q] effect = rep_matrix(0, n, q);
-  if (C > 0) {
-    effect = psu_effect[psu];
-    for (c in 1 : C) {
-      target += multi_normal_cholesky_lpdf(psu_effect[c]' | rep_vector(0, q),
-                                           diag_pre_multiply(psu_scale, psu_root[1]));
-    }
-    for (j in 1 : q) {
-      target += student_t_lpdf(psu_scale[j] | 3, 0, psu_scale_prior) + log2();
-    }
-    target += lkj_corr_cholesky_lpdf(psu_root[1] | lkj);
-  }
-  matrix[q, n] standard = mdivide_left_tri_low(root, (z - x * beta - effect)');
+  matrix[q, n] standard = mdivide_left_tri_low(root, (z - x * beta)');
   vector[n] log_lik = -0.5 * q * log(2 * pi()) - sum(log(diagonal(root)))
                       - 0.5 * columns_dot_self(standard)';
   if (has_weight) {

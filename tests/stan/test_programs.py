@@ -25,7 +25,6 @@ from tests import oracles  # noqa: E402
 from tests.models.model_cases import (  # noqa: E402
     GAUSSIAN,
     MODELS,
-    PSUS,
     SHRUNKEN,
     WEIGHTINGS,
     make_case,
@@ -44,8 +43,8 @@ POINTS = 50
 
 
 def program_of(case):
-    """The program of a case: with effects of PSUs the same as without."""
-    return case[0].removesuffix(" shrunken").removesuffix(" clustered")
+    """The program of a case."""
+    return case[0].removesuffix(" shrunken")
 
 
 def grouped(cases, group="{}"):
@@ -88,7 +87,7 @@ def unwhitened(case, u):
     free = k - case.shrunken  # the others have their prior in the statistics
     pairs, corr = q * (q - 1) // 2, free * (free - 1) // 2
     sizes = np.cumsum([k * q, q, pairs, free * q, corr])
-    white, log_sd, cor_u, log_scale, omega_u, rest = jnp.split(u, sizes)
+    white, log_sd, cor_u, log_scale, omega_u, _ = jnp.split(u, sizes)
     residual = jnp.exp(log_sd)[:, None] * correlation_root(cor_u, q)
     precision = jnp.linalg.inv(residual @ residual.T)
     omega = correlation_root(omega_u, free)
@@ -97,8 +96,6 @@ def unwhitened(case, u):
         for scale in jnp.exp(log_scale).reshape(q, free)
     ]
     gram, cross = case.stats.gram[0], case.stats.gram[0] @ case.stats.fit[0]
-    if case.psu is not None:
-        cross = cross - case.stats.psu.x_sum[0].T @ rest[-PSUS * q :].reshape(q, PSUS).T
     whole = jnp.kron(precision, gram) + block_diag(*prior)
     root = jnp.linalg.cholesky(whole)
     mean = jnp.linalg.solve(whole, (cross @ precision).T.reshape(-1))
@@ -163,8 +160,6 @@ def test_densities_agree_with_one_column_of_x_and_other_priors(name, q):
     own |= {model: {**hierarchical, "residual_scale": 0.7} for model in ("fbs", "normal")}
     own["normal_mixture"] = {**hierarchical, "least_sd": 0.3, "concentration_rate": 2.0}
     own["negative_binomial"] = {**hierarchical, "overdispersion_scale": 0.3}
-    own["fbp clustered"] = {**own["fbp"], "psu_scale": 0.4, "lkj": 1.5}
-    own["fbs clustered"] = {**own["fbs"], "psu_scale": 0.4}
     priors = own.get(name, hierarchical)
     case = make_case(name, q, k=1, priors=priors)
     assert_same_density(case, program(case), case.points(5, np.random.default_rng(2)))

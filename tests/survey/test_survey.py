@@ -29,7 +29,7 @@ def test_csv_is_read_as_the_file_says(tmp_path: Path) -> None:
     survey = read_bytes(
         tmp_path,
         csv_bytes(frame),
-        survey='psu = "school"\nfpc = "fraction"\npublic_columns = ["note"]',
+        survey='psu = "school"\ndesign_effect = 1.5\nfpc = "fraction"\npublic_columns = ["note"]',
         synthesizer='predictors = "field * gender + age"',
     )
     design, confidential = survey.design, survey.confidential
@@ -234,6 +234,6 @@ def test_a_large_file_is_read_whole(tmp_path: Path) -> None:
     repeats = 417
     content = b"field,gender,school,age,fraction,weight,salary\n" + body * repeats
     (tmp_path / "survey.csv").write_bytes(content)
-    spec = make_spec(tmp_path, survey='psu = "school"\nfpc = "fraction"')
+    spec = make_spec(tmp_path, survey='psu = "school"\ndesign_effect = 1.5\nfpc = "fraction"')
     survey = read_survey(spec)
     assert survey.design.n == 240 * repeats

@@ -5,7 +5,7 @@ noisy tables are read from the data.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 from zlib import crc32
@@ -39,6 +39,7 @@ from surveysynth.evaluation.methods import (
 )
 from surveysynth.spec.build import with_noisy_statistics, with_pseudo_posterior
 from surveysynth.spec.outcomes import kind_problems
+from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.noisy_statistics.accounting import Budget
@@ -266,8 +267,9 @@ class _Made:
         try:
             spec = (with_noisy_statistics if noisy else with_pseudo_posterior)(self.spec)
             spec = _with_model(spec, synthesizer.model)
+            survey = self.survey if noisy else _with_log_weight(self.survey)
             run, tables = run_synthesizer(
-                spec, self.survey, self.streams.of(synthesizer), seeded=self.streams.seeded
+                spec, survey, self.streams.of(synthesizer), seeded=self.streams.seeded
             )
         except (InputError, RefusedError) as error:
             if isinstance(error, InputError) and own == (synthesizer.model, noisy):
@@ -282,6 +284,11 @@ class _Made:
     def _add(self, method: str, tables: Mapping[Key, pd.DataFrame]) -> None:
         for key, table in tables.items():
             self.frames[key][method] = table
+
+
+def _with_log_weight(survey: "Survey") -> "Survey":
+    """Return the survey with the log weight, which the pseudo-posterior models."""
+    return replace(survey, design=replace(survey.design, weight_transform=Transform()))
 
 
 def _with_model(spec: "Spec", name: str) -> "Spec":

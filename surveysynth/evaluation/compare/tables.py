@@ -13,7 +13,6 @@ import pandas as pd
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.replicated_sample import ReplicatedSample
 from surveysynth.estimation.statistics import TABLE
@@ -103,7 +102,6 @@ def run_synthesizer(
     design = mechanism.prepared(chosen.with_ridge(survey.design))
     mechanism_rng, synthesis_rng, figure_rng = map(np.random.default_rng, stream.spawn(3))
     model = chosen.of(design)
-    refuse_clusters(design, model)
     require(model, design)
     model.prepare()
     released = mechanism.run(model, design, survey.confidential, mechanism_rng, seeded=seeded)

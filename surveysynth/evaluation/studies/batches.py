@@ -31,6 +31,7 @@ from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 from surveysynth.models import get_model
+from surveysynth.models.weighted import weighted_form
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.base import PrivateDraws
@@ -223,7 +224,7 @@ class SynthesisTask(Work):
 
     def _group(self, surveys: "dict[int, Survey]", number: int) -> None:
         settings = self._widest()
-        model = self.model.of(next(iter(surveys.values())).design)
+        model = weighted_form(self.model, next(iter(surveys.values())).design)
         databases = [
             Database(
                 model.records(survey.design, survey.confidential),

@@ -14,7 +14,6 @@ import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.models import get_model
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -326,8 +325,8 @@ def check_clusters(
 ) -> None:
     """Raise ``InputError`` for designs that leave nothing to fit or that models cannot fit.
 
-    These are weights determined by strata or clusters, and synthesizers without effects of clusters
-    for a two-stage design without a declared design effect.
+    These are weights determined by strata or clusters, and synthesizers by the pseudo-posterior for
+    a two-stage design without a declared design effect.
     """
     if design.equal_weights:
         raise InputError(
@@ -344,9 +343,9 @@ def check_clusters(
             "records of a cluster have equal weights under within = 'srs', which the effects of "
             "clusters would determine. Choose within = 'pps' or give design_effect."
         )
-    without = [name for name in synthesizers if not get_model(name).clustered]
-    if without:
+    if synthesizers:
         raise InputError(
-            f"the synthesizer {without[0]!r} has no effects of clusters, and its standard errors "
-            "would be far too small. Leave it out, or give design_effect."
+            f"the synthesizer {synthesizers[0]!r} has no effects of clusters by the "
+            "pseudo-posterior, and its standard errors would be far too small. Take "
+            f"{synthesizers[0]}_noisy, or give design_effect."
         )

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surveysynth.estimation.clusters import refuse_clusters
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.release.pipeline import facts_of, prepared_survey, private_estimates
@@ -43,7 +42,6 @@ def released(spec: Spec, survey: Survey, stream: np.random.SeedSequence) -> Made
     survey = prepared_survey(survey, spec, chosen, mechanism)
     design = survey.design
     model = chosen.of(design)
-    refuse_clusters(design, model)
     model.prepare()
     facts = facts_of(spec, design, mechanism, model, test=True)
     of_mechanism, of_synthesis = map(np.random.default_rng, stream.spawn(2))

@@ -17,6 +17,7 @@ from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 from surveysynth.models.base import Model, Simulated, require
+from surveysynth.models.weighted import WeightedModel, weighted_form
 from surveysynth.sampling.convergence import NotConvergedError
 from surveysynth.survey.survey import PublicDesign
 
@@ -183,12 +184,12 @@ def check(
 
     Raises ``InputError`` if the model or the risk measure lacks a public input that it needs.
     """
-    model = model.of(design)
-    require(model, design)
+    weighted = weighted_form(model, design)
+    require(weighted, design)
     require_pattern(settings.measure, design.frame)
     if not settings.private:
         return FeasibilityReport(settings, ())
-    theta = model.prior_guess(design, UNDECLARED)
+    theta = weighted.prior_guess(design, UNDECLARED)
     if theta is None:
         return FeasibilityReport(settings, (), simulated=False)
     declared = spreads or {}
@@ -198,9 +199,9 @@ def check(
     plans = _plans(settings)
     for multiple, stream in zip(MULTIPLES, streams, strict=True):
         watch.begin()
-        simulated = guessed_dataset(design, model, multiple, known, stream)
-        database = Database.simulated(model, design, simulated)
-        trial, plans = _trial(model, database, plans, multiple, stream, watch)
+        simulated = guessed_dataset(design, weighted, multiple, known, stream)
+        database = Database.simulated(weighted, design, simulated)
+        trial, plans = _trial(weighted, database, plans, multiple, stream, watch)
         trials.append(trial)
     return FeasibilityReport(settings, tuple(trials), True, known, time_limit)
 
@@ -257,7 +258,7 @@ class _Watch:
 
 
 def _trial(
-    model: Model,
+    model: WeightedModel,
     database: Database,
     plans: tuple[MechanismSettings, ...],
     multiple: float,

@@ -10,7 +10,8 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskData, require_pattern
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.models.base import Model, Simulated
+from surveysynth.models.base import Simulated
+from surveysynth.models.weighted import WeightedModel
 from surveysynth.survey.survey import PublicDesign
 
 
@@ -43,8 +44,8 @@ class ConfidentialFit(Unpickled):
     theta
         All draws.
     means, unweighted_means
-        Posterior means of the log scales and log odds that debiasing compares, of the scales
-        alone where the database came without its design; then of variances between PSUs.
+        Posterior means of the log scales and coefficients that debiasing compares, of the scales
+        alone where the database came without its design.
 
     Examples
     --------
@@ -115,7 +116,7 @@ class Database(Unpickled):
     @classmethod
     def simulated(
         cls,
-        model: Model,
+        model: WeightedModel,
         design: PublicDesign,
         dataset: Simulated,
         begin: FloatArray | None = None,

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.templates import render
-from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import (
     SEEDED,
     Combining,
@@ -19,31 +18,13 @@ from surveysynth.mechanisms.base import (
     public_assumptions,
     uncovered_weights,
 )
-from surveysynth.mechanisms.learned.counts import spread_counts
-from surveysynth.mechanisms.learned.histogram import (
-    learned_cost,
-    learned_outcomes,
-    range_facts,
-)
-from surveysynth.mechanisms.learned.stage import (
-    TRANSFORMS_NAME,
-    FirstStage,
-    first_stage,
-    learned_facts,
-    learned_words,
-)
-from surveysynth.mechanisms.noisy_statistics.release.noise import (
-    NoiseSource,
-    SeededNoise,
-    SystemNoise,
-)
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits
 from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_ORIGIN, MechanismSettings
-from surveysynth.models.base import Model, psu_codes
+from surveysynth.models.base import Model
+from surveysynth.models.weighted import WeightedModel, weighted_form
 from surveysynth.sampling.convergence import MAX_R_HAT
 from surveysynth.sampling.randomness import STAN_SEED_BITS
 from surveysynth.survey.design_matrix import records_per_coefficient
-from surveysynth.survey.pseudo_records import may_be_rare, may_lack_amounts
 from surveysynth.survey.survey import Confidential, PublicDesign, require_variation
 
 _PACKAGE = "surveysynth.mechanisms.pseudo_posterior"
@@ -59,7 +40,7 @@ _MEASURED = (
 
 
 def privacy_statement(
-    design: PublicDesign, settings: MechanismSettings, model: Model, *, test: bool = False
+    design: PublicDesign, settings: MechanismSettings, model: WeightedModel, *, test: bool = False
 ) -> Statement:
     """Return the statement of a release with these settings.
 
@@ -120,20 +101,13 @@ def privacy_statement(
         smallest=f"{smallest_records(design):g}",
         least=f"{settings.least_records:.4g}",
         few=_few(design, settings),
-        pseudo=_pseudo(design, model),
-        at_centre=may_lack_amounts(design.outcomes),
+        pseudo=f"{design.pseudo:.4g}" if model.takes_count and design.pseudo else None,
         beyond=_BEYOND,
         pooling=design.pooling,
-        psu_effects=psu_codes(model, design) is not None,
-        psu=design.psu_name,
         not_units=not_units(design),
         compiled=model.compiled,
         identified=model.identified,
-        noisy_weights=not model.draws_stay_together(design) and not linear,
-        apart=model.common_random_numbers,
-        learned=learned_words(design.modelled),
-        learned_epsilon=f"{settings.learned_epsilon:.6g}",
-        of_draws=f"{settings.epsilon - settings.learned_epsilon:.6g}",
+        noisy_weights=not model.common_random_numbers and not linear,
     )
     return Statement.read(text, outside_of_stated(design, settings, model))
 
@@ -144,19 +118,12 @@ def smallest_records(design: PublicDesign) -> float:
 
 
 def _few(design: PublicDesign, settings: MechanismSettings) -> bool:
-    unprotected = may_be_rare(design.outcomes) and design.pseudo is None
-    return unprotected or (
-        smallest_records(design) < math.floor(10.0 * settings.least_records) / 10.0
-    )
+    return smallest_records(design) < math.floor(10.0 * settings.least_records) / 10.0
 
 
-def _pseudo(design: PublicDesign, model: Model) -> str | None:
-    """Return the number of pseudo-records, where answers may be rare."""
-    rare = may_be_rare(design.outcomes) or getattr(model, "takes_count", False)
-    return f"{design.pseudo.records:.4g}" if rare and design.pseudo is not None else None
-
-
-def outside_of_stated(design: PublicDesign, settings: MechanismSettings, model: Model) -> str:
+def outside_of_stated(
+    design: PublicDesign, settings: MechanismSettings, model: WeightedModel
+) -> str:
     """Return which settings take a release out of what is stated, where some do."""
     few = settings.private and _few(design, settings)
     given = ((settings.shares_weights_of(model), "shared_weights"), (few, "small_strata"))
@@ -216,17 +183,11 @@ class PseudoPosterior:
     ) -> Released:
         """See ``weighted_fits.run``, whose record of the fit stays confidential.
 
-        Only transforms that are learned have noise, which ``keeper`` has before any fit. Raises
-        ``InputError`` for outcomes and weights that do not vary.
+        There is no noise to keep. Raises ``InputError`` for outcomes and weights that do not vary.
         """
         require_variation(design, confidential)
         settings = self.settings
-        published: dict[str, Any] = {}
-        if learned_outcomes(design.modelled):
-            first = self._first_stage(model, design, confidential, rng, keeper, seeded=seeded)
-            design, published = first.design, {TRANSFORMS_NAME: first.kept()}
-        spread = spread_counts(design, confidential, rng if seeded else None)
-        private, fit = weighted_fits.run(model, design, spread, settings, rng, progress)
+        private, fit = weighted_fits.run(model, design, confidential, settings, rng, progress)
         target = {"target_epsilon": settings.epsilon, "target_bound": settings.target_bound}
         by_record = {
             "risk_weight": fit.risk_weights,
@@ -234,42 +195,12 @@ class PseudoPosterior:
             "oscillation": fit.oscillation_by_record,
             "unweighted_lipschitz": fit.unweighted_lipschitz_by_record,
         }
-        realised = {
-            **(target if settings.private else {}),
-            **fit.to_json_dict(),
-            **range_facts(design, confidential),
-        }
-        return Released(private, published, realised, by_record, design=design)
-
-    def _first_stage(
-        self,
-        model: Model,
-        design: PublicDesign,
-        confidential: Confidential,
-        rng: np.random.Generator,
-        keeper: NoiseKeeper | None,
-        *,
-        seeded: bool,
-    ) -> FirstStage:
-        """Learn the transforms, after the checks that need no confidential value."""
-        settings = self.settings
-        cost = learned_cost(settings.epsilon, design.modelled) if settings.private else 0.0
-        if not math.isclose(settings.learned_epsilon, cost, rel_tol=1e-9):
-            raise InputError(
-                f"learned_epsilon: the learned transforms spend {cost:.6g} of epsilon, got "
-                f"{settings.learned_epsilon:.6g}. Set it to {cost!r}."
-            )
-        settings.require_prepared(model.with_ridge(design))
-        settings.require_identified(model.of(design))
-        source: NoiseSource | None = SeededNoise(rng.spawn(1)[0]) if seeded else SystemNoise()
-        return first_stage(
-            design, confidential, budget=settings.epsilon, noise="laplace",
-            source=source if settings.private else None, keeper=keeper,
-        )  # fmt: skip
+        realised = {**(target if settings.private else {}), **fit.to_json_dict()}
+        return Released(private, {}, realised, by_record, design=design)
 
     def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
         """Return the guarantee in words."""
-        return privacy_statement(design, self.settings, model, test=test)
+        return privacy_statement(design, self.settings, weighted_form(model, design), test=test)
 
     def guarantee(self) -> dict[str, Any]:
         """Return the guarantee; epsilon and lipschitz_bound are targets, hence upper bounds."""
@@ -296,7 +227,6 @@ class PseudoPosterior:
             "shared_weights": settings.shared_weights,
             "least_records_per_coefficient": settings.least_records,
             "records_per_coefficient": smallest_records(design),
-            "pseudo_records": None if design.pseudo is None else design.pseudo.records,
+            "pseudo_records": design.pseudo,
             "pooled": None if design.pooling is None else design.pooling.as_dict(),
-            **learned_facts(design.modelled, "epsilon", settings.epsilon),
         }

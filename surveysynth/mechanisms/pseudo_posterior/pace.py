@@ -8,16 +8,11 @@ import math
 from dataclasses import dataclass, replace
 
 from surveysynth.mechanisms.pseudo_posterior.settings import LEAST_SHARE
-from surveysynth.models.base import Model
-from surveysynth.survey.survey import PublicDesign
+from surveysynth.models.weighted import WeightedModel
 
 #: The search aims at the middle of [0.97, 1] x target.
 AIM = 0.5 * (LEAST_SHARE + 1.0)
 MAX_FITS = 60
-#: Draws that drift apart move the risk of a record by some percent from fit to fit. Deviations are
-#: about exponential, the largest of n about log(n) of their scale: the cap leaves room for it.
-APART_SCALE = 0.025
-LEAST_AIM = 0.5
 #: NUTS moves risks by a tenth and more from fit to fit, whatever the weights. After the first
 #: number of fits the cap therefore begins to fall, and linear weights accept a bound somewhat below
 #: the window, the safe side. After the second number the search stops: weights run away, and one
@@ -28,7 +23,6 @@ NOISY_LEAST_SHARE = 0.8
 #: below the target. A full step leaves about half of the distance to the fixed point, and longer
 #: ones less; they amplify noise in single records, which matters where one is to be protected. The
 #: bias of a scale is 0.3% off that of exact weights, with steps of 1.5 or 1 it is 5% off (counts).
-#: Of draws that drift apart risks rise with the weights, and a full step leaves a tenth of the way.
 #: Where few records lose weight the mean over records is small from the start, so what is left of
 #: the way must be small beside the way too: a bias of 0.0275 in the log of a scale was found as
 #: 0.0223 without (10,000 records).
@@ -53,9 +47,6 @@ class Pace:
         beside the bound.
     share
         Largest such distance as a share of that of the weights from one.
-    lean
-        Largest mean of these logs: the distance of all together, where noise of the single records
-        is most of the other.
     aim
         Cap of the fixed point, as a share of the target.
     limit
@@ -75,7 +66,6 @@ class Pace:
     smooth: bool = True
     tolerances: tuple[float, float] = (0.005, 0.02)
     share: float = math.inf
-    lean: float = math.inf
     aim: float = AIM
     limit: float = 1.0
     full_steps: int = 8
@@ -87,15 +77,14 @@ class Pace:
         (LEAST_SHARE, 1.0),
     )
 
-    def near(self, left: tuple[float, float], way: float, *, averaging: bool) -> bool:
+    def near(self, left: float, way: float, *, averaging: bool) -> bool:
         """Return whether weights are close enough to what their own fit asks for.
 
-        left: root mean square and mean of the logs that are missing. way: root mean square of
-        those of the weights themselves.
+        left: root mean square of the logs that are missing; way: of those of the weights
+        themselves.
         """
-        distance, lean = left
-        beside = math.isinf(self.share) or distance <= self.share * way
-        return beside and distance <= self.tolerances[averaging] and abs(lean) <= self.lean
+        beside = math.isinf(self.share) or left <= self.share * way
+        return beside and left <= self.tolerances[averaging]
 
     def window(self, fits: int) -> tuple[float, float]:
         """Return the shares of the target that linear weights may reach after ``fits``."""
@@ -103,36 +92,28 @@ class Pace:
 
 
 SMOOTH = Pace()
-_NOISY = Pace(
+#: Draws jump from fit to fit, as those of NUTS.
+JUMPING = Pace(
     smooth=False,
+    tolerances=(0.3, 0.3),
+    patience=NOISY_FITS,
     most_fits=NOISY_MOST_FITS,
     windows=((LEAST_SHARE, 1.0), (NOISY_LEAST_SHARE, 1.0)),
 )
-#: Draws jump from fit to fit, as those of NUTS and of mixtures.
-JUMPING = replace(_NOISY, tolerances=(0.3, 0.3), patience=NOISY_FITS)
-#: Draws begin alike and drift apart. Their mean over fits is soon known, and the cap has the room.
-APART = replace(_NOISY, tolerances=(0.1, 0.1), lean=0.01, full_steps=3)
 
 
-def pace_of(model: Model, design: PublicDesign | None, n: int, *, protects: bool) -> Pace:
-    """Return the pace of the search for the weights of n records.
-
-    design: None for what the model says of any. ``protects``: False for simulated databases.
-    """
+def pace_of(model: WeightedModel, *, protects: bool) -> Pace:
+    """Return the pace of the search for weights; ``protects``: False for simulated databases."""
     pace = SMOOTH if model.common_random_numbers else JUMPING
-    tolerance, stride = SIMULATED_TOLERANCE, SIMULATED_STRIDE
-    if pace.smooth and design is not None and not model.draws_stay_together(design):
-        pace = replace(APART, aim=max(AIM - APART_SCALE * math.log(n), LEAST_AIM))
-        tolerance, stride = max(pace.tolerances), pace.stride
     if protects:
         return pace
     return replace(
         pace,
-        tolerances=(tolerance, tolerance),
+        tolerances=(SIMULATED_TOLERANCE, SIMULATED_TOLERANCE),
         share=SIMULATED_SHARE if pace.smooth else math.inf,
         limit=math.inf,
         patience=MAX_FITS,
         most_fits=MAX_FITS,
-        stride=stride,
+        stride=SIMULATED_STRIDE,
         windows=(SIMULATED_WINDOW, SIMULATED_WINDOW),
     )

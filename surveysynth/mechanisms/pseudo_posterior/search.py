@@ -109,7 +109,7 @@ def _fixed_point(
         fit = yield alpha
         risks = np.maximum(fit.extremes.risk, held)
         left = _distance(alpha, risk_weight_maps.capped(risks, cap))
-        way, _ = _distance(alpha, 1.0)
+        way = _distance(alpha, 1.0)
         averaging = step > pace.full_steps
         near = pace.near(left, way, averaging=averaging)
         at_one = bool(np.all(alpha == 1.0))
@@ -145,15 +145,15 @@ def _stepped(alpha: FloatArray, goal: FloatArray, stride: float) -> FloatArray:
     return np.where((alpha > 0) & (goal > 0), np.minimum(1.0, beyond), goal)
 
 
-def _distance(alpha: FloatArray, goal: FloatArray | float) -> tuple[float, float]:
-    """Return root mean square and mean of log(alpha / goal), of weights (n,).
+def _distance(alpha: FloatArray, goal: FloatArray | float) -> float:
+    """Return the root mean square of log(alpha / goal), of weights (n,).
 
     Two zeros are equal, one alone is infinitely far."""
     with np.errstate(divide="ignore", invalid="ignore"):
         gaps = np.where(alpha == goal, 0.0, np.log(alpha / goal))
     if not np.isfinite(gaps).all():
-        return np.inf, np.inf
-    return float(np.sqrt(np.mean(gaps * gaps))), float(gaps.mean())
+        return np.inf
+    return float(np.sqrt(np.mean(gaps * gaps)))
 
 
 def _linear(

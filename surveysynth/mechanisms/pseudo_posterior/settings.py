@@ -1,6 +1,5 @@
 """The price of a release: epsilon = 2 m max(Delta, max osc) (methods 2)."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, get_args
 
@@ -9,14 +8,11 @@ import numpy as np
 from surveysynth._support.messages import no_fixed_point, no_peak
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import Settings
-from surveysynth.mechanisms.declared import Declared, typical
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskMeasure, RiskName, risk_measure
-from surveysynth.models.base import Model
+from surveysynth.models.weighted import WeightedModel
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.design_matrix import records_per_coefficient
-from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.pooling import ROUNDING
-from surveysynth.survey.pseudo_records import PseudoRecords, may_be_rare
 from surveysynth.survey.survey import PublicDesign
 
 WeightMap = Literal["fixed_point", "linear"]
@@ -33,7 +29,7 @@ LEAST_SHARE = 0.97
 #: posterior by more than is stated. Larger bounds take fewer in proportion; smaller ones take more
 #: by the power 3/2, since they take weight from all records (methods 2.10).
 RECORDS, AT_BOUND = 20.0, 1.8
-#: What the prior is worth at the same bound where answers may be rare.
+#: What the prior of a count is worth at the same bound.
 PSEUDO_RECORDS = 10.0
 #: Relative: the ball of 50,000 is 40,000 to 60,000 ([S]).
 DEFAULT_RADIUS = 0.2
@@ -91,11 +87,6 @@ class MechanismSettings:
         outside the statement.
     plan
         Size of a fit.
-    learned_epsilon
-        The part of epsilon that learned transforms spend; draws have the rest.
-    declared, declared_below
-        Public centre and spread by name of an outcome; with a split, of what lies above and below
-        it. They are needed where some records may lack an amount.
 
     Raises
     ------
@@ -124,9 +115,6 @@ class MechanismSettings:
     small_strata: SmallStrata = "pool"
     shared_weights: SharedWeights = "refuse"
     plan: SamplingPlan = field(default_factory=SamplingPlan)
-    learned_epsilon: float = 0.0
-    declared: Mapping[str, Declared] = field(default_factory=dict, hash=False)
-    declared_below: Mapping[str, Declared] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pattern", tuple(self.pattern))
@@ -134,11 +122,6 @@ class MechanismSettings:
         self._resolve_weights(self.measure.name)
         if not (np.isfinite(self.epsilon) and self.epsilon > 0):
             raise InputError(f"epsilon must be a positive number, got {self.epsilon!r}.")
-        if not 0 <= self.learned_epsilon < self.epsilon:
-            raise InputError(
-                "learned_epsilon: expected a number from 0 to below epsilon, got "
-                f"{self.learned_epsilon!r}."
-            )
         if not isinstance(self.m, int) or self.m < 1:
             raise InputError(
                 "m, the number of released draws, must be a whole number of at least 1, "
@@ -218,10 +201,8 @@ class MechanismSettings:
 
     @property
     def target_bound(self) -> float:
-        """Delta* = epsilon / (2 m), the target of max(Delta, max osc) of one draw.
-
-        Epsilon is what learned transforms leave of it."""
-        return (self.epsilon - self.learned_epsilon) / (2.0 * self.m)
+        """Delta* = epsilon / (2 m), the target of max(Delta, max osc) of one draw."""
+        return self.epsilon / (2.0 * self.m)
 
     @property
     def private(self) -> bool:
@@ -241,7 +222,7 @@ class MechanismSettings:
         is stated (methods 2.5)."""
         return self.private and self.weights == "linear"
 
-    def shares_weights_of(self, model: Model) -> bool:
+    def shares_weights_of(self, model: WeightedModel) -> bool:
         """Return whether one record can set the weights of all others for this model.
 
         A model whose posterior has many modes shares them, whatever the map (methods 2.6)."""
@@ -257,7 +238,7 @@ class MechanismSettings:
 
     @property
     def pseudo_records(self) -> float:
-        """The records that a prior is worth where answers may be rare (methods 2.11).
+        """The records that the prior of a count is worth (methods 2.11).
 
         10 at a bound of 1.8, 30 at one of 0.6, by public settings alone."""
         return float(PSEUDO_RECORDS * max(AT_BOUND / self.target_bound, 1.0))
@@ -306,24 +287,15 @@ class MechanismSettings:
                 "record could move such a fit by more than is stated. Set small_strata = 'pool' to "
                 "pool them for the model, or use coarser levels."
             )
-        pseudo = self._pseudo_of(design.outcomes)
+        pseudo = self.pseudo_records
         return made if made.pseudo == pseudo else replace(made, pseudo=pseudo)
-
-    def _pseudo_of(self, outcomes: Sequence[Outcome]) -> PseudoRecords:
-        """Return the pseudo-records of outcomes, with what is declared of amounts."""
-        found = [
-            typical(outcome, side, self.declared, self.declared_below)
-            for outcome in outcomes
-            for side in outcome.sides
-        ]
-        return PseudoRecords(self.pseudo_records, tuple(found))
 
     @property
     def _as_they_are(self) -> bool:
         """True if small strata stay: it is requested, or nothing is claimed."""
         return self.small_strata == "allow" or not self.private
 
-    def require_identified(self, model: Model) -> None:
+    def require_identified(self, model: WeightedModel) -> None:
         """Raise ``RefusedError`` for weights that one record sets in an unidentified model.
 
         Unless it is allowed. ``prepared`` refuses linear weights."""
@@ -331,9 +303,8 @@ class MechanismSettings:
             raise RefusedError(
                 f"one record can move the fit of {model.name!r} to another mode, and with it the "
                 "weights of all others: that was measured to move the result by more than ten "
-                "times what is stated, at 300 to 3,000 records. Use another model, such as 'fbs' "
-                "with covariance_by or a split, or set shared_weights = 'allow', which is outside "
-                "of what is stated."
+                "times what is stated, at 300 to 3,000 records. Use another model, such as 'fbs', "
+                "or set shared_weights = 'allow', which is outside of what is stated."
             )
 
     def _require_own_weights(self) -> None:
@@ -356,10 +327,4 @@ class MechanismSettings:
                 f"{smallest:.1f} records support some row of the model matrix, and {least:g} are "
                 "required: use the design that settings.prepared(design) returns, or set "
                 "small_strata = 'allow', which is outside the statement."
-            )
-        if not self._as_they_are and design.pseudo is None and may_be_rare(design.outcomes):
-            raise RefusedError(
-                "answers may be rare, and this design has no pseudo-records: use the one that "
-                "settings.prepared(design) returns, or set small_strata = 'allow', which is "
-                "outside the statement."
             )

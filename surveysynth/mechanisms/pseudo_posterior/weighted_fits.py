@@ -36,8 +36,8 @@ from surveysynth.mechanisms.pseudo_posterior.settings import (
     MechanismSettings,
     epsilon_of,
 )
-from surveysynth.models.base import Model, stacked
-from surveysynth.models.parts.psu_effects import psu_variances
+from surveysynth.models.base import Model
+from surveysynth.models.weighted import WeightedModel, stacked, weighted_form
 from surveysynth.sampling.convergence import OF_MEANS, STRICT, check_convergence
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.randomness import Start, secret_generator, starts
@@ -74,7 +74,7 @@ class _Run(Unpickled):
 
     def __init__(
         self,
-        model: Model,
+        model: WeightedModel,
         database: Database,
         settings: MechanismSettings,
         start: Start,
@@ -84,7 +84,7 @@ class _Run(Unpickled):
         # Every fit starts the same stream, so that the bound moves smoothly with the weights.
         self.start = start
         self.gates = STRICT if protects else OF_MEANS
-        self.pace = pace_of(model, database.design, database.n, protects=protects)
+        self.pace = pace_of(model, protects=protects)
         fixed_point = settings.weights == "fixed_point"
         self.most_fits = self.pace.most_fits if fixed_point else MAX_FITS
         self.history: list[dict[str, float]] = []
@@ -221,17 +221,17 @@ def run(
     """
     require_pattern(settings.measure, design.frame)
     settings.require_prepared(model.with_ridge(design))
-    settings.require_identified(model := model.of(design))
-    records = model.records(design, confidential)
+    settings.require_identified(weighted := weighted_form(model, design))
+    records = weighted.records(design, confidential)
     database = Database(records, design.n, confidential.outcome, design.frame, design)
-    (result,) = run_batch(model, [database], settings, rng or secret_generator(), progress)
+    (result,) = run_batch(weighted, [database], settings, rng or secret_generator(), progress)
     if isinstance(result, RefusedError):
         raise result
     return result
 
 
 def run_batch(
-    model: Model,
+    model: WeightedModel,
     databases: Sequence[Database],
     settings: MechanismSettings,
     rng: np.random.Generator,
@@ -270,7 +270,7 @@ def run_batch(
 
 
 def _sample(
-    model: Model, runs: Sequence[_Run], settings: MechanismSettings
+    model: WeightedModel, runs: Sequence[_Run], settings: MechanismSettings
 ) -> list[Theta | None]:
     """Return one fit of each database in a batch, (chains, draws).
 
@@ -327,12 +327,11 @@ def _result(run_: _Run) -> Result | RefusedError:
     )
 
 
-def _coordinate_means(model: Model, database: Database, fit: _Fit) -> FloatArray:
-    """Return posterior means over the kept draws of what debiasing shifts (d,), and of T (D,)."""
+def _coordinate_means(model: WeightedModel, database: Database, fit: _Fit) -> FloatArray:
+    """Return posterior means over the kept draws of what debiasing shifts (d,)."""
     theta, design = {k: v[fit.kept] for k, v in fit.flat().items()}, database.design
     logs = model.log_scales(theta) if design is None else model.debiased(theta, design).values
-    both = np.concatenate([logs.mean(axis=0), psu_variances(theta).mean(axis=0)])
-    return np.asarray(both, dtype=np.float64)
+    return np.asarray(logs.mean(axis=0), dtype=np.float64)
 
 
 def release_positions(m: int, plan: SamplingPlan, kept: BoolArray) -> IntArray:

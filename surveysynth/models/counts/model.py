@@ -17,20 +17,14 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import (
-    INTERACTION_PRIOR,
-    Coordinates,
-    Model,
-    Simulated,
-    SimulationKind,
-    require,
-)
+from surveysynth.models.base import INTERACTION_PRIOR, Simulated, SimulationKind, require
 from surveysynth.models.counts import sampler
 from surveysynth.models.counts.family import NEGATIVE_BINOMIAL, POISSON, CountFamily
 from surveysynth.models.counts.stats import CountStats, compress, count_records
 from surveysynth.models.parts import survey_weight
 from surveysynth.models.parts.coefficients import INTERACTIONS
 from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks
+from surveysynth.models.weighted import Coordinates, WeightedModel
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.sampling.sweeps import Streams
@@ -85,7 +79,7 @@ POISSON_PROGRAM = StanProgramSpec("poisson.stan", _data, _theta)
 NEGATIVE_BINOMIAL_PROGRAM = StanProgramSpec("negative_binomial.stan", _overdispersed_data, _theta)
 
 
-class CountModel(Model):
+class CountModel(WeightedModel):
     """A count regression; its ``family`` distinguishes the two."""
 
     requires = frozenset({"one_outcome"})
@@ -104,7 +98,7 @@ class CountModel(Model):
         Raises ``InputError`` for an outcome that is transformed or not a count; the message counts
         the records and shows no value.
         """
-        require(self, design)
+        require(self.of(design), design)
         if design.transforms[0] != Transform("identity"):
             raise InputError(
                 f"The model {self.name!r} takes a count without a transform, got "
@@ -127,9 +121,8 @@ class CountModel(Model):
         z = simulated.z
         log_weight = z[:, 1] if z.shape[1] > 1 else None
         matrix = design.matrix
-        pseudo = 0.0 if design.pseudo is None else design.pseudo.records
         return count_records(
-            matrix.x_cells, matrix.cell, z[:, 0], log_weight, matrix.shrunken, pseudo
+            matrix.x_cells, matrix.cell, z[:, 0], log_weight, matrix.shrunken, design.pseudo or 0.0
         )
 
     def compress(self, records: PairRecords, risk_weights: FloatArray) -> CountStats:

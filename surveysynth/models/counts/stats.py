@@ -12,10 +12,9 @@ from scipy.special import gammaln
 
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.models.base import stacked
 from surveysynth.models.parts.gaussian import GaussianStats
-from surveysynth.models.parts.logit import filled_up
-from surveysynth.models.parts.pairs import PairRecords, sum_by
+from surveysynth.models.parts.pairs import PairRecords, filled_up, sum_by
+from surveysynth.models.weighted import stacked
 
 #: Share of pseudo-records that are an event.
 EVENTS = 0.5

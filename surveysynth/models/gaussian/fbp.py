@@ -3,37 +3,30 @@
     population: y~ ~ N(x beta, s_y^2);  log pi~ | y~ ~ N(k_y y~ + x k_x, s_pi^2),  pi~ = N / (n w)
 
 The sample is the population tilted by pi~. Its likelihood is exact and Gaussian in form, so a draw
-needs weighted sufficient statistics and X'alpha alone (methods 4). With PSUs both means also have
-an effect of the PSU, a_c ~ N(0, T) in the population.
+needs weighted sufficient statistics and X'alpha alone (methods 4).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth._support.messages import noisy_statistics_alone
+from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import (
-    Coordinates,
-    Model,
-    Simulated,
-    SimulationKind,
-    psu_codes,
-    require,
-)
-from surveysynth.models.gaussian.fbp_sampler import ClusteredGibbs, Gibbs
+from surveysynth.models.base import Model, Simulated, SimulationKind, require
+from surveysynth.models.gaussian.fbp_sampler import Gibbs
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
-from surveysynth.models.general_location.forms import GeneralFBP, general_form
-from surveysynth.models.general_location.model import OWN_PRIORS
+from surveysynth.models.general_location.forms import GeneralFBP, noisy_form
+from surveysynth.models.general_location.model import OWN_PRIORS, PSU_PRIORS
 from surveysynth.models.options import Choice, ColumnNames
-from surveysynth.models.parts import log_lik, psu_effects
+from surveysynth.models.parts import log_lik
 from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
 from surveysynth.models.parts.mean_predictor import constant_direction, mean_row
-from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
+from surveysynth.models.weighted import Coordinates
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.sampling.sweeps import Streams, run_sweeps
@@ -49,8 +42,6 @@ def _data(stats: GaussianStats, priors: Mapping[str, float]) -> dict[str, Any]:
         "coefficient_sd": priors["coefficient_sd"],
         "selection_sd": priors["selection_sd"],
         "residual_scale": priors["residual_scale"],
-        **psu_effects.stan_data(stats, priors),
-        "lkj": priors["lkj"],
     }
 
 
@@ -59,7 +50,6 @@ def _theta(draws: Mapping[str, FloatArray]) -> Theta:
         "beta": draws["beta"],
         "selection": draws["selection"],
         "variance": draws["residual_sd"] ** 2,
-        **psu_effects.stan_theta(draws),
     }
 
 
@@ -71,18 +61,16 @@ class FBP(GaussianModel):
     """The population synthesizer.
 
     smoothing: "default" weights a cell of X by 1/E(pi | x); "outcome" is the paper's form, which
-    leaves out x k_x and biases strata that differ in outcome. covariance_by, general: as in FBS.
+    leaves out x k_x and biases strata that differ in outcome. covariance_by: as in FBS.
     """
 
     smoothing: str = "default"
     covariance_by: tuple[str, ...] | None = ()
-    general: bool = False
 
     name = "fbp"
     title = "FBP (fully Bayes model for the population)"
     requires = frozenset({"weight", "confidential_weight", "population_size", "one_outcome"})
     tilted = True
-    clustered = True
     kinds = ("continuous", "semicontinuous", "count", "binary")
     stan = STAN
     options = MappingProxyType(
@@ -96,39 +84,30 @@ class FBP(GaussianModel):
             "coefficient_sd": 10.0,
             "selection_sd": 10.0,
             "residual_scale": 1.0,
-            "psu_scale": 10.0,
-            "lkj": 6.0,
+            **PSU_PRIORS,
             "coefficient_scale": 10.0,
             **OWN_PRIORS,
         }
     )
 
-    def of(self, design: PublicDesign) -> Model:
-        """Return the model itself, or its general form where the design needs that.
-
-        Raises ``InputError`` for the general form with smoothing "outcome", which the paper
-        defines for one continuous outcome.
-        """
-        groups = self.covariance_by
-        if groups is None and self.smoothing == "outcome":
-            groups = ()
-        general = general_form(
-            GeneralFBP, design, groups, self.changed_priors, self.engine, always=self.general
-        )
-        if general is not None and self.smoothing == "outcome":
-            raise InputError(
-                "smoothing: 'outcome' is the paper's form for one continuous outcome without "
-                "bounds and without covariance_by, by mechanism = 'pseudo_posterior'; leave it out."
-            )
-        return general or self
+    def of(self, design: PublicDesign) -> "FBP":
+        """Return the model; raise ``InputError`` for a design that noisy statistics alone take."""
+        if self.covariance_by:
+            raise InputError(noisy_statistics_alone("covariance_by gives each cell a spread"))
+        return super().of(design)
 
     def under_noise(self) -> Model:
-        """Return the model that always takes its general form."""
-        return replace(self, general=True)
+        """Return the general location form; raise ``InputError`` for smoothing "outcome"."""
+        if self.smoothing == "outcome":
+            raise InputError(
+                "smoothing: 'outcome' is the paper's form, by mechanism = 'pseudo_posterior'; "
+                "leave it out."
+            )
+        return noisy_form(GeneralFBP, self, self.covariance_by)
 
     def records(self, design: PublicDesign, confidential: Confidential) -> GaussianRecords:
         """Return the records z (n, 2): the transformed outcome and log pi~ = log(N / (n w))."""
-        require(self, design)
+        require(self.of(design), design)
         assert confidential.sampling_weight is not None  # require() has checked the design
         assert design.population_size is not None
         outcome = design.transforms[0].forward(confidential.outcome[:, 0])
@@ -143,40 +122,32 @@ class FBP(GaussianModel):
     ) -> Theta:
         """Draw by Gibbs: beta (..., K), selection (..., 1 + K) = (k_y, k_x), variance (..., 2).
 
-        variance is (s_y^2, s_pi^2); leading axes (databases, chains, draws). With PSUs also
-        psu_covariance (..., 2, 2) and the effects (..., C, 2), which stay in the mechanism.
+        variance is (s_y^2, s_pi^2); leading axes (databases, chains, draws).
         """
         streams = Streams.of(rng, stats.total.shape[0], plan.chains)
-        sampler = Gibbs if stats.psu is None else ClusteredGibbs
-        return run_sweeps(sampler(stats.repeated(plan.chains), self.priors, streams), plan)
+        return run_sweeps(Gibbs(stats.repeated(plan.chains), self.priors, streams), plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """Return coefficients of both parts, log residual SDs, log PSU SDs."""
-        monitored = {
+        """Return coefficients of both parts and log residual SDs."""
+        return {
             "beta": theta["beta"],
             "selection": theta["selection"],
             "log_residual_sd": self.log_scales(theta),
         }
-        if PSU_COVARIANCE in theta:
-            monitored["log_psu_sd"] = psu_effects.log_psu_sd(theta)
-        return monitored
 
     def quadratic_form(
-        self, theta: Theta, x_cells: FloatArray, centre: FloatArray, psu: IntArray | None = None
+        self, theta: Theta, x_cells: FloatArray, centre: FloatArray
     ) -> QuadraticForm:
         """Return the coefficients of the sample density of (y~, pi~) about ``centre``.
 
         There is no Jacobian: the density is that of pi~ (methods 3).
         """
         beta, selection, variance = theta["beta"], theta["selection"], theta["variance"]
-        effect = psu_effects.effects_of(theta, psu)
-        form = log_lik.conditional_form(beta, selection, variance, x_cells, centre, effect)
+        form = log_lik.conditional_form(beta, selection, variance, x_cells, centre)
         k_y, (v_y, v_pi) = selection[:, 0], variance.T
-        # Minus log E(pi | x), given the effect of the PSU.
+        # Minus log E(pi | x).
         tilt = (selection[:, 1:] + k_y[:, None] * beta) @ x_cells.T
         tilt = tilt + 0.5 * (v_pi + k_y * k_y * v_y)[:, None]
-        if effect is not None:
-            tilt = tilt + effect[:, :, 1] + k_y[:, None] * effect[:, :, 0]
         return QuadraticForm(form.constant - tilt, form.linear, form.precision)
 
     def simulate(
@@ -188,24 +159,21 @@ class FBP(GaussianModel):
     ) -> Simulated:
         """Draw (y~*, log pi~*) from the population model ("release") or the implied sample.
 
-        In the "sample" selection shifts the means by k_y s_y^2 and s_pi^2 (methods 3). PSUs have
-        fresh effects, whose mean it shifts by T (k_y, 1)'.
+        In the "sample" selection shifts the means by k_y s_y^2 and s_pi^2 (methods 3).
         """
         cell, x_cells = design.matrix.cell, design.matrix.x_cells
         k_y, k_x = theta["selection"][0], theta["selection"][1:]
         tilt = np.array([k_y, 1.0]) if kind == "sample" else np.zeros(2)
-        mean = theta[PSU_COVARIANCE] @ tilt if PSU_COVARIANCE in theta else 0.0
-        effect = psu_effects.fresh_effects(theta, psu_codes(self, design), rng, mean)
-        shift = tilt * theta["variance"] + effect
+        shift = tilt * theta["variance"]
         noise = rng.standard_normal((2, design.n)) * np.sqrt(theta["variance"])[:, None]
-        outcome = (x_cells @ theta["beta"])[cell] + shift[..., 0] + noise[0]
-        log_pi = k_y * outcome + (x_cells @ k_x)[cell] + shift[..., 1] + noise[1]
+        outcome = (x_cells @ theta["beta"])[cell] + shift[0] + noise[0]
+        log_pi = k_y * outcome + (x_cells @ k_x)[cell] + shift[1] + noise[1]
         return Simulated(np.stack([outcome, log_pi], axis=1))
 
     def smooth_weight(
         self, theta: Theta, design: PublicDesign, simulated: Simulated
     ) -> FloatArray:
-        """Return 1/E(pi | x), constant in a cell of X, also over PSUs.
+        """Return 1/E(pi | x), constant in a cell of X.
 
         smoothing "outcome": the paper's exp(-k_y y~*) (methods 3). Both are in units of N/n, to be
         scaled to N.
@@ -218,9 +186,6 @@ class FBP(GaussianModel):
             v_y, v_pi = theta["variance"]
             log_pi = design.matrix.x_cells @ (k_x + k_y * theta["beta"])
             variance = k_y * k_y * v_y + v_pi
-            if PSU_COVARIANCE in theta:
-                tilt = np.array([k_y, 1.0])
-                variance = variance + tilt @ theta[PSU_COVARIANCE] @ tilt
             log_weight = -(log_pi + 0.5 * variance)[design.matrix.cell]
         weight: FloatArray = np.exp(log_weight) * (design.population_size / design.n)
         return weight
@@ -235,9 +200,7 @@ class FBP(GaussianModel):
         return np.asarray(0.5 * np.log(theta["variance"]))
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Replace residual SDs, and SDs of PSU effects in the same ratio; coefficients stay."""
-        factor = np.exp(log_scales - self.log_scales(theta))
-        theta = psu_effects.rescaled_psus(theta, factor)
+        """Replace residual SDs; coefficients stay."""
         return {**theta, "variance": np.exp(2.0 * log_scales)}
 
     def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
@@ -269,10 +232,7 @@ class FBP(GaussianModel):
         selection = np.zeros(k + 1)
         selection[0] = 0.25 / spread
         variance = np.array([spread * spread, 0.1875])
-        guess = {"beta": np.zeros(k), "selection": selection, "variance": variance}
-        if psu_codes(self, design) is not None:
-            guess[PSU_COVARIANCE] = np.diag(INTRACLASS_GUESS * variance)
-        return guess
+        return {"beta": np.zeros(k), "selection": selection, "variance": variance}
 
 
 def _coefficients(theta: Theta) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -4,19 +4,19 @@ from abc import abstractmethod
 from collections.abc import Iterator
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import INTERACTION_PRIOR, Model, Simulated, psu_codes
+from surveysynth.models.base import INTERACTION_PRIOR, Simulated
 from surveysynth.models.parts import gaussian, log_lik
 from surveysynth.models.parts.gaussian import GaussianRecords, GaussianStats
 from surveysynth.models.parts.log_lik import QuadraticForm
+from surveysynth.models.weighted import WeightedModel
 from surveysynth.survey.survey import PublicDesign
 
 
-class GaussianModel(Model):
+class GaussianModel(WeightedModel):
     """A model whose log-likelihood is quadratic in the record z (n, q).
 
-    The quadratic form depends on the cell of X and, where PSUs have effects, on the PSU. Samplers
-    use sums alone, for any number of databases side by side, with common random numbers
-    (``Streams``).
+    The quadratic form depends on the cell of X. Samplers use sums alone, for any number of
+    databases side by side, with common random numbers (``Streams``).
     """
 
     batched = True
@@ -27,8 +27,7 @@ class GaussianModel(Model):
     ) -> GaussianRecords:
         """Return the records of a dataset on the model's scale."""
         matrix = design.matrix
-        psu = psu_codes(self, design)
-        return GaussianRecords(matrix.x_cells, matrix.cell, simulated.z, psu, matrix.shrunken)
+        return GaussianRecords(matrix.x_cells, matrix.cell, simulated.z, matrix.shrunken)
 
     def compress(self, records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
         """Compute weighted sufficient statistics (methods 4), with the ridge on interactions."""
@@ -37,11 +36,11 @@ class GaussianModel(Model):
 
     @abstractmethod
     def quadratic_form(
-        self, theta: Theta, x_cells: FloatArray, centre: FloatArray, psu: IntArray | None = None
+        self, theta: Theta, x_cells: FloatArray, centre: FloatArray
     ) -> QuadraticForm:
         """Return the coefficients of the log-likelihood about ``centre``.
 
-        They are for S draws and the blocks given.
+        They are for S draws and the cells given.
         """
 
     def log_lik_blocks(

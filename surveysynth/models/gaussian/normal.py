@@ -7,16 +7,16 @@ A design with a survey weight adds log w | y, x ~ N(x gamma + delta y~, s^2) (``
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.base import Model, Simulated, SimulationKind
 from surveysynth.models.gaussian.gaussian_model import GaussianModel
-from surveysynth.models.general_location.forms import GeneralNormal, general_form
+from surveysynth.models.general_location.forms import GeneralNormal, noisy_form
 from surveysynth.models.parts import log_lik, survey_weight
 from surveysynth.models.parts.coefficients import HALF_T_DF, INTERACTIONS, CoefficientBlocks
 from surveysynth.models.parts.gaussian import GaussianStats
@@ -90,13 +90,6 @@ class Gibbs:
             state["variance"] = np.concatenate([variance, self.weight.variance[:, None]], axis=1)
         return state
 
-    def observe(self, stats: GaussianStats) -> None:
-        """Take other values z on the same X, for statistics that change between sweeps."""
-        self.stats = stats
-        self.coefficients.observe(stats.fit[:, :, :1])
-        if self.weight is not None:
-            self.weight.observe(stats)
-
     def draw_random_numbers(self, c: int) -> None:
         """Draw the random numbers of the next c sweeps."""
         self.coefficients.draw_random_numbers(c)
@@ -120,12 +113,7 @@ class Gibbs:
 
 @dataclass(frozen=True)
 class Normal(GaussianModel):
-    """The regression synthesizer: z (n, 1 or 2), the transformed outcome and any log weight.
-
-    general: it takes the form of a general location model with one residual covariance.
-    """
-
-    general: bool = False
+    """The regression synthesizer: z (n, 1 or 2), the transformed outcome and any log weight."""
 
     name = "normal"
     title = "a normal regression of the transformed outcome"
@@ -141,17 +129,9 @@ class Normal(GaussianModel):
         }
     )
 
-    def of(self, design: PublicDesign) -> Model:
-        """Return the model itself, or its general form if that is asked for."""
-        if not self.general:
-            return self
-        made = general_form(GeneralNormal, design, (), self.changed_priors, always=True)
-        assert made is not None  # always
-        return made
-
     def under_noise(self) -> Model:
-        """Return the model that takes its general form."""
-        return replace(self, general=True)
+        """Return the general location form, with one residual covariance."""
+        return noisy_form(GeneralNormal, self, ())
 
     def sample(
         self,
@@ -179,7 +159,7 @@ class Normal(GaussianModel):
         return monitored
 
     def quadratic_form(
-        self, theta: Theta, x_cells: FloatArray, centre: FloatArray, psu: IntArray | None = None
+        self, theta: Theta, x_cells: FloatArray, centre: FloatArray
     ) -> QuadraticForm:
         """Return the coefficients of log p(y~, log w | x) about ``centre``.
 

@@ -1,24 +1,15 @@
-"""FBS and FBP as general location models, and when they are (methods 3.6)."""
+"""FBS, FBP and the normal regression as general location models (methods 3.6)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import Simulated, SimulationKind, psu_codes, require
-from surveysynth.models.general_location.groups import covariance_groups, default_columns
-from surveysynth.models.general_location.layout import Layout
-from surveysynth.models.general_location.model import PSU_PRIORS, GeneralLocation
+from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes
+from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.general_location.population import Population
-from surveysynth.models.parts.unit_design import UnitDesign
-from surveysynth.survey.pseudo_records import require_scales
 from surveysynth.survey.survey import PublicDesign
-
-if TYPE_CHECKING:
-    from surveysynth.models.stan_engine import StanEngine
 
 
 @dataclass(frozen=True)
@@ -96,45 +87,18 @@ class GeneralNormal(GeneralFBS):
     requires = frozenset({"one_outcome"})
 
 
-def general_form(
-    form: type[GeneralLocation],
-    design: PublicDesign,
-    covariance_by: tuple[str, ...] | None,
-    priors: Mapping[str, float],
-    engine: "StanEngine | None" = None,
-    *,
-    always: bool = False,
-) -> GeneralLocation | None:
-    """Return the general form of FBS or FBP that a design needs, or None if it needs none.
+def noisy_form(
+    form: type[GeneralLocation], model: Model, covariance_by: tuple[str, ...] | None
+) -> GeneralLocation:
+    """Return the general form of a model, with the priors that it changes.
 
-    Outcomes with a discrete part or bounds need it, and so does residual spread by groups.
-    covariance_by None: the cells of by and strata columns, unless PSUs are too few for effects.
-    ``priors``: those that differ from the model's defaults; ``always``: whatever the design.
-
-    Raises ``InputError`` for columns that cannot define groups, and for priors that the general
-    form does not have.
+    Raises ``InputError`` for priors that the general form does not have.
     """
-    clustered = design.psu is not None and design.design_effect is None
-    special = [outcome for outcome in design.outcomes if not outcome.is_plain]
-    names = covariance_by
-    if names is None:
-        amounts = bool(Layout.of(design, grouped=False).regressions)
-        able = not clustered or UnitDesign.of_survey(design).is_enough
-        names = default_columns(design) if amounts and able else ()
-    if names and covariance_groups(design, names).count == 1:
-        names = ()
-    if not (names or special or always):
-        return None
-    require_scales(design.pseudo, design.outcomes)
-    for key in priors:
-        own = key in GeneralLocation.default_priors and (clustered or key not in PSU_PRIORS)
-        if not own:
-            remedy = "" if special or always else ", or set covariance_by = []"
+    changed = model.changed_priors
+    for key in changed:
+        if key not in form.default_priors:
             raise InputError(
-                f"priors.{key}: this is no prior of the general location model, which outcomes of "
-                "several kinds, spreads by cell and noisy statistics need. Leave it out"
-                f"{remedy}."
+                f"priors.{key}: this is no prior of the general location model, which noisy "
+                "statistics need. Leave it out."
             )
-    model = form(names, priors=priors, engine=engine)
-    require(model, design)
-    return model
+    return form(covariance_by, priors=changed)

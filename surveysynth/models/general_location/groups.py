@@ -3,7 +3,6 @@
 The rule is public: it uses levels and numbers of records, which are part of the design.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,21 +13,14 @@ import pandas as pd
 from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
-from surveysynth.survey.pooling import NEAR
 from surveysynth.survey.survey import PublicDesign
-
-#: The records that a spread of its own takes under risk weights, over the square of pseudo-records
-#: (methods 3.6). One of 60, at a bound of 1.8, moves the draws by up to 0.8 times what is stated;
-#: one of 24 by up to twice. At a third of the bound it is 0.7 for one of 540, 4 for one of 180.
-RECORDS = 0.6
 
 
 @dataclass(frozen=True)
 class CovarianceGroups:
     """Groups of the cells of X.
 
-    ``cell`` (G,): the group of each cell, from 0 on; ``labels``: the levels of each group, fewer
-    than ``names`` where groups were pooled, none for the remainder.
+    ``cell`` (G,): the group of each cell, from 0 on; ``labels``: the levels of each group.
     """
 
     names: tuple[str, ...]
@@ -63,18 +55,14 @@ def covariance_groups(design: PublicDesign, names: Sequence[str]) -> CovarianceG
     """Group the cells of X by the levels of public columns.
 
     Every combination of levels that occurs is a group, however few its records are: priors shrink
-    its spread towards that of all. Under risk weights, which one record of few could move, it takes
-    ``RECORDS`` times the square of the number of pseudo-records; and combinations with a pooled
-    level or cell have no spread of their own, unless their records are more than those of any
-    pooled level. Others are pooled by the names but the last, by those but the last two, and so on.
-    The remainder is one group; if it is small too, it joins the smallest of the others.
+    its spread towards that of all.
 
     Parameters
     ----------
     design
         The public half of a survey.
     names
-        Columns of its frame, in order; the last is given up first.
+        Columns of its frame.
 
     Returns
     -------
@@ -100,33 +88,15 @@ def covariance_groups(design: PublicDesign, names: Sequence[str]) -> CovarianceG
 @lru_cache(maxsize=4)
 def _groups(design: PublicDesign, names: tuple[str, ...]) -> CovarianceGroups:
     """Group the cells; every synthetic dataset asks again."""
-    cell, pooling = design.matrix.cell, design.pooling
-    fewest = 1 if design.pseudo is None else math.ceil(RECORDS * design.pseudo.records**2)
-    least = fewest if pooling is None else max(fewest, math.ceil(NEAR * pooling.least))
     levels = pd.DataFrame({name: _of_cells(design, name) for name in names})
-    size = np.bincount(cell, minlength=design.matrix.x_cells.shape[0])
-    pooled_cell = np.zeros(size.size, dtype=bool)
-    if pooling is not None:
-        pooled_cell[cell[pooling.record]] = True
-    group = np.full(size.size, -1)
+    group = np.zeros(design.matrix.x_cells.shape[0], dtype=np.int64)
     labels: list[tuple[str, ...]] = []
-    for kept in range(len(names), 0, -1):
-        waiting = np.flatnonzero(group < 0)
-        pooled = levels.iloc[waiting].groupby(list(names[:kept]), sort=True)
-        for label, index in pooled.indices.items():
-            cells = waiting[index]
-            if size[cells].sum() >= (least if pooled_cell[cells].any() else fewest):
-                group[cells] = len(labels)
-                labels.append(label if isinstance(label, tuple) else (str(label),))
-    rest = group < 0
-    if rest.any():
-        if labels and size[rest].sum() < least:
-            records = np.bincount(group[~rest], weights=size[~rest])
-            group[rest] = int(np.argmin(records))
-        else:
-            group[rest] = len(labels)
-            labels.append(())
-    return CovarianceGroups(names, group.astype(np.int64), tuple(labels))
+    if not names:
+        return CovarianceGroups(names, group, ((),))
+    for label, cells in levels.groupby(list(names), sort=True).indices.items():
+        group[cells] = len(labels)
+        labels.append(label if isinstance(label, tuple) else (str(label),))
+    return CovarianceGroups(names, group, tuple(labels))
 
 
 def _of_cells(design: PublicDesign, name: str) -> "pd.Series[str]":
@@ -141,10 +111,7 @@ def _of_cells(design: PublicDesign, name: str) -> "pd.Series[str]":
     cell = design.matrix.cell
     of_cell = np.empty(design.matrix.x_cells.shape[0], dtype=object)
     of_cell[cell] = column
-    if design.pooling is not None:  # pooled levels share their rows
-        for shared in np.unique(cell[of_cell[cell] != column]):
-            of_cell[shared] = " and ".join(sorted(set(column[cell == shared])))
-    elif not np.array_equal(of_cell[cell], column):
+    if not np.array_equal(of_cell[cell], column):
         raise InputError(
             f"covariance_by: records with equal predictors ({design.matrix.formula}) differ in "
             f"{name!r}; name columns that the predictors determine, such as those of by."

@@ -15,7 +15,6 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.survey.outcome import ABOVE, BELOW, Outcome
-from surveysynth.survey.pseudo_records import PseudoRecords
 from surveysynth.survey.survey import PublicDesign
 
 #: Name of the log weight's part, whatever the column's name.
@@ -70,8 +69,7 @@ class Layout:
 
     sides (p,): number of amounts of an outcome, 2 with a split and 0 for levels; weighted: there is
     a log weight; grouped: variances and slopes differ by group; ridged: the columns of X that
-    belong to shrunken interactions. These are the same columns of every part. pseudo: the
-    pseudo-records of a design whose records risk weights protect.
+    belong to shrunken interactions. These are the same columns of every part.
     """
 
     columns: int
@@ -80,7 +78,6 @@ class Layout:
     weighted: bool
     grouped: bool
     ridged: tuple[int, ...] = ()
-    pseudo: PseudoRecords | None = None
 
     @classmethod
     def of(cls, design: PublicDesign, grouped: bool) -> "Layout":
@@ -90,7 +87,7 @@ class Layout:
         plain = cls.of_outcomes(
             x.shape[1], design.outcomes, weighted=design.weight_name is not None, grouped=grouped
         )
-        return replace(plain, ridged=tuple(ridged.tolist()), pseudo=design.pseudo)
+        return replace(plain, ridged=tuple(ridged.tolist()))
 
     @classmethod
     def of_outcomes(
@@ -105,16 +102,6 @@ class Layout:
     def width(self) -> int:
         """W, the columns of x~."""
         return self.columns + sum(size - 1 for size in self.categories)
-
-    @property
-    def least_df(self) -> float:
-        """The lower end of nu: pseudo-records of every group's variance."""
-        return 0.0 if self.pseudo is None else self.pseudo.records
-
-    @property
-    def may_lack_amounts(self) -> bool:
-        """True if some records may lack an amount."""
-        return any(k > 1 and m for k, m in zip(self.categories, self.sides, strict=True))
 
     @property
     def amounts(self) -> tuple[tuple[int, int], ...]:
@@ -139,18 +126,6 @@ class Layout:
             own = self.indicators(j)
             result[:, own] = category[:, j, None] == 1 + np.arange(own.size)
         return result
-
-    def presence(self, position: int, ones: FloatArray) -> FloatArray:
-        """Return coefficients (W,) on x~ that indicate presence of a column of z; x~ ones = 1."""
-        if position >= len(self.amounts):
-            return ones
-        outcome, side = self.amounts[position]
-        own = self.indicators(outcome)
-        if side == ABOVE:
-            result = ones.copy()
-            result[own] -= 1.0
-            return result
-        return np.asarray(np.arange(self.width) == own[side - 1], dtype=np.float64)
 
     @cached_property
     def logits(self) -> tuple[LogitPart, ...]:

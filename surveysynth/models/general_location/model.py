@@ -6,45 +6,38 @@
     log w | x, d, z           the same form, all records
 
 d_j is the discrete part of an outcome, z_j its amount, g a group of public rows; x~ are x and
-indicators of the other outcomes' categories, r the residuals of earlier z about their own x~ c. FBS
-and FBP take this form where an outcome has a discrete part or bounds, or residual spread is by
-groups. FBP's form samples the same distribution and releases the population that it implies.
+indicators of the other outcomes' categories, r the residuals of earlier z about their own x~ c.
+Noisy statistics are of this form. It has data from draws but no fit of records: their own posterior
+draws its parameters. FBP's form releases the population that the law of the sample implies.
 """
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import (
-    Coordinates,
-    Model,
-    Simulated,
-    SimulationKind,
-    psu_codes,
-    require,
-)
-from surveysynth.models.general_location import coordinates
-from surveysynth.models.general_location import records as general_records
+from surveysynth.errors import InputError
+from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes, require
 from surveysynth.models.general_location.completion import Completion, steadied
-from surveysynth.models.general_location.groups import CovarianceGroups, covariance_groups
-from surveysynth.models.general_location.layout import Layout, names_of, of_parts
+from surveysynth.models.general_location.groups import (
+    CovarianceGroups,
+    covariance_groups,
+    default_columns,
+)
+from surveysynth.models.general_location.layout import Layout, of_parts
 from surveysynth.models.general_location.module_parameters import MODULES, steadied_modules
 from surveysynth.models.general_location.modules import Modules
-from surveysynth.models.general_location.psu_sampler import LOGISTIC_VARIANCE, ClusteredGibbs
 from surveysynth.models.general_location.records import GeneralRecords
-from surveysynth.models.general_location.sampler import Gibbs
 from surveysynth.models.general_location.simulate import Simulation, columns_of
-from surveysynth.models.general_location.stan import STAN
-from surveysynth.models.general_location.stats import GeneralStats, compress
 from surveysynth.models.parts import psu_effects
-from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS, PSU_COVARIANCE
-from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.sweeps import Streams, run_sweeps
-from surveysynth.survey.pseudo_records import require_scales
+from surveysynth.models.parts.psu_effects import (
+    INTRACLASS_GUESS,
+    LOGISTIC_VARIANCE,
+    PSU_COVARIANCE,
+)
+from surveysynth.models.parts.unit_design import UnitDesign
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: Constants of priors that the papers' models do not have.
@@ -57,21 +50,18 @@ PSU_PRIORS = MappingProxyType({"psu_scale": 10.0, "lkj": 6.0})
 
 @dataclass(frozen=True)
 class GeneralLocation(Model):
-    """Base of both forms.
+    """Base of the forms.
 
-    covariance_by: public columns whose combinations are the groups, empty for none.
+    covariance_by: public columns whose combinations are the groups, empty for none; None for what
+    ``of`` takes from the design.
     """
 
-    covariance_by: tuple[str, ...] = ()
+    covariance_by: tuple[str, ...] | None = ()
 
     default_priors = MappingProxyType(
         {"coefficient_scale": 10.0, "residual_scale": 10.0, **PSU_PRIORS, **OWN_PRIORS}
     )
-    batched = True
-    common_random_numbers = True
-    takes_discrete = True
     clustered = True
-    stan = STAN
 
     #: Name of the form in words, for its title.
     words: ClassVar[str] = ""
@@ -79,38 +69,50 @@ class GeneralLocation(Model):
     @property
     def title(self) -> str:
         """Name in words, with the form."""
-        by = f", residual spread by {' and '.join(self.covariance_by)}" if self.grouped else ""
+        names = self.covariance_by or ()
+        by = f", residual spread by {' and '.join(names)}" if names else ""
         return f"{self.words} as a general location model{by}"
 
     @property
     def grouped(self) -> bool:
         """True if variances and slopes differ by group."""
+        if self.covariance_by is None:
+            raise InputError(
+                f"covariance_by of {self.name!r} depends on the design: take the form that its "
+                "method of(design) returns."
+            )
         return bool(self.covariance_by)
 
-    def of(self, design: PublicDesign) -> "GeneralLocation":
-        """Return the model, without groups where the design has only one.
+    def of(self, design: PublicDesign) -> Self:
+        """Return the model with the groups that a design has.
 
-        Raises ``InputError`` for an amount without a public scale that pseudo-records need."""
-        require_scales(design.pseudo, design.outcomes)
-        if self.grouped and self.groups(design).count == 1:
-            return replace(self, covariance_by=())
-        return self
+        covariance_by None: the cells of by and strata columns, unless PSUs are too few for effects.
+        Raises ``InputError`` for columns that cannot define groups, for priors without effect, and
+        for a design that lacks what the model ``requires``.
+        """
+        clustered, names = psu_codes(self, design) is not None, self.covariance_by
+        if names is None:
+            amounts = bool(Layout.of(design, grouped=False).regressions)
+            able = not clustered or UnitDesign.of_survey(design).is_enough
+            names = default_columns(design) if amounts and able else ()
+        if names and covariance_groups(design, names).count == 1:
+            names = ()
+        for key in self.changed_priors:
+            if key in PSU_PRIORS and not clustered:
+                raise InputError(
+                    f"priors.{key}: this prior is of effects of primary sampling units, and the "
+                    "model has none here. Leave it out."
+                )
+        require(self, design)
+        return self if names == self.covariance_by else replace(self, covariance_by=names)
 
     def under_noise(self) -> "GeneralLocation":
         """Return the model, which is in that form."""
         return self
 
-    def draws_stay_together(self, design: PublicDesign) -> bool:
-        """Return whether they do: not where logits of several categories have effects of PSUs.
-
-        Their moves are accepted or not, which differs from fit to fit, and scales mix slowly."""
-        several = any(each.categories > 2 for each in design.outcomes)
-        clustered = psu_codes(self, design) is not None
-        return self.common_random_numbers and not (several and clustered)
-
     def groups(self, design: PublicDesign) -> CovarianceGroups:
         """Return the groups of the cells of X."""
-        return covariance_groups(design, self.covariance_by)
+        return covariance_groups(design, self.covariance_by or ())
 
     # --- records ------------------------------------------------------------------------------
 
@@ -139,95 +141,11 @@ class GeneralLocation(Model):
         self, design: PublicDesign, simulated: Simulated
     ) -> GeneralRecords:
         """Return the records of a dataset on the model's scale."""
-        layout = Layout.of(design, self.grouped)
-        groups = self.groups(design)
-        category = simulated.category
+        layout, category = Layout.of(design, self.grouped), simulated.category
         if category is None:
             category = np.zeros((simulated.z.shape[0], len(design.outcomes)), dtype=np.int64)
-        return GeneralRecords(
-            layout=layout,
-            x_cells=design.matrix.x_cells,
-            cell=design.matrix.cell,
-            category=category,
-            z=columns_of(layout, category, simulated.z),
-            group_of_cell=groups.cell,
-            groups=groups.count,
-            psu=psu_codes(self, design),
-        )
-
-    def compress(self, records: GeneralRecords, risk_weights: FloatArray) -> GeneralStats:
-        """Compute weighted sufficient statistics (methods 4); raise ``InputError`` as it does."""
-        return compress(records, risk_weights)
-
-    # --- posterior ----------------------------------------------------------------------------
-
-    def sample(
-        self,
-        stats: GeneralStats,
-        plan: SamplingPlan,
-        rng: np.random.Generator | Sequence[np.random.Generator],
-    ) -> Theta:
-        """Draw by Gibbs; leading axes (databases, chains, draws).
-
-        Each part has a name, the position of its outcome from 1 on ("1_below" below a split) or
-        "weight": logit_* (P, C - 1), coefficients_* (C,), variance_* (groups,), coefficient_scale_*
-        (); with groups pooled_scale_* and pooled_df_* (), slopes_* (groups, k) and slope_scale_*
-        (). With PSUs also psu_covariance (D, D) and the effects (C, D), which stay in the
-        mechanism: D are the categories but the first of each logit, then the columns of z.
-        """
-        streams = Streams.of(rng, stats.databases, plan.chains)
-        if not stats.psus:
-            return run_sweeps(Gibbs(stats, self.priors, streams), plan)
-        clustered = ClusteredGibbs(stats, self.priors, streams)
-        return run_sweeps(clustered, plan, clustered.each)
-
-    def monitored(self, theta: Theta) -> dict[str, FloatArray]:
-        """Return coefficients, slopes of groups, log residual SDs and PSU SDs.
-
-        They are the law of the data: b and d_g are in it as their sum alone."""
-        coefficients, slopes = list[FloatArray](), list[FloatArray]()
-        for name in names_of(theta, "coefficients_"):
-            values, of_groups = theta[name], theta.get(name.replace("coefficients_", "slopes_"))
-            if of_groups is not None:
-                values, core = np.split(values, [-of_groups.shape[-1]], axis=-1)
-                of_groups = of_groups + core[..., None, :]
-                slopes.append(of_groups.reshape(*values.shape[:-1], -1))
-            coefficients.append(values)
-        logits = of_parts(theta, "logit_")
-        monitored = {
-            "logit": _joined([each.reshape(*each.shape[:-2], -1) for each in logits]),
-            "slopes": _joined(slopes),
-            "coefficients": _joined(coefficients),
-            "log_residual_sd": 0.5 * np.log(_joined(of_parts(theta, "variance_"))),
-        }
-        if PSU_COVARIANCE in theta:
-            monitored["log_psu_sd"] = psu_effects.log_psu_sd(theta)
-        return {group: values for group, values in monitored.items() if values.size}
-
-    def log_lik_blocks(
-        self, theta: Theta, records: GeneralRecords
-    ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Stream unweighted log-likelihoods, (rows, (S, rows)): sums of a record's parts."""
-        return general_records.log_lik_blocks(theta, records)
-
-    def log_scales(self, theta: Theta) -> FloatArray:
-        """Return the log residual SDs of each regression, group by group, (S, J groups)."""
-        return coordinates.log_scales(theta)
-
-    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Replace residual SDs of all groups, and SDs of effects of PSUs in the same ratio."""
-        return coordinates.with_log_scales(theta, log_scales)
-
-    def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
-        """Return log scales, coefficients of amounts with bounds, and log odds."""
-        return coordinates.debiased(theta, design, Layout.of(design, self.grouped))
-
-    def with_debiased(self, theta: Theta, values: FloatArray, design: PublicDesign) -> Theta:
-        """Replace scales, coefficients of amounts with bounds, and logits; the rest stays."""
-        layout = Layout.of(design, self.grouped)
-        return coordinates.with_debiased(theta, values, design, layout)
-
-    # --- simulation ---------------------------------------------------------------------------
+        z = columns_of(layout, category, simulated.z)
+        return GeneralRecords(layout, design.matrix.cell, category, z)
 
     def _simulation(
         self, theta: Theta, design: PublicDesign, effects: FloatArray | None = None
@@ -326,7 +244,3 @@ class GeneralLocation(Model):
             variance[layout.amount_effects] = [each[0] for each in of_parts(theta, "variance_")]
             theta[PSU_COVARIANCE] = np.diag(INTRACLASS_GUESS * variance)
         return theta
-
-
-def _joined(parts: list[FloatArray]) -> FloatArray:
-    return np.concatenate(parts, axis=-1) if parts else np.empty(0)

@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import Model, Simulated, SimulationKind
+from surveysynth.models.base import Simulated, SimulationKind
 from surveysynth.models.mixture import sampler
 from surveysynth.models.mixture.stats import MixtureStats, compress, mixture_records
 from surveysynth.models.options import WholeNumber
 from surveysynth.models.parts import survey_weight
 from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks
+from surveysynth.models.weighted import WeightedModel
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.sampling.sweeps import Streams
@@ -85,7 +86,7 @@ COMPONENTS = 5
 
 
 @dataclass(frozen=True)
-class NormalMixture(Model):
+class NormalMixture(WeightedModel):
     """The mixture synthesizer with H ``components``.
 
     z (n, 1 or 2): the transformed outcome and any log weight.

@@ -11,9 +11,9 @@ import numpy as np
 
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.models.base import stacked
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.models.parts.pairs import PairRecords, sum_by
+from surveysynth.models.weighted import stacked
 
 
 def mixture_records(

@@ -45,7 +45,7 @@ import numpy as np
 from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import DIVERGENT, FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import Model, Simulated, SimulationKind
+from surveysynth.models.base import Simulated, SimulationKind
 from surveysynth.models.own_stan.contract import (
     CONFIDENTIAL,
     LOG_LIK,
@@ -64,6 +64,7 @@ from surveysynth.models.own_stan.file import (
     load_program_file,
 )
 from surveysynth.models.stan_engine import seed_from
+from surveysynth.models.weighted import WeightedModel
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import CmdStanBackend, StanBackend, default_backend
 from surveysynth.sampling.stan.source import StanSource
@@ -72,8 +73,9 @@ from surveysynth.survey.survey import Confidential, PublicDesign
 #: Records in one block of streamed log-likelihoods.
 BLOCK_RECORDS = 1024
 
+
 @dataclass(frozen=True, eq=False)
-class StanProgram(Model):
+class StanProgram(WeightedModel):
     """A user's Stan program as a model, made by ``StanProgram.load``."""
 
     declared: ProgramFile

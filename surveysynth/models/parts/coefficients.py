@@ -32,8 +32,7 @@ class CoefficientBlocks:
     """beta (B, K, q), scale (B, q, L) and Omega of B chains, about the statistics X'AX and fit.
 
     L: columns of X but the ``shrunken`` last ones. ``spread`` (B, q, q): a guess of the residual
-    covariance, for overdispersed starts. ``every``: sweeps from one draw of Omega, and of D, to
-    the next.
+    covariance, for overdispersed starts.
     """
 
     def __init__(
@@ -44,9 +43,7 @@ class CoefficientBlocks:
         priors: Mapping[str, float],
         rng: Streams,
         shrunken: int = 0,
-        every: tuple[int, int] = SELDOM,
     ) -> None:
-        self.every = every
         self.gram, self.cross, self.rng = gram, gram @ fit, rng
         self.prior = (HALF_T_DF, priors["coefficient_scale"])
         self.batch, self.k, self.q = b, k, q = fit.shape
@@ -66,24 +63,11 @@ class CoefficientBlocks:
         self.correlation = primitives.wishart_correlation(self.root)
         self.inverse_correlation = np.linalg.inv(self.correlation)
 
-    def half_t(self, scale: FloatArray) -> FloatArray:
-        """Return the log density of the prior of scales, up to a constant."""
-        return primitives.half_t_log_density(scale, *self.prior)
-
-    def log_normal(self, standardised: FloatArray) -> FloatArray:
-        """Return the log density (B,) of beta / sigma (B, L) under Omega, up to a constant."""
-        weighed = (standardised[:, None] @ self.inverse_correlation)[:, 0]
-        return np.asarray(-0.5 * (weighed * standardised).sum(-1))
-
-    def observe(self, fit: FloatArray) -> None:
-        """Take another least-squares fit, for statistics that change between sweeps."""
-        self.cross = self.gram @ fit
-
     def draw_random_numbers(self, c: int) -> None:
         """Draw the random numbers of the next c sweeps, a multiple of 4."""
         b, k, q, rng = self.batch, self.free, self.q, self.rng
         self.n_beta = rng.standard_normal((c, b, self.k * q), 1)
-        of_omega, of_d = (c // each for each in self.every)
+        of_omega, of_d = (c // each for each in SELDOM)
         self.n_root = rng.standard_normal((of_omega, b, k, self.columns), 1)
         self.n_split = rng.standard_normal((of_d, b, k, q), 1)
         self.u_level = rng.random((of_omega, b), 1)
@@ -97,19 +81,12 @@ class CoefficientBlocks:
         """
         precision = inverse_covariance[:, :, None, :, None] * self.gram[:, None, :, None, :]
         linear = (self.cross @ inverse_covariance).swapaxes(-1, -2)
-        self.update_given(i, precision, linear)
-
-    def update_given(self, i: int, precision: FloatArray, linear: FloatArray) -> None:
-        """Do the same given the likelihood of beta.
-
-        It is normal with linear term (B, q, K) and precision (B, q, K, q, K), which is overwritten.
-        """
         self._coefficients(i, precision, linear)
         self.update_prior(i)
 
     def update_prior(self, i: int) -> None:
         """Draw Omega and D alone, given beta."""
-        of_omega, of_d = self.every
+        of_omega, of_d = SELDOM
         if i % of_omega == 0:
             self._correlation(i // of_omega)
         if (i + 1) % of_d == 0:

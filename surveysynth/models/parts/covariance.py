@@ -2,21 +2,16 @@
 
     Sigma = D Omega D,  D = diag(sigma), sigma_j ~ half-t3;  Omega ~ LKJ(eta)      (methods 3)
 
-given the weighted sum of squares of A effective records, or of the effects of A PSUs.
+given the weighted sum of squares of A effective records.
 """
-
-from collections.abc import Callable
 
 import numpy as np
 from scipy.special import chdtri
 
-from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.sampling import primitives
 from surveysynth.sampling.sweeps import Streams
-
-#: Log of a further factor of the conditional, up to a constant: (..., B, q, q) to (..., B).
-LogTie = Callable[[FloatArray], FloatArray]
 
 #: Effective records per column of Sigma below which slices support the proposal.
 FEW = 12.0
@@ -29,8 +24,7 @@ class CovarianceBlock:
 
     With many effective records Sigma is proposed from an inverse Wishart with the mode of the
     conditional; Metropolis-Hastings nearly always accepts. With few, where the shapes differ,
-    slices also draw scales and correlations; they are exact for any A >= 0. ``tied``: ``update``
-    takes a further factor of the conditional.
+    slices also draw scales and correlations; they are exact for any A >= 0.
     """
 
     def __init__(
@@ -40,10 +34,8 @@ class CovarianceBlock:
         prior_scale: float,
         lkj: float,
         rng: Streams,
-        *,
-        tied: bool = False,
     ) -> None:
-        self.covariance, self.total, self.rng, self.tied = covariance, total, rng, tied
+        self.covariance, self.total, self.rng = covariance, total, rng
         self.batch, self.q = covariance.shape[:2]
         self.prior = (HALF_T_DF, prior_scale)
         # In the density of Sigma the LKJ prior leaves |Omega| to this power over an inverse
@@ -71,26 +63,23 @@ class CovarianceBlock:
             self.u_level = rng.random((c, b), 1)
             self.u_angle = rng.random((c, tries, b), 2)
             self.u_scale = rng.random((c, 2, b, q), 2)
-            if self.tied:
-                self.log_u_tie = np.log(rng.random((c, q + 1, b), 2))
 
-    def update(self, i: int, squares: FloatArray, log_tie: LogTie | None = None) -> None:
+    def update(self, i: int, squares: FloatArray) -> None:
         """Draw Sigma given the weighted sum of squares (B, q, q).
 
-        i counts the sweeps since ``draw_random_numbers``. log_tie: the further factor, if tied.
+        i counts the sweeps since ``draw_random_numbers``.
         """
         if self.by_slice:
-            self._scales_and_correlation(i, squares, log_tie)
+            self._scales_and_correlation(i, squares)
         if self.by_proposal:
-            self._proposal(i, squares, log_tie)
+            self._proposal(i, squares)
 
-    def _proposal(self, i: int, squares: FloatArray, log_tie: LogTie | None) -> None:
+    def _proposal(self, i: int, squares: FloatArray) -> None:
         scale = self._mode(squares) * (self.df + self.q + 1.0)[:, None, None]
         root = np.linalg.cholesky(scale) @ self.wishart_root[i]
         proposal = root @ root.swapaxes(-1, -2)
         rest = squares - scale
-        both = np.stack([proposal, self.covariance])
-        new, old = self._log_ratio(both, rest) + (0.0 if log_tie is None else log_tie(both))
+        new, old = self._log_ratio(np.stack([proposal, self.covariance]), rest)
         accept = self.log_u[i] < new - old
         self.covariance = np.where(accept[:, None, None], proposal, self.covariance)
 
@@ -129,21 +118,16 @@ class CovarianceBlock:
             mode = solution / (root[:, :, None] * root[:, None, :])
         return np.asarray(mode, dtype=np.float64)
 
-    def _scales_and_correlation(
-        self, i: int, squares: FloatArray, log_tie: LogTie | None
-    ) -> None:
+    def _scales_and_correlation(self, i: int, squares: FloatArray) -> None:
         scale = np.sqrt(np.einsum("bkk->bk", self.covariance))
         correlation = self.covariance / (scale[:, :, None] * scale[:, None, :])
         weighted = np.linalg.inv(correlation) * squares
         for j in range(self.q):
             others = (weighted[:, j] / scale).sum(1) - weighted[:, j, j] / scale[:, j]
-            moved = scale.copy()
-            moved[:, j] = primitives.update_scales(
+            scale[:, j] = primitives.update_scales(
                 scale[:, j], self.total, weighted[:, j, j], -others, self.prior,
                 self.u_scale[i, :, :, j],
             )  # fmt: skip
-            accept = self._tie_accepts(i, j, (moved, correlation), (scale, correlation), log_tie)
-            scale = np.where(accept, moved, scale)
         values, vectors = np.linalg.eigh(squares)
         factor = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :] / scale[:, :, None]
         # A root G of a Wishart matrix with this correlation: its scales are independent chi, and
@@ -154,26 +138,7 @@ class CovarianceBlock:
         root = primitives.elliptical_correlation(
             root, self.direction[i], self.total, factor, self.u_level[i], self.u_angle[i]
         )
-        turned = primitives.wishart_correlation(root)
-        accept = self._tie_accepts(i, self.q, (scale, turned), (scale, correlation), log_tie)
-        self.covariance = _scaled(scale, np.where(accept[..., None], turned, correlation))
-
-    def _tie_accepts(
-        self,
-        i: int,
-        step: int,
-        new: tuple[FloatArray, FloatArray],
-        old: tuple[FloatArray, FloatArray],
-        log_tie: LogTie | None,
-    ) -> BoolArray:
-        """Accept (B, 1) a step that is reversible without the tie, given the tie.
-
-        new and old: scales and correlations.
-        """
-        if log_tie is None:
-            return np.ones((self.batch, 1), dtype=bool)
-        after, before = log_tie(np.stack([_scaled(*new), _scaled(*old)]))
-        return np.asarray(self.log_u_tie[i, step] < after - before)[:, None]
+        self.covariance = _scaled(scale, primitives.wishart_correlation(root))
 
 
 def _scaled(scale: FloatArray, correlation: FloatArray) -> FloatArray:

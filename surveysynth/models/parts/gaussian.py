@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray
@@ -16,25 +15,20 @@ from surveysynth._support.types import FloatArray, IntArray
 
 @dataclass(frozen=True, repr=False)
 class GaussianRecords(Unpickled):
-    """Records of a Gaussian model, sorted into blocks that share a linear predictor.
+    """Records of a Gaussian model, sorted into cells of X, which share a linear predictor.
 
-    x_cells (G, K): distinct rows of X; cell (n,): the cell of a record; z (n, q) in file order; psu
-    (n,): codes 0..C-1 where PSUs have effects, else None. A block is a cell of X, or the records of
-    one PSU in a cell. ``order`` (n,) sorts records by block, ``starts`` (P + 1,) bounds the blocks
-    in it, ``block_cell`` and ``block_psu`` (P,) identify them. ``centre`` (G, q) is a point near
-    the records of a cell, about which log-likelihoods are expanded. ``shrunken``: number of columns
-    of X, the last ones, that are shrunken.
+    x_cells (G, K): distinct rows of X; cell (n,): the cell of a record; z (n, q) in file order.
+    ``order`` (n,) sorts records by cell, ``starts`` (G + 1,) bounds the cells in it. ``centre``
+    (G, q) is a point near the records of a cell, about which log-likelihoods are expanded.
+    ``shrunken``: number of columns of X, the last ones, that are shrunken.
     """
 
     x_cells: FloatArray
     cell: IntArray
     z: FloatArray
-    psu: IntArray | None = None
     shrunken: int = 0
     order: IntArray = field(init=False)
     starts: IntArray = field(init=False)
-    block_cell: IntArray = field(init=False)
-    block_psu: IntArray | None = field(init=False)
     centre: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,61 +37,15 @@ class GaussianRecords(Unpickled):
         sums = np.empty((n_cells, self.z.shape[1]))
         for j, column in enumerate(self.z.T):
             sums[:, j] = np.bincount(self.cell, weights=column, minlength=n_cells)
-        if self.psu is None:
-            blocks, block_psu = np.arange(n_cells), None
-            order, sizes = np.argsort(self.cell, kind="stable"), cell_sizes
-        else:
-            pairs = self.cell * self.n_psu + self.psu
-            found, sizes = np.unique(pairs, return_counts=True)
-            order = np.argsort(pairs, kind="stable")
-            blocks, block_psu = found // self.n_psu, found % self.n_psu
         set_field = object.__setattr__  # the dataclass is frozen
-        set_field(self, "order", order)
-        set_field(self, "starts", np.concatenate([[0], np.cumsum(sizes)]))
-        set_field(self, "block_cell", blocks)
-        set_field(self, "block_psu", block_psu)
+        set_field(self, "order", np.argsort(self.cell, kind="stable"))
+        set_field(self, "starts", np.concatenate([[0], np.cumsum(cell_sizes)]))
         set_field(self, "centre", sums / np.maximum(cell_sizes, 1)[:, None])
 
     @property
     def n(self) -> int:
         """Number of records."""
         return int(self.cell.shape[0])
-
-    @property
-    def n_psu(self) -> int:
-        """C, the number of PSUs with effects."""
-        return 0 if self.psu is None else int(self.psu.max(initial=-1)) + 1
-
-
-@dataclass(frozen=True, repr=False)
-class PsuStats(Unpickled):
-    """Weighted sums by PSU of B databases with C PSUs each (methods 4).
-
-    total (B, C): sum of alpha; x_sum (B, C, K): X'alpha; residual (B, C, q): sum of alpha times z -
-    x fit, with the fit of the ``GaussianStats`` that hold them.
-    """
-
-    total: FloatArray
-    x_sum: FloatArray
-    residual: FloatArray
-
-    def repeated(self, chains: int) -> "PsuStats":
-        """Repeat the sums for ``chains`` chains of each database."""
-        parts = (self.total, self.x_sum, self.residual)
-        return PsuStats(*(np.repeat(part, chains, axis=0) for part in parts))
-
-    @classmethod
-    def stacked(cls, parts: Sequence["PsuStats"]) -> "PsuStats":
-        """Join several databases; raise ``ValueError`` unless they have equally many PSUs."""
-        sizes = {each.total.shape[1] for each in parts}
-        if len(sizes) > 1:
-            raise ValueError(f"databases of one batch have as many PSUs each, got {sorted(sizes)}")
-        names = ("total", "x_sum", "residual")
-        return cls(*(np.concatenate([getattr(each, name) for each in parts]) for name in names))
-
-    def residual_at(self, shift: FloatArray) -> FloatArray:
-        """Return sums of alpha (z - x beta), (B, C, q), for shift = beta - fit (B, K, q)."""
-        return np.asarray(self.residual - self.x_sum @ shift, dtype=np.float64)
 
 
 @dataclass(frozen=True, repr=False)
@@ -106,9 +54,9 @@ class GaussianStats(Unpickled):
 
     total (B,): sum of alpha; x_sum (B, K): X'alpha; gram (B, K, K): X'AX; fit (B, K, q): a solution
     of X'AX b = X'AZ; residual (B, q, q) = (Z - X fit)'A(Z - X fit), without the cancellation of
-    Z'AZ. The weighted sum of squares at b is residual + (b - fit)'X'AX(b - fit). psu: sums by PSU,
-    where PSUs have effects. shrunken: the number of last columns of X that are shrunken; ridges:
-    those whose ridge is in gram, fit and residual; more: records of another prior that are there.
+    Z'AZ. The weighted sum of squares at b is residual + (b - fit)'X'AX(b - fit). shrunken: the
+    number of last columns of X that are shrunken; ridges: those whose ridge is in gram, fit and
+    residual; more: records of another prior that are there.
     """
 
     total: FloatArray
@@ -116,7 +64,6 @@ class GaussianStats(Unpickled):
     gram: FloatArray
     fit: FloatArray
     residual: FloatArray
-    psu: PsuStats | None = None
     shrunken: int = 0
     ridges: int = 0
     more: int = 0
@@ -138,8 +85,8 @@ class GaussianStats(Unpickled):
     def with_ridge(self, scale: float | None) -> "GaussianStats":
         """Return the statistics with the prior B_k | Sigma ~ N(0, scale^2 Sigma) of shrunken k.
 
-        It is the likelihood of one more record a column, with z = 0 and x_k = 1 / scale: in no PSU,
-        and in no sum but those of squares. A scale of None is that of a model without this prior.
+        It is the likelihood of one more record a column, with z = 0 and x_k = 1 / scale, in no sum
+        but those of squares. A scale of None is that of a model without this prior.
         """
         if scale is None or not self.shrunken:
             return replace(self, shrunken=0)
@@ -155,9 +102,8 @@ class GaussianStats(Unpickled):
         fit = self.fit + shift
         residual = self.residual + shift.swapaxes(-1, -2) @ self.gram @ shift
         residual = residual + fit.swapaxes(-1, -2) @ (ridge[:, None] * fit)
-        psu = self.psu and replace(self.psu, residual=self.psu.residual_at(shift))
         return GaussianStats(
-            self.total, self.x_sum, gram, fit, residual, psu, self.shrunken, self.shrunken
+            self.total, self.x_sum, gram, fit, residual, self.shrunken, self.shrunken
         )
 
     @property
@@ -172,26 +118,19 @@ class GaussianStats(Unpickled):
             np.repeat(part, chains, axis=0)
             for part in (self.total, self.x_sum, self.gram, self.fit, self.residual)
         )
-        psu = None if self.psu is None else self.psu.repeated(chains)
         return GaussianStats(
-            total, x_sum, gram, fit, residual, psu, self.shrunken, self.ridges, self.more
+            total, x_sum, gram, fit, residual, self.shrunken, self.ridges, self.more
         )
 
     @classmethod
     def stacked(cls, stats: Sequence["GaussianStats"]) -> "GaussianStats":
-        """Join several databases with equally many columns of X and PSUs."""
+        """Join several databases with equally many columns of X."""
         total, x_sum, gram, fit, residual = (
             np.concatenate([getattr(each, name) for each in stats])
             for name in ("total", "x_sum", "gram", "fit", "residual")
         )
-        by_psu = [each.psu for each in stats if each.psu is not None]
-        if len(by_psu) not in (0, len(stats)):
-            raise ValueError("databases of one batch must all have PSUs, or none of them")
-        psu = PsuStats.stacked(by_psu) if by_psu else None
         first = stats[0]
-        return cls(
-            total, x_sum, gram, fit, residual, psu, first.shrunken, first.ridges, first.more
-        )
+        return cls(total, x_sum, gram, fit, residual, first.shrunken, first.ridges, first.more)
 
     def cross(self) -> FloatArray:
         """Return X'AZ, (B, K, q)."""
@@ -288,7 +227,7 @@ def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStat
     fit = _least_squares(root * x, root * means)
     between = root * (means - x @ fit)
     residual = (within * risk_weights[:, None]).T @ within + between.T @ between
-    stats = GaussianStats(
+    return GaussianStats(
         total=np.array([mass.sum()]),
         x_sum=(x * mass[:, None]).sum(0)[None],
         gram=gram[None],
@@ -296,23 +235,6 @@ def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStat
         residual=residual[None],
         shrunken=records.shrunken,
     )
-    if records.psu is None:
-        return stats
-    return replace(stats, psu=_psu_stats(records, risk_weights, fit))
-
-
-def _psu_stats(records: GaussianRecords, risk_weights: FloatArray, fit: FloatArray) -> PsuStats:
-    psu, size = records.psu, records.n_psu
-    assert psu is not None  # only asked for where PSUs have effects
-    deviation = (records.z - (records.x_cells @ fit)[records.cell]) * risk_weights[:, None]
-    residual = np.empty((size, fit.shape[1]))
-    for j, column in enumerate(deviation.T):
-        residual[:, j] = np.bincount(psu, weights=column, minlength=size)
-    shape = (size, records.x_cells.shape[0])
-    mass = sparse.csr_array((risk_weights, (psu, records.cell)), shape=shape)
-    total = np.bincount(psu, weights=risk_weights, minlength=size).astype(np.float64)
-    x_sum = np.asarray(mass @ records.x_cells, dtype=np.float64)
-    return PsuStats(total[None], x_sum[None], residual[None])
 
 
 def _least_squares(x: FloatArray, z: FloatArray) -> FloatArray:

@@ -20,10 +20,10 @@ SMALL_BLOCK = 16
 
 @dataclass(frozen=True, repr=False)
 class QuadraticForm:
-    """Log-likelihood of S draws as a quadratic form within blocks of records.
+    """Log-likelihood of S draws as a quadratic form within cells of X, the blocks.
 
-    A block is a cell of X, or its part in one PSU. log p(record | draw s) = constant[s, g] +
-    linear[s, g] · d - d' precision[s] d / 2, where d = z - centre[g] and g is the record's block.
+    log p(record | draw s) = constant[s, g] + linear[s, g] · d - d' precision[s] d / 2, where
+    d = z - centre[g] and g is the record's cell.
     constant (S, g), linear (S, g, q), precision (S, q, q).
     """
 
@@ -47,16 +47,13 @@ def normal_form(
     covariance: FloatArray,
     x_cells: FloatArray,
     centre: FloatArray,
-    effect: FloatArray | None = None,
 ) -> QuadraticForm:
-    """Return log N(z | x beta + effect, Sigma) for blocks given by rows of X and centres.
+    """Return log N(z | x beta, Sigma) for blocks given by rows of X and centres.
 
-    beta (S, K, q), covariance (S, q, q), effect (S, g, q).
+    beta (S, K, q), covariance (S, q, q).
     """
     precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
     mean = np.matmul(x_cells, beta) - centre
-    if effect is not None:
-        mean = mean + effect
     linear = mean @ precision
     q = precision.shape[-1]
     log_det = np.linalg.slogdet(covariance)[1]
@@ -72,19 +69,15 @@ def conditional_form(
     variance: FloatArray,
     x_cells: FloatArray,
     centre: FloatArray,
-    effect: FloatArray | None = None,
 ) -> QuadraticForm:
     """Return log N(y | x beta, v_1) + log N(v | [y, x] selection, v_2), z = (y, v).
 
-    For the blocks given: beta (S, K), selection (S, 1 + K), variance (S, 2); effect (S, g, 2) is
-    added to the two means.
+    For the blocks given: beta (S, K), selection (S, 1 + K), variance (S, 2).
     """
     slope, (v_y, v_v) = selection[:, 0], variance.T
     # Residuals of a record: e_y = d_y + r_y and e_v = d_v - slope d_y + r_v.
     r_y = centre[:, 0] - beta @ x_cells.T
     r_v = centre[:, 1] - slope[:, None] * centre[:, 0] - selection[:, 1:] @ x_cells.T
-    if effect is not None:
-        r_y, r_v = r_y - effect[:, :, 0], r_v - effect[:, :, 1]
     log_norm = -0.5 * np.log(v_y * v_v) - np.log(2 * np.pi)
     squares = r_y * r_y / v_y[:, None] + r_v * r_v / v_v[:, None]
     slope_v = -r_v / v_v[:, None]
@@ -119,8 +112,8 @@ def ranges_of_blocks(
         first = last
 
 
-#: (theta, rows of X (g, K), centres (g, q), PSUs (g,) or None) of g blocks to their form.
-FormOf = Callable[[Theta, FloatArray, FloatArray, IntArray | None], QuadraticForm]
+#: (theta, rows of X (g, K), centres (g, q)) of g blocks to their form.
+FormOf = Callable[[Theta, FloatArray, FloatArray], QuadraticForm]
 
 
 def log_lik_blocks(
@@ -133,9 +126,7 @@ def log_lik_blocks(
     """
     draws = next(iter(theta.values())).shape[0]
     for first, last in ranges_of_blocks(records.starts, draws):
-        cells = records.block_cell[first:last]
-        psu = None if records.block_psu is None else records.block_psu[first:last]
-        form = quadratic_form(theta, records.x_cells[cells], records.centre[cells], psu)
+        form = quadratic_form(theta, records.x_cells[first:last], records.centre[first:last])
         begin, end = records.starts[first], records.starts[last]
         if end - begin >= SMALL_BLOCK * (last - first):
             for block in range(first, last):
@@ -148,7 +139,7 @@ def _block_by_product(
     form: QuadraticForm, block: int, local: int, records: GaussianRecords, draws: int
 ) -> Iterator[tuple[IntArray, FloatArray]]:
     coefficients = form.coefficients(local)
-    centre = records.centre[records.block_cell[block]]
+    centre = records.centre[block]
     step = max(1, BLOCK // draws)
     for begin in range(records.starts[block], records.starts[block + 1], step):
         rows = records.order[begin : min(begin + step, records.starts[block + 1])]

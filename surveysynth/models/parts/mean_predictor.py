@@ -3,22 +3,7 @@
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.errors import InputError
 from surveysynth.survey.design_matrix import DesignMatrix
-
-
-def intercept_direction(matrix: DesignMatrix) -> FloatArray:
-    """Return e (K,) with X e = 1, along which all linear predictors move by the same amount.
-
-    Raises ``InputError`` for a model matrix whose columns give no constant.
-    """
-    direction = constant_direction(matrix)
-    if not np.allclose(matrix.x_cells @ direction, 1.0, atol=1e-8):
-        raise InputError(
-            f"the formula {matrix.formula!r} has no intercept, nor do its columns add up to one; "
-            "without it the levels of an outcome cannot be debiased. Leave out '0 +' or '- 1'."
-        )
-    return direction
 
 
 def constant_direction(matrix: DesignMatrix) -> FloatArray:
@@ -32,7 +17,7 @@ def mean_row(matrix: DesignMatrix) -> FloatArray:
     """Return the mean row (K,) of X over records.
 
     Its product with coefficients is their mean linear predictor, which moves by 1 along
-    ``intercept_direction``.
+    ``constant_direction``.
     """
     shares = np.bincount(matrix.cell, minlength=len(matrix.x_cells)) / matrix.n
     return np.asarray(shares @ matrix.x_cells)

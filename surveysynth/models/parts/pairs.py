@@ -4,7 +4,7 @@ All records of a pair share the log-likelihood of the outcome, which is computed
 weight is a Gaussian component given a function h of the outcome (``survey_weight``).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -75,23 +75,20 @@ class PairRecords(Unpickled):
         return gaussian.compress(self.joint, risk_weights).with_ridge(scale)
 
 
-def distinct(codes: list[IntArray]) -> tuple[IntArray, IntArray]:
-    """Find the first place of each distinct combination of codes, in their order.
-
-    Also return the number (n,) of the combination at each place. Codes are not negative.
-    """
-    combined = codes[0]
-    for code in codes[1:]:
-        # Renumbering after each column keeps the product of their sizes within range.
-        combined = combined * (int(code.max(initial=0)) + 1) + code
-        combined = np.unique(combined, return_inverse=True)[1].reshape(-1)
-    _, first, number = np.unique(combined, return_index=True, return_inverse=True)
-    return first, number.reshape(-1)
-
-
 def sum_by(code: IntArray, values: FloatArray, size: int) -> FloatArray:
     """Sum values (n,) by code in 0..size - 1."""
     return np.asarray(np.bincount(code, weights=values, minlength=size), dtype=np.float64)
+
+
+def filled_up(parts: Sequence[FloatArray]) -> FloatArray:
+    """Join arrays (B_i, T_i, ...) along the first axis, zeros behind the second."""
+    longest = max(part.shape[1] for part in parts)
+    return np.concatenate(
+        [
+            np.pad(part, [(0, 0), (0, longest - part.shape[1]), *[(0, 0)] * (part.ndim - 2)])
+            for part in parts
+        ]
+    )
 
 
 def log_lik_blocks(
@@ -104,9 +101,7 @@ def log_lik_blocks(
     outcome(theta, y (P,), x (P, K)): log-likelihoods (S, P) of distinct pairs.
     """
 
-    def form(
-        theta: Theta, rows: FloatArray, centre: FloatArray, psu: IntArray | None
-    ) -> QuadraticForm:
+    def form(theta: Theta, rows: FloatArray, centre: FloatArray) -> QuadraticForm:
         of_outcome = outcome(theta, rows[:, 0], rows[:, 2:])
         if "weight_coefficients" not in theta:
             draws, pairs = of_outcome.shape

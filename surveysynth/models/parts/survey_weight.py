@@ -77,14 +77,10 @@ class WeightBlocks:
         columns = np.arange(1 + stats.fit.shape[1]) < 1 + stats.fit.shape[1] - stats.ridges
         self.prior_precision = np.where(columns, priors["weight_coefficient_sd"] ** -2, 0.0)
         self.residual_scale = priors["weight_residual_scale"]
-        self.observe(stats)
-        self.batch = stats.fit.shape[0]
-        self._start()
-
-    def observe(self, stats: GaussianStats) -> None:
-        """Take the statistics, at the start and where they change between sweeps."""
         self.stats = stats
         self.gram, self.cross = stats.conditional_gram()
+        self.batch = stats.fit.shape[0]
+        self._start()
 
     def _start(self) -> None:
         """Set overdispersed starts about the least-squares fit."""

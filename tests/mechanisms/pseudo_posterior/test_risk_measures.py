@@ -22,6 +22,7 @@ from surveysynth.mechanisms.pseudo_posterior.risk import (
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run
 from surveysynth.models import get_model
+from surveysynth.models.weighted import WeightedModel
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
 from tests.mechanisms.pseudo_posterior.mechanism_cases import run_on_records, sample_frame
@@ -159,7 +160,7 @@ def test_linear_weights_are_refused_unless_allowed(risk):
 def test_a_model_of_many_modes_is_refused_unless_allowed():
     survey, mixture = make_survey(by=["gender"]), get_model("normal_mixture")
     settings = MechanismSettings(epsilon=10.8, small_strata="allow")
-    with pytest.raises(RefusedError, match=r"'normal_mixture' to another mode.*covariance_by"):
+    with pytest.raises(RefusedError, match=r"'normal_mixture' to another mode.*'fbs'"):
         mechanism.run(mixture, survey.design, survey.confidential, settings)
     settings.require_identified(get_model("normal"))
     allowed = replace(settings, shared_weights="allow")
@@ -182,6 +183,7 @@ def test_the_order_of_records_does_not_matter(settings):
     assert again.realised_bound == pytest.approx(first.realised_bound, rel=1e-6)
 
 
+@WeightedModel.register
 class Infinite:
     """The normal model where the log-likelihood of a record is infinite: of one record always, of
     another once the first has left."""

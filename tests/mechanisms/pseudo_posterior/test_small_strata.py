@@ -192,28 +192,3 @@ def test_a_pooled_design_keeps_its_records_where_they_are(survey) -> None:
     pooled = MechanismSettings(epsilon=10.8).prepared(survey.design)
     with pytest.raises(InputError, match="cannot be reordered"):
         replace(survey, design=pooled).in_order(np.arange(303)[::-1])
-
-
-@pytest.mark.parametrize(("epsilon", "own"), [(4.0, ("A", "B")), (10.8, ("A", "B", "C"))])
-def test_a_pooled_level_has_no_residual_spread_of_its_own(epsilon, own) -> None:
-    """The statement says that nothing published of it is its own. At epsilon 4 a coefficient takes
-    89 records, and a group of spread 437."""
-    rng = np.random.default_rng(6)
-    group = np.repeat(["A", "B", "C"], [450, 450, 60])
-    frame = pd.DataFrame({
-        "g": group, "w": np.exp(rng.normal(3.0, 0.2, 960)), "b": rng.integers(0, 2, 960),
-        "y": np.exp(rng.normal(size=960)),
-    })  # fmt: skip
-    outcomes = [ss.Outcome("y"), ss.Outcome("b", "binary")]
-    survey = ss.Survey.from_frame(
-        frame, outcomes=outcomes, weight="w", by=["g"], population_size=26_000
-    )
-    settings = MechanismSettings(epsilon=epsilon)
-    design = settings.prepared(survey.design)
-    model = get_model("fbs", covariance_by=None).of(design)
-    groups = model.groups(design)
-    assert groups.labels == tuple((level,) for level in own)
-    pooled = [] if design.pooling is None else ["C"]
-    assert set(own) == {"A", "B", "C"} - set(pooled)
-    said = " ".join(privacy_statement(design, settings, model).guarantee)
-    assert ("shows nothing specific to them" in said) == bool(pooled)

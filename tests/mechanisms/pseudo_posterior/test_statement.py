@@ -118,39 +118,27 @@ def test_the_statement_is_the_same_for_other_confidential_data():
 
 
 @pytest.mark.parametrize(
-    ("common", "together", "words"),
-    [(True, True, None), (True, False, "two runs on the same records"),
-     (False, False, "For a normal model with such a sampler")],
-)  # fmt: skip
-def test_noise_that_weights_carry_is_said(common, together, words):
+    ("common", "words"), [(True, None), (False, "For a normal model with such a sampler")]
+)
+def test_noise_that_weights_carry_is_said(common, words):
     model = SimpleNamespace(
-        title="a model", clustered=False, compiled=False, common_random_numbers=common,
-        identified=True, draws_stay_together=lambda design: together,
-    )
+        title="a model", compiled=False, common_random_numbers=common, identified=True,
+        takes_count=False,
+    )  # fmt: skip
     settings = MechanismSettings(epsilon=10.8)
     told = "\n".join(privacy_statement(design_of(good()), settings, model).not_covered)
     assert ("carry the noise of the sampler" in " ".join(told.split())) is (words is not None)
-    for each in ("two runs on the same records", "For a normal model with such a sampler"):
-        assert (each in " ".join(told.split())) is (each == words)
+    assert words is None or words in " ".join(told.split())
 
 
-def test_units_of_the_design_are_not_protected_and_their_effects_not_released():
+def test_units_of_the_design_are_not_protected():
     settings = MechanismSettings(epsilon=10.8)
 
     def told(model, **changes):
         survey = make_survey(by=["gender"], psu="school", **changes)
         return "\n".join(privacy_statement(survey.design, settings, model).paragraphs)
 
-    clustered = SimpleNamespace(
-        title=get_model("fbs").title, clustered=True, compiled=False, common_random_numbers=True,
-        identified=True, draws_stay_together=lambda design: True,
-    )
-    for words in (told(clustered), told(get_model("normal"), design_effect=1.5)):
-        assert "not of primary sampling units (school)" in words
-    assert "primary sampling unit (school) share an effect" in told(clustered)
-    assert "are not released: synthetic data have fresh effects" in told(clustered)
-    assert "design effect" not in told(clustered)
-    declared = told(clustered, design_effect=1.5)
-    assert "share an effect" not in declared
+    declared = told(get_model("fbs"), design_effect=1.5)
+    assert "not of primary sampling units (school)" in declared
     assert "the design effect of clustering, 1.5, declared" in declared
     assert "not of primary sampling units" not in text()

@@ -15,11 +15,12 @@ from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run, run_batch
 from surveysynth.models import get_model
-from surveysynth.models.base import Simulated, stacked
+from surveysynth.models.base import Simulated
 from surveysynth.models.counts import mode as mode_module
 from surveysynth.models.counts.mode import GridProposal, find_mode, overdispersion_log_prior
 from surveysynth.models.counts.stats import count_records
 from surveysynth.models.parts import log_lik
+from surveysynth.models.weighted import stacked
 from surveysynth.sampling.convergence import effective_sample_size
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import outcomes_of

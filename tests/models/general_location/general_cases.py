@@ -6,14 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth._support.types import IntArray, Theta
 from surveysynth.models.base import Simulated
 from surveysynth.models.general_location.forms import GeneralFBP, GeneralFBS
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
-from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, PSU_EFFECT
+from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
 from surveysynth.survey.outcome import Outcome
-from surveysynth.survey.pseudo_records import PseudoRecords
 from surveysynth.survey.survey import Confidential, PublicDesign
 from surveysynth.survey.transforms import Transform
 from tests.models.model_designs import make_design
@@ -39,13 +38,11 @@ def general_design(
     seed: int = 1,
     weighted: bool = True,
     ridged: bool = False,
-    pseudo: float = 0.0,
     psus: int = 0,
     astride: int = 0,
 ) -> PublicDesign:
     """Main effects of region and sex; cells of unequal size. ridged: shrunken interactions too.
 
-    pseudo: number of pseudo-records, whose amounts have centre .3, .4, ... and spread 1.2, 1.3, ...
     psus: PSUs with effects, in regions; there are no effects of none. astride: records of the
     second region that a unit of the first has.
     """
@@ -68,7 +65,6 @@ def general_design(
         levels={name: tuple(sorted(set(frame[name]))) for name in BY},
         outcomes=tuple(outcomes),
         weight_name="w" if weighted else None,
-        pseudo=pseudo_records(outcomes, pseudo) if pseudo else None,
         **({"psu": _psus(region, psus, astride, rng), "psu_name": "psu"} if psus else {}),
     )
 
@@ -79,12 +75,6 @@ def _psus(region: IntArray, count: int, astride: int, rng: np.random.Generator) 
     code = region + regions * rng.integers(0, max(count // regions, 1), region.size)
     code[np.flatnonzero(region == 1)[:astride]] = 0
     return np.asarray(np.unique(code, return_inverse=True)[1], dtype=np.int64)
-
-
-def pseudo_records(outcomes: Sequence[Outcome], records: float) -> PseudoRecords:
-    """Those of ``general_design``."""
-    amounts = sum(len(outcome.sides) for outcome in outcomes)
-    return PseudoRecords(records, tuple((0.3 + 0.1 * k, 1.2 + 0.1 * k) for k in range(amounts)))
 
 
 def model_for(by: Sequence[str] = (), form: str = "fbs", **priors: float) -> GeneralLocation:
@@ -118,8 +108,6 @@ def random_theta(
         d = layout.amount_effects.stop
         root = size * (np.eye(d) + 0.3 * np.tri(d, k=-1) * rng.standard_normal((draws, d, d)))
         theta[PSU_COVARIANCE] = root @ root.swapaxes(-1, -2)
-        noise = rng.standard_normal((draws, int(design.psu.max()) + 1, d))
-        theta[PSU_EFFECT] = noise @ root.swapaxes(-1, -2)
     return theta
 
 
@@ -131,64 +119,3 @@ def confidential_of(design: PublicDesign, simulated: Simulated) -> Confidential:
     """The survey whose records a simulated dataset is."""
     weight = None if design.weight_name is None else np.exp(simulated.z[:, -1])
     return Confidential(simulated.outcomes(design), weight)
-
-
-def direct_log_lik(
-    model: GeneralLocation, theta: Theta, design: PublicDesign, survey: Confidential
-) -> FloatArray:
-    """Of one draw (n,): record by record, outcome by outcome, from its definition."""
-    x = design.matrix.x_cells[design.matrix.cell]
-    groups = model.groups(design).cell[design.matrix.cell]
-    result = np.zeros(design.n)
-    for i in range(design.n):
-        #: Of the PSU, in order: the categories of each outcome but the first, then columns of z.
-        effects = iter(() if design.psu is None else theta[PSU_EFFECT][design.psu[i]])
-        category = [
-            int(outcome.category(survey.outcome[i : i + 1, j])[0]) if outcome.is_discrete else 0
-            for j, outcome in enumerate(design.outcomes)
-        ]
-
-        def indicators(outcomes: Sequence[int], category: list[int] = category) -> list[float]:
-            return [
-                float(category[j] == c)
-                for j in outcomes
-                for c in range(1, design.outcomes[j].categories)
-            ]
-
-        for j, outcome in enumerate(design.outcomes):
-            if outcome.is_discrete:
-                row = np.array([*x[i], *indicators(range(j))])
-                others = outcome.categories - 1
-                eta = row @ theta[f"logit_{j + 1}"]
-                eta = np.append(0.0, eta + [next(effects, 0.0) for _ in range(others)])
-                result[i] += eta[category[j]] - np.log(np.exp(eta).sum())
-        #: Of each column before: its outcome, and its residual about the mean.
-        earlier: list[tuple[int | None, float]] = []
-        columns: list[tuple[str, int | None, bool]] = []
-        for j, outcome in enumerate(design.outcomes):
-            columns += [(str(j + 1), j, False)] * outcome.is_amount
-            columns += [(f"{j + 1}_below", j, True)] * (outcome.split is not None)
-        if survey.sampling_weight is not None:
-            columns.append(("weight", None, False))
-        for name, j, below in columns:
-            if j is None:
-                assert survey.sampling_weight is not None
-                value, here = float(np.log(survey.sampling_weight[i])), True
-            else:
-                # Amounts are on the scale of the model, but for the split and the mirror.
-                here = category[j] == int(below)
-                distance = float(survey.outcome[i, j]) - (design.outcomes[j].split or 0.0)
-                value = (-distance if below else distance) if here else 0.0
-            others = [k for k in range(len(design.outcomes)) if k != j]
-            row, core = np.array([*x[i], *indicators(others)]), theta[f"coefficients_{name}"]
-            fitted = row @ core[: row.size] + next(effects, 0.0)
-            residuals = np.array([r for k, r in earlier if k != j])
-            slopes = core[row.size :]
-            if f"slopes_{name}" in theta:
-                slopes = slopes + theta[f"slopes_{name}"][groups[i]]
-            mean = fitted + residuals @ slopes
-            variance = theta[f"variance_{name}"][groups[i]]
-            if here:
-                result[i] -= 0.5 * (np.log(2 * np.pi * variance) + (value - mean) ** 2 / variance)
-            earlier.append((j, value - fitted if here else 0.0))
-    return result

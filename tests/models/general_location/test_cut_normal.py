@@ -8,12 +8,9 @@ import pytest
 from scipy.integrate import quad
 from scipy.optimize import minimize_scalar
 
-from surveysynth._support.types import FloatArray
 from surveysynth.models.general_location import simulate
 from surveysynth.models.general_location.simulate import MARGIN, WIDEST, cut_normal, parent_normal
-from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
-from surveysynth.survey.survey import Confidential
 from tests.models.general_location.general_cases import (
     PLAIN,
     draw,
@@ -136,35 +133,6 @@ def test_both_sides_are_alike() -> None:
     turned, other = parent_normal(1.0 - m, s, (0.0, 1.0))
     np.testing.assert_allclose(sigma, other, rtol=1e-6)
     np.testing.assert_allclose((mu / sigma**2), (1.0 - turned) / sigma**2, rtol=1e-5, atol=1e-5)
-
-
-def test_bounds_leave_means_of_the_release_where_they_are(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Records of a normal cut at 0 and 2, fitted without alpha: the release has their means and
-    SDs. The fitted normal itself, cut, has not."""
-    pay = Outcome("pay", transform=PLAIN, lower=0.0, upper=2.0)
-    design = general_design(20_000, (pay,))
-    centre = np.array([0.2, 0.5, 1.0, 1.4, 1.7, 2.2])[design.matrix.cell]
-    amounts = cut_normal(centre, np.full(design.n, 0.6), (0.0, 2.0), np.random.default_rng(3))
-    weight = np.exp(0.3 * np.random.default_rng(4).standard_normal(design.n))
-    model = model_for(("region", "sex"))
-    records = model.records(design, Confidential(amounts[:, None], weight))
-    theta = model.sample(
-        model.compress(records, np.ones(design.n)), SamplingPlan(1, 60, 60),
-        np.random.default_rng(5),
-    )  # fmt: skip
-    last = {name: values[0, 0, -1] for name, values in theta.items()}
-
-    def shift() -> FloatArray:
-        found = model.simulate(last, design, np.random.default_rng(6)).z[:, 0]
-        error = amounts.std() / np.sqrt(design.n)
-        moved = [found.mean() - amounts.mean(), found.std() - amounts.std()]
-        return np.asarray(np.abs(moved) / error, dtype=np.float64)
-
-    assert (shift() < 4.5).all()
-    monkeypatch.setattr(simulate, "parent_normal", lambda mean, sd, ends: (mean, sd))
-    assert shift().max() > 8.0
 
 
 def test_the_weight_of_a_cell_is_that_of_its_bounded_sample() -> None:

@@ -24,7 +24,6 @@ from tests.models.general_location.general_cases import (
     SICK,
     TAX,
     WORK,
-    confidential_of,
     draw,
     general_design,
     model_for,
@@ -192,53 +191,3 @@ def test_amounts_lie_on_their_side_and_have_its_moments() -> None:
             worst_pooled = max(worst_pooled, abs(distance.mean() - pooled) / error)
     assert worst < 4.8
     assert worst_pooled > 20.0
-
-
-def test_sides_that_trade_places_are_the_same_outcome_mirrored() -> None:
-    """y about s and -y about -s, the two sides' parameters exchanged: the log-likelihoods of all
-    records, but for which of the categories is the one that a logit compares with."""
-    here, there = Outcome("y", "semicontinuous", PLAIN, split=1.5), Outcome(
-        "y", "semicontinuous", PLAIN, split=-1.5
-    )
-    one, other = general_design(300, (here, SICK)), general_design(300, (there, SICK))
-    model = model_for(("region",))
-    theta = random_theta(model, one, 2)
-    data = model.simulate(draw(theta, 0), one, np.random.default_rng(3))
-    survey = confidential_of(one, data)
-    mirrored = replace(survey, outcome=survey.outcome * np.array([-1.0, 1.0]))
-    exchanged = dict(theta)
-    for kind in ("coefficients", "variance", "slopes", "coefficient_scale"):
-        if f"{kind}_1" in theta:
-            exchanged[f"{kind}_1"] = theta[f"{kind}_1_below"]
-            exchanged[f"{kind}_1_below"] = theta[f"{kind}_1"]
-    k = one.matrix.x_cells.shape[1]
-    exchanged["logit_1"] = -theta["logit_1"]
-    # Of what follows, the indicator of "below" becomes one minus itself, and columns trade places.
-    for name in ("logit_2", "coefficients_weight"):
-        moved = theta[name].copy()
-        moved[:, 0] += theta[name][:, k]
-        moved[:, k] *= -1.0
-        exchanged[name] = moved
-    for name in ("coefficients_weight", "slopes_weight"):
-        exchanged[name] = exchanged.get(name, theta[name]).copy()
-        exchanged[name][..., -2:] = exchanged[name][..., [-1, -2]]
-    found = []
-    for design, records, at in ((one, survey, theta), (other, mirrored, exchanged)):
-        values = np.empty((2, 300))
-        for rows, log_lik in model.log_lik_blocks(at, model.records(design, records)):
-            values[:, rows] = log_lik
-        found.append(values)
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-10)
-
-
-def test_a_rescaled_draw_moves_the_variances_of_each_group() -> None:
-    model, design = model_for(("region",)), general_design(200, (BENEFIT, INCOME))
-    theta = random_theta(model, design, 4)
-    scales, groups = model.log_scales(theta), theta["variance_2"].shape[1]
-    assert scales.shape == (4, 3 * groups)
-    step = np.zeros((3, groups))
-    step[1] = np.linspace(0.2, -0.1, groups)
-    moved = model.with_log_scales(theta, scales + step.ravel())
-    np.testing.assert_allclose(moved["variance_2"], theta["variance_2"] * np.exp(2.0 * step[1]))
-    for name in ("variance_1", "variance_weight", "coefficients_2", "slopes_weight"):
-        np.testing.assert_allclose(moved[name], theta[name], rtol=1e-12)

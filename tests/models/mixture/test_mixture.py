@@ -12,11 +12,12 @@ from surveysynth.inference.synthesis import synthesise
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run
 from surveysynth.models import get_model
-from surveysynth.models.base import Simulated, stacked
+from surveysynth.models.base import Simulated
 from surveysynth.models.mixture.model import NormalMixture
 from surveysynth.models.mixture.start import find_mode
 from surveysynth.models.mixture.stats import mixture_records
 from surveysynth.models.parts import log_lik
+from surveysynth.models.weighted import stacked
 from surveysynth.sampling.convergence import check_convergence, effective_sample_size, r_hat
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
