@@ -194,7 +194,8 @@ def check_engine(spec: "Spec", model: "Model") -> None:
     from importlib.util import find_spec
 
     chosen: Any = engine_of(spec, model)
-    backend = getattr(chosen.engine or chosen, "backend", None)
+    chosen = getattr(chosen, "runner", chosen.engine or chosen)
+    backend = getattr(chosen, "backend", None)
     if backend is None:
         return
     from surveysynth.sampling.stan.backends import CmdStanBackend, PyStanBackend

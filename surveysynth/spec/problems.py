@@ -56,7 +56,7 @@ def study_problems(
             "privacy.modules: a study with [study] has all outcomes together; leave it out, or run "
             "'surveysynth study SPEC --population FILE' with a specification without [study]."
         )
-    if synthesizer.is_program or synthesizer.engine == "cmdstan":
+    if synthesizer.needs_stan or synthesizer.engine == "cmdstan":
         problems.append(
             "synthesizer: studies run on the embedded samplers; name a model that has one, "
             "and leave engine out."
@@ -125,10 +125,10 @@ def pseudo_posterior_problems(
             problems.append(noisy_statistics_alone(f"{where}.kind: it is {section.kind!r}"))
         elif special:
             problems.append(noisy_statistics_alone(f"{where}.{special[0]}: it is declared"))
-        elif is_learned(name, synthesizer, section):
-            problems.append(noisy_statistics_alone(f"{where}: its transform is learned"))
+        elif is_learned(name, synthesizer, section) and not of_counts(synthesizer):
+            problems.append(noisy_statistics_alone(f"{where}.range: the transform is learned"))
     if learns_weight(synthesizer, sections):
-        problems.append(noisy_statistics_alone(f"outcomes.{WEIGHT}: its transform is learned"))
+        problems.append(noisy_statistics_alone(f"outcomes.{WEIGHT}.range: the transform is learned"))
     return problems
 
 

@@ -159,6 +159,11 @@ class SynthesizerSection(_WithOptions):
         """True if the model is a Stan program of the user, declared in a toml file."""
         return self.model.lower().endswith(".toml")
 
+    @property
+    def needs_stan(self) -> bool:
+        """True if the model is run by Stan alone."""
+        return self.is_program or get_model(self.model).compiled
+
     def plan(self, default: SamplingPlan) -> SamplingPlan:
         """Chains, warm-up and draws as given, those of a mechanism's default for the rest."""
         given = self.model_fields_set & {"chains", "warmup", "draws"}
@@ -166,9 +171,10 @@ class SynthesizerSection(_WithOptions):
 
     @model_validator(mode="after")
     def _agree(self) -> "SynthesizerSection":
-        if self.is_program and self.engine == "embedded":
+        if self.needs_stan and self.engine == "embedded":
             raise ValueError(
-                "engine: a Stan program of your own has no embedded sampler; leave engine out."
+                f"engine: {self.model!r} is a Stan program and has no embedded sampler; leave "
+                "engine out."
             )
         self._check_model()
         for key in ("transform", "transform_scale", "transform_shift", "transform_power"):

@@ -6,8 +6,8 @@ posterior draws is uniform if and only if the sampler draws from the posterior o
 likelihood. All databases of a case are fitted as one batch. The log-likelihood of the database is
 ranked too: it joins all parameters and the data (Modrák et al. 2023).
 
-The same ranks are taken for a wrong sampler, which must be rejected: residual SDs times 1.1 (of a
-mixture 1.3) or, of a count, coefficients spread 1.5 times as far about their mean; where columns
+The same ranks are taken for a wrong sampler, which must be rejected: residual SDs times 1.1
+or, of a count, coefficients spread 1.5 times as far about their mean; where columns
 are shrunken, the sampler of a ridge with three times the scale. Results go to
 tests/golden/sbc.json; ``--case NAME`` runs single cases and keeps the results of the others.
 """
@@ -25,13 +25,11 @@ from typing import Any
 import numpy as np
 import scipy
 from scipy import stats
-from scipy.special import logsumexp
 
 import surveysynth
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models import get_model
 from surveysynth.models.counts.stats import count_records
-from surveysynth.models.mixture.stats import mixture_records
 from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.models.weighted import stacked
 from surveysynth.sampling.plan import SamplingPlan
@@ -46,7 +44,6 @@ BINS = 16
 LEVEL = 1e-5
 WRONG = 1.1
 WRONG_SPREAD = 1.5
-WRONG_MIXTURE = 1.3
 WRONG_RIDGE = 3.0
 
 Quantities = dict[str, FloatArray]
@@ -67,7 +64,6 @@ class Case:
     thin: int = 15
     warmup: int = WARMUP
     shrunken: int = 0
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 # The default priors of FBP spread its parameters over orders of magnitude; the narrower scales test
@@ -93,17 +89,6 @@ CASES = {
     "Negative binomial, four records": Case(
         "negative_binomial", n=4, columns=2, thin=25,
         priors={"coefficient_scale": 0.4, "overdispersion_scale": 0.5},
-    ),
-    # Under the default concentration hardly any database would have two components.
-    "Mixture, two components": Case(
-        "normal_mixture", n=30, columns=2, replications=400, draws=31, thin=6, warmup=100,
-        priors={"concentration_shape": 4.0, "concentration_rate": 2.0},
-        options={"components": 2},
-    ),
-    "Mixture, three components, four records": Case(
-        "normal_mixture", n=4, columns=2, replications=400, draws=31, thin=6, warmup=100,
-        priors={"concentration_shape": 4.0, "concentration_rate": 1.0},
-        options={"components": 3},
     ),
     "FBS, shrunken": Case(
         "fbs", n=20, columns=4, shrunken=2,
@@ -197,8 +182,6 @@ def stacked_stats(model: Any, x: FloatArray, z: FloatArray, shrunken: int = 0) -
     def records(one: FloatArray) -> Any:
         if model.name in COUNTS:
             return count_records(x, cell, one[:, 0], None)
-        if model.name == "normal_mixture":
-            return mixture_records(x, cell, one[:, 0], None)
         return GaussianRecords(x, cell, one, shrunken)
 
     return stacked([model.compress(records(one), ones) for one in z])
@@ -296,65 +279,7 @@ def count_quantities(theta: Theta, z: FloatArray, x: FloatArray, wrong: float = 
     return {**result, "log_likelihood": log_lik.sum(-1, keepdims=True)}
 
 
-def mixture_prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
-    """Draws of a mixture's parameters from its prior (methods 3), leading axis ``count``."""
-    model = get_model(case.model, priors=case.priors, **case.options)
-    priors: Mapping[str, float] = model.priors  # type: ignore[attr-defined]
-    k, h = case.columns, case.options["components"]
-    shape, rate = priors["concentration_shape"], priors["concentration_rate"]
-    a = rng.gamma(shape, 1.0 / rate, (count, 1))
-    # log of a gamma variable of a small shape, which itself may be zero to a double.
-    logs = np.log(rng.gamma(np.repeat(a / h, h, axis=1) + 1.0))
-    logs += np.log(rng.random((count, h))) * h / a
-    scale = priors["coefficient_scale"] * np.abs(rng.standard_t(3, (count, k)))
-    omega = lkj_draws(count, k, priors["lkj"], rng)
-    beta = scale[:, None] * (omega @ rng.standard_normal((count, k, h))).swapaxes(1, 2)
-    above = priors["residual_scale"] * np.abs(rng.standard_t(3, (count, h)))
-    return {
-        "log_shares": logs - logsumexp(logs, axis=1, keepdims=True),
-        "concentration": a,
-        "beta": beta,
-        "residual_sd": priors["least_sd"] + above,
-        "coefficient_scale": scale,
-        "coefficient_correlation": omega @ omega.swapaxes(-1, -2),
-    }
-
-
-def mixture_data(theta: Theta, x: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """Databases z (count, n, 1): a component for each record, then its outcome."""
-    count, n = theta["beta"].shape[0], x.shape[0]
-    reached = np.exp(theta["log_shares"]).cumsum(axis=1)[:, None, :-1]
-    component = (rng.random((count, n, 1)) > reached).sum(axis=-1)
-    mean = np.take_along_axis(x @ theta["beta"].swapaxes(1, 2), component[..., None], 2)[..., 0]
-    sd = np.take_along_axis(theta["residual_sd"], component, axis=1)
-    return (mean + sd * rng.standard_normal((count, n)))[..., None]
-
-
-def mixture_quantities(
-    theta: Theta, z: FloatArray, x: FloatArray, wrong: float = 1.0
-) -> Quantities:
-    """What does not depend on labels, which may switch."""
-    log_share = theta["log_shares"]
-    sd = theta["residual_sd"] * (1.0 if wrong == 1.0 else WRONG_MIXTURE)
-    share, beta = np.exp(log_share), theta["beta"]
-    mean = (share[..., None] * beta).sum(-2)
-    squares = (share[..., None] * (beta - mean[..., None, :]) ** 2).sum(-2)
-    each = stats.norm.logpdf(z[:, None, :], (x @ beta.swapaxes(-1, -2)), sd[..., None, :])
-    return {
-        "mean_beta": mean,
-        "sd_beta": np.sqrt(squares),
-        "residual_sd": np.sqrt((share * sd**2).sum(-1, keepdims=True)),
-        "largest_log_share": log_share.max(-1, keepdims=True),
-        "smallest_log_share": log_share.min(-1, keepdims=True),
-        "concentration": theta["concentration"],
-        "coefficient_scale": theta["coefficient_scale"],
-        "coefficient_correlation": below_diagonal(theta["coefficient_correlation"]),
-        "log_likelihood": logsumexp(each + log_share[..., None, :], axis=-1).sum(-1)[..., None],
-    }
-
-
 PARTS: dict[str, Any] = {
-    "normal_mixture": (mixture_prior, mixture_data, mixture_quantities),
     "poisson": (count_prior, count_data, count_quantities),
     "negative_binomial": (count_prior, count_data, count_quantities),
     "fbs": (fbs_prior, fbs_data, fbs_quantities),
@@ -383,7 +308,7 @@ def ranks_of_batch(
     plan = SamplingPlan(chains=1, warmup=case.warmup, draws=case.draws * case.thin)
 
     def drawn(priors: Mapping[str, float]) -> Theta:
-        model = get_model(case.model, priors=priors, **case.options)
+        model = get_model(case.model, priors=priors)
         own = stacked_stats(model, x, z, case.shrunken)
         sampled = model.sample(own, plan, rng)
         return {name: values[:, 0, case.thin - 1 :: case.thin] for name, values in sampled.items()}

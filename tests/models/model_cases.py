@@ -8,7 +8,6 @@ import numpy as np
 from surveysynth._support.types import DIVERGENT
 from surveysynth.models import get_model
 from surveysynth.models.counts.stats import count_records
-from surveysynth.models.mixture.sampler import MARGINAL
 from surveysynth.models.mixture.stats import mixture_records
 from surveysynth.models.parts.gaussian import GaussianRecords
 from surveysynth.sampling.plan import SamplingPlan
@@ -17,7 +16,8 @@ from surveysynth.sampling.plan import SamplingPlan
 GAUSSIAN = (("fbs", 1), ("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2))
 COUNTS = (("poisson", 1), ("poisson", 2), ("negative_binomial", 1), ("negative_binomial", 2))
 #: Name of the model and columns of z: outcomes and, if there is one, the log weight.
-MODELS = (*GAUSSIAN, *COUNTS, ("normal_mixture", 1), ("normal_mixture", 2))
+SAMPLED = (*GAUSSIAN, *COUNTS)
+MODELS = (*SAMPLED, ("normal_mixture", 1), ("normal_mixture", 2))
 #: The same with a ridge on the last two columns of X.
 SHRUNKEN = (
     ("fbs shrunken", 2), ("fbp shrunken", 2), ("normal shrunken", 2), ("poisson shrunken", 2),
@@ -108,8 +108,7 @@ class Case:
     def draw(self, plan, rng):
         """Draws of the model's parameters, leading axes (chains, draws), and nothing else."""
         drawn = self.model.sample(self.stats, plan, rng)
-        beside = (DIVERGENT, MARGINAL)
-        return {key: values[0] for key, values in drawn.items() if key not in beside}
+        return {key: values[0] for key, values in drawn.items() if key != DIVERGENT}
 
 
 def weights(kind, n, rng):

@@ -51,15 +51,6 @@ def test_ranks_are_uniform_for_counts() -> None:
     assert wrong["log_likelihood[0]"]["ks_p"] < 1e-4
 
 
-def test_ranks_are_uniform_for_mixtures() -> None:
-    """Of what does not depend on labels; two modes and more in many of these posteriors."""
-    case = replace(SHORT["Mixture, two components"], replications=120, thin=4, warmup=60)
-    sound, wrong = sbc.calibrate(case, seed=94)
-    assert {"concentration[0]", "log_likelihood[0]", "largest_log_share[0]"} < sound.keys()
-    assert sbc.smallest(sound) > LEVEL
-    assert wrong["residual_sd[0]"]["ks_p"] < 1e-8
-
-
 def test_the_long_run_is_that_of_these_cases_and_passed() -> None:
     golden = json.loads(sbc.GOLDEN.read_text(encoding="utf-8"))
     assert list(golden["cases"]) == list(sbc.CASES)

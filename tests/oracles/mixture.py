@@ -13,7 +13,6 @@ from scipy.special import gammaln, psi
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.mixture.model import log_shares
-from surveysynth.models.mixture.start import responsibilities
 from surveysynth.models.mixture.stats import MixtureStats, MixtureSums
 from surveysynth.models.parts.coefficients import HALF_T_DF
 from tests.oracles import survey_weight, unconstrained
@@ -29,6 +28,40 @@ class SharesTerm(NamedTuple):
     by_log_a: float
     log_pi: FloatArray
     pi: FloatArray
+
+
+#: Exponents below this add nothing to the digits of a sum.
+_SMALLEST = -300.0
+
+
+def _by_cell(values: FloatArray, sums: MixtureSums) -> FloatArray:
+    """Values (H, P) summed by cell, (H, G)."""
+    return np.stack([np.bincount(sums.cell, own, len(sums.x)) for own in values])
+
+
+def responsibilities(
+    sums: MixtureSums, log_pi: FloatArray, beta: FloatArray, sd: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Compute shares, standardized residuals and log-likelihoods of pairs.
+
+    Shares (H, P) of the components in each pair, residuals (H, P), and the log-likelihood (P,) of a
+    pair without its constant.
+    """
+    inverse = 1.0 / sd
+    # ``take`` keeps the numbers of a component contiguous; an index would not.
+    residual = sums.y - np.take(beta @ sums.x.T, sums.cell, axis=1)
+    residual *= inverse[:, None]
+    exponent = residual * residual
+    exponent *= -0.5
+    exponent += (log_pi + np.log(inverse))[:, None]
+    largest = exponent.max(axis=0)
+    exponent -= largest
+    # Subnormal numbers slow every sum down; these add nothing to its digits.
+    np.maximum(exponent, _SMALLEST, out=exponent)
+    share = np.exp(exponent)
+    total = share.sum(axis=0)
+    share /= total
+    return share, residual, largest + np.log(total)
 
 
 def shares_log_prior(
@@ -162,9 +195,9 @@ def log_likelihood(
     """At log_pi (H,), beta (H, K), sd (H,)."""
     share, residual, log_lik = responsibilities(sums, log_pi, beta, sd)
     share *= sums.mass
-    value = float(sums.mass @ log_lik) - 0.5 * unconstrained.LOG_2PI * sums.total
+    value = float(sums.mass @ log_lik) - 0.5 * unconstrained.LOG_2PI * sums.mass.sum()
     mass = share.sum(axis=1)
     share *= residual
-    by_beta = sums.by_cell(share) @ sums.x / sd[:, None]
+    by_beta = _by_cell(share, sums) @ sums.x / sd[:, None]
     by_sd = (np.einsum("hp,hp->h", share, residual) - mass) / sd
     return MixtureValue(value, mass, by_beta, by_sd)

@@ -10,10 +10,10 @@ to the risk weight of a record is the marginal one, a sum over components.
 
 ``least_sd`` is a public constant on the scale of the transform. Without it, values that occur many
 times (zeros, rounded figures) would draw a component's SD to zero and the likelihood to infinity.
-Labels switch, so monitored scalars do not depend on them.
+Labels switch, so monitored scalars do not depend on them. The Stan program is the only sampler.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -22,15 +22,14 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated, SimulationKind
-from surveysynth.models.mixture import sampler
 from surveysynth.models.mixture.stats import MixtureStats, compress, mixture_records
 from surveysynth.models.options import WholeNumber
 from surveysynth.models.parts import survey_weight
 from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks
+from surveysynth.models.stan_engine import StanEngine
 from surveysynth.models.weighted import WeightedModel
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.source import StanProgramSpec
-from surveysynth.sampling.sweeps import Streams
 from surveysynth.survey.survey import PublicDesign
 
 
@@ -97,8 +96,8 @@ class NormalMixture(WeightedModel):
     name = "normal_mixture"
     title = "a finite mixture of normal regressions of the transformed outcome"
     requires = frozenset({"one_outcome"})
-    batched = True
     identified = False
+    compiled = True
     options = MappingProxyType({"components": WholeNumber(COMPONENTS, 1, 50)})
     default_priors = MappingProxyType(
         {
@@ -117,6 +116,30 @@ class NormalMixture(WeightedModel):
         """Stan program of the mixture."""
         return stan_program(self.components, self.priors["least_sd"])
 
+    @property
+    def runner(self) -> StanEngine:
+        """The engine given, else that of the environment."""
+        return self.engine or StanEngine()
+
+    def prepare(self) -> None:
+        """Compile the program, unless that is done; raise ``InputError`` where that fails."""
+        self.runner.prepare(self.stan_program())
+
+    def versions(self) -> dict[str, str]:
+        """Return names and versions of what runs the program."""
+        return self.runner.versions(self.stan_program())
+
+    def sample(
+        self, stats: MixtureStats, plan: SamplingPlan, rng: np.random.Generator
+    ) -> Theta:
+        """Draw by NUTS, leading axes (1, chains, draws).
+
+        log_shares (..., H), concentration (..., 1), beta (..., H, K), residual_sd (..., H),
+        coefficient_scale (..., K), coefficient_correlation (..., K, K) and, with a weight,
+        weight_coefficients (..., 1 + K) and weight_variance (..., 1).
+        """
+        return self.runner.sample(self.stan_program(), self.priors, stats, plan, rng)
+
     def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> PairRecords:
         """Return the records of a dataset on the model's scale."""
         z = simulated.z
@@ -127,46 +150,22 @@ class NormalMixture(WeightedModel):
         """Sum weights by pair of cell and outcome; Gaussian statistics of the survey weight."""
         return compress(records, risk_weights)
 
-    def sample(
-        self,
-        stats: MixtureStats,
-        plan: SamplingPlan,
-        rng: np.random.Generator | Sequence[np.random.Generator],
-    ) -> Theta:
-        """Draw the mixture, then the weight, independent given the data.
-
-        Leading axes (databases, chains, draws): log_shares (..., H), concentration (..., 1), beta
-        (..., H, K), residual_sd (..., H), coefficient_scale (..., K), coefficient_correlation (...,
-        K, K) and, with a weight, weight_coefficients (..., 1 + K) and weight_variance (..., 1).
-        Internal entries are functionals free of labels, for ``monitored``.
-        """
-        streams = Streams.of(rng, len(stats.outcomes), plan.chains)
-        theta = sampler.sample(
-            stats.outcomes, self.components, self.priors, plan, streams
-        )
-        if stats.weight is not None:
-            theta |= survey_weight.sample(stats.weight, self.priors, plan, streams)
-        return theta
-
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Return scalars of the outcome that do not depend on how components are labeled.
 
-        These are the mean coefficients over components and, over all records, mean, log SD and
-        distribution function. A mixture is not identified: components trade places, split and merge
-        while these functionals stay, so its parameters cannot show whether chains agree. Draws of
-        another sampler come without functionals over records. They are judged more strictly, by the
-        SD over components of the coefficients and the residual variance within components.
+        These are mean and SD over components of the coefficients, and the residual variance within
+        components. A mixture is not identified: components trade places, split and merge while
+        these functionals stay, so its parameters cannot show whether chains agree.
         """
         share, beta = np.exp(theta["log_shares"]), theta["beta"]
         mean = np.einsum("...h,...hk->...k", share, beta)
-        monitored = {"mean_beta": mean}
-        if sampler.MARGINAL in theta:
-            monitored["marginal"] = theta[sampler.MARGINAL]
-        else:
-            squares = np.einsum("...h,...hk->...k", share, (beta - mean[..., None, :]) ** 2)
-            variance = (share * theta["residual_sd"] ** 2).sum(-1, keepdims=True)
-            monitored["sd_beta"] = np.sqrt(squares)
-            monitored["log_residual_variance"] = np.log(variance)
+        squares = np.einsum("...h,...hk->...k", share, (beta - mean[..., None, :]) ** 2)
+        variance = (share * theta["residual_sd"] ** 2).sum(-1, keepdims=True)
+        monitored = {
+            "mean_beta": mean,
+            "sd_beta": np.sqrt(squares),
+            "log_residual_variance": np.log(variance),
+        }
         if "weight_coefficients" in theta:
             monitored["weight_coefficients"] = theta["weight_coefficients"]
             monitored["log_weight_variance"] = np.log(theta["weight_variance"])

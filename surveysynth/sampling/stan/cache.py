@@ -63,9 +63,10 @@ def cmdstan_location() -> tuple[Path, str]:
         makefile = (folder / "makefile").read_text(encoding="utf-8", errors="replace")
     except (ValueError, OSError):
         raise InputError(
-            "The engine 'cmdstan' needs CmdStan, which is not installed: run "
+            "A Stan program needs CmdStan, which is not installed: run "
             f"'{INSTALL_COMMAND}' (it needs a C++ compiler and make), or set CMDSTAN to the "
-            "folder of an installation. The engine 'embedded' needs neither."
+            "folder of an installation. Or install the extra 'stan' of surveysynth, which has "
+            "PyStan, and set SURVEYSYNTH_STAN_BACKEND=pystan. The engine 'embedded' needs neither."
         ) from None
     found = re.search(r"^CMDSTAN_VERSION\s*:?=\s*(\S+)", makefile, re.MULTILINE)
     return folder, found.group(1) if found else "unknown"
