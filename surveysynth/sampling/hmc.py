@@ -26,6 +26,9 @@ ACCEPTANCE, FIRST_STEP = 0.8, 0.2
 #: Trajectories have this length on average, between half and one and a half times as much: about a
 #: quarter of the period of a normal, since half of it turns every point into its opposite.
 LENGTH, MOST_STEPS = 1.7, 16
+#: One round in so many takes steps this much shorter, and no more of them: where a scale of effects
+#: is far above its typical size curvature is too, and at one step size chains would stay there.
+SHORT_ROUND, SHORTER = 10, 0.2
 #: Chains start at this many SDs about the mode.
 START = 0.3
 #: Difference of coordinates in second derivatives, and points that are evaluated together.
@@ -133,8 +136,9 @@ class HamiltonianChains:
         """Run rounds of which nothing is kept, learning step size, center and root."""
         visited = list[FloatArray]()
         for i in range(rounds):
-            accepted = self.round()
-            self.log_step += (accepted - ACCEPTANCE) / float(np.sqrt(i / 3 + 1))
+            accepted = self.round(short := i % SHORT_ROUND == SHORT_ROUND - 1)
+            if not short:
+                self.log_step += (accepted - ACCEPTANCE) / float(np.sqrt(i / 3 + 1))
             visited.append(self.x)
             if i in (rounds // 4, rounds // 2):
                 self._restart_stuck()
@@ -147,15 +151,16 @@ class HamiltonianChains:
         """Run rounds and return the points (chains, rounds, D)."""
         kept = np.empty((len(self.x), rounds, self.x.shape[1]))
         for i in range(rounds):
-            self.round()
+            self.round(i % SHORT_ROUND == SHORT_ROUND - 1)
             kept[:, i] = self.x
         return kept
 
-    def round(self) -> float:
+    def round(self, short: bool = False) -> float:
         """Run one trajectory of each chain, then the caller's move; return the mean acceptance."""
         rng, root = self.rng, self.whitening.root
         step = np.exp(self.log_step) * rng.uniform(0.8, 1.2)
         count = min(max(1, round(LENGTH * rng.uniform(0.5, 1.5) / step)), MOST_STEPS)
+        step *= SHORTER if short else 1.0
         momentum = rng.standard_normal(self.z.shape)
         energy = self.value - 0.5 * (momentum**2).sum(1)
         z, value, gradient = self.z, self.value, self.gradient

@@ -10,7 +10,7 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.learned import histogram
 from surveysynth.mechanisms.noisy_statistics import settings as settings_module
 from surveysynth.mechanisms.noisy_statistics.release import location_statistics as location
-from surveysynth.mechanisms.noisy_statistics.release import statistics, unit_sums
+from surveysynth.mechanisms.noisy_statistics.release import statistics, unit_products
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as mechanism
 from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
     NoiseVariances,
@@ -47,23 +47,23 @@ def test_no_record_moves_farther_than_stated(name, n):
 
 
 def clustered_lines():
-    """Outcomes of several kinds in schools: sums by unit beside those by block."""
+    """Outcomes of several kinds in schools: products between units beside sums by block."""
     example = Example("units", "fbs", KINDS, {"psu": "school", "lonely_psu": "adjust"},
                       noisy=True)  # fmt: skip
     case = example.case(400, 3)
     return list(noise_lines(case, changes_for(case.survey.design), 1))
 
 
-def test_sums_by_unit_hold_what_is_stated_and_too_little_noise_is_found(monkeypatch):
+def test_products_between_units_hold_what_is_stated_and_too_little_noise_is_found(monkeypatch):
     ratios = [line.ratio for line in clustered_lines() if line.ratio is not None]
     assert 0.8 < max(ratios) <= 1.0
-    right = unit_sums.unit_variances
+    right = unit_products.noise_variances
 
     def wrong(*arguments):
-        made = right(*arguments)
-        return unit_sums.UnitVariances(made.amounts // 16, made.counts / 16)
+        diagonal, off = right(*arguments)
+        return diagonal // 64, off // 64
 
-    monkeypatch.setattr(unit_sums, "unit_variances", wrong)
+    monkeypatch.setattr(unit_products, "noise_variances", wrong)
     assert max(line.ratio or 0.0 for line in clustered_lines()) > 1.4
 
 

@@ -1,14 +1,18 @@
-"""Simulation-based calibration of noisy counts and moments by block, outcomes of several kinds:
+"""Simulation-based calibration of posteriors under noise, outcomes of every kind:
 ``python -m tests.long_runs.location_sbc``.
 
-As ``tests.long_runs.noisy_sbc``: parameters from the priors, records from the parameters by
-``location_cases``, sums by hand, noise, draws given the noisy numbers alone. Wrong posteriors are
-rejected: counts, or moments, taken for known to a tenth of their noise; a wide ridge; moments about
-centers of groups taken for such about the common one.
+Parameters are drawn from the prior, records from the parameters one by one, sums are added up by
+hand, noise is added, and the parameters' ranks among draws given the noisy numbers alone are
+uniform if and only if the law of these is right. Wrong laws are rejected: products with half of
+their noise, sums taken for known, counts taken for known once they have been noisy (without C), C
+without its term of rank one, groups without what levels have in common, a wide ridge, levels that
+do not deviate by group, and centers of groups that are forgotten.
 """
 
+import argparse
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -16,11 +20,12 @@ from typing import Any
 import numpy as np
 from scipy import stats
 from scipy.linalg import helmert, null_space
-from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import sample_noisy
-from surveysynth.mechanisms.noisy_statistics.posterior.location.point import FARTHEST
-from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.mechanisms.noisy_statistics.posterior.category_law import CategoryLaw, CountLaw
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import ITERATIONS, theta_of
+from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
+from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import GroupSums
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     Centring,
@@ -31,33 +36,30 @@ from surveysynth.mechanisms.noisy_statistics.release.location_table import Locat
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.models.general_location.layout import Layout, RegressionPart
 from surveysynth.models.general_location.model import GeneralLocation
-from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.hmc import HamiltonianChains, find_mode, whitening_at
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
-from tests.long_runs import noisy_calibration, sbc
+from tests.long_runs import sbc
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "location_sbc.json"
-WRONG = ("counts known", "moments known")
-#: Ridges of three times the width, for cases with shrunken columns.
-WIDE = "wide ridge"
-#: Centers of groups that are forgotten, for cases with two stages.
-FORGOTTEN = "centers forgotten"
-#: Groups without what levels have in common, for cases with levels.
-NO_LEVELS = "levels forgotten"
 X = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
 PLAIN = Transform("identity")
+AMOUNT = Outcome("c", transform=PLAIN)
+ZEROS = Outcome("b", "semicontinuous", PLAIN, spikes=(0.0,))
+YES = Outcome("a", "binary")
 KINDS = {
-    "binary": (Outcome("a", "binary"),),
-    "categorical": (Outcome("a", "categorical", levels=("x", "y", "z")),),
-    "semicontinuous": (Outcome("b", "semicontinuous", PLAIN, spikes=(0.0,)),),
-    "several": (
-        Outcome("a", "binary"),
-        Outcome("b", "semicontinuous", PLAIN, spikes=(0.0,)),
-        Outcome("c", transform=PLAIN),
-    ),
-    "continuous": (Outcome("c", transform=PLAIN),),
-    "two sides": (Outcome("b", "semicontinuous", PLAIN, spikes=(0.0,), split=0.0),),
+    "amount": (AMOUNT,),
+    "amount with zeros": (ZEROS,),
+    "yes or no": (YES,),
+    "four levels": (Outcome("a", "categorical", levels=("w", "x", "y", "z")),),
+    "split": (Outcome("b", "semicontinuous", PLAIN, spikes=(0.0,), split=0.0),),
+    "several": (YES, ZEROS, AMOUNT),
 }
+HALVED, SUMS_KNOWN, WITHOUT_C = "half the noise of products", "sums known", "without C"
+RANK_ONE, NO_LEVELS, WIDE = "without the term of rank one", "levels forgotten", "wide ridge"
+ALIKE, FORGOTTEN = "no deviations", "centers forgotten"
+#: Chains, each of which gives one draw after so many rounds that are kept nowhere, and others.
+DRAWS, WARMUP, ROUNDS = 31, 80, 30
 
 
 @dataclass(frozen=True)
@@ -65,37 +67,33 @@ class Case:
     """Outcomes, groups of the three cells, records of each or of all alike, and the noise.
 
     sigma: SD of the noise of T; count_sd: of counts; squares_sd: of the diagonal of Q, over
-    sqrt(2) of the rest; centres are one spread off. ``rejects``: of ``WRONG``, ``WIDE``,
-    ``FORGOTTEN`` and ``NO_LEVELS``; ridged: shrunken columns of X; first: SD of the noise of first
-    sums, from which groups have centres of their own, 0 for one stage; level: of groups in each
-    factor. crossed: numbers of levels of two factors, whose cells take the place of the three: a
-    column of X for each, those of interactions orthonormal and to main effects. most: databases
-    with a larger noisy square are left out, as the posterior knows; clipping would leave none of
-    them, and chains stay there where they begin.
+    sqrt(2) of the rest; all columns have one spread, their center is zero. ``rejects``: wrong laws;
+    ridged: shrunken columns of X; first: SD of the noise of first sums, from which groups have
+    centers of their own, 0 for one stage; level: of groups in each factor. crossed: numbers of
+    levels of two factors, whose cells take the place of the three: a column of X for each, those of
+    interactions orthonormal and to main effects. Left out, as the posterior knows, are databases
+    with a noisy square above ``most`` times the number of its records and four SDs of its noise,
+    which clipping would leave none of; and, where ``rare`` is above zero, those where the noisy
+    count of later categories is above this share of a cell.
     """
 
     outcomes: str
     groups: tuple[int, ...] = (0, 0, 0)
     records: int | tuple[int, ...] = 40
-    sigma: float = 3.0
+    sigma: float = 4.0
     count_sd: float = 3.0
-    squares_sd: float = 12.0
+    squares_sd: float = 16.0
     spread: float = 0.7
-    priors: Mapping[str, float] = field(
-        default_factory=lambda: {
-            "coefficient_scale": 0.7, "residual_scale": 0.5, "logit_sd": 1.0, "slope_scale": 0.3,
-        }
-    )  # fmt: skip
+    priors: Mapping[str, float] = field(default_factory=dict)
     replications: int = 160
-    draws: int = 31
-    thin: int = 8
-    warmup: int = 300
-    rejects: tuple[str, ...] = WRONG
+    rejects: tuple[str, ...] = (HALVED,)
     ridged: tuple[int, ...] = ()
     first: float = 0.0
     level: tuple[tuple[int, ...], ...] = ()
     crossed: tuple[int, ...] = ()
-    most: float = 0.0
+    most: float = 6.0
+    rare: float = 0.0
+    draws: int = DRAWS
 
     @cached_property
     def x(self) -> FloatArray:
@@ -112,7 +110,7 @@ class Case:
         """Cells (n,) of the records."""
         return np.repeat(np.arange(len(self.x)), self.records)
 
-    @property
+    @cached_property
     def shape(self) -> LocationShape:
         """The public table."""
         group, level = np.array(self.groups), np.array(self.level) if self.level else None
@@ -121,63 +119,63 @@ class Case:
     @property
     def layout(self) -> Layout:
         """Of the model."""
-        plain = Layout.of_outcomes(
-            self.x.shape[1], KINDS[self.outcomes], weighted=True, grouped=max(self.groups) > 0
-        )
-        return replace(plain, ridged=self.ridged)
+        return replace(self.shape.layout, ridged=self.ridged)
 
     @property
     def all_priors(self) -> Mapping[str, float]:
-        """With those of the model's defaults."""
-        return {**GeneralLocation.default_priors, **self.priors}
+        """Scales of a few spreads at most, and groups that differ by a few times at most."""
+        narrow = {
+            "coefficient_scale": 0.7, "residual_scale": 0.4, "logit_sd": 1.0, "slope_scale": 0.3,
+            "pooling_df": 30.0,
+        }  # fmt: skip
+        return {**GeneralLocation.default_priors, **narrow, **self.priors}
 
 
 def crossed(*sizes: int) -> Case:
     """A mean of its own for every cell of two factors, each cell a group."""
     cells, main = int(np.prod(sizes)), sum(sizes) - 1
     return Case(
-        "continuous", groups=tuple(range(cells)), records=12, rejects=(WRONG[1], WIDE),
-        replications=240, ridged=tuple(range(main, cells)), crossed=sizes, most=400.0,
+        "amount", groups=tuple(range(cells)), records=15, rejects=(HALVED, WIDE),
+        replications=96,
+        ridged=tuple(range(main, cells)), crossed=sizes,
         level=tuple(map(tuple, np.indices(sizes).reshape(2, -1).tolist())),
     )  # fmt: skip
 
 
 CASES = {
-    "Binary": Case("binary", replications=240),
-    "Categorical, two groups": Case(
-        "categorical", groups=(0, 0, 1), records=60, replications=320
+    "Amount": Case("amount", groups=(0, 1, 2), rejects=(HALVED, SUMS_KNOWN)),
+    "Amount with zeros": Case(
+        "amount with zeros", groups=(0, 0, 1), records=60, rejects=(HALVED, WITHOUT_C)
     ),
-    "Semicontinuous": Case("semicontinuous", replications=320),
-    # Effects of rare categories on amounts move slowly in a tenth of the databases.
-    "Several, two groups": Case(
-        "several", groups=(0, 1, 1), records=80, thin=144, warmup=1200
+    "Yes or no": Case("yes or no", rejects=(HALVED, WITHOUT_C, RANK_ONE)),
+    "Four levels": Case("four levels", groups=(0, 1, 1), records=60, rejects=(WITHOUT_C,)),
+    "Split": Case("split", groups=(0, 0, 1), records=80, replications=96),
+    "Several": Case("several", groups=(0, 1, 1), records=80, replications=96),
+    "Few records": Case("amount", groups=(0, 1, 2), records=(2, 8, 30), rejects=(SUMS_KNOWN,)),
+    "Rare category": Case(
+        "yes or no", groups=(0, 1, 2), records=(40, 60, 100), rejects=(), rare=0.08,
+        priors={"logit_sd": 2.0},
     ),
-    "Continuous, three groups": Case("continuous", groups=(0, 1, 2), rejects=WRONG[1:]),
-    "Two sides": Case("two sides", records=80, count_sd=5.0, thin=48, warmup=1200),
-    "Few records": Case(
-        "continuous", groups=(0, 1, 2), records=(2, 6, 20), rejects=WRONG[1:], replications=320
+    "Deviations": Case(
+        "four levels", groups=(0, 1, 2), records=80, sigma=2.0, rejects=(ALIKE,),
+        priors={"interaction_scale": 0.6},
     ),
     "Interactions": Case(
-        "categorical", records=(60, 60, 20), ridged=(1, 2), rejects=(WIDE,), replications=320,
-        thin=24, warmup=600,
-    ),
-    "Shrunken": Case(
-        "continuous", groups=(0, 1, 2), records=(3, 20, 40), rejects=WRONG[1:], ridged=(1, 2)
-    ),
-    "Own centers": Case(
-        "continuous", groups=(0, 1, 2), records=(6, 20, 40), rejects=(WRONG[1], FORGOTTEN),
-        ridged=(2,), first=6.0,
-    ),
-    "Own centers, two groups": Case(
-        "continuous", groups=(0, 0, 1), records=(20, 20, 40), rejects=(WRONG[1], FORGOTTEN),
-        first=4.0,
+        "amount with zeros", groups=(0, 1, 1), records=60, rejects=(WIDE,), ridged=(2,),
     ),
     "Levels": Case(
-        "continuous", groups=(0, 1, 2), rejects=(WRONG[1], NO_LEVELS), replications=320,
-        level=((0, 0, 1), (0, 1, 2)),
+        "amount", groups=(0, 1, 2, 3, 4, 5), crossed=(3, 2), records=40, sigma=2.0, squares_sd=8.0,
+        level=((0, 0, 1, 1, 2, 2), (0, 1, 0, 1, 0, 1)), rejects=(NO_LEVELS,),
+        priors={"interaction_scale": 0.6},
     ),
-    "Crossed": crossed(5, 6),
-}
+    "Own centers": Case(
+        "amount", groups=(0, 0, 1), records=(6, 20, 40), rejects=(FORGOTTEN,), first=4.0
+    ),
+    "Crossed": crossed(4, 5),
+}  # fmt: skip
+
+
+# --- prior and records ------------------------------------------------------------------------
 
 
 def half_t(
@@ -189,21 +187,7 @@ def half_t(
 
 
 def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
-    """Draws of the parameters, leading axis ``count``, by the sampler's names.
-
-    Those with a variance beyond what chains are kept within are left out: with few degrees of
-    freedom of the pooling there are some of 10^100, of which no sum has digits."""
-    theta = _prior(case, 2 * count, rng)
-    square = case.spread**2
-    sound = np.ones(2 * count, dtype=bool)
-    for name, values in theta.items():
-        if name.startswith("variance"):
-            sound &= ((values > square / FARTHEST) & (values < square * FARTHEST)).all(axis=1)
-    kept = np.flatnonzero(sound)[:count]
-    return {name: values[kept] for name, values in theta.items()}
-
-
-def _prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
+    """Draws of the parameters, leading axis ``count``; scales are ``s``, ``tau``, ``nu``, ``t``."""
     priors, layout, groups = case.all_priors, case.layout, max(case.groups) + 1
     theta: Theta = {}
     for part in layout.logits:
@@ -215,8 +199,8 @@ def _prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
         name, width = part.name, part.width
         least = 0.0 if part.outcome is None else case.spread
         tau = half_t(priors["coefficient_scale"], count, rng, least)
-        theta[f"coefficient_scale_{name}"] = tau
         s_0 = half_t(priors["residual_scale"], count, rng)
+        theta |= {f"tau_{name}": tau, f"s_{name}": s_0}
         # Slopes are in units of the spreads, which all columns share.
         sd = np.where(np.arange(width) < part.columns.size, tau[:, None], 1.0)
         theta[f"coefficients_{name}"] = sd * rng.standard_normal((count, width))
@@ -224,14 +208,13 @@ def _prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
             theta[f"variance_{name}"] = s_0[:, None] ** 2
             continue
         nu = priors["pooling_df"] * np.abs(rng.standard_cauchy(count))
-        gamma = rng.gamma(0.5 * nu[:, None], size=(count, groups))
-        theta[f"pooled_scale_{name}"], theta[f"pooled_df_{name}"] = s_0, nu
-        theta[f"variance_{name}"] = (0.5 * nu * s_0**2)[:, None] / np.maximum(gamma, 1e-300)
+        gamma = np.maximum(rng.gamma(0.5 * nu[:, None], size=(count, groups)), 1e-300)
+        theta[f"nu_{name}"] = nu
+        theta[f"variance_{name}"] = (0.5 * nu * s_0**2)[:, None] / gamma
         if part.earlier.size:
             t = half_t(priors["slope_scale"], count, rng)
             noise = rng.standard_normal((count, groups, part.earlier.size))
-            theta[f"slope_scale_{name}"] = t
-            theta[f"slopes_{name}"] = t[:, None, None] * noise
+            theta |= {f"t_{name}": t, f"slopes_{name}": t[:, None, None] * noise}
         if case.level:
             _add_levels(case, theta, part, rng)
     return _shrunken(case, theta, rng)
@@ -245,40 +228,39 @@ def _add_levels(
     Effects are independent but for their mean, which is taken off; theta has their contrasts."""
     name, kappa = part.name, case.all_priors["interaction_scale"]
     log_variance, slopes = np.log(theta[f"variance_{name}"]), theta.get(f"slopes_{name}")
-    in_variances, in_slopes = [], []
+    contrasts = []
     for own in map(np.array, case.level):
         count = own.max() + 1
         # The log of a residual SD has half of the effect; slopes are in units of the spreads.
         normal = 2.0 * kappa * rng.standard_normal((len(log_variance), count))
         log_variance = log_variance + (normal - normal.mean(1, keepdims=True))[:, own]
-        in_variances.append(normal @ helmert(count).T)
+        contrasts.append(normal @ helmert(count).T)
         if slopes is not None:
             normal = kappa * rng.standard_normal((len(slopes), count, slopes.shape[-1]))
             slopes = slopes + (normal - normal.mean(1, keepdims=True))[:, own]
-            in_slopes.append(helmert(count) @ normal)
-    theta[f"level_variances_{name}"] = np.concatenate(in_variances, axis=1)
+    theta[f"levels_{name}"] = np.concatenate(contrasts, axis=1)
     theta[f"variance_{name}"] = np.exp(log_variance)
     if slopes is not None:
-        theta[f"level_slopes_{name}"] = np.concatenate(in_slopes, axis=1)
         theta[f"slopes_{name}"] = slopes
 
 
 def _shrunken(case: Case, theta: Theta, rng: np.random.Generator) -> Theta:
-    """Interactions whose covariance is that of the columns, times a constant, column by column."""
-    kappa, left = case.all_priors["interaction_scale"], {}
-    for part in case.layout.regressions:
+    """Interactions, and deviations of levels by group, whose covariance is that of the columns,
+    times a constant, column by column."""
+    kappa, layout, left = case.all_priors["interaction_scale"], case.layout, list[FloatArray]()
+    groups, ridged = max(case.groups) + 1, list(case.ridged)
+    for part in layout.regressions:
         core = theta[f"coefficients_{part.name}"]
-        slopes = core[:, part.columns.size :]
-        grouped = max(case.groups) > 0
-        size = (
-            theta[f"pooled_scale_{part.name}"] if grouped
-            else np.sqrt(theta[f"variance_{part.name}"][:, 0])
-        )  # fmt: skip
-        for k in case.ridged:
-            value = kappa * size * rng.standard_normal(len(core))
-            for place, position in enumerate(part.earlier):
-                value = value + slopes[:, place] * left[position, k]
-            left[part.position, k] = core[:, k] = value
+        levels = np.isin(np.arange(layout.columns, layout.width), part.columns)
+        used = np.concatenate([np.ones(len(ridged)), np.tile(levels * layout.grouped, groups)])
+        value = kappa * theta[f"s_{part.name}"][:, None] * rng.standard_normal((len(core), used.size))
+        for place, position in enumerate(part.earlier):
+            value = value + core[:, part.columns.size + place, None] * left[position]
+        left.append(value * used)
+        core[:, ridged] = left[-1][:, : len(ridged)]
+        if layout.grouped and levels.size:
+            deviations = left[-1][:, len(ridged) :].reshape(len(core), groups, -1)
+            theta[f"deviations_{part.name}"] = deviations
     return theta
 
 
@@ -300,6 +282,9 @@ def records(
         own, here = part.position, there[:, part.position]
         core = theta[f"coefficients_{part.name}"]
         about = tilde[:, part.columns] @ core[: part.columns.size]
+        if f"deviations_{part.name}" in theta:
+            by_group = theta[f"deviations_{part.name}"][group]
+            about = about + (by_group * tilde[:, layout.columns :]).sum(1)
         slopes = np.broadcast_to(core[part.columns.size :], (cell.size, part.earlier.size))
         if f"slopes_{part.name}" in theta:
             slopes = slopes + theta[f"slopes_{part.name}"][group]
@@ -310,27 +295,29 @@ def records(
     return shape.combination_of(category), z
 
 
+# --- noisy numbers ----------------------------------------------------------------------------
+
+
 def noisy_statistics(
     case: Case, cell: IntArray, combination: IntArray, z: FloatArray, rng: np.random.Generator
 ) -> LocationStatistics:
     """Sums of records that nothing is clipped of, with noise of the case's size."""
     shape = case.shape
-    centre, spread = np.full(shape.q, case.spread), np.full(shape.q, case.spread)
-    design = _designs(case)
+    spread, design = np.full(shape.q, case.spread), _design(case)
     table = np.zeros((len(case.x), len(shape.combinations)))
     np.add.at(table, (cell, combination), 1.0)
     tilde = np.hstack([case.x[cell], shape.indicators[combination]])
     cross, squares, early = [], [], []
     for block in design.blocks if case.first else ():  # all records are in blocks of their groups
         own = shape.group[cell] == block.group
-        exact = (case.x[cell[own]] @ block.noise.basis).T @ ((z[own] - centre) / spread)
+        exact = (case.x[cell[own]] @ block.noise.basis).T @ (z[own] / spread)
         early.append(exact + case.first * rng.standard_normal(exact.shape))
     centres = design.centres(early, case.first) if case.first else np.zeros((len(design.blocks), 1))
     off = case.squares_sd / np.sqrt(2.0)
     for block, middle in zip(design.blocks, centres, strict=True):
         own = (shape.pattern[combination] == block.pattern) & (shape.group[cell] == block.group)
         there = np.flatnonzero(shape.patterns[block.pattern])
-        u = (z[own][:, there] - centre[there]) / spread[there] - middle
+        u = z[own][:, there] / spread[there] - middle
         exact = (tilde[own] @ block.noise.basis).T @ u
         cross.append(exact + case.sigma * rng.standard_normal(exact.shape))
         noise = off * rng.standard_normal((there.size, there.size))
@@ -345,23 +332,29 @@ def noisy_statistics(
         block_pattern=np.array([block.pattern for block in design.blocks]),
         block_group=np.array([block.group for block in design.blocks]),
         sigma=case.sigma, squares_sd=(case.squares_sd, off), count_sd=case.count_sd,
-        centre=centre, spread=spread, radius=3.0, share=1.0, rho=1.0, epsilon=1.0, delta=1e-6,
-        records=1, noise="approximate",
+        centre=np.zeros(shape.q), spread=spread, radius=3.0, share=1.0, rho=1.0, epsilon=1.0,
+        delta=1e-6, records=1, noise="approximate",
         first=GroupSums(tuple(early), centres, case.first, 3.0, 0.2) if case.first else None,
     )  # fmt: skip
 
 
-def _designs(case: Case) -> LocationDesign:
+def _design(case: Case) -> LocationDesign:
     q, sizes = case.shape.q, np.bincount(case.cell, minlength=len(case.x))
     centring = Centring(3.0, sizes, np.ones(case.x.shape[1])) if case.first else None
     return LocationDesign.optimal(case.shape, Clipping(np.zeros(q), np.ones(q)), centring)
 
 
-def one_target(case: Case, chains: int, rng: np.random.Generator) -> LocationTarget:
-    """The target of one database of the case."""
-    truth = {name: values[0] for name, values in prior(case, 1, rng).items()}
-    noisy = noisy_statistics(case, case.cell, *records(case, truth, case.cell, rng), rng)
-    return LocationTarget.of(case.shape, case.cell, [noisy], chains)
+def _kept(case: Case, noisy: LocationStatistics) -> bool:
+    sizes = np.bincount(np.array(case.groups)[case.cell])
+    for group, square in zip(noisy.block_group, noisy.squares, strict=True):
+        limit = case.most * sizes[group] + 4.0 * case.squares_sd
+        if np.abs(square).max(initial=0.0) > limit:
+            return False
+    if not case.rare:
+        return True
+    counts = noisy.counts.reshape(len(case.x), -1)
+    cells = np.bincount(case.cell)[:, None]
+    return bool((counts[:, 1:] < case.rare * cells).all())
 
 
 def databases(
@@ -375,59 +368,156 @@ def databases(
         for d in range(count):
             each = {name: values[d] for name, values in truth.items()}
             found = noisy_statistics(case, case.cell, *records(case, each, case.cell, rng), rng)
-            largest = max(square.max(initial=0.0) for square in found.squares)
-            if not case.most or largest < case.most:
+            if _kept(case, found):
                 kept.append(each)
                 noisy.append(found)
     return {name: np.stack([each[name] for each in kept[:count]]) for name in truth}, noisy[:count]
 
 
+# --- draws ------------------------------------------------------------------------------------
+
+
+class CountsKnown(CountLaw):
+    """A wrong law: as if noisy counts told the true ones, or C were diagonal."""
+
+    rank_one_alone = False
+
+    def moments(self, log_p: FloatArray) -> Any:
+        """As those of counts that are known once the noisy ones are."""
+        value, counts = super().moments(log_p)
+        variance = counts.variance if self.rank_one_alone else 0.0 * counts.variance
+        return value, replace(counts, variance=variance, factor=0.0 * counts.factor)
+
+
+def parameters_of(case: Case, noisy: LocationStatistics, law: str = "sound") -> Parameters:
+    """The posterior of one database, by the right law or a wrong one."""
+    if law == FORGOTTEN:
+        noisy = replace(noisy, first=None)
+    shape = replace(case.shape, level=None) if law == NO_LEVELS else case.shape
+    table = NoisyTable.of(shape, case.cell, noisy, np.eye(case.x.shape[1]))
+    if law == HALVED:
+        table = replace(table, square_variance=0.25 * table.square_variance)
+    if law == SUMS_KNOWN:
+        table = replace(table, sum_variance=0.01 * table.sum_variance)
+    priors = dict(case.all_priors)
+    if law == WIDE:
+        priors["interaction_scale"] *= 3.0
+    result = Parameters(case.layout, table, priors, deviating=law != ALIKE)
+    if law in (WITHOUT_C, RANK_ONE):
+        assert isinstance(result.law, CategoryLaw)
+        result.law.counts = CountsKnown(table)
+        result.law.counts.rank_one_alone = law == RANK_ONE
+    return result
+
+
+def drawn(case: Case, parameters: Parameters, rng: np.random.Generator) -> Theta:
+    """One draw (DRAWS, ...) of each chain, by the names of ``prior``."""
+    held, curvature = parameters.held()
+    mode = find_mode(parameters, parameters.start(), held, ITERATIONS)
+    whitening = whitening_at(parameters, mode, held, curvature)
+    chains = HamiltonianChains(parameters, whitening, DRAWS, rng, parameters.redraw_scales)
+    chains.warm_up(WARMUP)
+    points = chains.sample(ROUNDS)[:, -1]
+    theta = theta_of(parameters, points, np.eye(case.x.shape[1]))
+    point = parameters.point(points)
+    for part in case.layout.regressions:
+        j, name = part.position, part.name
+        theta |= {f"tau_{name}": point.log_tau[:, j], f"s_{name}": point.log_s[:, j]}
+        if case.layout.grouped:
+            theta[f"nu_{name}"] = point.log_nu[:, j]
+            theta[f"levels_{name}"] = point.of_levels[:, j]
+            theta[f"t_{name}"] = point.log_t[:, j]
+    for name in list(theta):
+        if name.startswith(("tau_", "s_", "nu_", "t_")):
+            theta[name] = np.exp(theta[name])
+    return theta
+
+
 def quantities(case: Case, theta: Theta) -> dict[str, FloatArray]:
-    """What is ranked, (count, draws, d) by name; the sizes of shrunken coefficients too."""
-    result = {name: values.reshape(*values.shape[:2], -1) for name, values in theta.items()}
-    ridged = list(case.ridged)
-    for name, values in theta.items() if ridged else ():
-        if name.startswith("logit_"):
-            size = (values[:, :, ridged] ** 2).sum((-2, -1))
-            result[f"interactions_{name}"] = size[..., None]
+    """What is ranked, (draws, d) by name: the sizes of shrunken coefficients and of deviations
+    too, and slopes whole."""
+    draws = len(next(iter(theta.values())))
+    result = {name: values.reshape(draws, -1) for name, values in theta.items()}
+    for part in case.layout.regressions:
+        name, core = part.name, theta[f"coefficients_{part.name}"]
+        if case.ridged:
+            result[f"interactions_{name}"] = (core[:, list(case.ridged)] ** 2).sum(1)[:, None]
+        if f"deviations_{name}" in theta and theta[f"deviations_{name}"].size:
+            own = theta[f"deviations_{name}"].reshape(draws, -1)
+            used = own[:, own.any(0)]
+            result[f"deviations_{name}"] = used
+            result[f"size of deviations_{name}"] = (used**2).sum(1)[:, None]
+        if f"slopes_{name}" in theta:
+            whole = core[:, None, part.columns.size :] + theta[f"slopes_{name}"]
+            result[f"slopes_{name}"] = whole.reshape(draws, -1)
     return result
 
 
 def ranks_of_batch(
-    case: Case, sampler: str, count: int, rng: np.random.Generator
+    case: Case, law: str, count: int, rng: np.random.Generator
 ) -> tuple[dict[str, Any]]:
     """Ranks (count,) of each true quantity among its draws."""
     truth, noisy = databases(case, count, rng)
-    if sampler == "counts known":
-        noisy = [replace(each, count_sd=0.1 * each.count_sd) for each in noisy]
-    if sampler == "moments known":
-        noisy = [
-            replace(
-                each, sigma=0.1 * each.sigma, first=None if each.first is None
-                else replace(each.first, sigma=0.1 * each.first.sigma),
-                squares_sd=(0.1 * each.squares_sd[0], 0.1 * each.squares_sd[1]),
-            )
-            for each in noisy
-        ]  # fmt: skip
-    if sampler == FORGOTTEN:
-        noisy = [replace(each, first=None) for each in noisy]
-    shape = replace(case.shape, level=None) if sampler == NO_LEVELS else case.shape
-    target = LocationTarget.of(shape, case.cell, noisy, 1)
-    plan = SamplingPlan(1, -(-case.warmup // case.thin), case.draws)
-    priors = dict(case.all_priors)
-    if sampler == WIDE:
-        priors["interaction_scale"] *= 3.0
-    theta = sample_noisy(case.layout, target, priors, plan, rng.spawn(count), case.thin)
-    true = quantities(case, {name: values[:, None] for name, values in truth.items()})
-    found = quantities(case, {name: values[:, 0] for name, values in theta.items()})
-    return (sbc.ranks_of(found, true),)
+    true = quantities(case, truth)
+    found = list[dict[str, FloatArray]]()
+    for each, own in zip(noisy, rng.spawn(count), strict=True):
+        found.append(quantities(case, drawn(case, parameters_of(case, each, law), own)))
+    names = [name for name in true if name in found[0] and found[0][name].size]
+    return ({
+        f"{name}[{j}]": np.array([
+            int((draws[name][:, j] < value).sum())
+            for draws, value in zip(found, true[name][:, j], strict=True)
+        ])
+        for name in names for j in range(found[0][name].shape[1])
+    },)  # fmt: skip
 
 
-def calibrate(case: Case, seed: int, sampler: str = "sound") -> dict[str, Any]:
+def calibrate(case: Case, seed: int, law: str = "sound") -> dict[str, Any]:
     """Uniformity by parameter."""
-    (found,) = sbc.of_batches(partial(ranks_of_batch, case, sampler), case, seed)
+    (found,) = sbc.of_batches(partial(ranks_of_batch, case, law), case, seed)
     return found
 
 
+def run(case: Case, seed: int) -> dict[str, Any]:
+    """One case as written to the golden file."""
+    sound = calibrate(case, seed)
+    fewer = replace(case, replications=case.replications // 2)
+    wrong = {law: sbc.smallest(calibrate(fewer, seed, law)) for law in case.rejects}
+    return {
+        "settings": {**asdict(case), "seed": seed},
+        "smallest_p": sbc.smallest(sound),
+        "tests": 2 * len(sound),
+        "smallest_p_of_wrong_laws": wrong,
+        "parameters": {
+            name: {key: values[key] for key in ("chi_square_p", "ks_p")}
+            for name, values in sound.items()
+        },
+    }
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=2026)
+    parser.add_argument("--out", type=Path, default=GOLDEN)
+    parser.add_argument("--commit", default="", help="that the results are of")
+    parser.add_argument("--case", action="append", choices=list(CASES))
+    arguments = parser.parse_args()
+    found: dict[str, Any] = {}
+    if arguments.out.exists():
+        found = json.loads(arguments.out.read_text(encoding="utf-8"))["cases"]
+    for offset, (name, case) in enumerate(CASES.items()):
+        if not arguments.case or name in arguments.case:
+            found[name] = {"commit": arguments.commit, **run(case, arguments.seed + offset)}
+            row = found[name]
+            print(
+                f"{name:20s} {row['tests']} tests: smallest p {row['smallest_p']:.3g}; wrong: "
+                f"{row['smallest_p_of_wrong_laws']}", flush=True
+            )  # fmt: skip
+            ordered = {each: found[each] for each in CASES if each in found}
+            text = json.dumps({"cases": ordered}, indent=1) + "\n"
+            arguments.out.write_text(text, encoding="utf-8")
+
+
 if __name__ == "__main__":
-    noisy_calibration.main(__doc__.splitlines()[0], CASES, calibrate, GOLDEN)
+    main()

@@ -42,6 +42,7 @@ from surveysynth.release.tables.table_builder import Tables, estimates_of_each, 
 from surveysynth.spec import build
 from surveysynth.spec.spec import Spec
 from surveysynth.survey.survey import Survey, survey_of
+from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
     from surveysynth.survey.declaration import Declaration
@@ -241,8 +242,9 @@ class FrameStudy:
         })  # fmt: skip
         whole = plain_estimates(whole)
         declaration: Declaration = replace(
-            build.declaration_of(whole), source=self.source, refuse_degenerate=False
-        )
+            build.declaration_of(whole), source=self.source, refuse_degenerate=False,
+            weight_transform=Transform(),
+        )  # fmt: skip
         frame = self.population.frame.assign(**{weight: 1.0})
         survey = survey_of(frame, declaration)
         estimates = estimates_of_each(whole, survey.design)

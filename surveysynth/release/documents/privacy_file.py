@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.versions import version_of
-from surveysynth.models.base import psu_codes
-from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.facts import ReleaseFacts, debias_facts
 from surveysynth.spec.build import model_of
 
@@ -83,16 +81,12 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
 
 
 def _model_settings(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return the columns whose cells have residual spreads of their own, chosen or by default.
-
-    Also the share of the budget that sums by PSU take, where they are released for such a model."""
+    """Return the columns whose cells have residual spreads of their own, chosen or by default."""
     if facts.spec.synthesizer.is_program:
         return {"covariance_by": []}
     model = model_of(facts.spec).of(facts.design)
     groups = list(getattr(model, "covariance_by", None) or ())  # None: the model has no groups
-    by_unit = isinstance(model, GeneralLocation) and psu_codes(model, facts.design) is not None
-    share = getattr(facts.settings, "psu_share", None) if by_unit else None
-    return {"covariance_by": groups, **({} if share is None else {"psu_share": share})}
+    return {"covariance_by": groups}
 
 
 def _of_tables(spec: "Spec") -> dict[str, Any]:

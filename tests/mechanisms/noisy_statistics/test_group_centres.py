@@ -1,5 +1,5 @@
 """Centres of groups from first sums. Truth: exact sums written out, the proof's distances, and the
-same draws with the centre of all records in their place."""
+same law with the centre of all records in their place."""
 
 from dataclasses import replace
 from fractions import Fraction
@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import sample_noisy
-from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 
 from surveysynth.errors import InputError
+from surveysynth.evaluation.audit.noise import KnownNoise
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
+from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import (
     GroupSums,
     group_noise,
@@ -37,10 +38,8 @@ from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
 )
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
-from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
-from tests.audit.noise import KnownNoise
 
 X = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
 #: Two cells share a group: its rows of A are two.
@@ -127,49 +126,46 @@ def test_no_change_of_a_record_passes_the_budget_whatever_the_centres(seed: int)
         assert spent > 0.9 * row @ row * (first + rest * 4 / (2 + SQUARES + 1 / SQUARES))
 
 
+def table_of(statistics: LocationStatistics) -> NoisyTable:
+    return NoisyTable.of(SHAPE, CELL, statistics, np.eye(3))
+
+
 def test_without_noise_both_stages_are_the_exact_sums() -> None:
     z = survey()
     made = released(z, KnownNoise(lambda: 0.0))
-    target = LocationTarget.of(SHAPE, CELL, [made], 1).targets[0]
+    (pattern,) = table_of(made).patterns
     u = (z - CLIPPING.centre) / CLIPPING.spread
     for number, block in enumerate(DESIGN.blocks):
-        own = GROUP[CELL] == block.group
+        own, middle = GROUP[CELL] == block.group, pattern.centers[block.group]
         a = X[CELL[own]] @ block.noise.basis
-        exact = a.T @ u[own]
-        gram = a.T @ a
-        r = gram.shape[0]
-        found = target.cross[0, block.group, :r] + gram @ target.off[0, block.group, :r]
-        np.testing.assert_allclose(found, exact, atol=1e-4)
-        middle = made.centres[number] - CLIPPING.centre
-        rest = u[own] - middle / CLIPPING.spread
-        np.testing.assert_allclose(made.squares[number], rest.T @ rest, atol=1e-4)
+        rest = u[own] - middle
+        found = pattern.sums[block.group, : a.shape[1]]
+        np.testing.assert_allclose(found, a.T @ rest, atol=1e-4)
+        np.testing.assert_allclose(made.centres[number], CLIPPING.centre + CLIPPING.spread * middle)
+        np.testing.assert_allclose(pattern.squares[block.group], rest.T @ rest, atol=1e-4)
         # Closer to where the records of the group are than the common centre, as noise allows.
         assert np.linalg.norm(rest.mean(0)) < 0.7 * np.linalg.norm(u[own].mean(0))
 
 
 def test_centres_that_are_all_alike_are_another_common_centre() -> None:
-    """The same draws from the same random numbers: M is what it would be about that centre."""
+    """The same law of means and covariances; forgotten, it is another."""
     z, shift = survey(), np.array([0.6, -0.3])
     plain = released(z, SeededNoise(np.random.default_rng(3)), centres=np.tile(shift, (2, 1)))
     assert plain.first is not None
     # First sums that say nothing, so that those that follow are all there is.
     ignored = replace(plain, first=replace(plain.first, sigma=1e9))
-    common = replace(plain, first=None, centre=CLIPPING.centre + shift * CLIPPING.spread)
     layout = Layout.of_outcomes(3, SHAPE.outcomes, weighted=True, grouped=True)
-    plan, priors = SamplingPlan(4, 20, 30), dict(GeneralLocation.default_priors)
+    means = 0.5 * np.random.default_rng(4).standard_normal((5, 3, 2))
+    covariance = np.broadcast_to(0.3 * np.eye(2) + 0.1, (5, 2, 2, 2))
 
-    def drawn(statistics: LocationStatistics) -> dict[str, np.ndarray]:
-        target = LocationTarget.of(SHAPE, CELL, [statistics], 4)
-        rngs = np.random.default_rng(4).spawn(1)
-        return sample_noisy(layout, target, priors, plan, rngs, 1)
+    def law(statistics: LocationStatistics, means: np.ndarray) -> np.ndarray:
+        priors = dict(GeneralLocation.default_priors)
+        return Parameters(layout, table_of(statistics), priors).law(means, covariance)[0]
 
-    one, other = drawn(ignored), drawn(common)
-    for name, values in one.items():
-        np.testing.assert_allclose(values[:, :, 0], other[name][:, :, 0], rtol=1e-5, atol=1e-5)
-    # And forgotten they are other draws.
-    forgotten = drawn(replace(plain, first=None))
-    gap = forgotten["coefficients_1"] - one["coefficients_1"]
-    assert np.abs(gap[:, :, 0]).max() > 0.1
+    one = law(ignored, means)
+    other = law(replace(plain, first=None), means - shift)
+    np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert np.abs(law(replace(plain, first=None), means) - one).max() > 1.0
 
 
 def test_means_are_smoothed_by_what_noise_leaves_of_them() -> None:

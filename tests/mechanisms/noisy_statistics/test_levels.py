@@ -6,13 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from surveysynth.mechanisms.noisy_statistics.posterior.location.levels import alike
-from surveysynth.mechanisms.noisy_statistics.posterior.location.target import LocationTarget
 
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior import draws
+from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
+from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
+from surveysynth.mechanisms.noisy_statistics.posterior.prior_columns import alike
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
@@ -127,9 +128,10 @@ def test_a_rare_reference_level_is_no_nearer_to_the_others(
     def gap() -> float:
         means, sds = [], []
         for design, own in zip(designs, both, strict=True):
-            result = draws.location_draws(model, design, own, settings, np.random.default_rng(5))
-            assert isinstance(result, tuple), result
-            fitted = result[0].theta["coefficients_1"] @ design.matrix.x_cells.T
+            result, _ = draws.posterior_draws(
+                model, design, own, settings, np.random.default_rng(5)
+            )
+            fitted = result.theta["coefficients_1"] @ design.matrix.x_cells.T
             means.append(fitted.mean(0))
             sds.append(fitted.std(0))
         return float(np.abs((means[0] - means[1]) / sds[0]).max())
@@ -149,13 +151,10 @@ def test_coefficients_return_to_the_columns_of_the_formula() -> None:
         SeededNoise(np.random.default_rng(1)),
     )  # fmt: skip
     assert isinstance(statistics, LocationStatistics)
-    plain = LocationTarget.of(table_of(model, design), design.matrix.cell, [statistics], 1)
-    turned, layout = plain.on_columns(root), Layout.of(design, grouped=False)
-    x, e = design.matrix.x_cells, np.random.default_rng(2).standard_normal((6, 5))
-    np.testing.assert_allclose(x @ root @ turned.ones, 1.0)
-    for own, other in zip(plain.targets, turned.targets, strict=True):
-        np.testing.assert_allclose(own.link @ root @ e[0], other.link @ e[0], atol=1e-12)
-    theta = {"coefficients_1": e, "variance_1": np.ones((6, 1))}
-    found = draws.on_x(theta, layout, root, plain.ones, statistics.centre)["coefficients_1"]
-    np.testing.assert_allclose(found @ x.T, e @ (x @ root).T + statistics.centre, atol=1e-12)
-    np.testing.assert_array_equal(theta["coefficients_1"], e)
+    shape, layout = table_of(model, design), Layout.of(design, grouped=False)
+    table = NoisyTable.of(shape, design.matrix.cell, statistics, root)
+    posterior = Parameters(layout, table, model.priors)
+    points = np.random.default_rng(2).standard_normal((6, posterior.dimension))
+    found = draws.theta_of(posterior, points, root)["coefficients_1"] @ design.matrix.x_cells.T
+    means = posterior.means(posterior.point(points))[:, :, 0, 0]
+    np.testing.assert_allclose(found, statistics.centre + statistics.spread * means, atol=1e-12)

@@ -63,7 +63,7 @@ def test_modules_have_each_outcome_once_and_a_model_that_has_them() -> None:
     for wrong in (MODULES[:2], (*MODULES, ("work",)), (*MODULES, ("wages",))):
         with pytest.raises(InputError, match="modules must have each of the outcomes"):
             replace(SETTINGS, modules=wrong).modules_of(design)
-    with pytest.raises(InputError, match="modules divide outcomes of a general location model"):
+    with pytest.raises(InputError, match="Noisy statistics need the general location form"):
         check_public(FBS(), design, SETTINGS)
 
 

@@ -94,9 +94,10 @@ def _location_draws(
     table = NoisyTable.of(shape, design.matrix.cell, statistics, root)
     parameters = Parameters(layout, table, model.priors)
     points, record = fit(parameters, settings, rng, progress)
-    theta = theta_of(parameters, points[_spread_out(settings.m, len(points))], root)
-    drawn = PrivateDraws(model.name, theta, settings)
-    return draws_with_effects(drawn, model, design, shape, statistics, rng), record
+    points = points[_spread_out(settings.m, len(points))]
+    drawn = PrivateDraws(model.name, theta_of(parameters, points, root), settings)
+    units = statistics.units
+    return draws_with_effects(drawn, model, design, parameters, points, units, rng), record
 
 
 def fit(

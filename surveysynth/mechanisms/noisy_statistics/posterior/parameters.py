@@ -3,11 +3,9 @@
     z_j = x~ c_j + deviations of levels by group + slopes on residuals of earlier columns + e_j
 
 Coordinates are at about unit scale. Coefficients are centered and whitened by generalized least
-squares. Log variances and slopes of groups lie about what groups have in common, m: s_0 and b with
-effects u and v of their levels. Their coordinates are partly about m, in units of their prior SD s,
-and partly where they are, by how much the noisy squares say of them (Papaspiliopoulos, Roberts and
-Skold 2007): with the share l, value = (1 - l) m + s^(1 - l) x times a constant. With l = 0 a well
-known group would hold m and s fast, with l = 1 a group that noise hides would.
+squares, everything else is about its prior mean in prior SDs: log variances and slopes of groups
+about what groups have in common, s_0 and b, with effects u and v of their levels. (Coordinates of
+groups where they are, which suit groups that are known well, made chains slower also there.)
 """
 
 from collections.abc import Callable, Mapping
@@ -35,8 +33,6 @@ LOG_VARIANCE = 25.0
 LARGEST = 1e7
 #: Curvature of held scales in the whitening: of s_0, which all groups inform, and of the others.
 OF_SCALE, OF_OTHERS = 60.0, 1.0
-#: Prior precision of groups that are rather alike.
-ALIKE = 50.0
 #: Typical t, about which log t is a coordinate, and wide brackets of slices on log scales.
 TYPICAL_T, BRACKET, TRIES = 0.3, 8.0, 40
 #: Steps of Newton's method to a predictor.
@@ -51,8 +47,7 @@ class Point:
     logits (b, P, k - 1) each; core (b, s) and slopes (b, s, G) of the pairs of columns, slopes
     being whole; log_variance (b, q, G); log_s, log_tau, log_nu, log_t (b, q); of_levels (b, q, L)
     and slopes_of_levels (b, s, L); off_variance (b, q, G) and off_slopes (b, s, G): what groups
-    differ by from all that they have in common; unit_variance and unit_slopes: by how much their
-    coordinates move them.
+    differ by from all that they have in common.
     """
 
     coefficients: FloatArray
@@ -69,8 +64,6 @@ class Point:
     slopes_of_levels: FloatArray
     off_variance: FloatArray
     off_slopes: FloatArray
-    unit_variance: FloatArray
-    unit_slopes: FloatArray
 
 
 class LogitRows:
@@ -119,7 +112,7 @@ class LogitRows:
         self.center = self._y(np.log(expected) - base)
 
     def _y(self, eta: FloatArray) -> FloatArray:
-        return self.least * eta + self.more * np.logaddexp(0.0, eta - self.end)
+        return np.asarray(self.least * eta + self.more * np.logaddexp(0.0, eta - self.end))
 
     def predictors(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return eta (b, P, k - 1) at coordinates, its slope, and the gradient of its log in eta.
@@ -169,9 +162,18 @@ class LogitRows:
 
 
 class Parameters:
-    """Posterior density of a release, up to a constant, at vectors (b, D)."""
+    """Posterior density of a release, up to a constant, at vectors (b, D).
 
-    def __init__(self, layout: Layout, table: NoisyTable, priors: Mapping[str, float]) -> None:
+    deviating: whether levels of outcomes deviate by group in the means.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        table: NoisyTable,
+        priors: Mapping[str, float],
+        deviating: bool = True,
+    ) -> None:
         self.layout, self.table, self.priors = layout, table, priors
         shape, q = table.shape, layout.q
         self.q, self.groups, self.spread = q, shape.groups, table.spread
@@ -188,13 +190,14 @@ class Parameters:
         self.unit = self.spread[self.row] / self.spread[self.column]
         #: Pairs of each column (s, q), and whether it has any.
         self.of_row = (self.row[:, None] == np.arange(q)).astype(np.float64)
-        self.sloped = self.of_row.any(0)
+        self.sloped = np.isin(np.arange(q), self.row)
         self.amount = np.array([part.outcome is not None for part in layout.regressions])
         grouped = layout.grouped
         self.contrasts = table.contrasts if grouped else np.zeros((0, self.groups))
         #: Levels of outcomes that deviate by group in each column, and that with ridged columns
         #: are shrunken (q, S): in regressions that use them.
-        levels = used[:, layout.columns :] if grouped else np.zeros((q, 0), dtype=bool)
+        deviating &= grouped
+        levels = used[:, layout.columns :] if deviating else np.zeros((q, 0), dtype=bool)
         self.levels = levels
         self.shrunken = np.hstack(
             [np.ones((q, self.ridged.size), dtype=bool), np.tile(levels, (1, self.groups))]
@@ -223,7 +226,6 @@ class Parameters:
         self.slices = {name: slice(*ab) for name, ab in zip(sizes, pairwise(ends), strict=True)}
         self.dimension = int(ends[-1])
         self._least_squares()
-        self.told_variance, self.told_slopes = self._told()
 
     # --- starts -------------------------------------------------------------------------------
 
@@ -262,25 +264,6 @@ class Parameters:
         x = np.broadcast_to(cells[:, None], (*shape, cells.shape[1]))
         e = np.broadcast_to(indicators, (*shape, indicators.shape[1]))
         return np.concatenate([x, e], axis=-1)
-
-    def _told(self) -> tuple[FloatArray, FloatArray]:
-        """Return how much of log variances (q, G) and slopes (s, G) noisy squares say: 0 to 1.
-
-        By public sizes or noisy counts, as if residuals had the declared spreads.
-        """
-        table, shape = self.table, self.table.shape
-        counts = np.maximum(table.counts, 0.0) if shape.discrete else table.sizes[:, None]
-        variance = np.zeros((self.q, self.groups))
-        slopes = np.zeros((self.row.size, self.groups))
-        noise = table.square_variance
-        for pattern in table.patterns:
-            own = np.zeros(self.groups)
-            np.add.at(own, self.group, counts[:, pattern.combinations].sum(1))
-            there = np.isin(np.arange(self.q), pattern.present).astype(np.float64)
-            information = own**2 / (2.0 * (own + noise) + 1.0)
-            variance += there[:, None] * information
-            slopes += (there[self.row] * there[self.column])[:, None] * 2.0 * information
-        return variance / (variance + ALIKE), slopes / (slopes + ALIKE)
 
     def start(self) -> FloatArray:
         """Return where the search for a mode starts (D,)."""
@@ -334,26 +317,22 @@ class Parameters:
             return Point(
                 coefficients, np.zeros((batch, self.q, self.groups, 0)), logits, core, slopes,
                 log_variance, log_s, log_tau, none, none, none[..., :0], none[..., :0],
-                *[np.zeros_like(log_variance), np.zeros_like(slopes)] * 2,
+                np.zeros_like(log_variance), np.zeros_like(slopes),
             )  # fmt: skip
         deviations = self.kappa * spread[:, None, None] * part["deviations"]
         log_nu = np.log(self.priors["pooling_df"]) + part["log_nu"]
         log_t = np.log(TYPICAL_T) + part["log_t"]
         of_levels = 2.0 * self.kappa * part["levels"]
         slopes_of_levels = self.kappa * self.unit[:, None] * part["level slopes"]
-        of_variance, of_slopes = 1.0 - self.told_variance, 1.0 - self.told_slopes
-        unit_variance = of_prior_sd(log_nu)[..., None] ** of_variance
-        unit_slopes = (np.exp(log_t)[:, self.row] / TYPICAL_T)[..., None] ** of_slopes * TYPICAL_T
-        common = 2.0 * log_s[..., None] + of_levels @ self.contrasts
-        shared = core[..., None] + slopes_of_levels @ self.contrasts
-        middle = 2.0 * np.log(self.spread)[:, None]
-        log_variance = middle + of_variance * (common - middle) + unit_variance * part["group"]
-        slopes = of_slopes * shared + unit_slopes * part["group slopes"]
+        off_variance = np.sqrt(2.0) * np.exp(-0.5 * log_nu)[..., None] * part["group"]
+        off_slopes = np.exp(log_t)[:, self.row, None] * part["group slopes"]
+        log_variance = 2.0 * log_s[..., None] + of_levels @ self.contrasts + off_variance
+        slopes = core[..., None] + slopes_of_levels @ self.contrasts + off_slopes
+        middle = 2.0 * np.log(spread)[:, None]
         return Point(
             coefficients, deviations * self.levels[:, None], logits, core, slopes,
             np.clip(log_variance, middle - LOG_VARIANCE, middle + LOG_VARIANCE), log_s, log_tau,
-            log_nu, log_t, of_levels, slopes_of_levels, log_variance - common, slopes - shared,
-            unit_variance, unit_slopes,
+            log_nu, log_t, of_levels, slopes_of_levels, off_variance, off_slopes,
         )  # fmt: skip
 
     def means(self, point: Point) -> FloatArray:
@@ -397,7 +376,7 @@ class Parameters:
 
     def __call__(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log posterior densities (b,), up to a constant, and their gradients (b, D)."""
-        far = ~(np.abs(x) < FARTHEST).all(1)
+        far = _beyond(x, FARTHEST)
         safe = np.where(far[:, None], 0.0, x)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             value, gradient = self._density(safe)
@@ -454,29 +433,27 @@ class Parameters:
         in_slopes = in_lower[:, :, self.row, self.column].swapaxes(1, 2)
         value = value + self._prior(point, part, gradient, in_coefficients, in_deviations)
         # Chain rule to coordinates: what groups have in common, and what they differ by.
-        gradient["core"] -= part["core"]
+        gradient["log_s"] += 2.0 * in_variance.sum(-1)
+        gradient["core"] += self.unit * in_slopes.sum(-1) - part["core"]
         value = value - 0.5 * (part["core"] ** 2).sum(1)
         if self.layout.grouped:
-            own, in_variance, in_slopes = self._of_groups(
-                point, part, gradient, in_variance, in_slopes
-            )
-            value = value + own
+            value = value + self._of_groups(point, part, gradient, in_variance, in_slopes)
             gradient["deviations"] = (
                 self.kappa * self.spread[:, None, None] * in_deviations * self.levels[:, None]
             )
             unused = part["deviations"] * np.logical_not(self.levels)[:, None]
             gradient["deviations"] -= unused
             value = value - 0.5 * (unused**2).sum((1, 2, 3))
-        gradient["log_s"] += 2.0 * in_variance.sum(-1)
-        gradient["core"] += self.unit * in_slopes.sum(-1)
         for j, own in enumerate(self.columns):
             gradient[f"means {j}"] = (
                 self.spread[j] * in_coefficients[:, j, own] @ self.roots[j]
             )
         for i, logit in enumerate(self.logits):
             name = f"logit {i}"
-            own, gradient[name] = logit.in_coordinates(point.logits[i], part[name], in_logits[i])
-            value = value + own
+            density, gradient[name] = logit.in_coordinates(
+                point.logits[i], part[name], in_logits[i]
+            )
+            value = value + density
         flat = [each.reshape(len(x), -1) for each in gradient.values()]
         return np.where(lost, -np.inf, value), np.concatenate(flat, axis=1)
 
@@ -540,124 +517,87 @@ class Parameters:
         gradient: dict[str, FloatArray],
         in_variance: FloatArray,
         in_slopes: FloatArray,
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+    ) -> FloatArray:
         """Return the log prior (b,) of groups, of what their levels have in common, of nu and t.
 
-        And gradients in what groups have in common, (b, q, G) and (b, s, G), given those of the law
-        in log variances and slopes. Sets the gradients in these coordinates.
+        Sets its gradients, and those of the law in these coordinates.
         """
+        value = sum(
+            -0.5 * (part[name] ** 2).sum((1, 2))
+            for name in ("levels", "level slopes", "group slopes")
+        )
         half = 0.5 * np.exp(point.log_nu)[..., None]
         off, fall = point.off_variance, np.exp(-point.off_variance)
-        inverse = np.exp(-2.0 * point.log_t)[:, self.row, None]
-        log_t = point.log_t[:, self.row, None]
-        free_variance, free_slopes = 1.0 - self.told_variance, 1.0 - self.told_slopes
-        of_variance = half * np.log(half) - gammaln(half) - half * (off + fall)
-        of_slopes = -0.5 * point.off_slopes**2 * inverse - log_t
+        scale = np.sqrt(1.0 / half)
+        density = half * np.log(half) - gammaln(half) - half * (off + fall) + np.log(scale)
         of_nu, in_nu = log_half_t(point.log_nu, 1.0, self.priors["pooling_df"])
         of_t, in_t = log_half_t(point.log_t, HALF_T_DF, self.priors["slope_scale"])
-        value = (of_variance + np.log(point.unit_variance)).sum((1, 2))
-        value += (of_slopes + np.log(point.unit_slopes)).sum((1, 2)) + of_nu.sum(1)
-        value += np.where(self.sloped, of_t, -0.5 * part["log_t"] ** 2).sum(1)
-        for name in ("levels", "level slopes"):
-            value -= 0.5 * (part[name] ** 2).sum((1, 2))
-        # In what groups differ by from what they have in common.
-        in_off, in_off_slopes = -half * (1.0 - fall), -point.off_slopes * inverse
-        moved = (in_variance + in_off) * point.unit_variance
-        moved_slopes = (in_slopes + in_off_slopes) * point.unit_slopes
-        gradient["group"], gradient["group slopes"] = moved, moved_slopes
-        of_scale = 1.0 + moved * part["group"]
-        gradient["log_nu"] = in_nu - 0.5 * (free_variance * of_scale).sum(-1)
-        gradient["log_nu"] += (half * (np.log(half) + 1.0 - digamma(half) - off - fall)).sum(-1)
-        of_scale = free_slopes * (1.0 + moved_slopes * part["group slopes"])
-        of_scale += point.off_slopes**2 * inverse - 1.0
-        along = in_t + of_scale.sum(-1) @ self.of_row
-        gradient["log_t"] = np.where(self.sloped, along, -part["log_t"])
-        # And in what they have in common.
-        in_common = free_variance * in_variance - self.told_variance * in_off
-        in_shared = free_slopes * in_slopes - self.told_slopes * in_off_slopes
-        turned = self.contrasts.T
-        gradient["levels"] = 2.0 * self.kappa * in_common @ turned - part["levels"]
-        gradient["level slopes"] = (
-            self.kappa * self.unit[:, None] * (in_shared @ turned) - part["level slopes"]
+        unsloped = -0.5 * part["log_t"] ** 2
+        value = value + density.sum((1, 2)) + of_nu.sum(1)
+        value = value + np.where(self.sloped, of_t, unsloped).sum(1)
+        in_off = in_variance - half * (1.0 - fall)
+        gradient["group"] = in_off * scale
+        gradient["log_nu"] = (
+            in_nu
+            + (half * (np.log(half) + 1.0 - digamma(half) - off - fall)).sum(-1)
+            - 0.5 * self.groups
+            - 0.5 * (in_off * off).sum(-1)
         )
-        return np.asarray(value), in_common, in_shared
+        along = (in_slopes * point.off_slopes).sum(-1) @ self.of_row
+        gradient["log_t"] = np.where(self.sloped, in_t + along, -part["log_t"])
+        gradient["group slopes"] = (
+            in_slopes * np.exp(point.log_t)[:, self.row, None] - part["group slopes"]
+        )
+        turned = self.contrasts.T
+        gradient["levels"] = 2.0 * self.kappa * in_variance @ turned - part["levels"]
+        gradient["level slopes"] = (
+            self.kappa * self.unit[:, None] * (in_slopes @ turned) - part["level slopes"]
+        )
+        return np.asarray(value)
 
     # --- scales of groups ---------------------------------------------------------------------
 
     def redraw_scales(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return points (b, D) with tau, and t, nu and s_0 of groups, given what they scale.
+        """Return points (b, D) with t and nu drawn given what they scale, which stays.
 
-        Coefficients, log variances and slopes stay. Trajectories, which hold coordinates in units
-        of these scales, move along them slowly.
+        Trajectories hold groups in units of these scales, and move along them slowly.
         """
-        point, x, priors = self.point(x), x.copy(), self.priors
-        own, free = (point.coefficients**2 * self.free).sum(-1), self.free.sum(1)
-
-        def of_tau(coordinate: FloatArray) -> FloatArray:
-            above = np.logaddexp(0.0, coordinate)
-            log_tau = np.log(self.spread) + np.where(self.amount, above, coordinate)
-            slope = np.where(self.amount, coordinate - above, 0.0)  # of log tau, in logs
-            prior, _ = log_half_t(log_tau, HALF_T_DF, priors["coefficient_scale"])
-            narrow = np.exp(np.clip(-2.0 * log_tau, -300.0, 300.0))
-            return np.asarray(prior + slope - free * log_tau - 0.5 * own * narrow)
-
-        tau = self.slices["log_tau"]
-        x[:, tau] = slice_wide(of_tau, x[:, tau], rng)
         if not self.layout.grouped:
             return x
+        point, x = self.point(x), x.copy()
         number = self.groups * np.bincount(self.row, minlength=self.q)
         squares = (point.off_slopes**2).sum(-1) @ self.of_row
         off = point.off_variance + np.exp(-point.off_variance)
-        base = point.off_variance + 2.0 * point.log_s[..., None]
-        left = (self._left(point) ** 2).sum(-1) / self.kappa**2
 
         def of_t(log_t: FloatArray) -> FloatArray:
-            prior, _ = log_half_t(log_t, HALF_T_DF, priors["slope_scale"])
-            narrow = np.exp(np.clip(-2.0 * log_t, -300.0, 300.0))
-            found = prior - number * log_t - 0.5 * squares * narrow
+            own, _ = log_half_t(log_t, HALF_T_DF, self.priors["slope_scale"])
+            own = own - number * log_t - 0.5 * squares * np.exp(-2.0 * log_t)
             alone = -0.5 * (log_t - np.log(TYPICAL_T)) ** 2
-            return np.asarray(np.where(self.sloped, found, alone), dtype=np.float64)
+            return np.asarray(np.where(self.sloped, own, alone), dtype=np.float64)
 
         def of_nu(log_nu: FloatArray) -> FloatArray:
             half = 0.5 * np.exp(np.clip(log_nu, -20.0, 20.0))
             norm = self.groups * (half * np.log(half) - gammaln(half))
-            prior, _ = log_half_t(log_nu, 1.0, priors["pooling_df"])
-            return np.asarray(prior + norm - half * off.sum(-1))
+            own, _ = log_half_t(log_nu, 1.0, self.priors["pooling_df"])
+            return np.asarray(own + norm - half * off.sum(-1))
 
         log_t, log_nu = slice_wide(of_t, point.log_t, rng), slice_wide(of_nu, point.log_nu, rng)
-
-        def of_s(log_s: FloatArray) -> FloatArray:
-            away = np.clip(base - 2.0 * log_s[..., None], -300.0, 300.0)
-            prior, _ = log_half_t(log_s, HALF_T_DF, priors["residual_scale"])
-            groups = -0.5 * np.exp(log_nu) * (away + np.exp(-away)).sum(-1)
-            narrow = np.exp(np.clip(-2.0 * log_s, -300.0, 300.0))
-            return np.asarray(prior + groups - self.count * log_s - 0.5 * left * narrow)
-
-        log_s = slice_wide(of_s, point.log_s, rng)
-        of_variance = 1.0 - self.told_variance
-        moved = self.parts(x)["group"] * point.unit_variance
-        moved += of_variance * 2.0 * (point.log_s - log_s)[..., None]
-        narrower = np.exp(point.log_t - log_t)[:, self.row, None] ** (1.0 - self.told_slopes)
+        of_slopes = np.exp(-log_t)[:, self.row, None] * point.off_slopes
+        of_group = point.off_variance * np.exp(0.5 * log_nu)[..., None] / np.sqrt(2.0)
         for name, values in (
-            ("log_s", log_s - np.log(self.spread)),
             ("log_t", log_t - np.log(TYPICAL_T)),
-            ("log_nu", log_nu - np.log(priors["pooling_df"])),
-            ("group slopes", self.parts(x)["group slopes"] * narrower),
-            ("group", moved / of_prior_sd(log_nu)[..., None] ** of_variance),
+            ("log_nu", log_nu - np.log(self.priors["pooling_df"])),
+            ("group slopes", of_slopes),
+            ("group", of_group),
         ):
             x[:, self.slices[name]] = values.reshape(len(x), -1)
         return x
 
 
-def of_prior_sd(log_nu: FloatArray) -> FloatArray:
-    """Return about the prior SD of log variances of groups."""
-    return np.asarray(np.sqrt(2.0) * np.exp(-0.5 * log_nu))
-
-
-def _beyond(values: FloatArray) -> BoolArray:
-    """Return which points (b,) have values (b, ...) that no law can have."""
+def _beyond(values: FloatArray, limit: float = LARGEST) -> BoolArray:
+    """Return which points (b,) have values (b, ...) that are no numbers within a limit."""
     largest = np.abs(values.reshape(len(values), -1)).max(1, initial=0.0)
-    return np.asarray(~(largest <= LARGEST))
+    return np.asarray(~(largest <= limit))
 
 
 def log_half_t(log_value: FloatArray, df: float, scale: float) -> tuple[FloatArray, FloatArray]:

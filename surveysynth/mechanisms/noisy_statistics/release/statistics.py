@@ -40,7 +40,7 @@ class Published:
         try:
             result = cls._read(given)
             result._check_shapes()
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, IndexError) as error:
             raise InputError(f"Noisy statistics do not fit together: {error}.") from None
         return result
 

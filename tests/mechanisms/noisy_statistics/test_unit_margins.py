@@ -1,35 +1,28 @@
-"""Effects of primary sampling units given noisy sums by unit.
+"""Moments of a record with effects of its primary sampling unit, and margins of draws with effects.
 
-Truth: simulated records, for moments and their slopes; the joint law of covariance, effects and
-sums, whose ranks are uniform; margins, which stay where they are; the variance of a mean of
-effects. Each rejects a wrong implementation."""
+Truth: simulated records, for moments and their slopes; margins, which stay where they are; the
+variance of a mean of effects. Each rejects a wrong implementation."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
-from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_effects import (
-    UnitGibbs,
-    UnitLikelihood,
-)
-from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_margins import (
-    shifted_logit,
-    with_effects,
-)
-from surveysynth.mechanisms.noisy_statistics.posterior.location.unit_moments import (
-    CellMoments,
-)
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.posterior.unit_margins import (
+    shifted_logit,
+    with_effects,
+)
+from surveysynth.mechanisms.noisy_statistics.posterior.unit_moments import (
+    CellMoments,
+)
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.models.general_location.forms import GeneralFBS
 from surveysynth.models.general_location.residual_covariances import covariances
 from surveysynth.models.parts.logit import shares
 from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
 from surveysynth.models.parts.unit_design import UnitDesign
-from surveysynth.sampling.sweeps import Streams
 from surveysynth.survey.survey import PublicDesign
 from tests.models.general_location.general_cases import (
     BENEFIT,
@@ -119,75 +112,6 @@ def test_moments_without_the_chain_of_categories_are_rejected() -> None:
     assert np.abs(z).max() > 6.0
 
 
-# --- how much units differ ----------------------------------------------------------------------
-
-
-def drawn_prior(
-    batch: int, rng: np.random.Generator, scale: float, lkj: float, amounts: int
-) -> FloatArray:
-    """T (batch, 2, 2): half-t3 scales, and a correlation of LKJ(eta): 2 Beta(eta, eta) - 1; of
-    those that leave a tenth of the identity matrix of the amounts in every direction."""
-    many = 40 * batch
-    sd = scale * np.abs(rng.standard_t(3.0, (many, 2)))
-    r = 2.0 * rng.beta(lkj, lkj, many) - 1.0
-    one = np.ones(many)
-    correlation = np.array([[one, r], [r, one]]).transpose(2, 0, 1)
-    drawn = correlation * sd[:, :, None] * sd[:, None]
-    inside = np.linalg.eigvalsh(drawn[:, 2 - amounts :, 2 - amounts :]).max(-1, initial=0.0) <= 0.9
-    return drawn[inside][:batch]
-
-
-def ranks(
-    told: float, absorbed: bool, amounts: int = 0, believed: int = 0, size: float = 1.0,
-    batch: int = 200, draws: int = 19,
-) -> FloatArray:  # fmt: skip
-    """Ranks (batch, 2) of SDs of effects among posterior draws; ``told``: the precision that the
-    likelihood claims over that of the sums; absorbed: whether beta is in the model; amounts, and
-    how many of them are believed to be: columns on which effects vary by less than residuals; size:
-    of the sums over that of their noise."""
-    rng, units, scale, lkj = np.random.default_rng(9), 14, 0.5, 6.0
-    q = np.linalg.qr(np.column_stack([np.ones(units), rng.standard_normal((units, 2))]))[0]
-    true = drawn_prior(batch, rng, scale, lkj, amounts)
-    root = np.linalg.cholesky(true)
-    b = rng.standard_normal((batch, units, 2)) @ root.swapaxes(-1, -2)
-    e = b + q @ rng.normal(0.0, 3.0, (batch, 3, 2))
-    # Units of different size, some of which say next to nothing.
-    factor = rng.normal(0.0, 1.0, (units, 2, 2)) * np.geomspace(0.5, 8.0, units)[:, None, None]
-    factor *= size
-    precision = factor @ factor.swapaxes(-1, -2)
-    noise = (factor @ rng.standard_normal((batch, units, 2, 1)))[..., 0]
-    linear = (precision @ e[..., None])[..., 0] + noise
-    whole = np.broadcast_to(told * precision, (batch, *precision.shape))
-    likelihood = UnitLikelihood(told * linear, whole)
-    gibbs = UnitGibbs(
-        likelihood, q if absorbed else q[:, :0], scale, lkj, Streams((rng,), batch), believed
-    )
-    gibbs.run(64)
-    kept = [np.einsum("bkk->bk", gibbs.run(16)) for _ in range(draws)]
-    return np.asarray((np.stack(kept) < np.einsum("bkk->bk", true)).sum(0))
-
-
-def p_value(found: FloatArray) -> float:
-    counts = np.bincount(found.ravel().astype(int) // 4, minlength=5)  # 20 ranks
-    return float(stats.chisquare(counts).pvalue)
-
-
-def test_ranks_of_the_spread_of_effects_are_uniform() -> None:
-    assert p_value(ranks(1.0, absorbed=True)) > 1e-3
-
-
-def test_noise_forgotten_and_absorbed_directions_forgotten_are_rejected() -> None:
-    assert p_value(ranks(4.0, absorbed=True)) < 1e-6
-    assert p_value(ranks(1.0, absorbed=False)) < 1e-6
-
-
-@pytest.mark.parametrize("amounts", [1, 2])
-def test_effects_vary_by_less_than_records(amounts: int) -> None:
-    """The prior is cut where they would not; where noise hides them that is not to be forgotten."""
-    assert p_value(ranks(1.0, True, amounts, amounts, 0.02)) > 1e-3
-    assert p_value(ranks(1.0, True, amounts, 0, 0.02)[:, 2 - amounts :]) < 1e-4
-
-
 def test_absorbed_directions_are_the_mean_and_strata() -> None:
     """Six regions as predictors, 30 units in them; sex varies within units and is not absorbed."""
     design = general_design(3000, (SICK,), regions=6, psus=30)
@@ -234,7 +158,8 @@ def moved(
 ) -> Theta:
     assert design.psu is not None
     layout, rng = layout_of(model, design), np.random.default_rng(seed)
-    return with_effects(theta, covariance, design, layout, design.psu, model.priors, rng)
+    own = design.psu
+    return with_effects(theta, covariance, covariance, design, layout, own, model.priors, rng)
 
 
 def test_a_draw_with_effects_has_the_moments_of_the_one_without() -> None:

@@ -1,0 +1,153 @@
+"""The prior of the parameters, and scales of groups drawn given what they scale. Truth: the prior
+written out, with what coordinates stretch; densities on a grid."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+
+from surveysynth._support.types import FloatArray
+from surveysynth.mechanisms.noisy_statistics.posterior.amount_law import AmountLaw
+from surveysynth.mechanisms.noisy_statistics.posterior.category_law import CategoryLaw
+from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
+from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.survey.outcome import Outcome
+from tests.mechanisms.noisy_statistics.law_cases import AGE, BENEFIT, PAY, WORKS, released
+
+PRIORS = {**GeneralLocation.default_priors, "residual_scale": 1.3, "coefficient_scale": 1.7}
+KAPPA = PRIORS["interaction_scale"]
+
+
+def parameters_of(outcomes: tuple[Outcome, ...], grouped: bool = True) -> Parameters:
+    """The last column of X shrunken; spreads that differ."""
+    table = released(outcomes, np.random.default_rng(1), grouped=grouped)
+    spread = np.linspace(0.7, 2.1, table.shape.q)
+    layout = replace(table.shape.layout, ridged=(2,))
+    return Parameters(layout, replace(table, spread=spread), PRIORS)
+
+
+def half_t(values: FloatArray, df: float, scale: float) -> FloatArray:
+    """Log density of the log of a half-t variable."""
+    return np.asarray(stats.t(df).logpdf(values / scale) + np.log(values))
+
+
+def of_column(posterior: Parameters, x: FloatArray, j: int) -> Any:
+    """The log prior (b,) of the regression of column j, in coordinates."""
+    point, part, layout = posterior.point(x), posterior.parts(x), posterior.layout
+    pairs = np.flatnonzero(posterior.row == j)
+    earlier, s = posterior.column[pairs], np.exp(point.log_s[:, j])
+    tau, columns = np.exp(point.log_tau[:, j]), layout.regressions[j].columns
+    unit = posterior.spread[j] / posterior.spread[earlier]
+    value: Any = half_t(s, 3.0, PRIORS["residual_scale"])
+    value = value + half_t(tau, 3.0, PRIORS["coefficient_scale"])
+    if layout.regressions[j].outcome is not None:
+        assert (tau > posterior.spread[j]).all()
+        # tau = spread (1 + e^x).
+        value = value + np.log1p(-posterior.spread[j] / tau)
+    value = value + stats.norm(0.0, unit).logpdf(point.core[:, pairs]).sum(1)
+    for k in columns:
+        own = point.coefficients[:, :, k]
+        if k in layout.ridged:
+            left = own[:, j] - (point.core[:, pairs] * own[:, earlier]).sum(1)
+            value = value + stats.norm(0.0, KAPPA * s).logpdf(left)
+        else:
+            value = value + stats.norm(0.0, tau).logpdf(own[:, j])
+    if not layout.grouped:
+        return value
+    for e in range(layout.width - layout.columns):
+        own = point.deviations[..., e]
+        if layout.columns + e in columns:
+            left = own[:, j] - np.einsum("bs,bsg->bg", point.core[:, pairs], own[:, earlier])
+            value = value + stats.norm(0.0, KAPPA * s[:, None]).logpdf(left).sum(1)
+        else:
+            assert not own[:, j].any()
+            value = value + stats.norm.logpdf(part["deviations"][:, j, :, e]).sum(1)
+    contrasts, nu = posterior.contrasts, np.exp(point.log_nu[:, j])
+    value = value + half_t(nu, 1.0, PRIORS["pooling_df"])
+    effects = point.of_levels[:, j]
+    value = value + stats.norm(0.0, 2.0 * KAPPA).logpdf(effects).sum(1)
+    about, half = np.exp(2.0 * point.log_s[:, j, None] + effects @ contrasts), 0.5 * nu[:, None]
+    variance = np.exp(point.log_variance[:, j])
+    law = stats.invgamma(half, scale=half * about)
+    value = value + (law.logpdf(variance) + np.log(variance) - 0.5 * np.log(half)).sum(1)
+    if not pairs.size:
+        return value + stats.norm.logpdf(part["log_t"][:, j])
+    t = np.exp(point.log_t[:, j])
+    value = value + half_t(t, 3.0, PRIORS["slope_scale"])
+    effects = point.slopes_of_levels[:, pairs]
+    value = value + stats.norm(0.0, KAPPA * unit[:, None]).logpdf(effects).sum((1, 2))
+    off = point.slopes[:, pairs] - point.core[:, pairs, None] - effects @ contrasts
+    return value + (stats.norm(0.0, t[:, None, None]).logpdf(off) + np.log(t)[:, None, None]).sum(
+        (1, 2)
+    )
+
+
+@pytest.mark.parametrize("grouped", [True, False], ids=["groups", "one group"])
+@pytest.mark.parametrize(
+    "outcomes", [(AGE, PAY), (WORKS, BENEFIT, AGE)], ids=["amounts", "kinds"]
+)
+def test_the_density_is_that_of_the_prior_where_nothing_is_known(
+    outcomes: tuple[Outcome, ...], grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        AmountLaw, "__call__",
+        lambda self, means, cov: (np.zeros(len(means)), 0.0 * means, 0.0 * cov),
+    )  # fmt: skip
+    monkeypatch.setattr(
+        CategoryLaw, "__call__",
+        lambda self, log_p, means, cov: (
+            np.zeros(len(means)), 0.0 * log_p, 0.0 * means, [0.0 * each for each in cov]
+        ),
+    )  # fmt: skip
+    posterior = parameters_of(outcomes, grouped)
+    x = 0.5 * np.random.default_rng(2).standard_normal((6, posterior.dimension))
+    expected = sum(of_column(posterior, x, j) for j in range(posterior.q))
+    point = posterior.point(x)
+    for part, own in zip(posterior.layout.logits, point.logits, strict=True):
+        ridged = np.isin(part.columns, posterior.layout.ridged)
+        sd = np.where(ridged, 2.0 * KAPPA, PRIORS["logit_sd"])[:, None]
+        expected = expected + stats.norm(0.0, sd).logpdf(own).sum((1, 2))
+    found, _ = posterior(x)
+    np.testing.assert_allclose(found - found[0], expected - expected[0], rtol=1e-9, atol=1e-9)
+
+
+def test_scales_of_groups_are_drawn_from_their_laws_given_groups() -> None:
+    """t and nu on a grid; what they scale stays where it is."""
+    posterior, rng = parameters_of((AGE, PAY)), np.random.default_rng(3)
+    start = np.tile(0.8 * rng.standard_normal(posterior.dimension), (1500, 1))
+    x = start
+    for _ in range(6):
+        x = posterior.redraw_scales(x, rng)
+    before, after = posterior.point(start), posterior.point(x)
+    for name in ("log_variance", "slopes", "core", "coefficients", "off_slopes", "off_variance"):
+        np.testing.assert_allclose(getattr(after, name), getattr(before, name), atol=1e-9)
+    grid = np.linspace(-9.0, 9.0, 6001)
+    value = np.exp(grid)[:, None]
+    for j in range(posterior.q):
+        pairs, off = np.flatnonzero(posterior.row == j), before.off_variance[0, j]
+        law = stats.invgamma(0.5 * value, scale=0.5 * value)
+        of_nu = half_t(value[:, 0], 1.0, PRIORS["pooling_df"])
+        of_nu += law.logpdf(np.exp(off)).sum(1)
+        laws = [(of_nu, after.log_nu[:, j])]
+        if pairs.size:
+            slopes = before.off_slopes[0, pairs].ravel()
+            of_t = half_t(value[:, 0], 3.0, PRIORS["slope_scale"])
+            laws.append((of_t + stats.norm(0.0, value).logpdf(slopes).sum(1), after.log_t[:, j]))
+        for log_density, drawn in laws:
+            density = np.exp(log_density - log_density.max())
+            below = integrate.cumulative_trapezoid(density, grid, initial=0.0)
+            for shift, right in ((0.0, True), (0.2, False)):
+                shares = np.interp(drawn + shift, grid, below / below[-1])
+                assert (stats.kstest(shares, "uniform").pvalue > 1e-3) == right
+
+
+def test_points_beyond_what_a_law_can_have_are_outside() -> None:
+    posterior = parameters_of((AGE,))
+    x = np.zeros((3, posterior.dimension))
+    x[1] = 1e3
+    x[2, posterior.slices["log_s"]] = 40.0
+    value, gradient = posterior(x)
+    assert np.isfinite(value).tolist() == [True, False, False]
+    assert np.isfinite(gradient).all()

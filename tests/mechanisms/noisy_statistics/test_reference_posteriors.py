@@ -1,0 +1,93 @@
+"""The posterior of noisy statistics beside long runs of a chain that keeps the true sums as
+unknowns (``tests.long_runs.reference_posteriors``), functional by functional and cell by cell."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from surveysynth._support.types import FloatArray
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import fit, theta_of
+from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
+from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
+from surveysynth.mechanisms.noisy_statistics.posterior.prior_columns import alike
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
+    statistics_of,
+    table_of,
+)
+from surveysynth.models.general_location.layout import Layout
+from surveysynth.sampling.plan import SamplingPlan
+from tests.long_runs.reference_posteriors import CASES, GOLDEN, design_of, settings
+from tests.posterior_functionals import functionals
+
+#: Of (posterior mean - reference) / SD, and of SD / reference.
+MEDIAN_GAP, LARGEST_GAP = 0.1, 0.3
+MEDIAN_RATIO, RATIO = (0.97, 1.03), (0.85, 1.15)
+FILES = sorted(each.stem for each in GOLDEN.glob("*.json"))
+FAST = ("example_3.6", "example_one_covariance_3.6", "yes_or_no_3.6")
+#: What is beyond these bounds, and by which number: SDs of log weights in cells of 8 to 30 records
+#: are known to 16% less than the normal law of squares says, since their law is skewed there.
+MISSED = {("small_cells_3.6", "log_sd_weight"): 0.84, ("small_cells_3.6", "log_sd_1"): 0.84}
+
+
+def compared(file: str, plan: SamplingPlan) -> dict[str, tuple[FloatArray, FloatArray]]:
+    """Gaps in SDs and ratios of SDs, (cells,) each, by name of the functional."""
+    content = json.loads((GOLDEN / f"{file}.json").read_text(encoding="utf-8"))
+    case = CASES[content["case"]]
+    design, statistics = design_of(case, content), statistics_of(content["statistics"])
+    assert isinstance(statistics, LocationStatistics)
+    model, root = case.model(design), alike(design.matrix)
+    layout = Layout.of(design, model.grouped)
+    table = NoisyTable.of(table_of(model, design), design.matrix.cell, statistics, root)
+    # The chain knows of no deviations of levels by group.
+    parameters = Parameters(layout, table, model.priors, deviating=False)
+    chosen = replace(settings(content["epsilon"]), plan=plan)
+    points, _ = fit(parameters, chosen, np.random.default_rng(5))
+    theta = theta_of(parameters, points, root)
+    found = functionals(theta, layout, model.groups(design).cell, design.matrix.x_cells)
+    result = {}
+    for name, reference in content["functionals"].items():
+        own, sd = found[name], np.array(reference["sd"])
+        result[name] = (own.mean(0) - reference["mean"]) / sd, own.std(0) / sd
+    return result
+
+
+@pytest.mark.parametrize(
+    "file", [file if file in FAST else pytest.param(file, marks=pytest.mark.slow) for file in FILES]
+)
+def test_posteriors_are_those_of_the_exact_chain(file: str) -> None:
+    found = compared(file, SamplingPlan(32, 60, 60 if file in FAST else 200))
+    gaps, ratios = (
+        np.concatenate([each[k].ravel() for each in found.values()]) for k in (0, 1)
+    )
+    assert np.median(np.abs(gaps)) <= MEDIAN_GAP
+    assert MEDIAN_RATIO[0] <= np.median(ratios) <= MEDIAN_RATIO[1]
+    for name, (gap, ratio) in found.items():
+        assert np.abs(gap).max() <= LARGEST_GAP, name
+        assert ratio.max() <= RATIO[1], name
+        least = MISSED.get((file, name))
+        if least is None:
+            assert ratio.min() >= RATIO[0], name
+        else:
+            assert ratio.min() == pytest.approx(least, abs=0.03), name
+
+
+def test_a_law_with_half_of_the_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of squares, in variance."""
+    square_noise = NoisyTable.square_noise
+    monkeypatch.setattr(
+        NoisyTable, "square_noise", lambda self, pattern: 0.5 * square_noise(self, pattern)
+    )
+    _, ratio = compared("example_3.6", SamplingPlan(32, 40, 30))["log_sd_weight"]
+    assert np.median(ratio) < RATIO[0]
+
+
+def test_every_case_has_a_reference_at_both_budgets_that_has_converged() -> None:
+    for file in FILES:
+        content = json.loads((GOLDEN / f"{file}.json").read_text(encoding="utf-8"))
+        assert file == f"{content['case']}_{content['epsilon']:g}"
+        for name, each in content["functionals"].items():
+            assert max(each["r_hat"]) < 1.02, (file, name)
+            assert (np.array(each["mcse"]) < 0.04 * np.array(each["sd"])).all(), (file, name)
