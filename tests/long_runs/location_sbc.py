@@ -253,7 +253,8 @@ def _shrunken(case: Case, theta: Theta, rng: np.random.Generator) -> Theta:
         core = theta[f"coefficients_{part.name}"]
         levels = np.isin(np.arange(layout.columns, layout.width), part.columns)
         used = np.concatenate([np.ones(len(ridged)), np.tile(levels * layout.grouped, groups)])
-        value = kappa * theta[f"s_{part.name}"][:, None] * rng.standard_normal((len(core), used.size))
+        scale = kappa * theta[f"s_{part.name}"][:, None]
+        value = scale * rng.standard_normal((len(core), used.size))
         for place, position in enumerate(part.earlier):
             value = value + core[:, part.columns.size + place, None] * left[position]
         left.append(value * used)
