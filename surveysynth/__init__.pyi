@@ -26,15 +26,20 @@ from .api.commands import (
 )
 from .api.coverage import coverage as coverage
 from .api.private_tables import tables as tables
-from .api.stan_data import export_stan as export_stan
 from .api.start import example as example
 from .api.start import example_survey as example_survey
 from .api.start import init as init
+from .errors import (
+    ConfidentialWarning as ConfidentialWarning,
+)
 from .errors import (
     FewRecordsWarning as FewRecordsWarning,
 )
 from .errors import (
     FormulaCutWarning as FormulaCutWarning,
+)
+from .errors import (
+    RecordsLeftOutWarning as RecordsLeftOutWarning,
 )
 from .estimation.calibration import CalibratedWeights as CalibratedWeights
 from .estimation.combining import (
@@ -70,23 +75,12 @@ from .estimation.replication import (
 )
 from .estimation.sample_design import SampleDesign as SampleDesign
 from .estimation.taylor import estimate_domains as estimate_domains
-from .evaluation.audit.folder import audit as audit
-from .evaluation.baselines.noisy_release import (
-    DeclaredBounds as DeclaredBounds,
-)
-from .evaluation.baselines.noisy_release import (
-    noisy_release as noisy_release,
-)
 from .evaluation.compare.folder import compare as compare
 from .evaluation.microdata.identification import identification_risk as identification_risk
 from .evaluation.microdata.identification import topcode as topcode
-from .evaluation.microdata.regression import (
-    coefficient_utility as coefficient_utility,
-)
-from .evaluation.microdata.regression import (
+from .evaluation.microdata.propensity import (
     propensity_score as propensity_score,
 )
-from .evaluation.microdata.risk_utility import risk_utility_map as risk_utility_map
 from .evaluation.microdata.utility import distribution_utility as distribution_utility
 from .evaluation.studies.frame_results import CoverageResult as CoverageResult
 from .inference.bias_search import DebiasRecord as DebiasRecord

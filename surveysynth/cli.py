@@ -15,16 +15,10 @@ import typer
 
 from surveysynth._support import exits
 from surveysynth._support.confidential import sweep
-from surveysynth._support.doctor import THREAD_VARIABLES, version_of
-from surveysynth.api.shell_commands import (
-    audit_command,
-    docs_command,
-    init_command,
-    keys_command,
-    read_guesses,
-)
+from surveysynth._support.versions import THREAD_VARIABLES, version_of
+from surveysynth.api.shell_commands import init_command, read_guesses
 from surveysynth.api.study_command import MethodsOption, study_command, words
-from surveysynth.errors import InputError, RefusedError, SurveySynthError
+from surveysynth.errors import RefusedError
 
 app = typer.Typer(
     help="Private survey tables from synthetic microdata, with a stated epsilon.",
@@ -210,34 +204,6 @@ def rebuild(
 
 
 @app.command()
-def tables(
-    action: Annotated[str, typer.Argument(metavar="check", help="The one action there is.")],
-    update: Annotated[
-        bool,
-        typer.Option(
-            "--update", help="Keep what is made now as what is expected; in a checkout only."
-        ),
-    ] = False,
-) -> None:
-    """Rebuild the tables of the catalogue and compare them with what is expected."""
-    from surveysynth.release import catalogue
-
-    if action != "check":
-        raise InputError(f"surveysynth tables knows the action 'check', got {action!r}.")
-    if update:
-        catalogue.update()
-        return
-    differing = [each for each in catalogue.check() if each.differences]
-    for outcome in differing:
-        print("\n".join([f"{outcome.name}:", *outcome.differences]))
-    if differing:
-        raise SurveySynthError(
-            f"{len(differing)} of the catalogue's specifications give other tables than expected; "
-            "the differences are shown above."
-        )
-
-
-@app.command()
 def compare(
     spec: SpecArgument,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
@@ -298,32 +264,6 @@ def ledger_of(spec: SpecArgument, ledger: LedgerOption = None) -> None:
 
 
 study = app.command("study")(study_command)
-audit = app.command("audit")(audit_command)
-keys = app.command("keys")(keys_command)
-docs = app.command("docs")(docs_command)
-
-
-@app.command("export-stan")
-def export_stan(
-    spec: SpecArgument,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The JSON file to write.")],
-) -> None:
-    """Write the data of the model's Stan program, for cmdstanr or rstan: CONFIDENTIAL."""
-    from surveysynth.api import stan_data
-
-    program = stan_data.export_stan(spec, out)
-    print(f"CONFIDENTIAL: {out} holds the records of the survey, or sums of them, unprotected.")
-    print(f"Program: {program}")
-
-
-@app.command()
-def doctor() -> None:
-    """Show versions, processors, threads and compilers."""
-    from surveysynth._support.doctor import report_lines
-
-    print("\n".join(report_lines()))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code, see ``exits``."""
     given = sys.argv[1:] if arguments is None else list(arguments)

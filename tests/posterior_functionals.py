@@ -86,7 +86,7 @@ def _moments(
     for j, part in enumerate(layout.regressions):
         core, width = theta[f"coefficients_{part.name}"], part.columns.size
         mean.append(np.einsum("cdw,...w->...cd", tilde[..., part.columns], core[..., :width]))
-        own = core[..., None, width:]
+        own = core[..., None, width:] + np.zeros((len(group), 1))
         if f"slopes_{part.name}" in theta:
             own = own + theta[f"slopes_{part.name}"][..., group, :]
         slopes.append(own)

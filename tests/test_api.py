@@ -299,10 +299,6 @@ def test_a_wrong_argument_is_told_with_its_remedy(changes: dict[str, Any], told:
     ("function", "call"),
     [
         ("tables", lambda frame: ss.tables(frame, **QUICK)),
-        ("noisy_release", lambda frame: ss.noisy_release(
-            frame, ss.DeclaredBounds(weight=(1, 500), outcomes={}), epsilon=1)),
-        ("risk_utility_map", lambda frame: ss.risk_utility_map(
-            ss.get_model("fbs"), frame, [(0.9, 0.0)], np.random.default_rng(1))),
     ],
 )  # fmt: skip
 def test_a_frame_is_no_survey(function: str, call: Any) -> None:

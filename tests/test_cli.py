@@ -61,13 +61,6 @@ def test_blas_threads_are_pinned_unless_set(monkeypatch: pytest.MonkeyPatch) -> 
     assert os.environ["OPENBLAS_NUM_THREADS"] == "1"
 
 
-def test_doctor_reports_and_never_fails() -> None:
-    done = _run("doctor")
-    assert done.returncode == 0
-    for word in ("python", "pandas", "cores", "OMP_NUM_THREADS=", "CmdStan", "C++ compiler"):
-        assert word in done.stdout
-
-
 def test_example_writes_a_survey_and_refuses_a_full_folder(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "ex"
     assert _run("example", folder, "--n", 300).returncode == 0
@@ -113,7 +106,7 @@ def test_no_specification_is_released_without_a_mechanism(
     path = tmp_path / "spec.toml" if spec else example
     path.write_text(without, encoding="utf-8")
     before = sorted(tmp_path.rglob("*"))
-    for command in ("check", "release", "compare", "export-stan"):
+    for command in ("check", "release", "compare"):
         out = [] if command == "check" else ["--out", str(tmp_path / "out")]
         assert cli.main([command, str(path), *out]) == 2
         told = capsys.readouterr()
@@ -155,7 +148,7 @@ def test_exit_code_and_message_are_those_of_the_process(tmp_path: Path) -> None:
 def test_no_arguments_show_the_help() -> None:
     done = _run()
     assert done.returncode == 0
-    for command in ("example", "check", "release", "doctor"):
+    for command in ("example", "check", "release", "study"):
         assert command in done.stdout
 
 

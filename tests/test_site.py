@@ -13,7 +13,6 @@ import typer
 
 import surveysynth as ss
 from surveysynth import cli, datasets
-from surveysynth.api import shell_commands
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "vignettes"
@@ -89,43 +88,6 @@ def test_every_page_is_in_the_contents() -> None:
         if not {"built", "gallery"} & set(path.relative_to(PAGES).parts)
     }
     assert listed == (pages - {"index"}) | {"built/gallery/index"}
-
-
-def test_without_a_checkout_it_is_said_where_the_pages_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(shell_commands, "_PAGES", tmp_path / "vignettes")
-    monkeypatch.chdir(tmp_path)
-    assert cli.main(["docs", "--no-open"]) == 2
-    assert "checkout" in capsys.readouterr().err
-
-
-def test_a_missing_extra_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(shell_commands, "find_spec", lambda name: None)
-    assert cli.main(["docs", "--no-open"]) == 2
-    told = capsys.readouterr().err
-    assert "sphinx" in told
-    assert "pip install '.[docs]'" in told
-
-
-def test_a_checkout_is_found_where_the_command_is_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """As after an installation that is not editable."""
-    monkeypatch.setattr(shell_commands, "_PAGES", tmp_path / "vignettes")
-    monkeypatch.setattr(shell_commands, "find_spec", lambda name: None)
-    monkeypatch.chdir(ROOT)
-    assert cli.main(["docs", "--no-open"]) == 2
-    assert f"in {ROOT}" in capsys.readouterr().err
-
-
-def test_keys_on_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["keys", "privacy.m"]) == 0
-    assert capsys.readouterr().out.startswith("privacy.m\n")
-    assert cli.main(["keys", "privacy.epsilom"]) == 2
-    assert "Did you mean 'privacy.epsilon'?" in capsys.readouterr().err
 
 
 def _built(folder: Path, link: str) -> subprocess.CompletedProcess[str]:

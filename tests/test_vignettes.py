@@ -24,8 +24,8 @@ DOCUMENTS = [
 #: Reference pages with the languages of their blocks; the other pages have shell blocks too.
 REFERENCE: dict[str, set[str]] = {
     "methods": {"python"}, "strict": {"python"}, "glossary": set(), "index": set(),
-    "limits": set(), "comparing": set(), "release_folder": {"python"}, "clusters": {"python"},
-    "in_python": {"python"}, "validation": set(), "from_r": {"r"},
+    "limits": set(), "comparing": set(), "audit": set(), "release_folder": {"python"},
+    "clusters": {"python"}, "in_python": {"python"}, "validation": set(), "from_r": {"r"},
 }  # fmt: skip
 #: Pages that release a whole survey of ten thousand records.
 SLOW = {"real_survey"}

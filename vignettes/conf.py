@@ -1,4 +1,4 @@
-"""How Sphinx builds the documentation: `surveysynth docs`. Nothing is fetched from a network."""
+"""How Sphinx builds the documentation (`python -m vignettes.build`); nothing is fetched."""
 
 import sys
 import warnings

@@ -1,7 +1,8 @@
 """End a command with an exit code and a message, never with a confidential value.
 
 0 done; 2 bad input; 3 refused; 4 failed batches; 130 interrupted; 1 a defect. A message goes to
-stderr; no traceback, since values of confidential records can be part of one.
+stderr; no traceback, since values of confidential records can be part of one. The code is that of
+the work: whether anyone could read what was printed does not change it.
 """
 
 import os
@@ -10,12 +11,13 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from surveysynth.errors import PublicWarning, SurveySynthError
+from surveysynth.errors import ConfidentialWarning, PublicWarning, SurveySynthError
 
 DEFECT, USAGE, INTERRUPTED = 1, 2, 130
 DEBUG_VARIABLE = "SURVEYSYNTH_DEBUG"
@@ -23,13 +25,68 @@ DEBUG_VARIABLE = "SURVEYSYNTH_DEBUG"
 
 def code_of(command: Callable[[], Any]) -> int:
     """Run a command and return its exit code."""
+    with _unfailing_output():
+        return _code_of(command)
+
+
+class _Unfailing:
+    """A stream that shows what it can: its reader may be gone, or the disk of a log file full.
+
+    Characters that it does not have are escaped.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        with suppress(AttributeError, ValueError):  # not every stream is Python's own
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[attr-defined]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def write(self, text: str) -> int:
+        """Write text, or let it go."""
+        with self._or_nowhere():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush the text, or let it go."""
+        with self._or_nowhere():
+            self._stream.flush()
+
+    @contextmanager
+    def _or_nowhere(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError:
+            # What is still in the buffer would fail again when Python ends.
+            with suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+                os.dup2(nowhere.fileno(), self._stream.fileno())
+
+
+@contextmanager
+def _unfailing_output() -> Iterator[None]:
+    before = sys.stdout, sys.stderr
+    made = [None if each is None else _Unfailing(each) for each in before]
+    sys.stdout, sys.stderr = made
+    try:
+        yield
+    finally:
+        for each in made:
+            if each is not None:
+                each.flush()
+        sys.stdout, sys.stderr = before
+
+
+def _code_of(command: Callable[[], Any]) -> int:
     debug = bool(os.environ.get(DEBUG_VARIABLE))
     if debug:
         say(f"warning: {DEBUG_VARIABLE} is set; a traceback may show confidential values.")
     elif not sys.warnoptions:
         warnings.simplefilter("ignore")
-        # What public columns alone decide is a line on stderr.
+        # What should be known before the budget is spent is a line on stderr.
         warnings.simplefilter("always", PublicWarning)
+        warnings.simplefilter("always", ConfidentialWarning)
         warnings.showwarning = _show
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _interrupt)
@@ -50,8 +107,8 @@ def _show(
     message: Warning | str, category: type[Warning], filename: str, lineno: int,
     file: TextIO | None = None, line: str | None = None,
 ) -> None:  # fmt: skip
-    """Say a public warning in one line."""
-    say(f"WARNING: {message}")
+    """Say a warning in one line."""
+    say(f"{'' if issubclass(category, ConfidentialWarning) else 'WARNING: '}{message}")
 
 
 def _other(error: Exception, *, debug: bool) -> int:
@@ -66,9 +123,10 @@ def _other(error: Exception, *, debug: bool) -> int:
     if debug:
         traceback.print_exception(error)
     say(
-        f"this is a defect in surveysynth: {type(error).__name__} at {place_of(error)}. Nothing "
-        f"was published. The message is not shown because it may contain confidential values; "
-        f"{DEBUG_VARIABLE}=1 shows it."
+        f"this is a defect in surveysynth: {type(error).__name__} at {place_of(error)}. The "
+        f"message is not shown because it may contain confidential values; {DEBUG_VARIABLE}=1 "
+        "shows it. Before another release, see in the output folder and by surveysynth ledger "
+        "what this one did."
     )
     return DEFECT
 
@@ -90,7 +148,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _interrupted() -> int:
-    say("interrupted; nothing was written.")
+    say("interrupted.")
     return INTERRUPTED
 
 

@@ -27,6 +27,13 @@ def nearest_file(path: Path, suffixes: Sequence[str]) -> str:
     return ""
 
 
+#: The remedy for a path as Windows writes it, in a specification.
+BACKSLASH = (
+    "in double quotes a backslash begins an escape: write the path in single quotes, such as "
+    "'C:\\data\\survey.csv', or with /, such as \"C:/data/survey.csv\""
+)
+
+
 def listing(names: Sequence[str], limit: int = 12) -> str:
     """Return names in quotes, separated by commas; the tail of a long list becomes a count."""
     shown = ", ".join(repr(str(name)) for name in names[:limit])

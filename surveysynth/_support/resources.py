@@ -40,11 +40,6 @@ def _data_folder(package: Path, name: str, inner: str) -> Path:
     )
 
 
-def is_checkout(package: Path = _PACKAGE) -> bool:
-    """Return True if the data files are those of a checkout, which may be changed."""
-    return tables_directory(package) == package.parent / "tables"
-
-
 def literature_table(name: str, package: Path = _PACKAGE) -> Path:
     """Return the path of a published table, for example ``simulation_counts_table4.csv``."""
     return tables_directory(package) / "literature" / name

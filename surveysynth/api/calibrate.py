@@ -46,7 +46,7 @@ def calibrate(
         column whose totals they are instead.
     method
         "raking": the ratios of calibrated to base weights are above zero; "linear": the regression
-        estimator, whose weights may be below zero without bounds; "logit": needs bounds.
+        estimator, whose weights may be below zero without bounds.
     bounds
         The smallest and largest ratio, such as (0.3, 3).
     population_size

@@ -28,8 +28,8 @@ class CheckResult:
         The result of simulating whether epsilon can be reached; None for noisy statistics, which
         reach any epsilon.
     confidential
-        A warning for the user only, if the sum of the weights is far from the population size.
-        Empty otherwise; the text does not include it.
+        A warning for the user only, if the sum of the weights is far from the population size, or
+        amounts lie outside their declared range. Empty otherwise; the text does not include it.
     spent
         The total of the survey's ledger, and whether the budget has room for a release.
     no_room
@@ -189,7 +189,7 @@ def _of_the_bound(
     settings.require_identified(model := model.of(design))
     preview = preview_lines(specification, design, model)
     say("\n".join([*preview, *spent]))
-    confidential = survey.population_warning()
+    confidential = survey.confidential_warning()
     if confidential:
         say(f"{confidential}\n")
     refuse_clusters(design, model)

@@ -76,6 +76,11 @@ def release(
         If levels, cells, or interactions have too few records for coefficients of their own.
     FewRecordsWarning
         If spikes have few records even if all kinds of values are equally common.
+    RecordsLeftOutWarning
+        If leaving out records with missing cells moves counts and means.
+    ConfidentialWarning
+        Before noise is drawn: amounts outside their declared range, and weights far from the
+        population size.
 
     Examples
     --------

@@ -42,7 +42,6 @@ def tables(
     level: float = 0.95,
     linearisation: str | None = None,
     where: str | None = None,
-    other: Mapping[str, Any] | None = None,
     several: Sequence[Mapping[str, Any]] | None = None,
     inference: "Inference" = "debiased",
     priors: Mapping[str, float] | None = None,
@@ -84,9 +83,6 @@ def tables(
     where
         The subpopulation of the tables: a condition on columns of the model and on outcomes with
         levels: ``'gender == "Female" and field in ("Biology", "Physics")'``.
-    other
-        Further rows of levels taken together, as [tables] other: ``{"region": ["N", "NE"]}``, or
-        with labels of your own ``{"region": {"North": ["N", "NE"]}}``.
     several
         Several tables at one epsilon, each a mapping like one of [[tables]]: name, and its own
         keys (by, statistics, where, level, ...). The arguments of this call are the defaults.
@@ -141,6 +137,10 @@ def tables(
         If levels, cells, or interactions have too few records for coefficients of their own.
     FewRecordsWarning
         If spikes have few records even if all kinds of values are equally common.
+    RecordsLeftOutWarning
+        If leaving out records with missing cells moves counts and means.
+    ConfidentialWarning
+        Amounts outside their declared range, and weights far from the population size.
 
     Notes
     -----
@@ -173,7 +173,7 @@ def tables(
         "privacy": {"mechanism": mechanism, "epsilon": epsilon, "m": m,
                     "replicates_per_draw": replicates_per_draw},
         "tables": {
-            "by": _names(by), "statistics": _names(statistics), "where": where, "other": other,
+            "by": _names(by), "statistics": _names(statistics), "where": where,
             "level": level, "linearisation": linearisation,
         },
         "labels": labels, "outcomes": outcomes,
@@ -316,6 +316,7 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
 
     design, confidential = survey.design, survey.confidential
     refuse_sources(design.confidential_sources)
+    survey.warn(stacklevel=3)
     known = (*map(str, design.frame), *design.outcome_names, str(design.weight_name))
     for name in spec.labels:
         if name not in known:

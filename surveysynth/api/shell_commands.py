@@ -1,29 +1,23 @@
-"""Shell commands with flags and messages of their own: init, audit, keys and docs.
+"""The command init, which has flags and prompts of its own.
 
 Imported at the start of every command: heavy modules are imported inside.
 """
 
-import subprocess
 import sys
-import webbrowser
-from collections.abc import Sequence
-from importlib.util import find_spec
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from surveysynth.errors import InputError, RefusedError, SurveySynthError
+from surveysynth.errors import InputError
 
 if TYPE_CHECKING:
+    from surveysynth.spec.draft.choices import Choices
     from surveysynth.spec.draft.write import Drafted
 
-#: Possible checkouts: around the package, or the working folder. The wheel has no pages.
-_PAGES = Path(__file__).parents[2] / "vignettes"
-_HERE = Path("vignettes")
-_NEEDED = {"sphinx": "sphinx", "numpydoc": "numpydoc", "myst_parser": "myst-parser",
-           "sphinx_gallery": "sphinx-gallery", "furo": "furo",
-           "latex2mathml": "latex2mathml"}  # fmt: skip
 OutcomeOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -107,7 +101,7 @@ def init_command(
         bool, typer.Option("--overwrite", help="Replace SPEC if it exists.")
     ] = False,
 ) -> None:
-    """Write a specification for DATA, with every choice explained; ask questions on a terminal.
+    """Write a specification for DATA, with every choice explained; prompt for missing flags.
 
     The command reads the names of all columns and the values of the --by columns, and nothing else
     of the data.
@@ -141,8 +135,6 @@ def _write(
         split_columns,
     )
     from surveysynth.spec.draft.columns import open_data
-    from surveysynth.spec.draft.questions import ask_rest
-    from surveysynth.spec.draft.svyset import with_svyset
     from surveysynth.spec.draft.write import check_free, write_draft
 
     check_free(out, overwrite=overwrite)  # before any question
@@ -153,26 +145,65 @@ def _write(
         weights_from=read_sources(weights_from or "", file.names),
         **given,
     )
-    choices, from_file = with_svyset(choices, file)
-    if from_file:
-        print(from_file)
     check_choices(choices, file.names)
     if sys.stdin.isatty():
-        choices = ask_rest(choices, file, Prompt())
+        choices = _prompted(choices, file.names)
     check_said(choices)
     print("\n".join(_summary(write_draft(file, choices, out, overwrite=overwrite))))
 
 
-class Prompt:
-    """Questions on the terminal of the command."""
+#: What a terminal is asked for where a flag is missing, and whether Enter leaves it out.
+_PROMPTS = {
+    "outcomes": ("Outcomes, confidential, as NAME:KIND, separated by commas; KIND is continuous, "
+                 "semicontinuous, count, binary or categorical", False),
+    "mechanism": ("Mechanism, noisy_statistics or pseudo_posterior", False),
+    "epsilon": ("Epsilon, the privacy cost of the whole release", False),
+    "weight": ("Column of sampling weights", False),
+    "weights_from": ("Columns that the weights were computed from; design, unknown, or Enter",
+                     True),
+    "strata": ("Column of strata, or Enter", True),
+    "psu": ("Column of primary sampling units, or Enter", True),
+    "population_size": ("Population size, from a public source, or Enter", True),
+    "by": ("Public columns that define the rows of tables, separated by commas, or Enter", True),
+}  # fmt: skip
 
-    def tell(self, text: str) -> None:
-        """Show lines."""
-        print(text, flush=True)
 
-    def ask(self, question: str) -> str:
-        """Return the answer without outer blanks."""
-        return str(typer.prompt(question, default="", show_default=False)).strip()
+def _prompted(choices: "Choices", columns: Sequence[str]) -> "Choices":
+    """Return the choices with a prompt for each missing flag, asked until the answer is valid."""
+    from surveysynth.spec.draft.choices import (
+        check_choices,
+        read_number,
+        read_outcomes,
+        read_sources,
+        split_columns,
+    )
+
+    read: dict[str, Callable[[str], Any]] = {
+        "outcomes": lambda text: read_outcomes(
+            [text] if text in columns else [each.strip() for each in text.split(",")], (), columns
+        ),
+        "weights_from": lambda text: read_sources(text, columns),
+        "by": lambda text: split_columns("by", [text], columns),
+        "epsilon": lambda text: read_number("epsilon", text),
+        "population_size": lambda text: read_number("population size", text),
+    }
+
+    def settled(part: str, text: str) -> "Choices":
+        try:
+            value = read.get(part, str)(text.strip()) if text.strip() else None
+            made = replace(choices, **{part: value})  # type: ignore[arg-type]
+            check_choices(made, columns)
+        except InputError as error:
+            raise typer.BadParameter(str(error)) from None
+        return made
+
+    for part, (question, optional) in _PROMPTS.items():
+        if getattr(choices, part) is None or (part == "outcomes" and not choices.outcomes):
+            choices = typer.prompt(
+                question, default="" if optional else None, show_default=False,
+                value_proc=partial(settled, part),
+            )  # fmt: skip
+    return choices
 
 
 def _summary(made: "Drafted") -> list[str]:
@@ -185,117 +216,3 @@ def _summary(made: "Drafted") -> list[str]:
     if made.open:
         lines += ['Still to be filled in, marked "?":', *(f"  {key}" for key in made.open)]
     return [*lines, f"Next: surveysynth check {made.path}"]
-
-
-def audit_command(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
-    spec: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[SPEC]",
-            help="A specification; only its public inputs are read. "
-            "Without it, the package's examples of every model and mechanism.",
-        ),
-    ] = None,
-    case: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="The name of an example. May be repeated."),
-    ] = None,
-    n: Annotated[
-        int | None,
-        typer.Option("--n", help="Number of records of the examples. Default: 1,000.", min=100),
-    ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Try every replacement, also with fresh random numbers.")
-    ] = False,
-    seed: Annotated[int, typer.Option(help="The seed of the simulated surveys.", min=0)] = 0,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace DIR if an audit wrote it.")
-    ] = False,
-) -> None:
-    """Replace a record of a simulated survey: does a release reveal more than it states?
-
-    Nothing confidential is read. Exit code 3: a replacement moved the result by more than is
-    stated, in a setting that the mechanism accepts; the report names it.
-    """
-    from surveysynth._support.progress import report_count
-    from surveysynth.evaluation.audit.folder import REPORT_NAME
-    from surveysynth.evaluation.audit.folder import audit as run
-    from surveysynth.evaluation.audit.report import sentence
-
-    found = run(
-        spec, out=out, cases=case or (), n=n, full=full, seed=seed, overwrite=overwrite,
-        progress=report_count, tell=lambda line: print(sentence(line), flush=True),
-    )  # fmt: skip
-    print(f"Report: {found.out / REPORT_NAME}")
-    if found.missed:
-        raise RefusedError(
-            f"{found.missed:,} planted violations were not found, so that this test says nothing "
-            "of these settings; use more records, or other declared centers and spreads."
-        )
-    if found.passed:
-        raise RefusedError(
-            f"{found.passed:,} of {len(found.table):,} replacements moved more than is stated; see "
-            "the lines above. Use mechanism = 'noisy_statistics', a higher epsilon, or fewer "
-            "columns of X and larger strata."
-        )
-
-
-def keys_command(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME]", help="A section (privacy) or key (privacy.m). Without it, all."
-        ),
-    ] = None,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the whole reference as a page of Markdown.")
-    ] = False,
-) -> None:
-    """Look up a key of a specification: type, default, what it does and makes public."""
-    from surveysynth.spec import reference
-
-    text = reference.markdown() if markdown else "\n".join(reference.terminal(name)).rstrip() + "\n"
-    print(text, end="")
-
-
-def docs_command(
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="The folder to build in. Default: build/site of the checkout."
-        ),
-    ] = None,
-    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
-) -> None:
-    """Build the documentation, without a network, and open it in a browser.
-
-    The command needs a checkout and the extra docs. Unchanged pages are not built again. A warning
-    is an error.
-    """
-    found = [each.resolve() for each in (_PAGES, _HERE) if (each / "_site" / "links.py").is_file()]
-    if not found:
-        raise InputError(
-            "the documentation is built from a checkout of the source: run this command in one, "
-            "after pip install '.[docs]'."
-        )
-    pages = found[0]
-    missing = [name for module, name in _NEEDED.items() if find_spec(module) is None]
-    if missing:
-        raise InputError(
-            f"the documentation needs {', '.join(missing)}: pip install '.[docs]' in "
-            f"{pages.parent}."
-        )
-    target = (out if out is not None else pages.parent / "build" / "site").resolve()
-    done = subprocess.run(
-        [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet",
-         "-b", "html", "-d", str(target.with_name(f"{target.name}-doctrees")),
-         str(pages), str(target)],
-        check=False,
-    )  # fmt: skip
-    if done.returncode:
-        raise SurveySynthError("the documentation was not built; see the messages of Sphinx above.")
-    first = target / "index.html"
-    print(f"Documentation: {first}")
-    if not no_open:
-        webbrowser.open(first.as_uri())

@@ -148,7 +148,7 @@ def init(
         of the population lie), spread, scale, power, shift, lower, upper. Missing constants stay
         open in the file; None leaves the kind open too.
     weight
-        Column of sampling weights; required, except for a Stata file with the settings of svyset.
+        Column of sampling weights; required.
     mechanism
         "noisy_statistics" or "pseudo_posterior".
     epsilon
@@ -159,7 +159,7 @@ def init(
         Columns that the weights were computed from besides the design, () for design weights, or
         "unknown"; None leaves it open.
     strata, psu
-        Public columns of the sample design; by default those of svyset in a Stata file.
+        Public columns of the sample design.
     design_effect
         Public factor by which the units raise variances, for models without effects of units.
     by
@@ -196,7 +196,6 @@ def init(
     """
     from surveysynth.spec.draft.choices import Choices
     from surveysynth.spec.draft.columns import open_data
-    from surveysynth.spec.draft.svyset import with_svyset
     from surveysynth.spec.draft.write import SPEC_NAME, write_draft
 
     path = Path(data)
@@ -217,7 +216,6 @@ def init(
         raise InputError("outcomes: expected at least one column.")
     target = path.with_name(SPEC_NAME) if out is None else Path(out)
     file = open_data(path)
-    choices, _ = with_svyset(choices, file)
     if choices.weight is None:
         raise InputError("weight: missing; name the column of sampling weights.")
     return write_draft(file, choices, target, overwrite=overwrite)

@@ -1,9 +1,9 @@
 """Weights calibrated to known totals, as arrays (methods 5.12; Deville and Sarndal 1992).
 
 A calibrated weight is w = d F(x'lambda): the base weight d times a ratio that depends on the
-record's calibration variables x alone, with sum of w x = totals. F is exp (raking), 1 + u (linear),
-both cut at bounds where there are some, or the logit between the bounds. lambda is the minimum of a
-convex function, found by Newton's method with steps that never raise it.
+record's calibration variables x alone, with sum of w x = totals. F is exp (raking) or 1 + u
+(linear), both cut at bounds where there are some. lambda is the minimum of a convex function, found
+by Newton's method with steps that never raise it.
 
 Agrees with ``calibrate`` of R's survey package.
 """
@@ -18,7 +18,7 @@ import numpy as np
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 
-Method: TypeAlias = Literal["raking", "linear", "logit"]
+Method: TypeAlias = Literal["raking", "linear"]
 Bounds: TypeAlias = tuple[float, float]
 
 UNBOUNDED: Bounds = (-np.inf, np.inf)
@@ -86,7 +86,7 @@ def calibrated_weights(
     x, base, totals
         Calibration variables, weights above zero, and known totals.
     method
-        "raking" (ratios above zero), "linear", or "logit", which needs bounds.
+        "raking" (ratios above zero) or "linear".
     bounds
         The smallest and largest ratio; 1 lies between them.
     labels
@@ -127,8 +127,6 @@ def check_method(method: str, bounds: Bounds) -> None:
             f"bounds: expected a number below 1 and one above 1, such as [0.3, 3], got "
             f"[{low:g}, {high:g}]."
         )
-    if method == "logit" and not np.isfinite([low, high]).all():
-        raise InputError("bounds: method 'logit' needs them, such as [0.3, 3].")
 
 
 @dataclass(frozen=True)
@@ -160,28 +158,8 @@ class _Raking:
             return ratio, ratio * (inside == u), ratio - 1.0 + ratio * (u - inside)
 
 
-@dataclass(frozen=True)
-class _Logit:
-    """Deville and Sarndal's F, which rises from the lower bound to the upper."""
-
-    low: float
-    high: float
-
-    def of(self, u: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return F (n,), its derivative, and an integral."""
-        low, high = self.low, self.high
-        width = high - low
-        slope = width / ((high - 1.0) * (1.0 - low))
-        at = slope * u + np.log1p(-low) - np.log(high - 1.0)
-        share = np.where(at > 0, 1.0, np.exp(-np.abs(at))) / (1.0 + np.exp(-np.abs(at)))
-        integral = low * u + width / slope * np.logaddexp(0.0, at)
-        return low + width * share, width * slope * share * (1.0 - share), integral
-
-
-_Ratio: TypeAlias = _Linear | _Raking | _Logit
-_RATIOS: dict[str, Callable[[float, float], _Ratio]] = {
-    "raking": _Raking, "linear": _Linear, "logit": _Logit
-}  # fmt: skip
+_Ratio: TypeAlias = _Linear | _Raking
+_RATIOS: dict[str, Callable[[float, float], _Ratio]] = {"raking": _Raking, "linear": _Linear}
 
 
 def _solve(

@@ -16,7 +16,7 @@ from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains, OutcomeRows, TableRows
 from surveysynth.estimation.linearised import Linearised
-from surveysynth.estimation.row_labels import RowLabels, hidden_rows, margin_sets
+from surveysynth.estimation.row_labels import RowLabels, margin_sets
 
 ContrastKind: TypeAlias = Literal["difference", "ratio"]
 
@@ -88,7 +88,7 @@ class Pairs:
         own = np.arange(len(rows.table))
         label = own // stride % sizes[place]
         against = 0 if contrast.second is None else 1 + labels.levels.index(contrast.second)
-        holds = (label > 0) & (label != against) & ~hidden_rows(rows.labels)
+        holds = (label > 0) & (label != against)
         if contrast.first is not None:
             holds = label == 1 + labels.levels.index(contrast.first)
         second = np.where(holds, own + stride * (against - label), own)
@@ -117,8 +117,7 @@ class Pairs:
     def passes(self, rows: TableRows) -> list[tuple[int, int]]:
         """Margin sets and first labels: in each pass records are in one row."""
         place = rows.by.index(self.contrast.column)
-        kept = self.labels.kept
-        sets = [index for index, way in enumerate(margin_sets(rows.labels)) if way[place] == kept]
+        sets = [index for index, kept in enumerate(margin_sets(rows.labels)) if kept[place]]
         return [(margin_set, first) for margin_set in sets for first in self.firsts]
 
     def domains(self, domains: Domains) -> Domains:

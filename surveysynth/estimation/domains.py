@@ -18,7 +18,6 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.classes import Classes
 from surveysynth.estimation.row_labels import (
     DEFAULT_MARGIN_LABEL,
-    Collapsed,
     RowLabels,
     margin_sets,
     row_labels,
@@ -112,18 +111,17 @@ class Domains:
     by
         The by variables, in the order of the table's columns.
     labels
-        The labels of each: its margin, its levels, and levels taken together.
+        The labels of each: its margin and its levels.
     table
         D rows: a text column per by variable (one of its labels) and ``is_margin``, true where at
-        least one by variable is summed over, or over some of its levels. Of each variable the
-        margin comes first, then the levels in their order, then levels taken together; row 0 is
-        the whole, the last variable runs fastest.
+        least one by variable is summed over. Of each variable the margin comes first, then the
+        levels in their order; row 0 is the whole, the last variable runs fastest.
     n
         Unweighted number of records of each row, shape (D,). Public, where all by variables are.
     codes
-        For each of the S margin sets (how the levels of each variable combine) the table row that
-        a record belongs to, shape (S, n records); 2**k sets where none are taken together. Set 0
-        is the whole, the last set the interior cells. Within one set the rows are disjoint and
+        For each of the S = 2**k margin sets (which variables keep their levels) the table row that
+        a record belongs to, shape (S, n records). Set 0 is the whole, the last set the interior
+        cells. Within one set the rows are disjoint and
         cover all records, so that one pass over the records serves all of the set's rows.
     rows
         Of one dataset among many, where by variables are outcomes: the rows of all; or None.
@@ -181,7 +179,6 @@ def build_domains(
     by: Sequence[str],
     levels: Mapping[str, Sequence[str]],
     margin_labels: Mapping[str, str] | None = None,
-    other: Collapsed | None = None,
 ) -> Domains:
     """Lay out all cells and margins of any number of by variables (methods 5).
 
@@ -195,9 +192,6 @@ def build_domains(
         The levels of each by variable in table order. A level without records keeps its rows.
     margin_labels
         What stands for "summed over", by variable; "All" where none is given.
-    other
-        Further rows of levels taken together, by variable and label:
-        ``{"region": {"North": ["N", "NE"]}}``.
 
     Returns
     -------
@@ -207,8 +201,8 @@ def build_domains(
     Raises
     ------
     InputError
-        If a by column is missing or named twice, if a margin's label is also a level, if levels
-        cannot be taken together, or if records have a value that is not among the levels.
+        If a by column is missing or named twice, if a margin's label is also a level, or if
+        records have a value that is not among the levels.
 
     Examples
     --------
@@ -222,7 +216,7 @@ def build_domains(
     1    F      False  2
     2    M      False  1
     """
-    made = _rows(frame, by, levels, {}, margin_labels, other)
+    made = _rows(frame, by, levels, {}, margin_labels)
     n = _sizes(made.public, len(made.table))
     return Domains(made.by, made.labels, made.table, n, made.public)
 
@@ -267,7 +261,8 @@ class RowsByOutcome:
             steps = np.zeros(1, dtype=np.int64)
             for name, (_, stride) in self.outcomes.items():
                 place = self.by.index(name)
-                labels = np.unique(self.labels[place].ways[chosen[place]])
+                count = len(self.labels[place].levels)
+                labels = 1 + np.arange(count) if chosen[place] else np.zeros(1, dtype=np.int64)
                 steps = (steps[:, None] + stride * labels).ravel()
             found.append(np.sort(steps))
         return tuple(found)
@@ -304,15 +299,14 @@ def build_rows(
     levels: Mapping[str, Sequence[str]],
     outcomes: Mapping[str, Classes],
     margin_labels: Mapping[str, str] | None = None,
-    other: Collapsed | None = None,
 ) -> Domains | RowsByOutcome:
     """Build rows as ``build_domains`` does, where by variables may be ``outcomes`` by name.
 
     Raises ``InputError`` as it does. ``frame`` has the other by columns, one row a record.
     """
     if not outcomes:
-        return build_domains(frame, by, levels, margin_labels, other)
-    return _rows(frame, by, levels, outcomes, margin_labels, other)
+        return build_domains(frame, by, levels, margin_labels)
+    return _rows(frame, by, levels, outcomes, margin_labels)
 
 
 def _rows(
@@ -321,28 +315,24 @@ def _rows(
     levels: Mapping[str, Sequence[str]],
     outcomes: Mapping[str, Classes],
     margin_labels: Mapping[str, str] | None,
-    other: Collapsed | None,
 ) -> RowsByOutcome:
-    by, margins, groups = tuple(by), margin_labels or {}, other or {}
+    by, margins = tuple(by), margin_labels or {}
     if len(set(by)) < len(by):
         raise InputError(f"A by variable may be named only once, but by is {', '.join(by)}.")
-    if strangers := [name for name in groups if name not in by]:
-        raise InputError(f"{strangers[0]}: levels taken together are those of a by variable.")
     record_levels = {
         name: _level_codes(frame, name, levels) for name in by if name not in outcomes
     }
     named = {**levels, **{name: each.names for name, each in outcomes.items()}}
     labels = tuple(
-        row_labels(name, named[name], margins.get(name, DEFAULT_MARGIN_LABEL), groups.get(name, {}))
-        for name in by
+        row_labels(name, named[name], margins.get(name, DEFAULT_MARGIN_LABEL)) for name in by
     )
     sizes = [len(each.names) for each in labels]
     strides = {name: int(np.prod(sizes[i + 1 :], dtype=np.int64)) for i, name in enumerate(by)}
 
     rows = list(product(*(each.names for each in labels)))
     table = pd.DataFrame(rows, columns=pd.Index(by, dtype=str), dtype=str)
-    in_level = np.array(list(product(*(each.way_of_label == each.kept for each in labels))))
-    table["is_margin"] = [not by or not all(row) for row in in_level.tolist()]
+    in_level = product(*([False] + [True] * len(each.levels) for each in labels))
+    table["is_margin"] = [not by or not all(row) for row in in_level]
 
     codes = np.zeros((len(list(margin_sets(labels))), len(frame)), dtype=np.int64)
     for name, level in record_levels.items():
@@ -357,7 +347,7 @@ def _step(
     """Move records (n,) of these levels of a by variable to its labels, in all sets (S, n)."""
     for index, chosen in enumerate(margin_sets(labels)):
         if chosen[place]:
-            codes[index] += stride * labels[place].ways[chosen[place]][level]
+            codes[index] += stride * (1 + level)
 
 
 def _sizes(codes: IntArray, n_rows: int) -> IntArray:

@@ -43,7 +43,7 @@ def margin_set_of_row(rows: TableRows) -> IntArray:
 def _margin_sets(labels: tuple[RowLabels, ...]) -> IntArray:
     sets = np.zeros(1, dtype=np.int64)
     for each in labels:
-        sets = (len(each.ways) * sets[:, None] + each.way_of_label).ravel()
+        sets = (2 * sets[:, None] + (np.arange(len(each.names)) > 0)).ravel()
     sets.setflags(write=False)  # shared by all callers
     return sets
 
@@ -127,13 +127,9 @@ class RowExtremes:
         grid = np.full((int(np.prod(levels)), columns), empty)
         grid[self._cells] = by_cell
         grid = grid.reshape(*levels, columns)
-        for axis, labels in enumerate(self._labels):
+        for axis in range(len(levels)):
             whole = reduce.reduce(grid, axis=axis, keepdims=True)
-            groups = [
-                reduce.reduce(grid.compress(member, axis=axis), axis=axis, keepdims=True)
-                for member in labels.member[1 + len(labels.levels) :]
-            ]
-            grid = np.concatenate([whole, grid, *groups], axis=axis)
+            grid = np.concatenate([whole, grid], axis=axis)
         return grid.reshape(-1, columns)
 
 

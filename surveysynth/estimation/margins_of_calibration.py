@@ -25,11 +25,10 @@ from surveysynth.estimation.calibration import (
     calibrated_weights,
     check_method,
 )
+from surveysynth.survey.cells import text_of
 from surveysynth.survey.outcome import Outcome
 
-_METHODS = {
-    "raking": "raking", "linear": "the regression estimator", "logit": "the logit method"
-}  # fmt: skip
+_METHODS = {"raking": "raking", "linear": "the regression estimator"}
 #: Totals of the same units may differ by this share.
 _EQUAL = 1e-9
 #: Combinations of classes that are searched for weights; of more, only sums are compared.
@@ -113,7 +112,7 @@ def _leaves(totals: Any, depth: int, place: str) -> list[tuple[tuple[str, ...], 
             f"got {totals!r}."
         )
     return [
-        ((str(level), *rest), total)
+        ((text_of(level), *rest), total)
         for level, inner in totals.items()
         for rest, total in _leaves(inner, depth - 1, f"{place}.{level}")
     ]

@@ -27,7 +27,6 @@ from surveysynth.estimation.domains import (
     build_domains,
     build_rows,
 )
-from surveysynth.estimation.row_labels import Collapsed, hidden_rows
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.where import COMPARE, Condition, Relation, columns_of, folded, relations
 
@@ -243,7 +242,6 @@ def build_subpopulation(
     levels: Mapping[str, Sequence[str]],
     outcomes: Mapping[str, ByOutcome],
     margin_labels: Mapping[str, str] | None = None,
-    other: Collapsed | None = None,
 ) -> Domains | RowsByOutcome:
     """Build the rows of ``build_rows`` inside a subpopulation, and hidden rows outside.
 
@@ -257,7 +255,7 @@ def build_subpopulation(
         own[WHERE] = subpopulation.names
     else:
         classes[WHERE] = subpopulation
-    return build_rows(frame, (WHERE, *by), own, classes, margin_labels, other)
+    return build_rows(frame, (WHERE, *by), own, classes, margin_labels)
 
 
 def build_public_rows(
@@ -265,7 +263,6 @@ def build_public_rows(
     by: Sequence[str],
     levels: Mapping[str, Sequence[str]],
     margin_labels: Mapping[str, str] | None = None,
-    other: Collapsed | None = None,
 ) -> Domains:
     """Build the rows of ``build_domains`` with the records that may be inside by public columns.
 
@@ -274,7 +271,7 @@ def build_public_rows(
     inside = np.where(subpopulation.may_be_inside, INSIDE, OUTSIDE)
     own = {**levels, WHERE: subpopulation.names}
     frame = subpopulation.frame.assign(**{WHERE: inside})
-    return build_domains(frame, (WHERE, *by), own, margin_labels, other)
+    return build_domains(frame, (WHERE, *by), own, margin_labels)
 
 
 def inside_rows(rows: TableRows) -> BoolArray:
@@ -290,8 +287,7 @@ def shown_rows(rows: TableRows) -> BoolArray:
     A condition may leave a level no record whatever the outcomes, as ``field == "A"`` does in a
     table by field.
     """
-    inside = inside_rows(rows)
-    shown = inside & ~hidden_rows(rows.labels)
+    shown = inside = inside_rows(rows)
     if inside.all():
         return shown
     outside = np.asarray(rows.table[WHERE] == OUTSIDE, dtype=bool)

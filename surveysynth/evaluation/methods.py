@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from surveysynth.mechanisms.noisy_statistics.accounting import Budget
     from surveysynth.spec.spec import Spec
 
-SAMPLE, LAPLACE, CONSISTENT, GAUSSIAN = "sample", "laplace", "laplace_consistent", "gaussian"
+SAMPLE, LAPLACE, GAUSSIAN = "sample", "laplace", "gaussian"
 #: Methods without a model.
-MODEL_FREE = (SAMPLE, LAPLACE, CONSISTENT, GAUSSIAN)
+MODEL_FREE = (SAMPLE, LAPLACE, GAUSSIAN)
 #: Follows a model's name if the mechanism is noisy statistics.
 NOISY = "_noisy"
 #: Compared by default, by both mechanisms.
@@ -38,11 +38,11 @@ _INFERENCE_WORDS = {
 
 #: Okabe and Ito's palette, distinct under every common color blindness; its yellow is too pale.
 _COLORS = {
-    SAMPLE: "#4d4d4d", LAPLACE: "#D55E00", CONSISTENT: "#E69F00", "fbs": "#0072B2",
+    SAMPLE: "#4d4d4d", LAPLACE: "#D55E00", "fbs": "#0072B2",
     "fbp": "#009E73", GAUSSIAN: "#8C6D31", "fbs_noisy": "#56B4E9", "fbp_noisy": "#7FC97F",
 }  # fmt: skip
 _OTHER_COLORS = ("#CC79A7", "#7F5AA2", "#882255", "#999933")
-_LABELS = {CONSISTENT: "Consistent Laplace", "fbs": "FBS", "fbp": "FBP"}
+_LABELS = {"fbs": "FBS", "fbp": "FBP"}
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def promises(
     for name in methods:
         if name == SAMPLE:
             result[name] = {"guarantee": "none: confidential estimates"}
-        elif name in (LAPLACE, CONSISTENT):
+        elif name == LAPLACE:
             result[name] = unprotected
         elif name in ran:
             privacy = ran[name].privacy

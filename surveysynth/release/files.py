@@ -2,17 +2,16 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.mechanisms.learned.histogram import NoisyHistogram
 from surveysynth.release.documents.codebook import make_codebook
-from surveysynth.release.documents.contents import CONTENTS_NAME, contents_page
 from surveysynth.release.documents.ddi import DDI_NAME, make_ddi
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.example import make_example
-from surveysynth.release.documents.privacy_file import make_privacy_record, registry_entry
+from surveysynth.release.documents.privacy_file import make_privacy_record
 from surveysynth.release.documents.readme import make_readme
 from surveysynth.release.facts import ReleaseFacts, figure_formats, rounding_of
 from surveysynth.release.folder.bundle import (
@@ -26,18 +25,23 @@ from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers import csv
 from surveysynth.spec.calibration_section import inlined
-from surveysynth.spec.formats import FIGURES_FOLDER, FORMATS, folder_of
+from surveysynth.spec.formats import FIGURES_FOLDER, FORMATS, folder_of, table_files
 from surveysynth.spec.replicates import REPLICATE_KEYS
 from surveysynth.spec.tables_in_file import unfolded
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.base import Released
+    from surveysynth.spec.spec import Spec
+
+def planned_files(spec: "Spec") -> Iterator[str]:
+    """Yield the files of all tables and figures, relative to the release."""
+    for each in spec.tables:
+        names = table_files(each.statistics, (*each.formats, *each.figures), each.name or "")
+        yield from (f"{folder}/{file}" for folder, file, _ in names)
+
 
 def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Path) -> None:
-    """Write every table in every format asked for, and a page of contents for several tables.
-
-    Each goes to its folder of the release; ``tables``: by name.
-    """
+    """Write every table in every format asked for, in its folder; ``tables``: by name."""
     for table, of_table in facts.each_table.items():
         section, shown = of_table.spec.table, Shown(tables[table], presentation_of(of_table))
         for name in (*section.formats, *section.figures):
@@ -45,8 +49,6 @@ def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Pat
             folder = release / folder_of(made, table)
             folder.mkdir(parents=True, exist_ok=True)
             made.load_writer()(shown, folder, made)
-    if facts.spec.named_tables:
-        (release / CONTENTS_NAME).write_text(contents_page(facts, tables), encoding="utf-8")
 
 
 def write_curves(
@@ -103,11 +105,10 @@ def write_documents(
 
 
 def write_dossier(facts: ReleaseFacts, folder: Path) -> None:
-    """Write the dossier for a review board as page and text, and a draft entry for the registry."""
+    """Write the dossier for a review board as page and text."""
     markdown, page = make_dossier(facts)
-    for name, text in zip(DOSSIER_NAMES[:2], (page, markdown), strict=True):
+    for name, text in zip(DOSSIER_NAMES, (page, markdown), strict=True):
         (folder / name).write_text(text, encoding="utf-8")
-    write_json(registry_entry(facts), folder / DOSSIER_NAMES[2])
 
 
 def write_published(
@@ -122,6 +123,7 @@ def write_published(
         whole = {
             **content,
             "records_dropped": facts.design.dropped,
+            **({"shift": facts.design.shift} if facts.design.shift else {}),
             **({} if entropy is None else {"seed": str(entropy)}),
             "specification": public_specification(facts),
         }

@@ -20,6 +20,7 @@ from surveysynth.release.folder.bundle import (
     Staging,
     plan_bundle,
     publish,
+    reserved,
     staged,
 )
 from surveysynth.release.folder.ledger import summarise
@@ -28,6 +29,7 @@ from surveysynth.release.public_checks import (
     check_calibrated_name,
     check_formats,
     delta_warning,
+    left_out_warning,
     rare_level_warnings,
     rare_levels,
     warn_of_design,
@@ -37,6 +39,7 @@ from surveysynth.release.run_record import hints_of, run_to_record, with_unit_si
 from surveysynth.release.tables.table_builder import (
     Tables,
     estimates_of_each,
+    flat_tables,
     rows_of,
     tables_of_each,
 )
@@ -90,12 +93,8 @@ def release(
     Arguments, result, and errors are those of ``surveysynth.release``, which adds the observer: it
     compares the release with the survey, and nothing that is published depends on it.
     """
-    from surveysynth.spec.build import (
-        engine_of,
-        mechanism_of,
-        model_of,
-        read_survey,
-    )
+    from surveysynth.release.files import planned_files
+    from surveysynth.spec.build import engine_of, mechanism_of, model_of
     from surveysynth.spec.file_labels import with_file_labels
     from surveysynth.spec.spec import load_spec
 
@@ -108,19 +107,15 @@ def release(
     chosen, mechanism = engine_of(spec, model_of(spec)), mechanism_of(spec)
     one_form = _compiled_early(spec, chosen, say)
     pending = run_to_record(spec, plan, ledger, test=test)
-    pending.require_room()  # before the confidential values are looked at
-    say(stages.READING)
-    survey = read_survey(spec)
-    refuse_sources(survey.design.confidential_sources)
-    survey = prepared_survey(survey, spec, chosen, mechanism)
-    model = chosen.of(survey.design)
-    refuse_clusters(survey.design, model)
-    if model.compiled and not one_form:
-        _compile(model, say)
-    check_formats(spec, survey.design)
-    facts = facts_of(spec, survey.design, mechanism, model, test=test)
-    pending.entry = with_unit_size(pending.entry, spec, survey.design)
-    with _advice_on_errors(pending):
+    with _advice_on_errors(pending), reserved(plan, planned_files(spec)):
+        pending.require_room()  # before the confidential values are looked at
+        say(stages.READING)
+        survey, model = _survey_and_model(spec, chosen, mechanism)
+        if model.compiled and not one_form:
+            _compile(model, say)
+        facts = facts_of(spec, survey.design, mechanism, model, test=test)
+        pending.entry = with_unit_size(pending.entry, spec, survey.design)
+        survey.warn(stacklevel=2)  # while nothing is spent
         released = mechanism.run(
             model, survey.design, survey.confidential, streams.mechanism, say,
             seeded=test, keeper=None if test else pending,
@@ -130,19 +125,37 @@ def release(
             facts, tables = _write(facts, model, released, staging, streams, say, observer)
             adequacy = _adequacy(observer, facts, survey, tables, released, staging, plan)
             say(stages.WRITING)
+            texts = _warnings(facts)  # what can fail goes before what cannot be undone
+            hints = hints_of(pending.ledger, pending.entry, named=ledger is not None)
             entries = publish(plan, staging, pending.ledger, pending.entry)
+            pending.published = True
     return ReleaseResult(
-        plan.out, plan.confidential, flat_tables(tables), _warnings(facts),
+        plan.out, plan.confidential, flat_tables(tables), texts,
         summarise(entries, pending.ledger.survey), pending.ledger.path,
-        hints_of(pending.ledger, pending.entry, named=ledger is not None), adequacy,
-        survey.population_warning(),
+        hints, adequacy, survey.confidential_warning(),
     )  # fmt: skip
+
+
+def _survey_and_model(
+    spec: "Spec", chosen: "Model", mechanism: "Mechanism"
+) -> "tuple[Survey, Model]":
+    """Read the survey as the mechanism gets it, with its model; refuse what cannot be released."""
+    from surveysynth.spec.build import read_survey
+
+    survey = read_survey(spec)
+    refuse_sources(survey.design.confidential_sources)
+    survey = prepared_survey(survey, spec, chosen, mechanism)
+    model = chosen.of(survey.design)
+    refuse_clusters(survey.design, model)
+    check_formats(spec, survey.design)
+    return survey, model
 
 
 def _warnings(facts: "ReleaseFacts") -> tuple[str, ...]:
     """Return reasons not to publish the files, and what to look at before they are published."""
     rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
-    return (*facts.warnings, *delta_warning(facts.spec, facts.design), *rare)
+    left_out = left_out_warning(facts.design)
+    return (*facts.warnings, *delta_warning(facts.spec, facts.design), *left_out, *rare)
 
 
 def prepared_survey(
@@ -159,15 +172,20 @@ def prepared_survey(
 
 @contextmanager
 def _advice_on_errors(pending: "PendingNoise") -> Iterator[None]:
-    """Add to errors, and to Ctrl-C, what happens to noise that is pending."""
+    """Add to errors, and to Ctrl-C, what happens to noise that is pending.
+
+    Once the release is published, nothing is left that Ctrl-C could stop.
+    """
     try:
         yield
     except KeyboardInterrupt:
+        if pending.published:
+            return
         if pending.waits:
             raise StoppedError(pending.stopped) from None
         raise
     except SurveySynthError as error:
-        if pending.used:
+        if pending.used and not pending.published:
             raise type(error)(f"{error} {pending.advice}") from None
         raise
 
@@ -235,7 +253,8 @@ def _adequacy(
         found = observer.write(facts, survey, tables, released, staging.confidential)
     except Exception as error:
         # Whether there is a release may not depend on how confidential values can be shown.
-        return Adequacy(None, problem=f"{type(error).__name__} at {place_of(error)}")
+        told = str(error) if isinstance(error, SurveySynthError) else ""
+        return Adequacy(None, problem=told or f"{type(error).__name__} at {place_of(error)}")
     return replace(found, page=plan.confidential / ADEQUACY_PAGE)
 
 
@@ -343,15 +362,6 @@ def facts_of(
         engine=model.versions(),
         calibration=calibration,
     ).with_calibration()
-
-
-def flat_tables(tables: Mapping[str, Tables]) -> Tables:
-    """Return the tables of a release by statistic, or several by "NAME/statistic"."""
-    return {
-        f"{name}/{statistic}" if name else statistic: of_outcomes
-        for name, table in tables.items()
-        for statistic, of_outcomes in table.items()
-    }
 
 
 class Streams:

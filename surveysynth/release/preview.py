@@ -10,7 +10,6 @@ from surveysynth.estimation.subpopulation import WHERE, shown_rows
 from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.mechanisms.learned.stage import TRANSFORMS_NAME
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.documents.ddi import DDI_NAME
 from surveysynth.release.facts import curve_files, files_of, labels_of
 from surveysynth.release.folder.bundle import DOSSIER_NAMES, PRIVACY_NAME
@@ -86,17 +85,20 @@ def _table_lines(spec: "Spec", design: "PublicDesign", labels: Labels) -> list[s
 
 
 def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
-    lines = [f"Survey: {design.n:,} records, {design.dropped:,} dropped for missing values."]
+    left_out = f"{design.dropped:,} dropped for missing values. {design.shift}"
+    lines = [f"Survey: {design.n:,} records, {left_out}".strip()]
     if spec.privacy.answers_every_survey and spec.survey.missing == "drop":
         lines.append(
             "  Outcomes and weights are not read here. A release also drops records where one of "
-            "them is blank; its tables and noise are then for fewer records."
+            "them is blank; its tables and noise are then for fewer records. Where blanks are more "
+            "common at some levels, this moves counts and the means of other outcomes; the release "
+            "says so before it draws noise. missing = \"model\" leaves none out."
         )
     if design.strata is not None:
         lines.append(f"Design: {int(design.strata.max()) + 1:,} strata ({design.strata_name}).")
     lines += cluster_lines(design, model)
     lines += _weight_lines(design) + _source_lines(design)
-    lines += replicate_lines(spec.survey)
+    lines += replicate_lines(spec.survey, spec.data_path)
     if design.population_size is not None:
         lines.append(f"Population size: {design.population_size:,.10g}.")
     if (calibration := calibration_of(spec, design)) is not None:
@@ -276,7 +278,7 @@ def row_label(domains: Domains, labels: Labels, row: int) -> str:
 
 def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     """List the files of each table, and how many rows it has."""
-    lines = [f"  {CONTENTS_NAME}: all {len(spec.tables)} tables"] if spec.named_tables else []
+    lines = []
     for each in spec.each_table:
         names = [f"{folder}/{name}" for folder, name, _ in files_of(each)]
         rows = span(row_counts(each, design))

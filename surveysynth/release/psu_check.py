@@ -1,15 +1,12 @@
-"""``surveysynth check`` of sums by primary sampling unit (PSU): what their noise leaves to see."""
+"""``surveysynth check`` of products between primary sampling units (PSUs): what noise leaves."""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.noisy_statistics.release.group_centres import group_noise
-from surveysynth.mechanisms.noisy_statistics.release.unit_share import USUAL_ICC, UnitNoise
-from surveysynth.mechanisms.noisy_statistics.release.unit_sums import divided, unit_variances
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import unit_sizes
+from surveysynth.mechanisms.noisy_statistics.release.unit_products import USUAL_ICC
 from surveysynth.models.base import psu_codes
-from surveysynth.models.parts.unit_design import UnitDesign
 from surveysynth.survey.formula import quote
 
 if TYPE_CHECKING:
@@ -18,9 +15,6 @@ if TYPE_CHECKING:
     from surveysynth.models.general_location.model import GeneralLocation
     from surveysynth.survey.survey import PublicDesign
 
-#: Another share is proposed where the sum of both errors is smaller by this with it.
-WORTH = 0.1
-
 
 def unit_lines(
     model: "GeneralLocation",
@@ -28,78 +22,28 @@ def unit_lines(
     settings: "NoisySettings",
     public: "LocationDesign",
 ) -> list[str]:
-    """Return the noise of unit means, and the intraclass correlation that it lets see.
+    """Return the intraclass correlation that noise and the number of units let see.
 
     public: of the noise of blocks.
     """
-    psu = psu_codes(model, design)
-    if psu is None:
+    if psu_codes(model, design) is None:
         return []
-    units = UnitDesign.of_survey(design)
-    sizes, amount, share = unit_noise(units, design, settings, public)
-    shares = f", on its shares of SD {share:.2g}" * bool(public.shape.discrete)
-    error = float(sizes.icc_error(np.array([settings.psu_share]), icc=0.0)[0])
+    sizes = unit_sizes(public, design, settings)
+    share = sizes.best_share()
+    error = float(sizes.icc_error(np.array([share]), icc=0.0)[0])
     lines = [
-        f"Sums by {design.psu_name}: {units.units:,} units of {sizes.size:,.3g} records on "
-        f"average; noise on a unit's mean of SD {amount:.2g} (spread 1){shares}; "
-        f"an intraclass correlation near 0 is known to within {error:.2g} (one standard error)."
+        f"Products between {sizes.units:,} units ({design.psu_name}) of {sizes.size:,.3g} records "
+        f"on average, with a share of {share:g} of the budget: an intraclass correlation near 0 is "
+        f"known to within {error:.2g} (one standard error)."
     ]
-    lines += _best_share(settings.psu_share, sizes)
     lines += _without_strata(design)
     if error > USUAL_ICC:
         lines.append(
             f"WARNING: this noise hides intraclass correlations below {2.0 * error:.2g}, and "
-            "standard errors may come out far too large. Raise epsilon or privacy.psu_share, or "
-            "declare survey.design_effect from public sources."
+            "standard errors may come out far too large. Raise epsilon, or declare "
+            "survey.design_effect from public sources."
         )
     return lines
-
-
-def unit_noise(
-    units: UnitDesign, design: "PublicDesign", settings: "NoisySettings", public: "LocationDesign"
-) -> tuple[UnitNoise, float, float]:
-    """Return the sizes of a clustered design, and what noise all of its budget would buy.
-
-    And the SDs of the noise on a unit's mean as it is, in spreads, and on its shares."""
-    clipping, discrete, size = public.clipping, public.shape.discrete, float(units.size.mean())
-    whole, records = settings.of_sums(design.modelled), settings.unit_size(design)
-    cost, _ = divided(whole, settings.psu_share)
-    variances = unit_variances(clipping, cost, len(discrete), settings.count_share, records)
-    amount = float(variances.amounts) ** 0.5 * clipping.step / size
-    share = float(variances.counts) ** 0.5 / size if discrete else 0.0
-    if public.centring is None:
-        noise = public.variances(whole.rho, settings.count_share, records)
-        of_sums = noise.cross_sd(clipping)
-    else:
-        of_sums, _ = group_noise(clipping, whole.rho, records, public.centring.radius)
-    # Shares of one half have the SD 0.5.
-    of_units = max(amount, share / 0.5) ** 2 * settings.psu_share
-    sizes = UnitNoise(
-        units=units.free, size=size, cell=design.n / len(public.shape.x_cells),
-        of_units=of_units, of_sums=of_sums**2,
-    )  # fmt: skip
-    return sizes, amount, share
-
-
-def _best_share(declared: float, sizes: UnitNoise) -> list[str]:
-    """Propose another share of the budget where the declared one is far worse than the best."""
-    best = sizes.best_share()
-    shares = np.array([declared, best])
-    errors = sizes.rmse_gain(shares), sizes.se_error(shares)
-    now, then = np.sum(errors, axis=0)
-    if now - then < WORTH:
-        return []
-    rmse, se = map(_percents, errors)
-    return [
-        f"psu_share = {best:.2g} in [privacy] suits these sizes better than {declared:.2g}: sums "
-        f"by unit cost means of cells {rmse[1]} of their RMSE then, and {rmse[0]} now, "
-        f"and leave standard errors unsure by {se[1]}, and {se[0]} now (with an "
-        f"intraclass correlation of {USUAL_ICC:.2g})."
-    ]
-
-
-def _percents(shares: FloatArray) -> list[str]:
-    return [f"{100.0 * each:.{int(each < 0.1)}f}%" for each in shares.tolist()]
 
 
 def _without_strata(design: "PublicDesign") -> list[str]:

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from surveysynth.errors import FewRecordsWarning, FormulaCutWarning, InputError
+from surveysynth.errors import (
+    FewRecordsWarning,
+    FormulaCutWarning,
+    InputError,
+    RecordsLeftOutWarning,
+)
 from surveysynth.release.folder.microdata import (
     format_of,
     public_column_names,
@@ -89,11 +94,21 @@ def few_record_warnings(design: "PublicDesign") -> tuple[str, ...]:
     )
 
 
+def left_out_warning(design: "PublicDesign") -> tuple[str, ...]:
+    """Warn where leaving out records with missing cells moves counts; empty where it does not."""
+    return (
+        f"{design.dropped:,} records with missing values are left out. {design.shift} Fill the "
+        "cells in, leave the outcome with most blanks for a release of its own, or by noisy "
+        "statistics set missing = \"model\".",
+    ) * bool(design.shift)
+
+
 def warn_of_design(design: "PublicDesign", stacklevel: int = 2) -> None:
     """Issue a Python warning for each of these reasons; all are public."""
     for texts, category in (
         (formula_warnings(design), FormulaCutWarning),
         (few_record_warnings(design), FewRecordsWarning),
+        (left_out_warning(design), RecordsLeftOutWarning),
     ):
         for text in texts:
             warnings.warn(text, category, stacklevel=stacklevel + 1)

@@ -22,7 +22,6 @@ from surveysynth.mechanisms.learned.stage import histograms_in
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME, published_draws
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
 from surveysynth.release import files
-from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.facts import curve_files, files_of
 from surveysynth.release.folder.bundle import DOSSIER_NAMES, plan_folder, staged_folder, swap_in
 from surveysynth.release.folder.microdata import file_name, format_of, fraction_name
@@ -85,13 +84,14 @@ def rebuild(
     source = _folder_of(Path(release))
     target = plan_folder(
         Path(out), overwrite=overwrite,
-        own=("tables", "figures", CONTENTS_NAME, *DOSSIER_NAMES), marker="tables",
-        what="rebuilt tables",
+        own=("tables", "figures", *DOSSIER_NAMES), marker="tables", what="rebuilt tables",
     )  # fmt: skip
     content = _read(source / STATISTICS_NAME)
     spec = _spec_of(content, source)
     say(stages.READING)
-    design = _design_of(spec, source, int(content["records_dropped"]))
+    design = replace(
+        _design_of(spec, source, int(content["records_dropped"])), shift=content.get("shift", "")
+    )
     histograms = histograms_in(content)
     design = learned_design(design, histograms)
     statistics = statistics_of(content["statistics"])
@@ -108,7 +108,7 @@ def rebuild(
         files.write_dossier(facts, folder)
         files.write_curves(facts, histograms, folder)
         made = [f"{place}/{name}" for place, name, _ in files_of(spec)] + curve_files(spec)
-        made += [*[CONTENTS_NAME] * bool(spec.named_tables), *DOSSIER_NAMES]
+        made += DOSSIER_NAMES
         same = tuple(each for each in made if _equal(folder / each, source / each))
         swap_in(folder, target)
     return Rebuilt(target, same, tuple(each for each in made if each not in same))

@@ -25,7 +25,7 @@ Move = Callable[[FloatArray, np.random.Generator], FloatArray]
 ACCEPTANCE, FIRST_STEP = 0.8, 0.2
 #: Trajectories have this length on average, between half and one and a half times as much: about a
 #: quarter of the period of a normal, since half of it turns every point into its opposite.
-LENGTH = 1.7
+LENGTH, MOST_STEPS = 1.7, 16
 #: One round in so many takes steps this much shorter, and no more of them: where a scale of effects
 #: is far above its typical size curvature is too, and at one step size chains would stay there.
 SHORT_ROUND, SHORTER = 10, 0.2
@@ -159,7 +159,7 @@ class HamiltonianChains:
         """Run one trajectory of each chain, then the caller's move; return the mean acceptance."""
         rng, root = self.rng, self.whitening.root
         step = np.exp(self.log_step) * rng.uniform(0.8, 1.2)
-        count = max(1, round(LENGTH * rng.uniform(0.5, 1.5) / step))
+        count = min(max(1, round(LENGTH * rng.uniform(0.5, 1.5) / step)), MOST_STEPS)
         step *= SHORTER if short else 1.0
         momentum = rng.standard_normal(self.z.shape)
         energy = self.value - 0.5 * (momentum**2).sum(1)

@@ -50,10 +50,9 @@ class CalibrationSection(Section):
     that a record may have needs one. Type: totals by level, a number, or a path that ends in .csv.
     Default: required. Public: The totals. They come from a census, a register, or another published
     source, never from this survey."""
-    method: Literal["raking", "linear", "logit"] | None = None
+    method: Literal["raking", "linear"] | None = None
     """The method for all margins together, given once: "raking" multiplies, "linear" is the
-    regression estimator within `bounds`, "logit" lies between `bounds`. Default: raking. Public:
-    The method."""
+    regression estimator within `bounds`. Default: raking. Public: The method."""
     bounds: (
         Annotated[
             tuple[Annotated[float, Field(ge=0)], ...], BeforeValidator(as_tuple),
@@ -61,8 +60,8 @@ class CalibrationSection(Section):
         ]
         | None
     ) = None  # fmt: skip
-    """The smallest and the largest ratio of a calibrated to a base weight, given once. "linear" and
-    "logit" require it. If a synthetic dataset cannot keep it, nothing is released; after other
+    """The smallest and the largest ratio of a calibrated to a base weight, given once. "linear"
+    requires it. If a synthetic dataset cannot keep it, nothing is released; after other
     bounds the run continues from the same noise. Type: two numbers, such as [0.3, 3]. Public: The
     bounds."""
 

@@ -75,7 +75,7 @@ def _levels(table: LabelledTable, name: str) -> dict[str, str]:
     labels = table.described[name].labels
     if not labels:
         return {}
-    column = text_column(table.read([name])[name], name)
+    column = text_column(table.read([name])[name], name, labels)
     counts = np.bincount(column.codes[~column.missing], minlength=len(column.levels))
     known = [
         level in labels or count >= LEAST_RECORDS

@@ -9,7 +9,7 @@ from surveysynth._support.messages import raise_problems
 from surveysynth.errors import InputError
 from surveysynth.spec.privacy import without_tag
 from surveysynth.spec.tables_in_file import as_written, inherited
-from surveysynth.spec.wording import describe, where_of
+from surveysynth.spec.wording import KEY, OTHER_TYPE, describe, where_of
 
 #: The value of a key that a person must fill in. No key accepts it, so validation finds each one.
 OPEN = "?"
@@ -30,6 +30,7 @@ ANSWERS = {
 _WEIGHT = "the logarithm of a typical weight, population size over records, such as centre = 5.3"
 
 Location = tuple[int | str, ...]
+Mistake = tuple[ErrorDetails, Location]
 
 
 def raise_mistakes(
@@ -39,11 +40,11 @@ def raise_mistakes(
     known_keys: Callable[[Location], str],
 ) -> None:
     """Raise one ``InputError`` for all mistakes of ``content``, each at its place in the file."""
-    found = [
-        (details, as_written(location, content))
+    found = _of_one_type([
+        (details, _in_file(as_written(location, content), content))
         for details in errors
         if not inherited(location := without_tag(details["loc"]), content)
-    ]
+    ])  # fmt: skip
     left = [place for details, place in found if details["input"] == OPEN]
     problems = [
         line
@@ -63,6 +64,37 @@ def raise_mistakes(
     ]))  # fmt: skip
 
 
+def _in_file(place: Location, content: Mapping[str, Any]) -> Location:
+    """Return a place without what pydantic calls the types that a value may have."""
+    value: Any = content
+    kept: list[int | str] = []
+    for part in place:
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        elif isinstance(value, list | tuple) and isinstance(part, int):
+            value = value[part] if part < len(value) else None
+        elif value is not None and part != KEY:
+            continue  # a text or a list has no keys
+        kept.append(part)
+    return tuple(kept)
+
+
+def _of_one_type(found: Sequence[Mistake]) -> list[Mistake]:
+    """Return the mistakes without those of other types than the one that a value nearly has.
+
+    A key that is a text or a list says of a list with a mistake that it is no text.
+    """
+    return [
+        (details, place)
+        for details, place in found
+        if details["type"] not in OTHER_TYPE
+        or not any(
+            other["type"] not in OTHER_TYPE and there[: len(place)] == place
+            for other, there in found
+        )
+    ]
+
+
 def _open_lines(left: Sequence[Location]) -> list[str]:
     """Return how to fill in open keys; those with the same answer share a line."""
     places: dict[str, list[str]] = {}
@@ -75,4 +107,4 @@ def _answer(place: Location) -> str:
     key = str(place[-1])
     if place == ("outcomes", "weight", "centre"):
         return _WEIGHT
-    return ANSWERS.get(key, f"see surveysynth keys {key}")
+    return ANSWERS.get(key, f"see {key} in the reference of keys")

@@ -181,10 +181,6 @@ class NoisyStatisticsSection(PrivacySection):
     count_share: Annotated[float, Field(gt=0)] = 1.0
     """For noisy statistics with categories or spikes: a number above 1 makes counts more precise
     and sums of amounts less precise. Public: The number."""
-    psu_share: Annotated[float, Field(gt=0, lt=1)] = 0.125
-    """For noisy statistics with psu and outcomes that have categories, spikes or bounds: the share
-    of the budget for sums by primary sampling unit, which say how much units differ. Public: The
-    number."""
     modules: Annotated[tuple[Names, ...], BeforeValidator(as_tuple)] = ()
     """For noisy statistics of several outcomes with categories, spikes or bounds: lists of
     outcomes, each outcome in one of them. Each list has noisy statistics of its own, with an equal
@@ -211,7 +207,14 @@ class NoisyStatisticsSection(PrivacySection):
     @model_validator(mode="before")
     @classmethod
     def _published_defaults(cls, given: Any) -> Any:
-        """Write out two defaults that are published with the specification."""
+        """Write out two defaults that are published with the specification.
+
+        Raises ``ValueError`` for a key of earlier versions."""
+        if isinstance(given, Mapping) and "psu_share" in given:
+            raise ValueError(
+                "psu_share: the share of the budget that says how much primary sampling units "
+                "differ follows from their sizes, so no key is needed. Leave it out."
+            )
         return {"m": 20, "radius": None, **given} if isinstance(given, Mapping) else given
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@ adequacy report come from them; no release depends on them.
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -20,6 +21,7 @@ from surveysynth.estimation.replication import (
     replication_scale,
 )
 from surveysynth.survey.declaration import Roles
+from surveysynth.survey.files import open_table
 
 if TYPE_CHECKING:
     from surveysynth.survey.survey import Survey
@@ -131,6 +133,17 @@ def replicates_of(section: ReplicateKeys, survey: "Survey") -> ReplicateWeights 
             f"replicate_weights: expected numbers from 0, got {wrong:,} other or blank cells of "
             f"{columns.size:,}. Correct them, or leave replicate_weights out."
         )
+    names, total = survey.confidential.replicate_names, weight.sum()
+    sums = columns.sum(axis=0)
+    other = [
+        name for name, each in zip(names, sums, strict=True) if not 0.5 <= each / total <= 2.0
+    ]
+    if other:
+        raise InputError(
+            f"replicate_weights: {len(other):,} of {len(names):,} columns ({listing(other)}) add "
+            "up to less than half or more than twice the weight. A column that is no replicate "
+            "weight must not be named, and factors must be multiplied by the weight first."
+        )
     scale = section.replicate_scale
     if scale is None:
         scale = replication_scale(
@@ -143,13 +156,13 @@ def replicates_of(section: ReplicateKeys, survey: "Survey") -> ReplicateWeights 
     )  # fmt: skip
 
 
-def replicate_lines(section: ReplicateKeys) -> list[str]:
-    """Return a line for ``surveysynth check``."""
+def replicate_lines(section: ReplicateKeys, data: Path) -> list[str]:
+    """Return a line for ``surveysynth check``; ``data``: the file, for the names of its columns."""
     if section.replicate_weights is None:
         return []
-    named = section.replicate_weights
-    shown = named if isinstance(named, str) else listing(named)
+    found = columns_of_pattern(section.replicate_weights, open_table(data).columns)
     return [
-        f"Replicate weights: {shown}, {section.replicate_method}. Standard errors of the sample in "
-        "comparisons come from them; the release does not depend on them."
+        f"Replicate weights: {len(found):,} columns, {found[0]!r} to {found[-1]!r}, "
+        f"{section.replicate_method}. Standard errors of the sample in comparisons come from them; "
+        "the release does not depend on them."
     ]

@@ -314,10 +314,10 @@ class StudySection(Section):
     within: Name = "srs"
     """For two_stage: how to draw units within a cluster. Values: "srs", "pps". Public: As above."""
     methods: Names = ()
-    """The methods to compare at the same epsilon: "laplace", "laplace_consistent", "gaussian", any
-    model, "fbs_noisy", "fbp_noisy", "normal_noisy". A model with the ending _paper infers as in the
-    papers. Type: list of words. Default: the sample, Laplace noise, and the model of the
-    specification. Public: As above."""
+    """The methods to compare at the same epsilon: "laplace", "gaussian", any model, "fbs_noisy",
+    "fbp_noisy", "normal_noisy". A model with the ending _paper infers as in the papers. Type: list
+    of words. Default: the sample, Laplace noise, and the model of the specification. Public: As
+    above."""
     replicates: Count = 100
     """The number of samples to draw. Public: As above."""
     draws: Counts = ()

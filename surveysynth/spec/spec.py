@@ -18,7 +18,6 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.calibration_section import CalibrationSection, calibration_problems
-from surveysynth.spec.collapsed import other_problems
 from surveysynth.spec.learned import (
     learned_columns,
     with_learned_weight,
@@ -48,7 +47,7 @@ from surveysynth.spec.sections import LabelSection, StudySection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_in_file import ALL_TABLES, folded, section_of, where_problems
 from surveysynth.spec.tables_section import TablesSection
-from surveysynth.spec.wording import read_text
+from surveysynth.spec.wording import read_text, why_not_toml
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 
@@ -190,7 +189,6 @@ class Spec(BaseModel):
         problems = by_problems(
             tables, declared, self.labels, self.statistics, study=self.study is not None
         ) or statistic_problems(tables, declared)
-        problems += other_problems(tables.other, tables.by, study=self.study is not None)
         problems += apart_problems(self.privacy.module_names, tables, declared)
         problems += where_problems(tables.where, declared, known, weight)
         if tables.name is not None and not self.named_tables:
@@ -366,10 +364,7 @@ def parse_spec(text: str, path: str | Path = "spec.toml") -> Spec:
     try:
         content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        if "'\\n'" in reason:
-            reason += "; the line ends within a text: close its quote"
-        raise InputError(f"{path} is not valid TOML: {reason}.") from None
+        raise InputError(f"{path} is not valid TOML: {why_not_toml(error, text)}.") from None
     if "path" in content:
         raise InputError(f"{path}: path: unknown key. Name the data file in survey.data.")
     return validate_spec({**content, "path": path}, str(path))

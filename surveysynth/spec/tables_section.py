@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import COUNT, MEAN, STATISTICS, statistic_of
-from surveysynth.spec.collapsed import OtherRows, check_other
 from surveysynth.spec.formats import format_names
 from surveysynth.spec.sections import Names, Section, Text, as_tuple, distinct, known_name
 from surveysynth.survey.where import parse_where
@@ -178,12 +177,6 @@ class TablesSection(Section):
     """The columns that define the rows: all cells and all margins. An outcome with levels may be
     one of them. Type: list of names of columns. Default: none: one row. Public: Their values record
     by record, unless the column is an outcome; and so all unweighted cell sizes."""
-    other: Annotated[OtherRows, BeforeValidator(check_other)] = Field(default_factory=dict)
-    """Further rows, in which some levels of a by column are taken together: other = { region =
-    ["N", "NE"] } adds rows with the label "other", and other = { region = { "North" = ["N", "NE"]
-    } } with labels of your own. They are margins like the row over all levels, crossed with all
-    other by columns, and all rows of single levels stay. Type: table: column = list of levels, or
-    column = { label = list of levels }. Default: none. Public: The labels and the levels."""
     where: Annotated[str, AfterValidator(where_text)] | None = None
     """The subpopulation of the table. A condition compares columns with constants by ==, !=, <, <=,
     > and >=, in, not in, and joins comparisons by and, or, not, and parentheses. It may use columns

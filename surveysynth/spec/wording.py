@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
-from surveysynth._support.messages import nearest, nearest_file
+from surveysynth._support.messages import BACKSLASH, nearest, nearest_file
 from surveysynth.errors import InputError
 from surveysynth.spec.privacy import PROMISES
 from surveysynth.survey.files import SUFFIXES
@@ -25,6 +25,11 @@ _TYPE_WORDS = {
     "model_attributes_type": "a section of keys",
     "finite_number": "a finite number",
 }
+
+#: Kinds of mistakes that say of a value only that it has another type.
+OTHER_TYPE = frozenset(_TYPE_WORDS) - {"finite_number", "int_parsing_size"}
+#: A part of a place: the key itself is wrong.
+KEY = "[key]"
 
 _PLAIN_NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
@@ -81,7 +86,7 @@ def where_of(location: tuple[int | str, ...]) -> str:
     for part in location:
         if isinstance(part, int):
             where += f"[{part + 1}]"
-        elif part != "[key]":
+        elif part != KEY:
             where += f".{part}" if where else str(part)
     return where
 
@@ -123,6 +128,17 @@ def describe(
     hint = nearest_choice(details["input"], context) if kind == "literal_error" else ""
     hint += without_quotes(kind, str(location[-1]), details["input"])
     return [f"{where}: expected {expected(kind, context)}, got {shown(details['input'])}.{hint}"]
+
+
+def why_not_toml(error: Exception, text: str) -> str:
+    """Return why a text cannot be parsed as TOML, with the remedy for common mistakes."""
+    reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    line = re.search(r"at line (\d+)", reason)
+    if line and re.search(r'"[^"]*\\', text.splitlines()[int(line[1]) - 1]):
+        return f"line {line[1]}: {BACKSLASH}"
+    if "'\\n'" in reason:
+        reason += "; the line ends within a text: close its quote"
+    return reason
 
 
 def read_text(path: Path) -> str:

@@ -36,7 +36,7 @@ def arrow_table(given: Any, source: str) -> pa.Table | None:
 
 
 def pandas_of(table: pa.Table, columns: Sequence[str], source: str) -> pd.DataFrame:
-    """Return some columns of an Arrow table as pandas has them, decimals as numbers.
+    """Return some columns of an Arrow table as pandas has them.
 
     Raises ``InputError`` for a column whose type pandas does not have.
     """
@@ -44,8 +44,6 @@ def pandas_of(table: pa.Table, columns: Sequence[str], source: str) -> pd.DataFr
     for name in columns:
         column = table.column(name)
         try:
-            if pa.types.is_decimal(column.type):
-                column = column.cast(pa.float64())
             chosen.append(column.to_pandas())
         except (pa.ArrowException, TypeError, ValueError):
             raise InputError(

@@ -1,14 +1,12 @@
 """Columns of any type as codes of text levels or as numbers, and their names.
 
-Codes stay as written ("01203" keeps its zero). Text that is not a number is reported by count and
-kind, never quoted, since the column may be confidential. Nor is a column name quoted that may be a
-value: the first line of a file without a header is a record.
+``cells`` has the rule for a single cell. Text that is not a number is reported by count and kind,
+never quoted, since the column may be confidential. Nor is a column name quoted that may be a value:
+the first line of a file without a header is a record.
 """
 
 import datetime
-import decimal
 import math
-import numbers
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
@@ -24,24 +22,35 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import nearest
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.survey.cells import (
+    alike,
+    level_among,
+    number_of,
+    text_of,
+    with_double_numbers,
+    written,
+)
 from surveysynth.survey.outcome import Outcome
 
-#: Words for a missing number in files of other programs (compared without case).
-MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "."})
 _LEADING_ZERO = re.compile(r"\s*[+-]?0[0-9]")
-_WITH_DIGIT_GROUPS = "_"
 
 
 @dataclass(frozen=True, repr=False)
 class TextColumn(Unpickled):
-    """A column as ``codes`` (n,) into ``levels`` (natural order); -1 where the cell is blank."""
+    """A column as ``codes`` (n,) into ``levels`` (natural order); -1 where the cell is missing.
+
+    ``words``: how many cells have a word such as NA instead; ``spellings``: how many texts are
+    several forms of one level, as 1 and 1.0.
+    """
 
     codes: IntArray
     levels: tuple[str, ...]
+    words: int = 0
+    spellings: int = 0
 
     @property
     def missing(self) -> BoolArray:
-        """(n,) True where the cell is blank."""
+        """(n,) True where the cell is missing."""
         return self.codes < 0
 
     def values(self) -> "pd.Series[str]":
@@ -93,38 +102,30 @@ def encode(values: "pd.Series[str]") -> tuple[IntArray, tuple[str, ...]]:
     return (renumber[raw] if renumber.size else raw.astype(np.int64)), levels
 
 
-def text_column(series: "pd.Series[Any]", name: str) -> TextColumn:
-    """Read a column as text; whole numbers lose a decimal point (the float 1.0 becomes "1").
+def text_column(
+    series: "pd.Series[Any]", name: str, declared: Collection[str] = ()
+) -> TextColumn:
+    """Read a column as text, as ``cells.level_among`` finds ``declared`` and other levels.
 
     Raises ``InputError`` when cells hold lists or other things that are not plain values.
     """
     try:
-        raw, found = pd.factorize(series)
+        raw, found = pd.factorize(with_double_numbers(series))
     except TypeError:
         raise InputError(f"column {name!r}: expected text or numbers in its cells.") from None
-    texts = [as_text(value, name) for value in found]
-    levels = natural_order({text for text in texts if text})
+    level_of = level_among(declared)
+    # Programs write numbers alike in a whole column: only text can have two forms.
+    texts = [(written if isinstance(each, str) else text_of)(each, name) for each in found]
+    level_of_each = [level_of(text) for text in texts]
+    forms = Counter(dict(zip(texts, level_of_each, strict=True)).values())
+    levels = natural_order(filter(None, forms))
     position = {level: index for index, level in enumerate(levels)}
-    renumber = np.array([*(position.get(text, -1) for text in texts), -1], dtype=np.int64)
-    return TextColumn(renumber[raw], levels)
-
-
-def as_text(value: Any, name: str) -> str:
-    """Return a cell as text; blank cells and missing values are an empty text."""
-    if isinstance(value, str):
-        return value if value.strip() else ""
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value))
-    if isinstance(value, numbers.Integral):
-        return str(int(value))
-    if isinstance(value, numbers.Real | decimal.Decimal):
-        number = float(value)
-        if math.isnan(number):
-            return ""
-        return str(int(number)) if number.is_integer() else repr(number)
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    raise InputError(f"column {name!r}: expected text or numbers in its cells.")
+    renumber = np.array([*(position.get(level, -1) for level in level_of_each), -1], dtype=np.int64)
+    word = [bool(text) and not level for text, level in zip(texts, level_of_each, strict=True)]
+    return TextColumn(
+        renumber[raw], levels, int(np.count_nonzero(np.array([*word, False])[raw])),
+        sum(forms[level] for level in levels if forms[level] > 1 and level not in declared),
+    )  # fmt: skip
 
 
 def number_column(series: "pd.Series[Any]", name: str) -> NumberColumn:
@@ -132,10 +133,10 @@ def number_column(series: "pd.Series[Any]", name: str) -> NumberColumn:
 
     Raises ``InputError`` when the type of the column cannot hold numbers.
     """
+    if isinstance(series.dtype, pd.CategoricalDtype):
+        return _of_categories(series, name)
+    series = with_double_numbers(series)
     dtype = series.dtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        series = series.astype(dtype.categories.dtype)
-        dtype = series.dtype
     if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype):
         if pd.api.types.is_complex_dtype(dtype):
             raise InputError(f"column {name!r}: expected real numbers.")
@@ -149,9 +150,18 @@ def number_column(series: "pd.Series[Any]", name: str) -> NumberColumn:
         quick = _parse_quickly(series)
         if quick is not None:
             return NumberColumn(quick, 0)
-    parsed = [_as_number(value) for value in series]
+    parsed = [number_of(value) for value in series]
     wrong = [cell for cell, value in zip(series, parsed, strict=True) if value is None]
     values = np.array([np.nan if value is None else value for value in parsed], dtype=np.float64)
+    return NumberColumn(values, len(wrong), kinds_of(wrong))
+
+
+def _of_categories(series: "pd.Series[Any]", name: str) -> NumberColumn:
+    """Read a column of categories by the numbers of these; a missing one is no category."""
+    codes = series.cat.codes.to_numpy()
+    found = number_column(pd.Series(series.cat.categories), name)
+    values = np.append(found.values, np.nan)[codes]
+    wrong = [cell for cell in series if number_of(cell) is None] if found.wrong else []
     return NumberColumn(values, len(wrong), kinds_of(wrong))
 
 
@@ -169,57 +179,34 @@ def _parse_quickly(series: "pd.Series[Any]") -> FloatArray | None:
     return parsed
 
 
-def _as_number(value: Any) -> float | None:
-    """Return a cell as a number, NaN when missing, ``None`` when it holds something else."""
-    if value is None or value is pd.NA or value is pd.NaT:
-        return math.nan
-    if isinstance(value, str):
-        if value.strip().casefold() in MISSING_WORDS:
-            return math.nan
-        if _WITH_DIGIT_GROUPS in value:
-            return None
-    elif not isinstance(value, numbers.Real | decimal.Decimal | np.bool_):
-        return None
-    try:
-        return float(value)
-    except (ValueError, OverflowError):
-        return None
-
-
 #: The kind of a cell that is almost a level.
-ALMOST_A_LEVEL = "a level in another case or with outer blanks"
-#: Words for 0 and 1 in the cells of a binary outcome without levels (compared without case).
-_TRUTH = {"false": 0.0, "true": 1.0}
+ALMOST_A_LEVEL = "a level in another case, or with other signs that look the same"
+#: Texts for 0 and 1 in the cells of a binary outcome without levels.
+_TRUTH = {"False": 0.0, "True": 1.0}
 
 
 def level_column(series: "pd.Series[Any]", outcome: Outcome) -> NumberColumn:
     """Read a column of levels as their positions, NaN where missing.
 
-    ``wrong`` counts cells that hold none of the levels. The usual words for missing are missing
-    unless they are levels. A binary outcome without levels has 0 and 1, or true and false. Raises
-    ``InputError`` as ``text_column`` does.
+    ``wrong`` counts cells that hold none of the levels. A binary outcome without levels has 0 and
+    1, or true and false. Raises ``InputError`` as ``text_column`` does.
     """
-    text = text_column(series, outcome.name)
+    text = text_column(series, outcome.name, outcome.levels)
     found = [_position(level, outcome) for level in text.levels]
     positions = np.array([*(-1.0 if each is None else each for each in found), np.nan])
     values = positions[text.codes]
-    folded = {level.strip().casefold() for level in outcome.levels}
-    almost = [each in folded for each in (level.strip().casefold() for level in text.levels)]
+    known = {alike(level) for level in outcome.levels}
+    almost = [alike(level) in known for level in text.levels]
     count = int(np.count_nonzero((values < 0) & np.array([*almost, False])[text.codes]))
     kinds = {ALMOST_A_LEVEL: count} if count else {}
     return NumberColumn(values, int(np.count_nonzero(values < 0)), kinds)
 
 
 def _position(text: str, outcome: Outcome) -> float | None:
-    """Return the position of a cell's level: NaN where missing, None where it is no level."""
+    """Return the position of a cell's level, None where it is no level."""
     if text in outcome.levels:
         return float(outcome.levels.index(text))
-    if text.strip().casefold() in MISSING_WORDS:
-        return math.nan
-    if outcome.is_labelled:
-        return None
-    number = _TRUTH.get(text.strip().casefold(), _as_number(text))
-    return number if number in (0.0, 1.0) else None
+    return None if outcome.is_labelled else _TRUTH.get(text)
 
 
 def has_text_categories(series: "pd.Series[Any]") -> bool:
@@ -251,7 +238,7 @@ def looks_numeric(series: "pd.Series[Any]") -> bool:
         found = pd.unique(series.dropna())
     except TypeError:
         return False
-    parsed = [_as_number(value) for value in found if not isinstance(value, bool | np.bool_)]
+    parsed = [number_of(value) for value in found if not isinstance(value, bool | np.bool_)]
     coded = any(isinstance(value, str) and _LEADING_ZERO.match(value) for value in found)
     finite = [value for value in parsed if value is not None and not math.isnan(value)]
     return len(parsed) == len(found) and None not in parsed and bool(finite) and not coded

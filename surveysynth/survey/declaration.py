@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 from surveysynth._support.messages import listing
 from surveysynth.errors import InputError
+from surveysynth.survey.cells import text_of
 from surveysynth.survey.columns import missing_column
 from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.outcome import Outcome, outcomes_of
@@ -47,10 +48,14 @@ class Roles:
         return self.outcomes + ((self.weight,) if self.weight is not None else ())
 
     @cached_property
+    def classifying(self) -> tuple[str, ...]:
+        """Columns of classes of records: by and strata, each once."""
+        return tuple(dict.fromkeys([*self.by, *filter(None, [self.strata])]))
+
+    @cached_property
     def text(self) -> tuple[str, ...]:
         """Columns that are read as codes: by, strata, and psu."""
-        design = [name for name in (self.strata, self.psu) if name is not None]
-        return tuple(dict.fromkeys([*self.by, *design]))
+        return tuple(dict.fromkeys([*self.classifying, *filter(None, [self.psu])]))
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
@@ -160,6 +165,11 @@ class Declaration:
         """All columns to read, each once."""
         return tuple(dict.fromkeys([*self.roles.needed, *self.replicates]))
 
+    def levels_of(self, name: str) -> tuple[str, ...]:
+        """Return the declared levels of a public column; empty if the data define them."""
+        sizes = self.stratum_sizes if name == self.roles.strata else None
+        return tuple(self.orders.get(name) or sizes or ())
+
     def public_part(self) -> "Declaration":
         """Return the same declarations about the public columns alone."""
         return replace(self, roles=replace(self.roles, outcomes=(), weight=None), replicates=())
@@ -239,7 +249,7 @@ def size_by_stratum(stratum_sizes: Mapping[Any, Any] | None) -> dict[str, float]
     wrong = [k for k, v in stratum_sizes.items() if not isinstance(v, numbers.Real)]
     if wrong:
         raise InputError(f"stratum_sizes: expected numbers, got another type for {wrong[0]!r}.")
-    return {str(name): float(size) for name, size in stratum_sizes.items()}
+    return {text_of(name, "strata"): float(size) for name, size in stratum_sizes.items()}
 
 
 def weight_problems(

@@ -1,7 +1,7 @@
 """Data files, read whole and without repair: csv, parquet, and files of Stata, SPSS, and SAS.
 
 A lenient reader silently fills short rows with blanks, renames repeated columns, and turns codes
-into numbers. Here these are errors, or stay as in the file: every csv cell is read as text.
+into numbers. Here these are errors: every csv cell is read as text, whose forms ``cells`` unites.
 
 All kinds of missing values are missing: system-missing ones, ``.a`` to ``.z`` of Stata and SAS, and
 the codes that an SPSS file declares as user-missing, whose labels are not levels. If every value of
@@ -22,11 +22,12 @@ import pyarrow as pa
 import pyarrow.csv
 
 from surveysynth._support.confidential import Unpickled
-from surveysynth._support.messages import nearest_file, records
+from surveysynth._support.messages import BACKSLASH, nearest_file, records
 from surveysynth._support.readstat import read_with
 from surveysynth._support.xml_text import visible, xml_text
 from surveysynth.errors import InputError
-from surveysynth.survey.columns import as_text, repeated_positions, text_column
+from surveysynth.survey.cells import text_of
+from surveysynth.survey.columns import repeated_positions, text_column
 
 #: The pyreadstat function that reads a file, and the program that writes such files.
 _READERS = {
@@ -70,6 +71,8 @@ def open_table(path: Path) -> Table:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
+        if not str(path).isprintable():
+            raise InputError(f"there is no data file {str(path)!r}; {BACKSLASH}.") from None
         near = nearest_file(path, SUFFIXES)
         raise InputError(
             f"there is no data file {path}.{near} A path in a specification is relative to its "
@@ -274,12 +277,14 @@ def _open_parquet(content: bytes, name: str) -> _Parquet:
 class Described:
     """The description of a column in a file: its title, and labels by code; either may be empty.
 
-    ``kind``: the type of the values, in a word.
+    ``kind``: the type of the values, in a word; ``single``: whether they are numbers in single
+    precision, which are doubles when they are read.
     """
 
     title: str
     labels: Mapping[str, str]
     kind: str
+    single: bool = False
 
 
 @dataclass(frozen=True)
@@ -302,10 +307,12 @@ class LabelledTable(Unpickled):
         return pd.DataFrame({name: self._coded(frame[name], name) for name in columns})
 
     def _coded(self, column: "pd.Series[Any]", name: str) -> "pd.Series[Any]":
+        if self.described[name].single:
+            column = column.astype("float32")
         labels = self.described[name].labels
         if not labels:
             return column
-        coded = text_column(column, name)
+        coded = text_column(column, name, labels)
         if not set(coded.levels) <= set(labels):
             return column
         return pd.Series(pd.Categorical.from_codes(coded.codes, pd.Index(coded.levels, dtype=str)))
@@ -352,17 +359,19 @@ def _read(content: bytes, suffix: str, name: str, **options: Any) -> Any:
 
 def _described(name: str, found: Any) -> Described:
     """Describe a column; ``found``: the description of the whole file by pyreadstat."""
-    numeric = str(found.readstat_variable_types.get(name, "")) in _NUMERIC
+    stored = str(found.readstat_variable_types.get(name, ""))
+    numeric = stored in _NUMERIC
     missing = (found.missing_ranges or {}).get(name, ())
     labels = {
-        as_text(code.rstrip() if isinstance(code, str) else code, name): _one_line(label)
+        text_of(code, name): _one_line(label)
         for code, label in found.variable_value_labels.get(name, {}).items()
         # Codes of numbers that are letters are Stata's .a to .z.
         if not (numeric and isinstance(code, str)) and not _is_missing(code, missing)
     }
     title = _one_line(found.column_names_to_labels.get(name) or "")
     known = {code: label or visible(code) for code, label in labels.items() if code}
-    return Described(title, known, _kind(str(found.original_variable_types.get(name)), numeric))
+    kind = _kind(str(found.original_variable_types.get(name)), numeric)
+    return Described(title, known, kind, single=stored == "float" and kind == "number")
 
 
 def _one_line(text: Any) -> str:

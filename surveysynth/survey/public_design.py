@@ -9,7 +9,7 @@ import pandas as pd
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.survey.columns import text_column
+from surveysynth.survey.columns import TextColumn, encode
 from surveysynth.survey.declaration import Declaration
 from surveysynth.survey.design_columns import design_columns, with_log_weight
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
@@ -65,8 +65,8 @@ class PublicDesign:
         Columns in the microdata besides those with a role.
     predictors
         Raw columns used by the formula.
-    dropped
-        Records left out because a cell was blank (``missing = "drop"``).
+    dropped, shift
+        Records left out (``missing = "drop"``), and what this does to counts, in words.
     strata_name, psu_name, fpc_name
         Columns of the sampling design, or None.
     design_effect
@@ -129,6 +129,7 @@ class PublicDesign:
     calibrated_by: tuple[str, ...] | None = None
     pseudo: PseudoRecords | None = None
     weight_transform: Transform = Transform()  # noqa: RUF009  (frozen)
+    shift: str = ""
 
     def __post_init__(self) -> None:
         if self.public_weight is not None:
@@ -244,12 +245,11 @@ class PublicDesign:
             For a column that is not public, that X lacks or treats as a number, and for levels that
             cannot make a table.
         """
-        source, orders = "tables of this survey", orders or {}
+        source, orders = "tables of this survey", {**self.levels, **(orders or {})}
         raise_problems(source, [text for name in by if (text := self._problem_of(name))])
-        columns = {name: text_column(self.frame[name], name) for name in by}
+        columns = {name: TextColumn(*encode(self.frame[name].astype("str"))) for name in by}
         raise_problems(source, level_problems(columns, by, orders, margins or {}))
-        known = {name: column.levels for name, column in columns.items()} | self.levels
-        levels = {name: tuple(orders.get(name) or known[name]) for name in by}
+        levels = {name: tuple(orders.get(name) or columns[name].levels) for name in by}
         return replace(self, by=tuple(by), levels=levels)
 
     def _problem_of(self, name: str) -> str:
@@ -364,6 +364,7 @@ def build_public_design(
         public_columns=roles.public_columns,
         predictors=parse_formula(matrix.formula).variables,
         dropped=records.dropped,
+        shift=records.shift,
         strata_name=roles.strata,
         psu_name=roles.psu,
         fpc_name=design.fraction_name,

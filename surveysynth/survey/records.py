@@ -3,6 +3,7 @@
 Messages about outcomes and weights contain counts and names, never a value.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,7 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import listing, raise_problems, records
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.errors import InputError
+from surveysynth.survey.cells import alike
 from surveysynth.survey.columns import (
     ALMOST_A_LEVEL,
     NumberColumn,
@@ -25,6 +27,7 @@ from surveysynth.survey.columns import (
     text_column,
 )
 from surveysynth.survey.declaration import Declaration, Roles
+from surveysynth.survey.left_out import shift_words
 from surveysynth.survey.outcome import Outcome, zero_one
 from surveysynth.survey.value_problems import (
     binary_problems,
@@ -43,8 +46,9 @@ PLAIN_NUMBERS = "numbers such as 1234.5, and blank cells for missing ones"
 class Records(Unpickled):
     """n complete records: ``text`` columns as codes, ``numbers`` (n,) as floats, by name.
 
-    ``dropped``: how many records were left out because a cell was blank. ``replicates``: replicate
-    weights (n, R), NaN where a cell holds no number, which no release may depend on.
+    ``dropped``: how many records were left out because a cell was blank; ``shift``: what this does
+    to the shares of levels, in words. ``replicates``: replicate weights (n, R), NaN where a cell
+    holds no number, which no release may depend on.
     """
 
     n: int
@@ -52,6 +56,7 @@ class Records(Unpickled):
     numbers: Mapping[str, FloatArray]
     dropped: int
     replicates: FloatArray | None = None
+    shift: str = ""
 
     def public_frame(self, roles: Roles) -> pd.DataFrame:
         """Return by, strata, psu, predictors, a public weight, and public columns."""
@@ -89,7 +94,7 @@ def read_records(frame: pd.DataFrame, declaration: Declaration) -> Records:
     for name in roles.needed:
         try:
             if name in roles.text or name not in numeric:
-                text[name] = text_column(frame[name], name)
+                text[name] = text_column(frame[name], name, declaration.levels_of(name))
             # fpc is arithmetic even if the same column also labels strata.
             if name in levelled:
                 columns[name] = level_column(frame[name], levelled[name])
@@ -117,13 +122,15 @@ def read_records(frame: pd.DataFrame, declaration: Declaration) -> Records:
             problems.append(
                 f"blank or missing cells in {cells}. Fill them in, or set missing = \"drop\" to "
                 "leave such records out. By noisy statistics, missing = \"model\" keeps records "
-                "whose answers are missing."
+                f"whose answers are missing.{_words_for_missing(text)}"
             )
-    if problems and set(roles.confidential) <= set(numbers):  # all that is wrong, at once
+    # All that is wrong, at once; of public columns alone there are no amounts to judge.
+    if problems and roles.outcomes and set(roles.confidential) <= set(numbers):
         problems += confidential_problems(Records(len(frame), text, numbers, 0), declaration)
     raise_problems(source, problems)
     lost = np.logical_or.reduce(list(blank.values())) if blank else np.zeros(len(frame), bool)
     kept = _keep(text, numbers, ~lost)
+    kept = replace(kept, shift=shift_words(text, roles.classifying, ~lost))
     if declaration.replicates:
         found = [number_column(frame[name], name).values for name in declaration.replicates]
         kept = replace(kept, replicates=np.stack(found, axis=1)[~lost])
@@ -134,6 +141,16 @@ def read_records(frame: pd.DataFrame, declaration: Declaration) -> Records:
             + "; expected at least 2."
         )
     return kept
+
+
+def _words_for_missing(text: Mapping[str, TextColumn]) -> str:
+    """Return how many missing cells have a word such as NA, which may be a level; or nothing."""
+    counts = {name: column.words for name, column in text.items() if column.words}
+    cells = "; ".join(f"{name!r}: {records(count)}" for name, count in counts.items())
+    return cells and (
+        f" A word such as NA means a missing value ({cells}), unless it is a level listed in "
+        "[labels.COLUMN] levels."
+    )
 
 
 def _unreadable(column: NumberColumn) -> str:
@@ -212,9 +229,12 @@ def public_problems(records_read: Records, declaration: Declaration) -> list[str
             continue
         levels = records_read.text.get(name)
         if levels is None:
-            levels = text_column(pd.Series(records_read.numbers[name]), name)
+            levels = text_column(pd.Series(records_read.numbers[name]), name, order)
         if wrong := undeclared_levels(levels, order):
             problems.append(f"labels.{name}.levels: {wrong}")
+    for role, of_design in (("strata", roles.strata), ("psu", roles.psu)):
+        if of_design is not None and of_design not in roles.by:
+            problems += _alike_problems(role, of_design, records_read.text[of_design], orders)
     if size is not None and size < records_read.n:
         problems.append(
             f"population_size is {size:,.0f}, below the {records_read.n:,} records of the sample; "
@@ -259,16 +279,25 @@ def level_problems(
                 f"by: {name!r} has a level {margin!r}, which is also the name of its margin; set "
                 f'another name: [labels.{name}] margin = "Total".'
             )
-        trimmed = [level.strip() for level in levels]
-        padded = sum(trimmed.count(level) > 1 for level in trimmed)
-        if padded:
-            problems.append(
-                f"by: {name!r} has {padded} levels that differ only in outer blanks; correct the "
-                "file."
-            )
+        problems += _alike_problems("by", name, columns[name], orders)
         if name in orders and (undeclared := undeclared_levels(columns[name], orders[name])):
             problems.append(f"labels.{name}.levels: {undeclared}")
     return problems
+
+
+def _alike_problems(
+    role: str, name: str, column: TextColumn, orders: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Return how many levels look the same as another, unless all levels are declared."""
+    if orders.get(name):
+        return []
+    shared = Counter(map(alike, column.levels))
+    same = sum(count for count in shared.values() if count > 1) + column.spellings
+    return [
+        f"{role}: {name!r} has {same} levels that look the same as another (in another case, with "
+        "invisible signs, or 1 and 1.0). Correct the file, or list every level in "
+        f"[labels.{name}] levels."
+    ] * bool(same)
 
 
 def undeclared_levels(column: TextColumn, declared: Sequence[str]) -> str:
@@ -280,11 +309,15 @@ def undeclared_levels(column: TextColumn, declared: Sequence[str]) -> str:
     outside = int(np.count_nonzero(~known[column.codes]))
     if not outside:
         return ""
+    listed = set(map(alike, declared))
+    close = np.array([*(alike(level) in listed for level in column.levels), False])
+    almost = int(np.count_nonzero((close & ~known)[column.codes]))
+    kinds = f" {almost:,} of them have {ALMOST_A_LEVEL}." if almost else ""
     levels = int(np.count_nonzero(~known))
     return (
         f"{records(outside)} {'has' if outside == 1 else 'have'} a level that is not listed "
-        f"({levels:,} such in the data; not shown, since they may be values of another column). "
-        "List every level, or correct these records."
+        f"({levels:,} such in the data; not shown, since they may be values of another column)."
+        f"{kinds} List every level, or correct these records."
     )
 
 

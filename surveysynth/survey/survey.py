@@ -4,7 +4,8 @@ Everything is validated once, here. ``PublicDesign`` has no outcome and no confi
 code that takes only a ``PublicDesign`` cannot publish one (methods 1).
 """
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,12 +16,11 @@ import pyarrow as pa
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import raise_problems
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.errors import InputError
+from surveysynth.errors import ConfidentialWarning, InputError
 from surveysynth.survey.arrow import arrow_table, pandas_of
 from surveysynth.survey.columns import repeated_positions
 from surveysynth.survey.declaration import (
     Declaration,
-    Roles,
     declared_outcomes,
     make_roles,
     size_by_stratum,
@@ -52,6 +52,8 @@ class Confidential(Unpickled):
         (n,), or None for a survey without confidential weights.
     replicate_weights
         (n, R), unchecked: no release depends on them; or None.
+    replicate_names
+        Their columns.
 
     Examples
     --------
@@ -63,6 +65,7 @@ class Confidential(Unpickled):
     outcome: FloatArray
     sampling_weight: FloatArray | None
     replicate_weights: FloatArray | None = None
+    replicate_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for values in (self.outcome, self.sampling_weight, self.replicate_weights):
@@ -113,6 +116,32 @@ class Survey:
         """(n,), confidential or public; None for a survey without weights."""
         public = self.design.public_weight
         return self.confidential.sampling_weight if public is None else public
+
+    def warn(self, stacklevel: int = 1) -> None:
+        """Issue ``confidential_warning`` as a Python warning, which is for who runs this alone."""
+        if text := self.confidential_warning():
+            warnings.warn(text, ConfidentialWarning, stacklevel=stacklevel + 1)
+
+    def confidential_warning(self) -> str:
+        """Return all that the confidential values say against a run, a line each; or nothing."""
+        return "\n".join(filter(None, [self.population_warning(), *self._range_warnings()]))
+
+    def _range_warnings(self) -> Iterator[str]:
+        """Yield how many amounts and weights lie outside the ranges of learned transforms."""
+        own, design = self.confidential, self.design
+        weight = [] if own.sampling_weight is None else [own.sampling_weight]
+        for outcome, values in zip(design.modelled, [*own.outcome.T, *weight], strict=True):
+            low, high = outcome.limits
+            if outcome.learned is None or low is None or high is None:
+                continue
+            outside = int(np.count_nonzero((values < low) | (values > high)))
+            if outside:
+                yield (
+                    f"CONFIDENTIAL: {outside:,} of {np.count_nonzero(~np.isnan(values)):,} values "
+                    f"of {outcome.name!r} lie outside its declared range, {low:,.10g} to "
+                    f"{high:,.10g}, and count as its ends. If they are codes for missing answers, "
+                    "leave these cells blank."
+                )
 
     def population_warning(self) -> str:
         """Return a confidential warning if weights and population size differ by a factor of two.
@@ -282,10 +311,11 @@ class Survey:
     def in_order(self, order: IntArray) -> "Survey":
         """Return the survey with its records in another order (n,)."""
         own = self.confidential
-        weights = (own.sampling_weight, own.replicate_weights)
-        taken = Confidential(
-            own.outcome[order], *(None if each is None else each[order] for each in weights)
+        weight, replicates = (
+            None if each is None else each[order]
+            for each in (own.sampling_weight, own.replicate_weights)
         )
+        taken = Confidential(own.outcome[order], weight, replicates, own.replicate_names)
         return replace(self, design=self.design.in_order(order), confidential=taken)
 
 
@@ -297,7 +327,7 @@ def survey_of(frame: pd.DataFrame, declaration: Declaration) -> Survey:
     records = read_records(frame, declaration)
     found = confidential_problems(records, declaration) + public_problems(records, declaration)
     design = build_public_design(records, declaration, found)
-    confidential = _confidential(records, declaration.roles)
+    confidential = _confidential(records, declaration)
     if declaration.refuse_degenerate:
         require_variation(design, confidential, declaration.source)
     return Survey(design, confidential)
@@ -351,8 +381,9 @@ def _column_names(frame: Any, source: str) -> tuple[str, ...]:
     return tuple(name for name in names if isinstance(name, str))
 
 
-def _confidential(records: Records, roles: Roles) -> Confidential:
+def _confidential(records: Records, declaration: Declaration) -> Confidential:
+    roles = declaration.roles
     outcome = np.stack([records.numbers[name] for name in roles.outcomes], axis=1)
     # A copy: the column may be a view of the caller's frame.
     weight = None if roles.weight is None else records.numbers[roles.weight].copy()
-    return Confidential(outcome, weight, records.replicates)
+    return Confidential(outcome, weight, records.replicates, declaration.replicates)

@@ -104,6 +104,8 @@ def constant_problem(values: FloatArray, outcome: Outcome) -> str:
 
 def binary_problems(values: FloatArray, outcome: Outcome, statistic: str) -> list[str]:
     """List why a statistic of 0 and 1 cannot be computed from an outcome."""
+    if outcome.kind == "binary":  # whose levels are checked where they are read
+        return []
     problems, what = [], f"the statistic {statistic!r} needs"
     if other := int(np.count_nonzero((values != 0) & (values != 1) & ~np.isnan(values))):
         problems.append(

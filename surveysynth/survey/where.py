@@ -20,6 +20,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from surveysynth.errors import InputError
+from surveysynth.survey.cells import written
 
 Operator: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
 Value: TypeAlias = str | int | float
@@ -157,7 +158,7 @@ class _Token(NamedTuple):
     def value(self) -> Value:
         """The literal; raises ``InputError`` for a number that is not finite."""
         if self.kind == "text":
-            return self.text[1:-1]
+            return written(self.text[1:-1])
         number = float(self.text)
         if not math.isfinite(number):
             raise InputError(f"character {self.place}: expected a finite number, got {self.text}.")

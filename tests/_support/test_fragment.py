@@ -27,7 +27,6 @@ from surveysynth._support.progress import (
     shows_stages,
 )
 from surveysynth._support.xml_text import xml_text
-from surveysynth.evaluation.audit.folder import AuditResult
 from surveysynth.evaluation.compare.folder import ComparisonResult
 from surveysynth.evaluation.studies.work import StudyResult
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
@@ -105,14 +104,6 @@ def study_result() -> StudyResult:
     return StudyResult(HERE, summary, summary, summary, summary, {"batch 3": "memory"})
 
 
-def audit_result() -> AuditResult:
-    table = pd.DataFrame({
-        "case": ["one", "one", "two"], "n": 200, "epsilon": 1.0, "ratio": [0.25, 0.75, 1.5],
-        "verdict": ["holds", "holds", "passed"],
-    })  # fmt: skip
-    return AuditResult(HERE, table)
-
-
 RESULTS: dict[str, tuple[Callable[[], Any], list[str], list[str]]] = {
     "release": (release_result, ["TEST RUN", "a <b> folder", "1 more to know", "10.8"],
                 ["4711", "815", "canary"]),
@@ -121,7 +112,6 @@ RESULTS: dict[str, tuple[Callable[[], Any], list[str], list[str]]] = {
              ["is_margin"]),
     "comparison": (comparison_result, ["CONFIDENTIAL", "report.html", "sample"], ["nan"]),
     "study": (study_result, ["Batches that failed: 1", "fbs <x>", "0.9512"], []),
-    "audit": (audit_result, ["than stated: 1.", "0.75", "1.5", "audit.html"], ["0.25"]),
     "check": (lambda: ss.CheckResult(("400 records <x>",), FeasibilityReport(
         ss.MechanismSettings(epsilon=10.8), ()), confidential="canary"),
         ["A release can be made.", "400 records <x>"], ["canary"]),

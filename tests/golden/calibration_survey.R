@@ -77,8 +77,8 @@ plan <- function(ids, strata, fpc, lonely = "fail") {
             fpc = if (!is.null(fpc)) reformulate(fpc), data = simulated)
 }
 records <- plan("1", "stratum", NULL)
-wide <- list(logit = c(0.8, 1.25))
-hit <- list(linear = c(0.8, 1.3), raking = c(0.8, 1.3), logit = c(0.75, 1.4))
+wide <- list()
+hit <- list(linear = c(0.8, 1.3), raking = c(0.8, 1.3))
 equal <- simulated; equal$weight <- 40
 strat <- subset(schools, sample == "strat"); clus <- subset(schools, sample == "clus1")
 state <- list(stype = c(E = 4421, H = 755, M = 1018))
@@ -95,9 +95,9 @@ results <- list(
         lapply(of_both, function(t) t * 40 * nrow(equal) / sum(t)), "a", "y", "z", list(),
         rakes = TRUE)},
   case("strat", svydesign(ids = ~1, strata = ~stype, weights = ~pw, fpc = ~fpc, data = strat),
-       wider, "awards", "api00", "enroll", list(raking = c(0.6, 1.4), logit = c(0.6, 1.4)),
+       wider, "awards", "api00", "enroll", list(raking = c(0.6, 1.4)),
        list(name = "api99", total = 3914069)),
   case("clus1", svydesign(ids = ~district, weights = ~pw, fpc = ~fpc, data = clus), state,
-       "awards", "api00", "enroll", list(linear = c(0.65, 1.7), raking = c(0.65, 1.7),
-       logit = c(0.65, 1.7)), list(name = "api99", total = 3914069)))
+       "awards", "api00", "enroll", list(linear = c(0.65, 1.7), raking = c(0.65, 1.7)),
+       list(name = "api99", total = 3914069)))
 write(toJSON(results, digits = NA, auto_unbox = TRUE, na = "null"), "calibration_survey.json")

@@ -13,9 +13,6 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.evaluation.audit.cases import GENDER, Example
-from surveysynth.evaluation.audit.lines import Case
-from surveysynth.evaluation.audit.noise import flatten, noise_of, published
 from surveysynth.mechanisms.learned import histogram
 from surveysynth.mechanisms.learned.histogram import learned_design, noisy_histograms
 from surveysynth.mechanisms.learned.stage import LEARNED
@@ -26,6 +23,9 @@ from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential
+from tests.audit.cases import GENDER, Example
+from tests.audit.lines import Case
+from tests.audit.noise import flatten, noise_of, published
 
 #: Stated at delta; records; share of the budget for each of two histograms.
 STATED, DELTA, N, SHARE = 10.8, 1e-6, 150, 0.45

@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from surveysynth.evaluation.audit.cases import EXAMPLES
-from surveysynth.evaluation.audit.report import ratio_words
+from tests.audit.cases import EXAMPLES
+from tests.audit.report import ratio_words
 from tests.long_runs.audit_runs import ATTACKS, REPLACEMENTS
 
 PAGE = Path(__file__).parents[2] / "vignettes" / "audit.md"

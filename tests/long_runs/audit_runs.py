@@ -8,7 +8,7 @@ All changes at 1,000 records of FBS, the worst few in all else and at 300 and 10
 either database of a pair, and how much of epsilon an attacker can prove who knows everything but
 which of both it was; with controls that must be found out. About a quarter of an hour of processor
 time. The results are ``golden/audit_replacements.csv`` and ``golden/audit.json``, which
-``tests/evaluation/audit/test_audit_golden.py`` holds to what is claimed and ``python -m
+``tests/audit/test_audit_golden.py`` holds to what is claimed and ``python -m
 tests.long_runs.audit_page`` writes into the vignette. ``--part`` runs single parts, ``--size``
 single sizes, ``--case`` single cases and ``--missing`` what the table lacks; other results are
 kept.
@@ -33,20 +33,6 @@ import pandas as pd  # noqa: E402
 
 from surveysynth._support.types import FloatArray  # noqa: E402
 from surveysynth.errors import InputError, RefusedError  # noqa: E402
-from surveysynth.evaluation.audit.cases import EXAMPLES  # noqa: E402
-from surveysynth.evaluation.audit.folder import examples, lines_of  # noqa: E402
-from surveysynth.evaluation.audit.lines import Line, frame_of  # noqa: E402
-from surveysynth.evaluation.audit.neighbours import FEW, Change, changed, places  # noqa: E402
-from surveysynth.evaluation.audit.noise import flatten, noise_of, published  # noqa: E402
-from surveysynth.evaluation.audit.posterior import (  # noqa: E402  # noqa: E402
-    Alike,
-    Side,
-    databases,
-    posterior_lines,
-    prepared,
-    side,
-    weighted_log_lik,
-)
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release import statistics  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as noisy  # noqa: E402
@@ -62,6 +48,20 @@ from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # n
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
+from tests.audit.cases import EXAMPLES  # noqa: E402
+from tests.audit.lines import Line, frame_of  # noqa: E402
+from tests.audit.neighbours import FEW, Change, changed, places  # noqa: E402
+from tests.audit.noise import flatten, noise_of, published  # noqa: E402
+from tests.audit.posterior import (  # noqa: E402  # noqa: E402
+    Alike,
+    Side,
+    databases,
+    posterior_lines,
+    prepared,
+    side,
+    weighted_log_lik,
+)
+from tests.audit.runs import examples, lines_of  # noqa: E402
 from tests.long_runs import attack_learned as learned  # noqa: E402
 from tests.long_runs.attack import Proven, holm, most_provable, proven  # noqa: E402
 

@@ -32,7 +32,7 @@ def default_setting(replicates: int = 100) -> CoverageStudy:
     return paper_study(
         seed=SEED,
         replicates=replicates,
-        methods=("sample", "laplace", "laplace_consistent", *models),
+        methods=("sample", "laplace", *models),
         replicates_per_draw=6,
     )
 

@@ -2,7 +2,7 @@
 
 A change that should move no number runs this before and after, and compares the two files with
 ``--against BEFORE.json``. The cases cover every command that writes files (release, rebuild,
-compare, study, audit, check, init) and ``ss.tables``, with a fixed seed. Each file gets two hashes:
+compare, study, check, init) and ``ss.tables``, with a fixed seed. Each file gets two hashes:
 one of its bytes, and one of the numbers in it, in order, so that a change of wording shows in the
 first alone. Draws of the mechanism are hashed bit by bit.
 
@@ -229,12 +229,9 @@ CASES: dict[str, Case] = {
     "compare kinds": command("compare", "spec.toml", "--out", "out", "--seed", "1", spec="kinds"),
     "study": command("study", "spec.toml", "--out", "out", spec="study", frame=2000),
     "study published": command("study", "--out", "out", "--replicates", "1"),
-    "audit": command("audit", "--out", "out", "--n", "100", "--case", "fbs",
-                     "--case", "fbs, noisy statistics"),
     "expected": command("check", "spec.toml", "--out", "out", spec="noisy"),
     "init": command("init", "survey.csv", "--out", "new.toml", "--outcome", "salary:continuous",
                     "--weight", "weight", "--mechanism", "noisy_statistics", "--epsilon", "3.6"),
-    "keys": command("keys", "--markdown"),
 }  # fmt: skip
 
 

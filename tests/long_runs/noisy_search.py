@@ -29,16 +29,6 @@ import numpy as np  # noqa: E402
 
 from surveysynth._support.types import Theta  # noqa: E402
 from surveysynth.errors import RefusedError  # noqa: E402
-from surveysynth.evaluation.audit.cases import EXAMPLES, GENDER, frame_of  # noqa: E402
-from surveysynth.evaluation.audit.lines import Case  # noqa: E402
-from surveysynth.evaluation.audit.neighbours import Change, changed, places  # noqa: E402
-from surveysynth.evaluation.audit.posterior import (  # noqa: E402
-    UNCHANGED,
-    Alike,
-    compared,
-    databases,
-    prepared,
-)
 from surveysynth.evaluation.studies.population import published_cells  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
@@ -49,6 +39,16 @@ from surveysynth.release.documents.privacy_file import library_versions  # noqa:
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from surveysynth.survey.outcome import Outcome  # noqa: E402
 from surveysynth.survey.survey import Survey  # noqa: E402
+from tests.audit.cases import EXAMPLES, GENDER, frame_of  # noqa: E402
+from tests.audit.lines import Case  # noqa: E402
+from tests.audit.neighbours import Change, changed, places  # noqa: E402
+from tests.audit.posterior import (  # noqa: E402
+    UNCHANGED,
+    Alike,
+    compared,
+    databases,
+    prepared,
+)
 
 RESULTS = Path(__file__).parents[1] / "golden" / "noisy_search.json"
 SEEDS = 1, 2

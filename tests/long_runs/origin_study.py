@@ -28,14 +28,6 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 from surveysynth._support.types import FloatArray, Theta  # noqa: E402
-from surveysynth.evaluation.audit import neighbours  # noqa: E402
-from surveysynth.evaluation.audit.neighbours import CHANGES, Change  # noqa: E402
-from surveysynth.evaluation.audit.posterior import (  # noqa: E402
-    Alike,
-    Side,
-    databases,
-)
-from surveysynth.evaluation.audit.posterior import log_ratios as ratios_of_posteriors  # noqa: E402
 from surveysynth.evaluation.studies.batches import run_task  # noqa: E402
 from surveysynth.evaluation.studies.coverage import CoverageStudy, Task  # noqa: E402
 from surveysynth.evaluation.studies.designs import SamplingDesign  # noqa: E402
@@ -56,6 +48,14 @@ from surveysynth.release.documents.privacy_file import library_versions  # noqa:
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey  # noqa: E402
 from surveysynth.survey.transforms import Transform  # noqa: E402
+from tests.audit import neighbours  # noqa: E402
+from tests.audit.neighbours import CHANGES, Change  # noqa: E402
+from tests.audit.posterior import (  # noqa: E402
+    Alike,
+    Side,
+    databases,
+)
+from tests.audit.posterior import log_ratios as ratios_of_posteriors  # noqa: E402
 from tests.long_runs import debias_study  # noqa: E402
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "ce2015q3.csv"

@@ -137,7 +137,7 @@ CASES = {
     "fbp_with_zeros": Case(kinds("income"), form=GeneralFBP),
     "learned_amount": Case(kinds("learned pay")),
     "four_mixed": Case(
-        kinds("pay", "income", "works", "health", least=625, most=1875), seconds=720.0
+        kinds("pay", "income", "works", "health", least=625, most=1875), seconds=360.0
     ),
 }  # fmt: skip
 

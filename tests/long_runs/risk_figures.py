@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from surveysynth._support.types import FloatArray
 from surveysynth.release import figure_style as style
@@ -116,42 +115,6 @@ def bounds_against_weights(fits: Mapping[str, tuple[FloatArray, FloatArray]]) ->
         panel.set_xlabel("risk weight alpha")
         panel.grid(True, axis="both")
     panels[0].set_ylabel("bound of the record")
-    return figure
-
-
-@_styled
-def risk_utility(frame: pd.DataFrame, confidential: pd.DataFrame, estimand: str) -> "Figure":
-    """An estimand and its interval against the bound, a mark for each point of a map.
-
-    frame: of ``RiskUtilityMap``; confidential: of ``Estimands``, drawn as a band.
-    """
-    ends = ["estimate", "ci_lower", "ci_upper"]
-    truth = confidential.loc[confidential["estimand"] == estimand, ends]
-    centre, lower, upper = truth.to_numpy(dtype=np.float64)[0]
-    figure = new_figure(7.6, 4.2)
-    panel = figure.subplots()
-    panel.axhspan(lower, upper, color="#4d4d4d", alpha=0.12, linewidth=0)
-    panel.axhline(centre, color="#4d4d4d", linewidth=1.2)
-    usable = frame[frame["bound"].notna()]
-    measures = list(dict.fromkeys(usable["measure"]))
-    for measure, color in zip(measures, _colors(measures), strict=True):
-        rows = usable[usable["measure"] == measure]
-        low, high = (rows[estimand] - rows[f"{estimand}_{end}"] for end in ("lower", "upper"))
-        panel.errorbar(
-            rows["bound"], rows[estimand], yerr=np.abs([low, high]), fmt="o", color=color,
-            markersize=5, capsize=3, linewidth=1.2, label=measure,
-        )  # fmt: skip
-        for _, row in rows[rows["scale"].notna()].iterrows():
-            panel.annotate(
-                f"({row['scale']:g}, {row['shift']:g})", (row["bound"], row[f"{estimand}_lower"]),
-                xytext=(0, -11), textcoords="offset points", ha="center", fontsize=7.5,
-                color=color,
-            )  # fmt: skip
-    panel.legend(title="risk (scale, shift)", frameon=False, fontsize=8.5)
-    panel.grid(True, axis="both")
-    panel.set_title(f"Risk and utility: {estimand}; band and line: confidential data")
-    panel.set_xlabel("realised bound of one draw")
-    panel.set_ylabel(f"{estimand} with resampled interval")
     return figure
 
 

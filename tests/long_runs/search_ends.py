@@ -25,12 +25,12 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 
 from surveysynth.errors import RefusedError  # noqa: E402
-from surveysynth.evaluation.audit.cases import EXAMPLES  # noqa: E402
-from surveysynth.evaluation.audit.neighbours import Change, changed, places  # noqa: E402
-from surveysynth.evaluation.audit.posterior import Alike, compared, databases  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from tests.audit.cases import EXAMPLES  # noqa: E402
+from tests.audit.neighbours import Change, changed, places  # noqa: E402
+from tests.audit.posterior import Alike, compared, databases  # noqa: E402
 
 RESULTS = Path(__file__).parents[1] / "golden" / "search_ends.json"
 N, EPSILON, DATA_SEED = 90_000, 4.0, 31

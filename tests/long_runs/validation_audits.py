@@ -3,7 +3,7 @@
 
 import pandas as pd
 
-from surveysynth.evaluation.audit.cases import EXAMPLES
+from tests.audit.cases import EXAMPLES
 from tests.long_runs.audit_page import decided, replaced
 from tests.long_runs.validation_page import filled, frame, golden, markdown
 

@@ -209,7 +209,7 @@ def tables_again() -> str:
     [risk measures](risk_measures.md) compares the other papers' findings on risk weights with
     ours.''',
     '''The catalog in `tables/` has four releases with all their tables. On every change of the
-    code, `surveysynth tables check` makes them again and compares every number.'''
+    code, `python -m tests.catalogue` makes them again and compares every number.'''
 )}"""
 
 

@@ -36,7 +36,7 @@ def test_files_are_the_contract(make_spec: MakeSpec, tmp_path: Path) -> None:
     assert names == {
         "release", "release/README.md", "release/codebook.json", "release/codebook.xml",
         "release/privacy.json",
-        "release/dossier.html", "release/dossier.md", "release/registry.json",
+        "release/dossier.html", "release/dossier.md",
         "release/tables", "release/microdata", *(f"release/microdata/{name}" for name in microdata),
         "release/tables/counts.csv", "release/tables/counts.html",
         "release/tables/means.csv", "release/tables/means.html",

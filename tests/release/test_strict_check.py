@@ -16,11 +16,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
+from surveysynth.mechanisms.noisy_statistics.expected_se import expected_errors
+from surveysynth.release.expected import Expectation
 
 from surveysynth.cli import main
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.expected_se import expected_errors
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
     NoiseVariances,
@@ -33,7 +34,6 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     transformed,
 )
 from surveysynth.release import expected as expected_errors_of_rows
-from surveysynth.release.expected import Expectation
 from surveysynth.release.pipeline import release
 from surveysynth.release.strict_check import check_strict
 from surveysynth.spec.build import (

@@ -3,7 +3,6 @@
 Truth: the published files alone, from which everything is made again; planted units whose records
 are alike, against the same records in units that are not."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,10 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     location_design,
     release_statistics,
     statistics_of,
+    unit_sizes,
 )
 from surveysynth.models.general_location.model import GeneralLocation
-from surveysynth.models.parts.unit_design import UnitDesign
 from surveysynth.release.pipeline import release
-from surveysynth.release.psu_check import unit_noise
 from surveysynth.release.rebuild import rebuild
 from surveysynth.spec.build import engine_of, model_of, noisy_settings_of, read_survey
 from surveysynth.spec.spec import load_spec
@@ -34,7 +32,6 @@ from tests.release.test_strict_kinds import (
     PLAN,
     STRICT,
     MakeSpec,
-    first_chains_kept,
     frame_of,
     shared,
     spec_of,
@@ -73,13 +70,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of one release."""
     folder = tmp_path_factory.mktemp("units")
     spec = write_survey(folder / "in", clustered(), text_of())
-    with first_chains_kept():
-        return Path(release(spec, folder / "out", seed=2).out) / "release"
+    return Path(release(spec, folder / "out", seed=2).out) / "release"
 
 
 def test_it_is_made_again_from_what_is_published(made: Path, tmp_path: Path) -> None:
-    with first_chains_kept():
-        again = rebuild(made, tmp_path / "again")
+    again = rebuild(made, tmp_path / "again")
     assert again.different == ()
     assert len(again.same) >= 3
 
@@ -89,15 +84,15 @@ def test_what_is_published_of_units_is_stated(made: Path) -> None:
     statistics = statistics_of(given)
     assert statistics.to_dict() == given
     units = given["units"]
-    # A benefit and the weight; a spike or an amount, two levels and three.
-    assert np.shape(units["amounts"]) == (UNITS, 2)
-    assert np.shape(units["counts"]) == (UNITS, 7)
+    # A benefit and the weight; a spike or an amount, two levels and three. Nothing by unit.
+    assert np.shape(units["products"]) == (9, 9)
+    assert not any(np.shape(value)[:1] == (UNITS,) for value in units.values())
     record = shared(made / "privacy.json")
-    assert record["settings"]["psu_share"] == 0.125
     assert units["rho"] + given["rho"] == pytest.approx(record["rho"], rel=1e-12)
-    assert units["rho"] == pytest.approx(record["rho"] / 8, rel=1e-12)
+    assert 1 / 64 <= units["rho"] / record["rho"] <= 1 / 2
     words = " ".join((made / "README.md").read_text(encoding="utf-8").split())
-    assert "for each primary sampling unit (school): sums of the transformed amounts" in words
+    assert "one matrix for all primary sampling units (school)" in words
+    assert f"It cost rho = {units['rho']:.6g} of the whole" in words
     assert record["settings"]["clusters"]["effects"] is True
 
 
@@ -113,8 +108,7 @@ def test_standard_errors_are_those_of_units_that_differ(
         own = np.flatnonzero(shuffled["gender"] == gender)
         school[own] = shuffled["school"].to_numpy()[own[np.argsort(order[own])]]
     spec = write_survey(tmp_path / "in", shuffled.assign(school=school), text_of())
-    with first_chains_kept():
-        plain = Path(release(spec, tmp_path / "out", seed=2).out) / "release"
+    plain = Path(release(spec, tmp_path / "out", seed=2).out) / "release"
     ratio = []
     for name in ("employed", "benefit"):
         one, other = (_share_errors(each, name) for each in (made, plain))
@@ -128,9 +122,8 @@ def test_missing_answers_are_filled_in_units(tmp_path: Path) -> None:
     lost = np.random.default_rng(4).random(len(frame)) < 1 / 7
     given = frame.assign(employed=frame["employed"].where(~lost))
     spec = write_survey(tmp_path / "in", given, text_of(f"{SURVEY}\nmissing = 'model'"))
-    with first_chains_kept():
-        made = Path(release(spec, tmp_path / "out", seed=2).out) / "release"
-        assert rebuild(made, tmp_path / "again").different == ()
+    made = Path(release(spec, tmp_path / "out", seed=2).out) / "release"
+    assert rebuild(made, tmp_path / "again").different == ()
     table = pd.read_csv(made / "tables" / "shares.csv")
     works = table[(table["outcome"] == "employed") & (table["level"].astype(str) == "1")]
     assert not works.empty
@@ -154,25 +147,16 @@ def test_check_tells_what_the_noise_leaves_to_see(
     privacy = STRICT.replace("20.0", "60.0")
     assert main(["check", str(spec_of(make_spec, frame, **given, privacy=privacy))]) == 0
     said = capsys.readouterr().out
-    assert "Sums by school: 30 units of 20 records on average" in said
+    assert "Products between 30 units (school) of 20 records on average" in said
     assert "hides intraclass correlations" not in said
     assert main(["check", str(spec_of(make_spec, frame, **given))]) == 0
     assert "hides intraclass correlations" in capsys.readouterr().out
 
 
-def test_check_proposes_a_share_for_sums_by_unit(
-    make_spec: MakeSpec, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A share far from the best one is told, and the one that is proposed is not."""
-    frame, given = clustered(), {"survey": SURVEY}
-    far = STRICT + "\npsu_share = 0.01\n"
-    assert main(["check", str(spec_of(make_spec, frame, **given, privacy=far))]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    best = re.search(r"psu_share = ([0-9.]+) in \[privacy\] suits these sizes better", said)
-    assert best is not None
-    near = STRICT + f"\npsu_share = {best[1]}\n"
-    assert main(["check", str(spec_of(make_spec, frame, **given, privacy=near))]) == 0
-    assert "suits these sizes better" not in capsys.readouterr().out
+def test_a_share_of_the_budget_is_no_longer_declared(make_spec: MakeSpec) -> None:
+    privacy = STRICT + "\npsu_share = 0.1\n"
+    with pytest.raises(InputError, match=r"psu_share.*no key is needed"):
+        load_spec(spec_of(make_spec, clustered(), survey=SURVEY, privacy=privacy))
 
 
 @pytest.mark.parametrize("outcome", ["benefit", "salary"])
@@ -190,9 +174,12 @@ def test_shares_are_judged_by_the_noise_of_the_release(make_spec: MakeSpec, outc
     assert (public.centring is None) == (outcome == "benefit")
     released = release_statistics(model, design, survey.confidential, settings)
     assert isinstance(released, LocationStatistics)
-    sizes, _, _ = unit_noise(UnitDesign.of_survey(design), design, settings, public)
-    left = sizes.of_sums / (1.0 - settings.psu_share)
+    sizes = unit_sizes(public, design, settings)
+    share = sizes.best_share()
+    left = sizes.of_sums / (1.0 - share)
     assert left == pytest.approx(released.pooled_sigma**2, rel=1e-6)
+    assert released.units is not None
+    assert sizes.of_products**2 / share == pytest.approx(released.units.sd**2, rel=1e-6)
 
 
 def test_check_proposes_a_formula_without_strata(

@@ -13,7 +13,7 @@ import surveysynth as ss
 from surveysynth import cli
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.release.documents.dossier import make_dossier
-from surveysynth.release.documents.privacy_file import make_privacy_record, registry_entry
+from surveysynth.release.documents.privacy_file import make_privacy_record
 from surveysynth.release.documents.readme import guarantee_context
 from surveysynth.release.documents.render import render_markdown
 from surveysynth.release.facts import ReleaseFacts
@@ -50,12 +50,11 @@ def facts(make_spec: MakeSpec, survey: str, privacy: str = STRICT) -> ReleaseFac
 
 
 def documents(made: ReleaseFacts) -> dict[str, str]:
-    """Statement, README, dossier, registry and privacy.json, without escapes."""
+    """Statement, README, dossier and privacy.json, without escapes."""
     texts: Mapping[str, Any] = {
         "statement": " ".join(made.statement.paragraphs),
         "README.md": render_markdown("readme_guarantee.md.j2", guarantee_context(made)),
         "dossier": make_dossier(made)[0],
-        "registry": json.dumps(registry_entry(made)),
         "privacy.json": json.dumps(make_privacy_record(made, "a model")),
     }
     return {name: text.replace("\\", "") for name, text in texts.items()}

@@ -2,11 +2,8 @@
 
 import io
 import os
-import select
 import sys
-import time
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +28,10 @@ from surveysynth.spec.draft.choices import (
     split_columns,
 )
 from surveysynth.spec.draft.columns import PublicLevels, open_data
-from surveysynth.spec.draft.questions import ask_rest
 from surveysynth.spec.draft.text import draft_text
-from surveysynth.spec.draft.write import write_draft
-from surveysynth.spec.privacy import PROMISES
 from surveysynth.spec.spec import load_spec, parse_spec
 from surveysynth.survey.files import Table, open_table
-from tests.surveys import CANARIES, clustered_survey, good
+from tests.surveys import CANARIES, good
 
 PSEUDO = ["--mechanism", "pseudo_posterior", "--epsilon", "10.8", "--weight", "weight"]
 STRICT = ["--mechanism", "noisy_statistics", "--epsilon", "3.6", "--weight", "weight"]
@@ -367,94 +361,49 @@ def test_flags_take_names_with_their_own_signs_whole() -> None:
     assert split_columns("--by", ["x, y", "x"], ("x", "y")) == ("x", "y")
 
 
-class Script:
-    """A terminal whose answers are written down."""
+class Terminal(io.StringIO):
+    """Answers, one a line."""
 
-    def __init__(self, answers: list[str]) -> None:
-        self.answers: Iterator[str] = iter(answers)
-        self.told: list[str] = []
-
-    def tell(self, text: str) -> None:
-        self.told.append(text)
-
-    def ask(self, question: str) -> str:
-        return next(self.answers)
+    def isatty(self) -> bool:
+        return True
 
 
-def asked(path: Path, answers: list[str], **said: Any) -> tuple[Path, str]:
-    """The specification that follows from answers, all of which are used; and all that was told."""
-    file, script = open_data(path), Script(answers)
-    choices = ask_rest(Choices(**said), file, script)
-    assert list(script.answers) == []
-    made = write_draft(file, choices, path.with_name("asked.toml"), overwrite=True)
-    return made.path, "\n".join(script.told)
+def prompted(
+    path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[str], *flags: str
+) -> dict[str, Any]:
+    """The specification that follows from flags and answers, all of which are used."""
+    terminal = Terminal("".join(f"{each}\n" for each in answers))
+    monkeypatch.setattr(sys, "stdin", terminal)
+    out = path.with_name("asked.toml")
+    assert cli.main(["init", str(path), "--out", str(out), *flags]) == 0
+    assert terminal.read() == ""
+    return tomllib.loads(out.read_text())
 
 
-ANSWERS = [
-    "", "salary, wage", "salary", "amount", "continuous", "strict", "", "none", "0", "3.6",
-    "a lot", "9,1", "0,500000", "pay", "weight", "maybe", "n", "wages", "salary",
-    "gender", "field", "", "-3", "9000", "field, salary", "field,gender",
-]  # fmt: skip
-
-
-def test_questions_end_where_flags_do(data: Path) -> None:
-    path, told = asked(data, ANSWERS)
-    assert cli.main(["init", str(data), *COMPLETE["noisy"], "--out", str(data) + ".toml"]) == 0
-    by_flags = Path(f"{data}.toml").read_text().replace("survey.csv.toml", "asked.toml")
-    assert path.read_text() == by_flags
-    for wrong in ("'strict'", "'wage'", "'amount'", "'a lot'", "'pay'", "'maybe'", "'wages'",
-                  "got -3", "'salary' is confidential, and a release by such weights is refused"):
-        assert wrong in told
-    limit = " ".join(told.partition("Epsilon: ")[2].split("\n\n")[0].split())
-    assert "With pseudo_posterior this holds asymptotically." in limit
-    assert not any(canary in told for canary in CANARIES)
-
-
-@pytest.mark.parametrize("mechanism", [None, "pseudo_posterior", "noisy_statistics"])
-def test_every_kind_is_offered_by_both_mechanisms(data: Path, mechanism: str | None) -> None:
-    script = Script(["salary, gender", "amount"])
-    with pytest.raises(RuntimeError, match="StopIteration"):  # no more answers, at the second try
-        ask_rest(Choices(mechanism=mechanism), open_data(data), script)
-    menu, wrong = script.told[-2:]
-    kinds = ["continuous", "semicontinuous", "count", "binary", "categorical"]
-    assert [line.split()[0] for line in menu.splitlines() if line.startswith("  ")] == kinds
-    assert f"expected one of {', '.join(map(repr, kinds))}, got 'amount'" in wrong
-
-
-@pytest.mark.parametrize(
-    ("kind", "proposed", "reason"),
-    [
-        ("continuous", "noisy_statistics", "Proposed is the one with a proof."),
-        ("binary", "noisy_statistics", "a model of your own in Stan"),
-        ("", "noisy_statistics", "no public source gives the range of an amount"),
-        ("count", "noisy_statistics", "Proposed is the one with a proof."),
-    ],
-)
-def test_a_mechanism_that_can_serve_is_proposed_with_its_reason(
-    data: Path, kind: str, proposed: str, reason: str
+def test_prompts_end_where_flags_do(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Both are described in a line each; Enter takes the proposal."""
-    script = Script(["visits", kind, ""])
-    with pytest.raises(StopIteration):  # at the question of epsilon
-        ask_rest(Choices(), open_data(data), script)
-    question = " ".join(script.told[-2].split())
-    assert question.endswith(f"Press Enter for {proposed}.")
-    assert reason in question
-    for name, promise in PROMISES.items():
-        assert f"{name} {promise}" in question
-    assert "Epsilon" in script.told[-1]
+    """Each is asked again until its answer is valid."""
+    answers = ["wage:continuous", "salary:amount", "salary:continuous", "strict",
+               "noisy_statistics", "a lot", "-1", "3.6", "pay", "weight", "wages", "salary", "",
+               "field", "", "-3", "", "field, salary", "field,gender"]  # fmt: skip
+    asked = prompted(data, monkeypatch, answers)
+    told = capsys.readouterr()
+    for wrong in ("'wage'", "'amount'", "'strict'", "'a lot'", "got -1", "'pay'", "'wages'",
+                  "got -3", "'salary' is confidential"):  # fmt: skip
+        assert wrong in told.out + told.err
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    flags = [*STRICT, "--outcome", "salary:continuous", "--by", "field,gender", "--strata", "field"]
+    assert cli.main(["init", str(data), "--out", f"{data}.toml", *flags]) == 0
+    assert asked == tomllib.loads(Path(f"{data}.toml").read_text())
+    assert asked["outcomes"]["salary"] == {"kind": "continuous", "range": "?"}
+    assert not any(canary in told.out + told.err for canary in CANARIES)
 
 
-def test_the_proposal_leaves_what_it_requires_open_where_nothing_is_answered(data: Path) -> None:
-    """The range of an amount is a placeholder, which no command accepts."""
-    answers = ["salary", "continuous", "", "3.6", "", "weight", "n", "", "", "", "9000",
-               "field"]  # fmt: skip
-    path, _ = asked(data, answers)
-    content = tomllib.loads(path.read_text())
-    assert content["privacy"]["mechanism"] == "noisy_statistics"
-    assert content["outcomes"]["salary"] == {"kind": "continuous", "range": "?"}
-    with pytest.raises(InputError, match=r"1 key is still open, marked .*\n.*salary\.range: the"):
-        load_spec(path)
+def test_nothing_is_asked_that_was_said(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = [*PSEUDO, *BY, "--outcome", "salary:continuous", "--constant", "salary.transform=log"]
+    asked = prompted(data, monkeypatch, ["", ""], *flags, "--weights-from", "design")
+    assert asked["tables"]["by"] == ["field", "gender"]
 
 
 @pytest.mark.parametrize(
@@ -479,16 +428,6 @@ def test_statistics_suit_the_kinds_and_open_kinds_have_a_hint(
     assert tomllib.loads(text)["tables"]["statistics"] == statistics
     still_open = any(":" not in each for each in outcomes)
     assert ('"mean" and "median" for amounts' in text) == still_open
-
-
-def test_nothing_is_asked_that_was_said(data: Path) -> None:
-    outcome = OutcomeChoice("salary", "continuous", {"transform": "log"})
-    path, told = asked(
-        data, ["", "", "", ""], outcomes=(outcome,), weight="weight", by=("field",), epsilon=1.0,
-        mechanism="pseudo_posterior",
-    )  # fmt: skip
-    assert " ".join(told.split()).count("Press Enter") == 4
-    assert ss.read_survey(load_spec(path)).design.n == 240
 
 
 def main_error(spec: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -527,53 +466,6 @@ def test_one_message_has_all_open_keys_and_one_edit_answers_it(
         text = text.replace(question, answer, 1)
     spec.write_text(text)
     assert load_spec(spec).declared[2].levels == ("gas", "oil")
-
-
-def test_kinds_levels_and_units_are_asked_for(data: Path) -> None:
-    path, _ = asked(
-        data,
-        ["semicontinuous", "binary", "categorical", "0,20000", "no,yes", "", "weight", "n", "",
-         "", "unit", "", ""],
-        outcomes=tuple(map(OutcomeChoice, ("benefit", "insured", "heating"))), epsilon=1.0,
-        mechanism="noisy_statistics",
-    )  # fmt: skip
-    content = tomllib.loads(path.read_text())
-    assert content["outcomes"]["benefit"]["spikes"] == [0]
-    assert content["outcomes"]["insured"]["levels"] == ["no", "yes"]
-    assert content["outcomes"]["heating"]["levels"] == "?"
-    assert content["survey"]["psu"] == "unit"
-    assert "design_effect" not in content["survey"]
-
-
-def test_it_asks_on_a_terminal(tmp_path: Path) -> None:
-    pty = pytest.importorskip("pty")
-    path = tmp_path / "survey.csv"
-    clustered_survey().to_csv(path, index=False)
-    answers = ["continuous", "0,500000", "design", "field", "", "", "gender"]
-    child, terminal = pty.fork()
-    if child == 0:
-        flags = ["--outcome", "salary", *PSEUDO]
-        os.execv(sys.executable, [sys.executable, "-m", "surveysynth", "init", str(path), *flags])
-    told, end = b"", time.monotonic() + 120
-    while time.monotonic() < end:
-        if not select.select([terminal], [], [], 1.0)[0]:
-            continue
-        try:
-            more = os.read(terminal, 4096)
-        except OSError:  # how the end of a terminal reads on Linux
-            break
-        told += more
-        if not more:
-            break
-        if told.endswith(b": ") and answers:
-            os.write(terminal, f"{answers.pop(0)}\n".encode())
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, told.decode()
-    assert answers == []
-    spec = load_spec(tmp_path / "spec.toml")
-    assert (spec.survey.strata, spec.table.by) == ("field", ("gender",))
-    assert spec.outcomes["salary"].range == (0, 500_000)
-    assert spec.survey.weights_from == ()
 
 
 @pytest.mark.parametrize(

@@ -8,22 +8,13 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from surveysynth.errors import InputError
 from surveysynth.evaluation.studies import designs
 from surveysynth.models import get_model, model_names
 from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, PseudoPosteriorSection
-from surveysynth.spec.reference import (
-    FILE,
-    SETTINGS,
-    Key,
-    markdown,
-    sections,
-    terminal,
-    texts_of,
-)
-from surveysynth.spec.sections import LabelSection, Section
+from surveysynth.spec.sections import Section
 from surveysynth.spec.spec import Spec, parse_spec
 from surveysynth.survey.files import SUFFIXES
+from vignettes.keys import FILE, SETTINGS, Key, markdown, sections, texts_of
 
 PAGE = Path(__file__).parents[2] / "vignettes" / "reference" / "specification.md"
 SECTIONS = {name: models[0] for name, models in SETTINGS.items() if name != FILE}
@@ -52,7 +43,7 @@ def test_every_key_of_every_section_is_on_the_page() -> None:
 
 
 def test_the_page_is_the_one_that_the_settings_give() -> None:
-    remedy = "surveysynth keys --markdown > vignettes/reference/specification.md"
+    remedy = "python -m vignettes.keys > vignettes/reference/specification.md"
     assert PAGE.read_text(encoding="utf-8") == markdown(), remedy
 
 
@@ -170,22 +161,3 @@ class Incomplete(Section):
 def test_a_key_without_a_text_is_found() -> None:
     with pytest.raises(LookupError, match=r"Incomplete: keys without a text: \['second'\]"):
         texts_of(Incomplete)
-
-
-def test_one_key_on_a_terminal() -> None:
-    lines = terminal("privacy.m")
-    assert lines[0] == "privacy.m"
-    assert "Default: 3; noisy statistics: 20." in " ".join(lines)
-    # As a message writes the place of a mistake, and by the key alone.
-    assert terminal("outcomes.income.scale")[0] == "outcomes.scale"
-    assert terminal("tables.by[2]")[0] == "tables.by"
-    assert [line for line in terminal("scale") if line and line[0] != " "] == [
-        "outcomes.scale", "privacy.scale"
-    ]  # fmt: skip
-    assert {line for line in terminal("[labels]") if line.startswith("labels.")} == {
-        f"labels.{key}" for key in LabelSection.model_fields
-    }
-    everything = " ".join(terminal(None))
-    assert all(key.name in everything for key in KEYS)
-    with pytest.raises(InputError, match=r"Did you mean 'privacy.epsilon'"):
-        terminal("privacy.epsilom")

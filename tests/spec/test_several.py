@@ -170,7 +170,7 @@ def test_a_condition_that_some_level_satisfies_is_taken() -> None:
     ("text", "absent", "words"),
     [
         ("[[tables]]\nname = 'a'\nfoo = 1", ("linearisation", "microdata"), "[[tables]]: 'name'"),
-        ("[tables]\nfoo = 1", ("name",), "[tables]: 'by', 'other', 'where'"),
+        ("[tables]\nfoo = 1", ("name",), "[tables]: 'by', 'where'"),
         ("[all_tables]\nfoo = 1\n[[tables]]\nname = 'a'", ("name", "where"), "[all_tables]: 'by'"),
     ],
 )

@@ -22,7 +22,6 @@ from surveysynth.estimation.replication import (
     replicate_estimates,
     replication_variance,
 )
-from surveysynth.estimation.row_labels import hidden_rows
 from surveysynth.estimation.statistics import statistic_of, values_of
 from surveysynth.estimation.taylor import Linearisation, SampleDesign
 from surveysynth.evaluation.baselines.budget_split import BudgetSplit, Share, split_budget
@@ -63,11 +62,10 @@ def group_sensitivities(domains: Domains, by_row: FloatArray) -> FloatArray:
 
     Cells do not show the full range of their population, so interior cells take the largest among
     them, and each kind of margin the largest of its own ([T] 2.4). Rows without a sensitivity of
-    their own keep NaN or infinity. Rows that no table shows do not count.
+    their own keep NaN or infinity.
     """
     sets = margin_set_of_row(domains)
-    counted = np.isfinite(by_row) & ~hidden_rows(domains.labels)[:, None]
-    finite = np.where(counted, by_row, 0.0)
+    finite = np.where(np.isfinite(by_row), by_row, 0.0)
     largest = np.zeros((len(domains.codes), by_row.shape[1]))
     np.maximum.at(largest, sets, finite)
     return np.where(np.isfinite(by_row), largest[sets], by_row)

@@ -27,7 +27,6 @@ from surveysynth.estimation.margins import (
     cell_of_record,
     margin_matrix,
 )
-from surveysynth.estimation.row_labels import hidden_rows
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
@@ -175,7 +174,7 @@ def _cells(domains: Domains, design: SampleDesign) -> tuple[_Cells, IntArray]:
             f"{found.size:,} with records; use fewer by variables."
         )
     member = margin_matrix(domains)[:, found].toarray()
-    measured = np.flatnonzero(member.any(axis=1) & ~hidden_rows(domains.labels))
+    measured = np.flatnonzero(member.any(axis=1))
     # A record is in at most one row of each margin set: equal shares of a row of length 1. Row
     # lengths are cut below 1 before they become whole numbers.
     basis = member[measured].T * (np.sqrt(1.0 / len(domains.codes)) * (1.0 - 1e-12))

@@ -22,7 +22,7 @@ from surveysynth.evaluation.compare.adequacy import (
 from surveysynth.evaluation.compare.answered import answered
 from surveysynth.evaluation.compare.distributions import Curve, outcome_row, weight_panel
 from surveysynth.evaluation.compare.tables import FAR, Key, by_table, distances, sample_weight
-from surveysynth.evaluation.methods import CONSISTENT, SAMPLE, color_of
+from surveysynth.evaluation.methods import SAMPLE, color_of
 from surveysynth.evaluation.style import (
     Cell,
     PageTable,
@@ -171,7 +171,7 @@ def weight_figure(found: Findings) -> "Figure":
         curves.append(
             Curve("Synthetic, as drawn", color_of("fbs"), data.variance_weight, None)
         )
-    curves.append(Curve("Synthetic, released", color_of(CONSISTENT), data.weight,
+    curves.append(Curve("Synthetic, released", "#E69F00", data.weight,
                         None))  # fmt: skip
     figure = new_figure(7.6, 3.2)
     weight_panel(figure.subplots(), curves)

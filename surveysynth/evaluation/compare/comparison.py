@@ -28,7 +28,6 @@ from surveysynth.evaluation.compare.tables import (
     without_flags,
 )
 from surveysynth.evaluation.methods import (
-    CONSISTENT,
     GAUSSIAN,
     LAPLACE,
     MODEL_FREE,
@@ -243,11 +242,9 @@ class _Made:
             asked = [name for name in methods if name != SAMPLE]
             self.left_out.update(dict.fromkeys(asked, why))
             return
-        if {LAPLACE, CONSISTENT} & set(methods):
+        if LAPLACE in methods:
             rng = np.random.default_rng(self.streams.noise)
-            for name, tables in self._noise.laplace(sensitivity, rng).items():
-                if name in methods:
-                    self._add(name, tables)
+            self._add(LAPLACE, self._noise.laplace(sensitivity, rng))
         if GAUSSIAN in methods:
             try:
                 strict = with_noisy_statistics(self.spec)

@@ -16,7 +16,6 @@ from surveysynth.estimation.estimates import Key as EstimateKey
 from surveysynth.estimation.statistics import COUNT, MEAN, TOTAL, statistic_of
 from surveysynth.estimation.subpopulation import shown_rows
 from surveysynth.estimation.taylor import Linearisation
-from surveysynth.evaluation.baselines.consistent import consistent_tables
 from surveysynth.evaluation.baselines.laplace import (
     NoisyTable,
     Rule,
@@ -32,7 +31,6 @@ from surveysynth.evaluation.compare.tables import (
     sample_weight,
     stacked,
 )
-from surveysynth.evaluation.methods import CONSISTENT, LAPLACE
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.tables.table_builder import estimates_for, keys_of, rows_of
@@ -72,22 +70,13 @@ class Noise:
         """True if noise can be made for any table."""
         return any(_noise_fits(each) for each in self.spec.each_table)
 
-    def laplace(
-        self, sensitivity: Rule, rng: np.random.Generator
-    ) -> dict[str, dict[Key, pd.DataFrame]]:
-        """Return Laplace tables and the same made consistent, by method.
-
-        They have every statistic that noise can be scaled to.
-        """
+    def laplace(self, sensitivity: Rule, rng: np.random.Generator) -> dict[Key, pd.DataFrame]:
+        """Return Laplace tables of every statistic that noise can be scaled to."""
         made = {
             name: of_table.laplace(sensitivity, rng, share)
             for name, of_table, share in self._each(has_sensitivity)
         }
-        methods = dict.fromkeys(method for tables in made.values() for method in tables)
-        return {
-            method: self._stacked({name: tables[method] for name, tables in made.items()})
-            for method in methods
-        }
+        return self._stacked(made)
 
     def gaussian(self, strict: "Spec", rng: np.random.Generator) -> dict[Key, pd.DataFrame]:
         """Return noisy counts and totals with discrete Gaussian noise.
@@ -175,14 +164,14 @@ class _OfTable:
 
     def laplace(
         self, sensitivity: Rule, rng: np.random.Generator, share: float
-    ) -> dict[str, dict[Key, pd.DataFrame]]:
-        """Return Laplace tables by method; ``share``: of epsilon."""
+    ) -> dict[Key, pd.DataFrame]:
+        """Return Laplace tables; ``share``: of epsilon."""
         estimates = estimates_for(self.spec, self.survey.design)  # for its rows and its design
-        made = laplace_methods(
+        made = laplace_noise(
             estimates, self.survey, self.keys, self.spec.privacy.stated_epsilon * share, rng,
             sensitivity=sensitivity, linearisation=self.spec.linearisation,
         )  # fmt: skip
-        return {method: self._noisy(tables) for method, tables in made.items()}
+        return self._noisy(made)
 
     def gaussian(
         self, strict: "Spec", rng: np.random.Generator, share: float
@@ -229,7 +218,7 @@ class _OfTable:
         )
 
 
-def laplace_methods(
+def laplace_noise(
     estimates: Estimates,
     survey: "Survey",
     keys: Sequence[EstimateKey],
@@ -238,18 +227,14 @@ def laplace_methods(
     *,
     sensitivity: Rule = "paper",
     linearisation: Linearisation,
-) -> dict[str, list[NoisyTable]]:
-    """Return Laplace tables of these keys and the same made consistent, by method.
-
-    ``estimates`` supplies rows and sample design.
-    """
-    tables = laplace_tables(
+) -> list[NoisyTable]:
+    """Return Laplace tables of these keys; ``estimates`` supplies rows and sample design."""
+    return laplace_tables(
         estimates.domains, estimates.sample_design, weight=sample_weight(survey),
         outcomes=survey.confidential.outcome, keys=keys, epsilon=epsilon, rng=rng,
         sensitivity=sensitivity, linearisation=linearisation,
         population_size=survey.design.population_size,
     )  # fmt: skip
-    return {LAPLACE: tables, CONSISTENT: consistent_tables(estimates.domains, tables)}
 
 
 def gaussian_totals(

@@ -4,7 +4,6 @@ The figures are part of the page; there is no script, font or style from elsewhe
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from math import prod
 from typing import TYPE_CHECKING
 
 from surveysynth._support.page import Picture
@@ -14,7 +13,6 @@ from surveysynth.evaluation.compare.comparison import Comparison
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG
 from surveysynth.evaluation.compare.tables import FAR, Key, by_table
 from surveysynth.evaluation.methods import (
-    CONSISTENT,
     GAUSSIAN,
     LAPLACE,
     SAMPLE,
@@ -87,13 +85,9 @@ def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: 
         summary=_summary(comparison),
         tables=[each for key in comparison.tables for each in _tables(comparison, *key)],
         pictures=pictures,
-        noisy_tables=sum(
-            bool({LAPLACE, CONSISTENT} & set(each)) for each in comparison.tables.values()
-        ),
+        noisy_tables=sum(LAPLACE in each for each in comparison.tables.values()),
         replicates=REPLICATES,
-        margin_sets="its" if spec.named_tables else prod(
-            2 + len(spec.table.other.get(name, {})) for name in spec.table.by
-        ),
+        margin_sets="its" if spec.named_tables else 2 ** len(spec.table.by),
         bound=_BOUNDS[comparison.sensitivity],
         several=spec.named_tables,
         gaussian=GAUSSIAN in comparison.methods,

@@ -16,9 +16,9 @@ from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import MEAN
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.evaluation.baselines.laplace import has_sensitivity
-from surveysynth.evaluation.compare.noise import OF_TOTALS, gaussian_totals, laplace_methods
+from surveysynth.evaluation.compare.noise import OF_TOTALS, gaussian_totals, laplace_noise
 from surveysynth.evaluation.compare.tables import sample_weight
-from surveysynth.evaluation.methods import CONSISTENT, GAUSSIAN, LAPLACE, NOISY, SAMPLE, Inference
+from surveysynth.evaluation.methods import GAUSSIAN, LAPLACE, NOISY, SAMPLE, Inference
 from surveysynth.evaluation.studies.coverage import NOISE, CoverageStudy, Task
 from surveysynth.evaluation.studies.work import TaskResult, Work, alike
 from surveysynth.inference.debias import debias_many, not_debiased
@@ -117,17 +117,17 @@ class NoiseTask(Work):
         keys = [key for key in estimates.keys if has_sensitivity(key[0])]
         if GAUSSIAN in study.methods:
             self._gaussian(sample, survey, estimates)
-        if not keys or not {LAPLACE, CONSISTENT} & set(study.methods):
+        if not keys or LAPLACE not in study.methods:
             return
         for m, bound in product(study.draws, study.bounds):
-            noisy = laplace_methods(
+            noisy = laplace_noise(
                 estimates, survey, keys, 2.0 * m * bound,
                 study.generator(_LAPLACE_NOISE, sample, m), linearisation=study.linearisation,
             )  # fmt: skip
-            for method, tables in noisy.items():
-                for each in tables if method in study.methods else ():
-                    combined = each.combined()
-                    self.add(sample, method, m, each.statistic, each.outcome, combined, bound)
+            for each in noisy:
+                self.add(
+                    sample, LAPLACE, m, each.statistic, each.outcome, each.combined(), bound
+                )
 
     def _gaussian(self, sample: int, survey: "Survey", estimates: Estimates) -> None:
         """Make noisy totals at every epsilon, with the same random numbers."""

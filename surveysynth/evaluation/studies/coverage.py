@@ -22,7 +22,6 @@ from surveysynth.estimation.estimates import Estimates, Key
 from surveysynth.estimation.statistics import COUNT, MEAN, statistic_of, table_keys
 from surveysynth.estimation.taylor import Linearisation, SampleDesign
 from surveysynth.evaluation.methods import (
-    CONSISTENT,
     GAUSSIAN,
     LAPLACE,
     SAMPLE,
@@ -112,7 +111,7 @@ class StrictSettings:
 
 
 NOISE = "noise"
-NOISE_METHODS = (SAMPLE, LAPLACE, CONSISTENT)
+NOISE_METHODS = (SAMPLE, LAPLACE)
 
 #: Simulated fits, many at once: two long chains take less work than four short ones for as many
 #: draws. A fit that does not converge is one of nine; a release's own would be refused.
@@ -155,9 +154,9 @@ class Task:
 class CoverageStudy:
     """Repeated samples of a population, every method with the same epsilon on each of them.
 
-    methods: "sample", "laplace", "laplace_consistent" and synthesizers, with "_paper" or
-    "_debiased" for the inference, by default debiased; "_published" is inference as in the paper
-    with the conventions of its Tables 4 and 5. The sample is always included as the reference.
+    methods: "sample", "laplace" and synthesizers, with "_paper" or "_debiased" for the inference,
+    by default debiased; "_published" is inference as in the paper with the conventions of its
+    Tables 4 and 5. The sample is always included as the reference.
     settings: of the mechanism; its epsilon is for m draws, and ``draws`` are the numbers of draws
     m' that tables are made from, nested draws of one fit, each at epsilon 2 m' times the same
     bound; () stands for m alone. bounds: of one draw, a fit for each; () stands for that of

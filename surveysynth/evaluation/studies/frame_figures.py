@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.evaluation.methods import CONSISTENT, LAPLACE, SAMPLE, color_of
+from surveysynth.evaluation.methods import LAPLACE, SAMPLE, color_of
 from surveysynth.evaluation.studies.frame_results import BOUNDS, CLASSES, PLACE
 from surveysynth.release import figure_style as style
 from surveysynth.release.figure_style import log_ticks, new_figure
@@ -131,9 +131,9 @@ def coverage_by_size(
 
 def method_color(method: str, methods: Sequence[str]) -> str:
     """Return the color of a method; those of specifications follow their order."""
-    if method in (SAMPLE, LAPLACE, CONSISTENT):
+    if method in (SAMPLE, LAPLACE):
         return color_of(method)
-    others = [each for each in methods if each not in (SAMPLE, LAPLACE, CONSISTENT)]
+    others = [each for each in methods if each not in (SAMPLE, LAPLACE)]
     return _COLORS[others.index(method) % len(_COLORS)]
 
 

@@ -20,7 +20,7 @@ from surveysynth.estimation.estimates import Estimates
 from surveysynth.evaluation.baselines.laplace import has_sensitivity
 from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.tables import sample_weight
-from surveysynth.evaluation.methods import CONSISTENT, LAPLACE, SAMPLE
+from surveysynth.evaluation.methods import LAPLACE, SAMPLE
 from surveysynth.evaluation.studies.coverage import Task
 from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.frame_release import (
@@ -42,6 +42,7 @@ from surveysynth.release.tables.table_builder import Tables, estimates_of_each, 
 from surveysynth.spec import build
 from surveysynth.spec.spec import Spec
 from surveysynth.survey.survey import Survey, survey_of
+from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
     from surveysynth.survey.declaration import Declaration
@@ -92,7 +93,7 @@ class FrameStudy:
     @property
     def methods(self) -> tuple[str, ...]:
         """The sample, noise, and the specifications by name."""
-        return (SAMPLE, *((LAPLACE, CONSISTENT) if self.laplace else ()), *self.specs)
+        return (SAMPLE, *((LAPLACE,) if self.laplace else ()), *self.specs)
 
     @property
     def records(self) -> int:
@@ -198,13 +199,12 @@ class FrameStudy:
         if noise is None or not noise.possible or not any(map(has_sensitivity, spec.statistics)):
             return
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_NOISE, sample)))
-        for method, frames in noise.laplace("paper", rng).items():
-            parts = [
-                frame.assign(statistic=statistic, outcome=outcome or "")
-                for (statistic, outcome), frame in frames.items()
-            ]
-            if parts:
-                yield method, self._with_rows(pd.concat(parts, ignore_index=True).assign(df=np.nan))
+        parts = [
+            frame.assign(statistic=statistic, outcome=outcome or "")
+            for (statistic, outcome), frame in noise.laplace("paper", rng).items()
+        ]
+        if parts:
+            yield LAPLACE, self._with_rows(pd.concat(parts, ignore_index=True).assign(df=np.nan))
 
     def numbered(
         self, spec: Spec, tables: Mapping[str, Tables], estimates: Mapping[str, Estimates]
@@ -242,8 +242,9 @@ class FrameStudy:
         })  # fmt: skip
         whole = plain_estimates(whole)
         declaration: Declaration = replace(
-            build.declaration_of(whole), source=self.source, refuse_degenerate=False
-        )
+            build.declaration_of(whole), source=self.source, refuse_degenerate=False,
+            weight_transform=Transform(),
+        )  # fmt: skip
         frame = self.population.frame.assign(**{weight: 1.0})
         survey = survey_of(frame, declaration)
         estimates = estimates_of_each(whole, survey.design)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from surveysynth._support.doctor import THREAD_VARIABLES
+from surveysynth._support.versions import THREAD_VARIABLES
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies.batches import run_task
 from surveysynth.evaluation.studies.coverage import CoverageStudy, Task

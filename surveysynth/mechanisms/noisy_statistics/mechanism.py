@@ -89,7 +89,7 @@ def strict_statement(
         first_share=f"{FIRST_SHARE:g}",
         about_groups=_about_groups(settings, design, model),
         of_sums=f"{settings.of_sums(design.modelled).rho:.6g}",
-        of_units=f"{settings.of_sums(design.modelled).rho * settings.psu_share:.6g}",
+        of_units=f"{survey_statistics.cost_of_units(model, design, settings):.6g}",
         declared=len(learned_outcomes(design.modelled)) < len(column_names(design)),
     )
     return Statement.read(text)

@@ -61,9 +61,6 @@ class NoisySettings:
         a third of the budget each for a change of counts, of first and of second moments.
     declared_below
         Of outcomes with a split, what lies below it; the centre too in the outcome's own units.
-    psu_share
-        Share of the budget of all sums for those by primary sampling unit, where PSUs have effects
-        on outcomes of several kinds.
     modules
         Names of outcomes that have noisy statistics together: each outcome is in one module, and
         all modules have the same share of the budget of all sums. None: all outcomes together.
@@ -85,7 +82,6 @@ class NoisySettings:
     plan: SamplingPlan = NOISY_PLAN
     count_share: float = 1.0
     declared_below: Mapping[str, Declared] = field(default_factory=dict)
-    psu_share: float = 0.125
     modules: tuple[tuple[str, ...], ...] = ()
     sums: Budget | None = None
 
@@ -96,8 +92,6 @@ class NoisySettings:
             raise InputError(
                 f"count_share must be a finite number above 0, got {self.count_share!r}."
             )
-        if not 0 < self.psu_share < 1:
-            raise InputError(f"psu_share must lie between 0 and 1, got {self.psu_share!r}.")
 
     @property
     def epsilon(self) -> float:

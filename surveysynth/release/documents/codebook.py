@@ -106,19 +106,8 @@ def _public_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
         column["levels"] = [
             {"code": code, "label": labels.level(name, code)} for code in design.levels[name]
         ]
-        column = {**column, **_rows_in_tables(facts, name)}
+        column = {**column, "margin_in_tables": facts.labels.of(name).margin}
     return column
-
-
-def _rows_in_tables(facts: ReleaseFacts, name: str) -> dict[str, Any]:
-    """Return the codes of rows of several levels: the margin, and levels taken together."""
-    found: dict[str, Any] = {"margin_in_tables": facts.labels.of(name).margin}
-    together = {
-        label: list(levels)
-        for each in facts.spec.tables
-        for label, levels in each.other.get(name, {}).items()
-    }
-    return {**found, "taken_together_in_tables": together} if together else found
 
 
 def _type_of(design: "PublicDesign", name: str) -> str:
@@ -175,7 +164,7 @@ def _classifying(facts: ReleaseFacts, column: dict[str, Any]) -> dict[str, Any]:
         "synthetic records in every dataset; the number of sample records in such a row is "
         "confidential and not published",
         "roles": [*column["roles"], "table"],
-        **_rows_in_tables(facts, column["name"]),
+        "margin_in_tables": facts.labels.of(column["name"]).margin,
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from surveysynth._support.doctor import version_of
+from surveysynth._support.versions import version_of
 from surveysynth._support.xml_text import xml_text
 from surveysynth.release.facts import ReleaseFacts
 

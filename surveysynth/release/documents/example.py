@@ -139,9 +139,6 @@ def has_lonely_stratum(design: "PublicDesign") -> bool:
 def _example_row(table: ReleaseTable, facts: ReleaseFacts) -> int:
     frame, design = table.frame, facts.design
     shown, first = frame["se"].notna(), 0
-    for column, groups in facts.spec.table.other.items():
-        if column in frame:  # a program selects single levels
-            shown &= ~frame[column].isin(list(groups))
     if table.categories:  # a level or a spike, which a program can compare with, and not of none
         outcome = design.outcomes[design.outcome_names.index(str(table.outcome))]
         if outcome.spikes:

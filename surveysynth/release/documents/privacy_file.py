@@ -1,23 +1,13 @@
-"""privacy.json and registry.json: the guarantee and what it depends on; nothing realized.
-
-Both are for programs. ``templates/registry.json.j2`` has the entry for the registry of deployments
-of differential privacy, by the schema of the registry.
-"""
+"""privacy.json: the guarantee and what it depends on, for programs; nothing realized."""
 
 import math
 import platform
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth._support.doctor import version_of
-from surveysynth.models.base import psu_codes
-from surveysynth.models.general_location.model import GeneralLocation
-from surveysynth.release.documents.render import outside_sentence, render_json, shared_context
+from surveysynth._support.versions import version_of
 from surveysynth.release.facts import ReleaseFacts, debias_facts
-from surveysynth.release.tables.labels import listed
 from surveysynth.spec.build import model_of
-from surveysynth.survey.weights_from import RHO_FACTORS, UNKNOWN
 
 if TYPE_CHECKING:
     from surveysynth.spec.spec import Spec
@@ -91,16 +81,12 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
 
 
 def _model_settings(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return the columns whose cells have residual spreads of their own, chosen or by default.
-
-    Also the share of the budget that sums by PSU take, where they are released for such a model."""
+    """Return the columns whose cells have residual spreads of their own, chosen or by default."""
     if facts.spec.synthesizer.is_program:
         return {"covariance_by": []}
     model = model_of(facts.spec).of(facts.design)
     groups = list(getattr(model, "covariance_by", None) or ())  # None: the model has no groups
-    by_unit = isinstance(model, GeneralLocation) and psu_codes(model, facts.design) is not None
-    share = getattr(facts.settings, "psu_share", None) if by_unit else None
-    return {"covariance_by": groups, **({} if share is None else {"psu_share": share})}
+    return {"covariance_by": groups}
 
 
 def _of_tables(spec: "Spec") -> dict[str, Any]:
@@ -124,54 +110,11 @@ def _of_table(section: "TablesSection") -> dict[str, Any]:
     return {
         **({} if section.where is None else {"where": section.where}),
         "interval": section.interval,
-        **({"other": section.other} if section.other else {}),
         "flags": section.flags,
         "flag_action": section.flag_action,
         "round_counts": section.round_counts,
         "digits_mean": section.digits_mean,
     }
-
-
-TO_COMPLETE = "TO BE COMPLETED"
-
-
-def registry_entry(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return the entry, JSON-ready, as a draft of the third tier.
-
-    It is of the first tier, which registers nothing, without a guarantee or where settings take
-    the release out of what is stated.
-    """
-    shared, titles = shared_context(facts), facts.labels.title
-    claimed = shared["private"] and not facts.test
-    context = {
-        **shared,
-        "slug": re.sub(r"[^a-z0-9]+", "-", facts.title.lower()).strip("-") or "release",
-        "claimed": claimed,
-        "tier": 3 if claimed and not shared["outside"] else 1,
-        "to_complete": TO_COMPLETE,
-        "outcomes": listed([titles(name) for name in facts.design.outcome_names]),
-        "classifiers": listed([titles(name) for name in facts.spec.by]),
-        "outside_sentence": outside_sentence(facts),
-        "weights_gap_size": _gap_size(facts),
-        "source": facts.spec.all_tables.source,
-        "version": version_of("surveysynth"),
-        "mechanism": facts.mechanism.name,
-    }
-    entry: dict[str, Any] = render_json("registry.json.j2", context)
-    return entry
-
-
-def _gap_size(facts: ReleaseFacts) -> str:
-    """Return what weights of unknown origin may mean, in a sentence after a blank; or nothing."""
-    if facts.design.weights_from != UNKNOWN:
-        return ""
-    if facts.design.public_weight is not None:
-        return " If confidential answers went into them, nothing protects what they reveal."
-    few, many = RHO_FACTORS
-    return (
-        " If confidential answers of others went into them, this unit is not covered: on three "
-        f"public files rho was {few:g} to {many:g} times what is stated."
-    )
 
 
 def _interaction_scale(matrix: "DesignMatrix") -> float | None:

@@ -9,7 +9,6 @@ from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns, saved_by_law
 from surveysynth.mechanisms.learned.stage import TRANSFORMS_NAME
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
-from surveysynth.release.documents.contents import CONTENTS_NAME
 from surveysynth.release.documents.example import Example, has_lonely_stratum
 from surveysynth.release.documents.programs import (
     pair_columns,
@@ -166,7 +165,6 @@ def _files(facts: ReleaseFacts) -> dict[str, Any]:
         "single_files": single,
         "several": several,
         "endings": endings,
-        "contents_file": CONTENTS_NAME,
         "first_file": file_name(1, 1, facts.microdata_format),
         "last_file": file_name(
             facts.settings.m, facts.published_replicates, facts.microdata_format
@@ -188,7 +186,6 @@ def _rows(facts: ReleaseFacts) -> dict[str, Any]:
     policies = [policy_of(each.flags, each.flag_action) for each in spec.tables]
     return {
         "levels": dict.fromkeys(f"{100 * each.level:.4g}%" for each in spec.tables),
-        "together": any(each.other for each in spec.tables),
         "by_level": any(kind.by_level for _, kind in pairs),
         "exact_intervals": _plurals([kind for each, kind in pairs if by_korn_graubard(each, kind)]),
         "logit_intervals": _plurals([kind for kind in auto if kind.interval == "logit"]),

@@ -5,7 +5,6 @@ shows the characters that it has; ``| safe`` prints trusted Markdown, ``| code``
 backticks. The lines of a paragraph may be broken anywhere: ``joined`` makes one line of them.
 """
 
-import json
 import math
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -30,12 +29,9 @@ _BLOCKS = ("# ", "## ", "### ", "#### ", "- ", "|", _FENCE)
 
 def render_markdown(name: str, context: dict[str, Any]) -> str:
     """Return the document of ``templates/NAME``, filled in."""
-    return joined(_templates(_markdown_text).get_template(f"templates/{name}").render(context))
+    return joined(_templates().get_template(f"templates/{name}").render(context))
 
 
-def render_json(name: str, context: dict[str, Any]) -> Any:
-    """Return the values of the JSON in ``templates/NAME``, filled in."""
-    return json.loads(_templates(_json_text).get_template(f"templates/{name}").render(context))
 
 
 def joined(text: str) -> str:
@@ -65,21 +61,20 @@ def joined(text: str) -> str:
 
 
 @cache
-def _templates(write: Callable[[str], str]) -> "Environment":
-    """Return the templates, which print every value as ``write`` escapes it."""
+def _templates() -> "Environment":
+    """Return the templates, which print every value escaped for Markdown."""
     from markupsafe import Markup
 
     def marked(text: Callable[[Any], str]) -> Callable[[Any], Markup]:
         return lambda value: Markup(text(value))
 
     def shown(value: Any) -> Markup:
-        return value if isinstance(value, Markup) else Markup(write(str(value)))
+        return value if isinstance(value, Markup) else Markup(_markdown_text(str(value)))
 
     found = environment(__package__).overlay(autoescape=True, finalize=shown)
     found.filters = {
         **found.filters,
         "code": marked(str),
-        "json": marked(json.dumps),
         "named": marked(_named),
         "one_line": marked(lambda text: " ".join(text.split())),
         "listed": listed,
@@ -101,11 +96,6 @@ def _markdown_text(text: str) -> str:
     """Return text escaped for Markdown; spaces at its ends stay, for words in a template."""
     before, after = (" " if end.isspace() else "" for end in (text[:1], text[1:][-1:]))
     return f"{before}{escape(text)}{after}"
-
-
-def _json_text(text: str) -> str:
-    """Return text escaped for the inside of a JSON string."""
-    return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
 def _named(names: Iterable[str]) -> str:
@@ -153,6 +143,7 @@ def shared_context(facts: ReleaseFacts) -> dict[str, Any]:
         "values": _confidential(facts),
         "n": design.n,
         "dropped": design.dropped,
+        "shift": design.shift,
         "modelled": design.missing == "model",
         "psu": design.psu_name,
         "weight_name": design.weight_name,

@@ -15,11 +15,15 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from surveysynth.errors import InputError
+
 #: Modes of confidential folders, and of the files in them.
 PRIVATE_MODE, PRIVATE_FILE_MODE = 0o700, 0o600
 #: The end of the name of a folder that is being replaced, until the new one is in its place.
 REPLACED = "-replaced"
 _LOCK = "lock"
+#: The size of a trial file: a full disk has no room for it.
+_TRIAL_BYTES = 1 << 16
 
 
 def lock_file(path: Path, *, seconds: float = -1) -> FileLock:
@@ -28,13 +32,14 @@ def lock_file(path: Path, *, seconds: float = -1) -> FileLock:
 
 
 @contextmanager
-def locked(target: Path) -> Iterator[None]:
+def locked(target: Path, *, seconds: float = -1) -> Iterator[None]:
     """Keep two runs with the same target from losing what the other left there.
 
     The lock file stands beside the target, whose folder must exist, and is deleted at the end.
+    Raises ``Timeout`` where another run holds it for more than ``seconds`` from 0.
     """
     path = target.with_name(f".{target.name}.lock")
-    with lock_file(path):
+    with lock_file(path, seconds=seconds):
         try:
             yield
         finally:
@@ -91,8 +96,11 @@ def flush_path(path: Path) -> None:
 
 
 @contextmanager
-def signals_delayed() -> Iterator[None]:
-    """Delay Ctrl-C and termination while folders are half renamed or a ledger half written."""
+def signals_delayed(*, forgotten: bool = False) -> Iterator[None]:
+    """Delay Ctrl-C and termination while folders are half renamed or a ledger half written.
+
+    With ``forgotten`` they have no effect: what they were to stop is done.
+    """
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -100,6 +108,8 @@ def signals_delayed() -> Iterator[None]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, delayed)
     try:
         yield
+        while forgotten and signal.sigpending() & delayed:
+            signal.sigwait(delayed)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -111,7 +121,7 @@ def prefix_of(target: Path) -> str:
 
 @contextmanager
 def temporary_folder(target: Path) -> Iterator[Path]:
-    """Make a folder (mode 0700) beside a target and lock it; the caller deletes it."""
+    """Make a folder (mode 0700) beside a target and lock it; it is deleted at the end."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=prefix_of(target), dir=target.parent))
         lock = lock_file(folder / _LOCK, seconds=0)
@@ -122,6 +132,7 @@ def temporary_folder(target: Path) -> Iterator[Path]:
         yield folder
     finally:
         lock.release()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_abandoned(target: Path) -> None:
@@ -135,3 +146,54 @@ def remove_abandoned(target: Path) -> None:
                 os.rename(aside, target)
             for left in (aside, folder):
                 shutil.rmtree(left, ignore_errors=True)
+
+
+def try_writing(target: Path, file: str) -> None:
+    """Write and delete a file of a folder as it will be written, with all its longest names.
+
+    Permissions do not tell: a name may be too long, a file system full, read-only or of another
+    kind. Raises ``InputError`` where it fails.
+    """
+    with refused_by_the_system(target), inside_parents(target), temporary_folder(target) as root:
+        aside = root.with_name(f"{root.name}{REPLACED}")
+        path = root / "out" / file
+        try:
+            aside.mkdir()
+            path.parent.mkdir(parents=True)
+            path.write_bytes(bytes(_TRIAL_BYTES))
+            flush_path(path)
+        finally:
+            for made in (aside, root):
+                shutil.rmtree(made, ignore_errors=True)
+
+
+@contextmanager
+def refused_by_the_system(target: Path) -> Iterator[None]:
+    """Raise ``InputError`` where another run or the system refuses to write a target."""
+    try:
+        yield
+    except Timeout:
+        raise InputError(
+            f"another run is writing to {target}; wait for its end, or name another folder."
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"{target} cannot be written: {error.strerror or 'no reason given'}. Name another "
+            "folder."
+        ) from None
+
+
+@contextmanager
+def inside_parents(target: Path) -> Iterator[None]:
+    """Make the parents of a target; those that are still empty at the end are deleted."""
+    created: list[Path] = []
+    try:
+        for parent in reversed(target.parents):
+            if not parent.exists():
+                parent.mkdir(exist_ok=True)
+                created.append(parent)
+        yield
+    finally:
+        for parent in reversed(created):
+            with suppress(OSError):  # not empty: it holds what was published
+                parent.rmdir()

@@ -6,8 +6,8 @@ exception or Ctrl-C at any moment leaves what was there before, and nothing else
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,12 +16,15 @@ from surveysynth.release.folder.atomic import (
     PRIVATE_MODE,
     REPLACED,
     flush,
+    inside_parents,
     locked,
     make_private,
     partial_name,
+    refused_by_the_system,
     remove_abandoned,
     signals_delayed,
     temporary_folder,
+    try_writing,
     write_whole,
 )
 from surveysynth.release.folder.ledger import (
@@ -45,8 +48,8 @@ ADEQUACY_PAGE, ADEQUACY_ROWS, ADEQUACY_SHARES = (
     "adequacy.html", "adequacy.csv", "adequacy_shares.csv"
 )
 PRIVACY_NAME = "privacy.json"
-#: For a review board, as a page and as text, and for the registry of deployments.
-DOSSIER_NAMES = ("dossier.html", "dossier.md", "registry.json")
+#: For a review board, as a page and as text.
+DOSSIER_NAMES = ("dossier.html", "dossier.md")
 
 _OF_UNRELEASED = frozenset({LEDGER_NAME, partial_name(LEDGER_NAME), DRAWN})
 _OWN_NAMES = _OF_UNRELEASED | {
@@ -59,11 +62,13 @@ _OWN_NAMES = _OF_UNRELEASED | {
 class BundlePlan:
     """The folders of a release: absolute paths, checked before any computation.
 
-    ``confidential`` is inside ``out`` unless the caller named another folder.
+    ``confidential`` is inside ``out`` unless the caller named another folder; ``overwrite``:
+    whether the run may replace a release.
     """
 
     out: Path
     confidential: Path
+    overwrite: bool = False
 
     @property
     def inside(self) -> Path:
@@ -76,9 +81,9 @@ class BundlePlan:
         return list(dict.fromkeys([self.confidential, self.inside]))
 
     @property
-    def lock_target(self) -> Path:
-        """The folder that two runs must not replace at once."""
-        return self.out if self.confidential_inside else self.confidential
+    def targets(self) -> list[Path]:
+        """The folders that the run replaces."""
+        return [self.out] if self.confidential_inside else [self.confidential, self.out]
 
     @property
     def confidential_inside(self) -> bool:
@@ -105,16 +110,39 @@ def plan_bundle(out: Path, confidential: Path | None = None, *, overwrite: bool)
     plan = BundlePlan(
         target,
         target / CONFIDENTIAL if confidential is None else confidential.expanduser().resolve(),
+        overwrite,
     )
-    for place in dict.fromkeys([plan.out, plan.confidential]):
-        remove_abandoned(place)
     if not plan.confidential_inside:
         _refuse_nesting(plan)
-        _check_confidential(plan.confidential)
-        _check_writable(plan.confidential)
-    _check_out(plan.out, overwrite=overwrite)
-    _check_writable(plan.out)
+    for place in plan.targets:
+        try_writing(place, PRIVACY_NAME)
+        remove_abandoned(place)
+    _check_targets(plan)
     return plan
+
+
+def _check_targets(plan: BundlePlan) -> None:
+    if not plan.confidential_inside:
+        _check_confidential(plan.confidential)
+    _check_out(plan.out, overwrite=plan.overwrite)
+
+
+@contextmanager
+def reserved(plan: BundlePlan, files: Iterable[str]) -> Iterator[None]:
+    """Keep the targets for one run, from before its noise to its end.
+
+    ``files``: what it will write, relative to the release. Raises ``InputError`` where another run
+    has a target, or one cannot be written, and as ``plan_bundle`` does: all before any cost.
+    """
+    longest = max([PRIVACY_NAME, *files], key=len)
+    with ExitStack() as held:
+        for target in plan.targets:
+            with refused_by_the_system(target):
+                held.enter_context(inside_parents(target))
+                held.enter_context(locked(target, seconds=0))
+            try_writing(target, f"{RELEASE}/{longest}")
+        _check_targets(plan)  # another run may just have ended
+        yield
 
 
 def _refuse_nesting(plan: BundlePlan) -> None:
@@ -166,12 +194,6 @@ def _check_confidential(folder: Path) -> None:
         )
 
 
-def _check_writable(target: Path) -> None:
-    existing = next(parent for parent in target.parents if parent.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise InputError(f"{target} cannot be written: {existing} is not a writable folder.")
-
-
 @contextmanager
 def staged(plan: BundlePlan) -> Iterator[Staging]:
     """Make temporary folders beside the targets; what was not published is removed at the end.
@@ -192,18 +214,12 @@ def staged(plan: BundlePlan) -> Iterator[Staging]:
 @contextmanager
 def _temporary(what_failed: str) -> Iterator[Callable[[Path], Path]]:
     """Yield a function that makes temporary folders beside targets; they are deleted at last."""
-    created: list[Path] = []
-    roots: list[Path] = []
+    held = ExitStack()
 
     def beside(target: Path) -> Path:
-        missing = [parent for parent in target.parents if not parent.exists()]
-        for parent in reversed(missing):
-            parent.mkdir()
-            created.append(parent)
-        roots.append(held.enter_context(temporary_folder(target)))
-        return roots[-1]
+        held.enter_context(inside_parents(target))
+        return held.enter_context(temporary_folder(target))
 
-    held = ExitStack()
     try:
         with held:
             yield beside
@@ -211,12 +227,6 @@ def _temporary(what_failed: str) -> Iterator[Callable[[Path], Path]]:
         raise InputError(
             f"{what_failed}: {error.strerror or 'no reason given'}; nothing was left behind."
         ) from None
-    finally:
-        for root in roots:
-            shutil.rmtree(root, ignore_errors=True)
-        for parent in reversed(created):
-            with suppress(OSError):  # not empty: it holds what was published
-                parent.rmdir()
 
 
 def plan_folder(
@@ -228,6 +238,7 @@ def plan_folder(
     ``what``: what it is called in messages. Raises ``InputError`` as ``plan_bundle`` does.
     """
     target = out.expanduser().resolve()
+    try_writing(target, marker or LEDGER_NAME)
     remove_abandoned(target)
     if target.exists():
         if not overwrite:
@@ -240,7 +251,6 @@ def plan_folder(
                 f"{target} holds other files than {what}, so --overwrite does not replace it; "
                 "name another folder."
             )
-    _check_writable(target)
     return target
 
 
@@ -280,38 +290,37 @@ def swap_in(folder: Path, target: Path) -> None:
 def publish(
     plan: BundlePlan, staging: Staging, ledger: Ledger, run: LedgerEntry
 ) -> list[LedgerEntry]:
-    """Record the run in the ledger, then rename what is staged into place.
+    """Record the run in the ledger, then rename what is staged into place, in ``reserved``.
 
     Returns all entries of the ledger. Results of earlier runs move to ``earlier_runs/`` of the
     confidential folder, which has a copy of the ledger too. Raises ``RefusedError`` and
     ``InputError`` as ``Ledger.record`` does, and ``InputError`` where the folders cannot be renamed
     any more: the run stays in the ledger then.
     """
-    with locked(plan.lock_target):
-        copies = copies_of(plan)
-        for folder in filter(Path.is_dir, plan.confidential_folders):
-            _keep_earlier(folder, staging.confidential)
-            _keep_drawn(folder, staging.confidential, released=run.run)
-        make_private(staging.confidential)
-        moves = [(staging.release.parent, plan.out)]
-        if not plan.confidential_inside:
-            # First the ledger: should power fail between the two, it has a run too many, not one
-            # too few.
-            moves.insert(0, (staging.confidential, plan.confidential))
-        for new, _ in moves:
-            flush(new)
-        with signals_delayed():
-            entries = ledger.record([run], copies)
-            try:
-                copy = merge(copies, entries)
-                write_whole(staging.confidential / LEDGER_NAME, text_of(copy))
-                _swap(moves)
-            except OSError as error:
-                raise InputError(
-                    f"the release could not be put in its place, {plan.out}: "
-                    f"{error.strerror or 'no reason given'}. Nothing was published, but the run "
-                    f"is recorded in the ledger {ledger.path} and counts as spent."
-                ) from None
+    copies = copies_of(plan)
+    for folder in filter(Path.is_dir, plan.confidential_folders):
+        _keep_earlier(folder, staging.confidential)
+        _keep_drawn(folder, staging.confidential, released=run.run)
+    make_private(staging.confidential)
+    moves = [(staging.release.parent, plan.out)]
+    if not plan.confidential_inside:
+        # First the ledger: should power fail between the two, it has a run too many, not one
+        # too few.
+        moves.insert(0, (staging.confidential, plan.confidential))
+    for new, _ in moves:
+        flush(new)
+    with signals_delayed(forgotten=True):
+        entries = ledger.record([run], copies)
+        try:
+            copy = merge(copies, entries)
+            write_whole(staging.confidential / LEDGER_NAME, text_of(copy))
+            _swap(moves)
+        except OSError as error:
+            raise InputError(
+                f"the release could not be put in its place, {plan.out}: "
+                f"{error.strerror or 'no reason given'}. Nothing was published, but the run "
+                f"is recorded in the ledger {ledger.path} and counts as spent."
+            ) from None
     return entries
 
 

@@ -100,6 +100,12 @@ class Ledger:
         """
         self._require_room(asked, merge(self._own(copies), self.entries()))
 
+    def require_writable(self) -> None:
+        """Raise ``InputError`` where a run could not be recorded later."""
+        with self._locked():  # whose file is beside the ledger
+            if self.path.exists():
+                self.path.open("ab").close()
+
     def record(
         self, runs: Sequence[LedgerEntry], copies: Sequence[LedgerEntry] = ()
     ) -> list[LedgerEntry]:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from surveysynth.errors import InputError
 from surveysynth.release.folder.atomic import (
     PRIVATE_MODE,
-    locked,
     signals_delayed,
     write_whole,
 )
@@ -41,7 +40,8 @@ _OF_CHAINS = {"chains", "draws", "warmup"}
 class PendingNoise:
     """The noise of one run: looks up noise drawn earlier, and records new noise.
 
-    ``entry`` is the run in the ledger; ``used`` whether noise has been drawn for it.
+    ``entry`` is the run in the ledger; ``used`` whether noise has been drawn for it, ``published``
+    whether its release is in its place.
     """
 
     plan: BundlePlan
@@ -49,12 +49,16 @@ class PendingNoise:
     entry: LedgerEntry
     purpose: str
     used: bool = False
+    published: bool = False
 
     def require_room(self) -> None:
         """Raise ``RefusedError`` where the budget does not allow the run.
 
+        Raises ``InputError`` where it could not be recorded.
+
         A run that continues from pending noise is in the ledger already and needs no room.
         """
+        self.ledger.require_writable()
         if self._waiting() is None:
             self.ledger.require_room(self.entry, copies_of(self.plan))
 
@@ -97,11 +101,10 @@ class PendingNoise:
         folder = self.plan.confidential
         entries = self.ledger.record([self.entry], copies_of(self.plan))
         try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with locked(self.plan.lock_target):
-                folder.mkdir(mode=PRIVATE_MODE, exist_ok=True)
-                copy = merge(read_ledger(folder / LEDGER_NAME), entries)
-                write_whole(folder / LEDGER_NAME, text_of(copy))
+            folder.parent.mkdir(exist_ok=True)
+            folder.mkdir(mode=PRIVATE_MODE, exist_ok=True)
+            copy = merge(read_ledger(folder / LEDGER_NAME), entries)
+            write_whole(folder / LEDGER_NAME, text_of(copy))
             if statistics is not None:
                 write_whole(folder / DRAWN / f"{self.entry.run}.json", statistics)
         except OSError as error:

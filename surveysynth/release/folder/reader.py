@@ -268,8 +268,9 @@ def _with_codes(
             str(level["value"]): level["code"] for level in column.get("levels", ())
             if "value" in level
         }  # fmt: skip
+        codes = [level["code"] for level in column.get("levels", ())]
         if code_of or column["type"] == "text":
-            text = text_column(frame[name], name).values()
+            text = text_column(frame[name], name, codes).values()
             frame[name] = text.map(lambda value, codes=code_of: codes.get(value, value))
     return frame
 

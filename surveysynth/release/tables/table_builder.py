@@ -24,7 +24,6 @@ from surveysynth.estimation.domains import (
     build_rows,
 )
 from surveysynth.estimation.estimates import Estimates, Key, TableLines
-from surveysynth.estimation.row_labels import row_labels
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import Statistic, statistic_of, table_keys
 from surveysynth.estimation.subpopulation import (
@@ -43,7 +42,6 @@ from surveysynth.release.tables.table_notes import (
     table_notes,
 )
 from surveysynth.spec.build import calibration_of
-from surveysynth.spec.collapsed import OtherRows
 from surveysynth.survey.where import parse_where
 
 if TYPE_CHECKING:
@@ -91,22 +89,9 @@ def _rows(
         if outcome.name in by
     }
     margins = {column: spec.margin_label(column) for column in by}
-    levels, other = design.levels, _other(spec, design)
     if inside is None:
-        return build_rows(design.frame, by, levels, outcomes, margins, other)
-    return build_subpopulation(inside, by, levels, outcomes, margins, other)
-
-
-def _other(spec: "Spec", design: "PublicDesign") -> OtherRows:
-    """Return the levels that are taken together; raise ``InputError`` where they cannot be."""
-    outcomes = {each.name: each.category_names for each in design.outcomes}
-    for column, groups in spec.table.other.items():
-        levels = outcomes.get(column) or design.levels[column]
-        try:
-            row_labels(column, levels, spec.margin_label(column), groups)
-        except InputError as error:
-            raise InputError(f"tables.other{_named(spec)}: {error}") from None
-    return spec.table.other
+        return build_rows(design.frame, by, design.levels, outcomes, margins)
+    return build_subpopulation(inside, by, design.levels, outcomes, margins)
 
 
 def subpopulation_of(spec: "Spec", design: "PublicDesign") -> Subpopulation | None:
@@ -135,10 +120,9 @@ def public_domains(spec: "Spec", design: "PublicDesign") -> Domains:
     """
     inside, by = subpopulation_of(spec, design), spec.public_by
     margins = {column: spec.margin_label(column) for column in by}
-    other = {name: groups for name, groups in _other(spec, design).items() if name in by}
     if inside is not None:
-        return build_public_rows(inside, by, design.levels, margins, other)
-    return build_domains(design.frame, by, design.levels, margins, other)
+        return build_public_rows(inside, by, design.levels, margins)
+    return build_domains(design.frame, by, design.levels, margins)
 
 
 def keys_of(spec: "Spec") -> tuple[Key, ...]:
@@ -156,6 +140,15 @@ def estimates_of_each(
     return {
         each.table.name or "": estimates_for(each, design, mechanism, rule)
         for each in spec.each_table
+    }
+
+
+def flat_tables(tables: Mapping[str, Tables]) -> Tables:
+    """Return the tables of a release by statistic, or several by "NAME/statistic"."""
+    return {
+        f"{name}/{statistic}" if name else statistic: of_outcomes
+        for name, table in tables.items()
+        for statistic, of_outcomes in table.items()
     }
 
 

@@ -67,7 +67,6 @@ def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[st
         notes.append(
             "Intervals are computed on the logit scale, so that they stay between 0% and 100%."
         )
-    notes += _taken_together(spec)
     if spec.table.where is not None:
         notes.append(_DOMAIN)
     if synthetic := synthetic_columns(spec):
@@ -84,18 +83,9 @@ def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[st
             "the standard errors leave it out."
         )
     if design.dropped:
-        notes.append(f"{design.dropped:,} survey records with missing values were left out.")
+        left_out = f"{design.dropped:,} survey records with missing values were left out."
+        notes.append(f"{left_out} {design.shift}".strip())
     return notes
-
-
-def _taken_together(spec: "Spec") -> list[str]:
-    """Name the levels in each row that takes some together."""
-    rows = [
-        f"{_title(spec, column)} {label!r} is {listed([_level(spec, column, e) for e in levels])}"
-        for column, groups in spec.table.other.items()
-        for label, levels in groups.items()
-    ]
-    return [f"Levels taken together: {'; '.join(rows)}."] if rows else []
 
 
 def _known_totals(spec: "Spec", kind: Statistic) -> list[str]:

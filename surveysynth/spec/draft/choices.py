@@ -82,7 +82,6 @@ class Choices:
     mechanism: str | None = None
     epsilon: float | None = None
     weights_from: WeightsFrom = None
-    fpc: str | None = None
 
     @property
     def strict(self) -> bool:
@@ -99,7 +98,7 @@ class Choices:
     def public(self) -> tuple[str, ...]:
         """Names of the columns with a public role, each once."""
         weight = self.weight if self.public_weights else None
-        named = (*(self.by or ()), self.strata, self.psu, self.fpc, weight)
+        named = (*(self.by or ()), self.strata, self.psu, weight)
         return tuple(dict.fromkeys(name for name in named if name))
 
 
@@ -110,7 +109,7 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
     if repeated:
         raise InputError(f"outcome: {repeated[0]!r} is named more than once; name it once.")
     parts = [("outcome", name) for name in names]
-    single = [(part, getattr(choices, part)) for part in ("weight", "strata", "psu", "fpc")]
+    single = [(part, getattr(choices, part)) for part in ("weight", "strata", "psu")]
     parts += [(part, name) for part, name in single if name]
     parts += [("by", name) for name in choices.by or ()]
     for part, name in parts:
@@ -145,14 +144,6 @@ def _check_sources(choices: Choices, sources: Sequence[str], columns: Sequence[s
                 "weights as weight and calibrate after the noise by a section [[calibration]] in "
                 f"the specification, or answer {UNKNOWN}: the statement then names this gap."
             )
-
-
-def proposed_mechanism() -> tuple[str, str]:
-    """Return the mechanism to propose, and the reason in a sentence or two."""
-    return NOISY_STATISTICS, (
-        "Proposed is the one with a proof. Take the other for a mixture, for a model of your own\n"
-        "in Stan, or if no public source gives the range of an amount."
-    )
 
 
 def check_column(part: str, name: str, columns: Sequence[str]) -> None:
@@ -283,10 +274,13 @@ def _one_digit(number: float) -> float:
     return float(f"{number:.0e}")
 
 
-#: Choices without a default: questions on a terminal, otherwise required flags.
+#: Choices without a default: prompts on a terminal, otherwise required flags.
 _REQUIRED = ("outcomes", "weight", "mechanism", "epsilon")
-_FLAGS = {"outcomes": "--outcome NAME:KIND", "weight": "--weight COLUMN",
-          "mechanism": "--mechanism {proposed}", "epsilon": "--epsilon E"}  # fmt: skip
+_FLAGS = {
+    "outcomes": "--outcome NAME:KIND", "weight": "--weight COLUMN",
+    "mechanism": f"--mechanism {NOISY_STATISTICS} (or {PSEUDO_POSTERIOR})",
+    "epsilon": "--epsilon E",
+}  # fmt: skip
 
 
 def check_said(choices: Choices) -> None:
@@ -295,14 +289,8 @@ def check_said(choices: Choices) -> None:
     if missing:
         raise InputError(
             "there is no terminal for questions. Give these flags, which have no default: "
-            f"{', '.join(missing)}.".replace("{proposed}", _named())
+            f"{', '.join(missing)}."
         )
-
-
-def _named() -> str:
-    """Return the proposed mechanism, with the other."""
-    proposed, _ = proposed_mechanism()
-    return f"{proposed} (or {PSEUDO_POSTERIOR})"
 
 
 def read_outcomes(

@@ -40,7 +40,7 @@ _RANGE = """\
 # The lowest and the highest possible value, from a questionnaire or a codebook, never from the
 # data. Values outside count as the nearer end; a generous range costs little. A tenth of the
 # budget learns the transform: a noisy histogram over the range. Instead of a range, transform,
-# centre and spread may be declared: surveysynth keys outcomes.NAME.transform"""
+# centre and spread may be declared"""
 
 _TRANSFORM = """\
 # The model is normal on the scale of the transform: "yeo_johnson" lies between the logarithm
@@ -142,7 +142,6 @@ def _heading(choices: Choices, columns: int, spec: str) -> str:
         "#",
         f"# Next:  surveysynth check {value(spec)}",
         f"#        surveysynth release {value(spec)} --out out",
-        "# What a key does and what it makes public:  surveysynth keys privacy.epsilon",
         "spec_version = 1",
     ])  # fmt: skip
 
@@ -211,8 +210,6 @@ def _design(choices: Choices) -> list[str]:
         lines.append(line("psu", choices.psu, "public: primary sampling units"))
     else:
         lines.append('# psu = ".."                    # public: primary sampling units')
-    if choices.fpc:
-        lines.append(line("fpc", choices.fpc, "public: units in the population, or their share"))
     if choices.design_effect is not None:
         lines.append("# The public factor by which the units raise variances, for models without")
         lines.append(line("design_effect", choices.design_effect, "effects of units"))

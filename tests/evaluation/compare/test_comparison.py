@@ -106,7 +106,7 @@ def test_a_whole_comparison(tmp_path: Path) -> None:
         "ci_lower", "ci_upper", "flag", "rmse",
     ]  # fmt: skip
     assert list(dict.fromkeys(frame["method"])) == [
-        "sample", "laplace", "laplace_consistent", "fbs", "fbp",
+        "sample", "laplace", "fbs", "fbp",
     ]  # fmt: skip
     survey = pd.read_csv(spec.parent / "survey.csv", dtype={"field": str})
     levels = {"field": list("12345678"), "gender": ["Male", "Female"]}
@@ -131,9 +131,6 @@ def test_a_whole_comparison(tmp_path: Path) -> None:
         assert summary["mean", model] < 4
         assert summary["mean", model] < 0.1 * summary["mean", "laplace"]
         assert summary["count", model] < 0.5 * summary["count", "laplace"]
-    whole = rows(frame, "count", "laplace_consistent")
-    interior = ~whole["is_margin"]
-    assert abs(whole["estimate"][interior].sum() / whole["estimate"][0] - 1) < 1e-9
     assert json.loads((out / "comparison.json").read_text())["test"] is True
 
 
@@ -258,7 +255,7 @@ def test_every_figure_is_marked_and_its_axes_have_units(spec: Path) -> None:
     assert "US dollars" in labels[3]
     assert "US dollars" in labels[4]
     colors = {color_of(method, comparison.methods) for method in comparison.methods}
-    assert len(colors) == len(comparison.methods) == 6
+    assert len(colors) == len(comparison.methods) == 5
     # The dots of a violin are the rows of the table; the public total has no error to show.
     (line,) = [each for each in figures[0].axes[0].get_lines() if each.get_color() == "#0072B2"
                and each.get_marker() == "."]  # fmt: skip
@@ -301,7 +298,7 @@ def test_a_model_that_does_not_fit_is_left_out_and_that_is_said(
     assert "Nothing was released" in told
     assert "1 run for comparisons not counted" in told
     frame = pd.read_csv(tmp_path / "out" / "comparison.csv")
-    assert set(frame["method"]) == {"sample", "laplace", "laplace_consistent", "fbs"}
+    assert set(frame["method"]) == {"sample", "laplace", "fbs"}
     assert "FBP was left out" in (tmp_path / "out" / "report.html").read_text()
     assert (frame["method"] == "laplace").sum() == 54
     plain = rows(frame, "count", "sample")

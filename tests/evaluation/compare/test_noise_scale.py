@@ -22,7 +22,7 @@ def noise_of(folder: Path, epsilon: float) -> Noise:
 
 def test_it_is_that_of_a_direct_call_at_the_epsilon_of_the_specification(tmp_path: Path) -> None:
     noise = noise_of(tmp_path, 10.8)
-    made = noise.laplace("honest", np.random.default_rng(1))["laplace"]
+    made = noise.laplace("honest", np.random.default_rng(1))
     estimates = estimates_for(noise.spec, noise.survey.design)
     direct = laplace_tables(
         estimates.domains, estimates.sample_design, weight=sample_weight(noise.survey),
@@ -42,7 +42,7 @@ def test_twice_the_epsilon_is_half_the_noise(tmp_path: Path) -> None:
         noise = noise_of(tmp_path, epsilon)
         (key,) = [key for key in noise.sample if key[0] == "count"]
         noisy = [
-            noise.laplace("honest", np.random.default_rng(i))["laplace"][key]["estimate"]
+            noise.laplace("honest", np.random.default_rng(i))[key]["estimate"]
             for i in range(3)
         ]
         sizes.append(np.mean([np.abs(n - noise.sample[key]["estimate"]) for n in noisy]))

@@ -59,27 +59,3 @@ def test_bounds_against_weights_show_the_largest_bound():
         np.testing.assert_array_equal(points.get_xydata(), np.column_stack([weights, bounds]))
         assert set(line.get_ydata()) == {bounds.max()}
         assert points.get_color() == risk_figures._KNOWN["cw"]
-
-
-def test_the_risk_utility_map_shows_every_point():
-    frame = pd.DataFrame(
-        {
-            "measure": ["none", "lipschitz", "scalar", "lipschitz"],
-            "scale": [np.nan, 0.7, np.nan, 0.5],
-            "shift": [np.nan, 0.0, np.nan, -0.1],
-            "bound": [9.0, 5.0, 4.9, np.nan],
-            "q90": [10.0, 11.0, 12.0, np.nan],
-            "q90_lower": [9.0, 10.0, 9.0, np.nan],
-            "q90_upper": [11.0, 12.0, 15.0, np.nan],
-        }
-    )
-    truth = pd.DataFrame(
-        {"estimand": ["mean", "q90"], "estimate": [1.0, 10.5], "ci_lower": [0.5, 10.0],
-         "ci_upper": [1.5, 11.0]}
-    )  # fmt: skip
-    figure = risk_figures.risk_utility(frame, truth, "q90")
-    told = words(figure)
-    assert {"none", "lipschitz", "scalar", "(0.7, 0)", MARK} <= set(told)
-    assert "(0.5, -0.1)" not in told
-    marks = [container[0].get_xydata() for container in figure.axes[0].containers]
-    np.testing.assert_array_equal(np.concatenate(marks), [[9, 10], [5, 11], [4.9, 12]])

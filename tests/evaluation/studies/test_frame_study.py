@@ -248,7 +248,7 @@ def test_a_wrong_formula_is_seen():
 def test_a_resumed_study_ends_with_the_same_files(tmp_path, monkeypatch):
     study = study_of(samples=2, laplace=True)
     whole = run_frame_study(study, tmp_path / "whole", workers=1)
-    assert set(whole.summary["method"]) == {"sample", "laplace", "laplace_consistent", "spec"}
+    assert set(whole.summary["method"]) == {"sample", "laplace", "spec"}
     as_ever, calls = FrameStudy.run, []
 
     def stopped(self, task):

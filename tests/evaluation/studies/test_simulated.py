@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from surveysynth.release.expected import Expectation
 
 import surveysynth as ss
 from surveysynth.cli import main
 from surveysynth.evaluation.studies import simulated
 from surveysynth.evaluation.studies.simulated import TABLE_NAME, SimulatedRelease
-from surveysynth.release.expected import Expectation
 from surveysynth.spec.build import model_of, read_design
 from surveysynth.spec.spec import Spec, load_spec
 from surveysynth.survey.survey import Confidential

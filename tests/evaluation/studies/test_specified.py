@@ -89,7 +89,7 @@ def test_every_setting_reaches_the_study(folder):
     assert study_of(spec_of(folder, more=more), replicates=2).replicates == 2
     assert (study.draws, study.bounds) == ((1, 5), (1.8, 3.4))
     assert study.epsilons == pytest.approx((3.6, 6.8, 18, 34))
-    assert study.methods == ("sample", "laplace", "laplace_consistent", "fbp_paper")
+    assert study.methods == ("sample", "laplace", "fbp_paper")
     assert study.options["fbp"]["smoothing"] == "outcome"
     assert (study.statistics, study.level, study.linearisation) == (("mean",), 0.9, "ratio")
     assert study.replicates_per_draw == 3
@@ -241,7 +241,7 @@ def test_a_study_with_little_to_show_has_a_report(folder, tmp_path, changes, fig
     spec = spec_of(folder, *changes, more="replicates = 2\n")
     study = study_of(spec)
     if len(study.methods) > 2:
-        study = replace(study, methods=("sample", "laplace_consistent"))
+        study = replace(study, methods=("sample", "laplace"))
     result = write_study(study, tmp_path / "out", workers=1, report=True)
     assert {path.name for path in (tmp_path / "out" / "figures").iterdir()} == figures
     assert "Coverage study: outcome" in (result.out / "report.html").read_text()

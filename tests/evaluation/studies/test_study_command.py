@@ -37,7 +37,7 @@ def test_a_study_is_written_and_goes_on(asked, tmp_path, capsys):
     assert "2/2 noise, batch 2 of 2" in printed.err
     assert (asked[0]["replicates"], asked[0]["seed"]) == (4, 7)
     assert set(asked[0]["methods"]) == {
-        "sample", "laplace", "laplace_consistent", "fbs", "fbs_paper", "fbp", "fbp_paper"
+        "sample", "laplace", "fbs", "fbs_paper", "fbp", "fbp_paper"
     }  # fmt: skip
     same = write_study(small_study(replicates=4, seed=7), tmp_path / "same", workers=1)
     assert (out / "cells.csv").read_bytes() == (same.out / "cells.csv").read_bytes()

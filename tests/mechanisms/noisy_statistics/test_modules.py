@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.audit.noise import noise_of, published
 from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
@@ -22,6 +21,7 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.gaussian.fbs import FBS
 from surveysynth.survey.survey import Confidential, PublicDesign
+from tests.audit.noise import noise_of, published
 from tests.models.general_location.general_cases import (
     BENEFIT,
     INCOME,

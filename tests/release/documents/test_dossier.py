@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -15,7 +14,6 @@ import pytest
 from surveysynth.inference.bias_search import DebiasRecord
 from surveysynth.release import files
 from surveysynth.release.documents.dossier import make_dossier
-from surveysynth.release.documents.privacy_file import TO_COMPLETE, registry_entry
 from surveysynth.release.documents.readme import guarantee_context
 from surveysynth.release.documents.render import percent, render_markdown
 from surveysynth.release.facts import ReleaseFacts
@@ -212,7 +210,7 @@ def test_it_knows_nothing_confidential(make_spec: MakeSpec, tmp_path: Path) -> N
         files.write_dossier(facts(make_spec(each, survey=SIZE)), folder)
         written.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert written[0] == written[1]
-    assert set(written[0]) == {"dossier.html", "dossier.md", "registry.json"}
+    assert set(written[0]) == {"dossier.html", "dossier.md"}
     third = facts(make_spec(frame.iloc[:200], survey=SIZE))
     assert make_dossier(third)[0].encode() != written[0]["dossier.md"]
 
@@ -259,10 +257,6 @@ def test_no_headline_claims_what_settings_gave_up(
     assert outside in made.privacy_note
     readme = render_markdown("readme_guarantee.md.j2", guarantee_context(made))
     assert outside in readme.split("### The exact statement")[0].replace("\\", "")
-    entry = registry_entry(made)
-    assert entry["tier"] == 1
-    assert outside in entry["deployment"]["privacy_loss"]["privacy_parameters_details"]
-    assert problems(entry, SCHEMA) == []
 
 
 def test_both_files_say_the_same_and_nothing_opens_a_tag(
@@ -294,7 +288,6 @@ def test_units_of_protection_are_named(strict: Callable[..., ReleaseFacts]) -> N
     assert "all records of one unit of 'school'" in text
     assert "*Several units of one person*" in text
     assert "its units are protected as a whole" in text
-    assert registry_entry(made)["deployment"]["privacy_loss"]["privacy_unit"] == "Unit of school"
 
 
 def test_without_a_guarantee_there_is_nothing_to_sign(make_spec: MakeSpec) -> None:
@@ -303,118 +296,6 @@ def test_without_a_guarantee_there_is_nothing_to_sign(make_spec: MakeSpec) -> No
     assert "**NOT PRIVATE" in text
     assert "Checklist" not in text
     assert "worked examples" not in text
-    entry = registry_entry(made)["deployment"]
-    assert "privacy_loss" not in entry
-    assert entry["administrative"]["notes"].startswith("NOT PRIVATE")
-    seeded = registry_entry(facts(make_spec(), test=True))["deployment"]
-    assert "privacy_loss" not in seeded
-
-
-#: The registry's schema (opendp/deployments-registry-data, schemas/deployments-schema.yaml at
-#: 3e9c812a): required and further fields; nothing else is allowed. A set: one of these texts.
-TEXT, TEXTS, NUMBER = "text", "texts", "number"
-SCHEMA: dict[str, Any] = {
-    "url_slug!": TEXT,
-    "status!": {"Converted", "Draft", "Pending", "Changes Required", "Approved",
-                "Approved (Update Requested)", "Approved (Pending)"},
-    "tier!": {1, 2, 3},
-    "deployment!": {
-        "basic!": {
-            "name!": TEXT, "data_curators!": TEXTS, "intended_use!": TEXT,
-            "data_product_type!": {"Summary statistics", "Machine learning model", "Dataset",
-                                   "Synthetic data", "Interactive API", "SQL queries"},
-            "data_product_region!": TEXT, "description!": TEXT, "publication_date!": TEXT,
-            "data_product_sector": {"Technology", "Healthcare", "Education", "Government",
-                                    "Energy", "Finance"},
-        },
-        "dp_variant": {
-            "variant_name": {"Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP",
-                             "Custom"},
-            "data_domain": TEXT, "unprotected_quantities": TEXT,
-        },
-        "privacy_loss": {
-            "privacy_unit": TEXT, "privacy_unit_details": TEXT,
-            "privacy_parameters": {"epsilon": NUMBER, "delta": NUMBER, "rho": NUMBER},
-            "privacy_parameters_details": TEXT,
-        },
-        "deployment_model": {
-            "model_name": {"Local", "Central", "Shuffle", "Federated", "Varies"},
-            "model_name_details": TEXT, "actors": TEXT,
-            "release_type": {"One release", "Many releases"}, "release_type_details": TEXT,
-            "data_source_type": {"Static", "Dynamic"}, "data_source_type_details": TEXT,
-            "access_type": {"Interactive", "Non-interactive"}, "access_type_details": TEXT,
-        },
-        "accounting": {"post_processing": TEXT, "composition": TEXT},
-        "implementation": {
-            "preprocessing_and_hyperparameter_tuning": TEXT, "mechanisms": TEXT,
-            "justification": TEXT,
-        },
-        "administrative": {"sources": TEXT, "notes": TEXT, "registry_authors!": TEXTS},
-    },
-}  # fmt: skip
-
-
-def problems(value: Any, schema: Any, where: str = "") -> list[str]:
-    """Where a value is not as the schema has it."""
-    if isinstance(schema, dict):
-        known = {key.rstrip("!"): part for key, part in schema.items()}
-        missing = [key for key in schema if key.endswith("!") and key[:-1] not in value]
-        found = [f"{where}: {key} is missing" for key in missing]
-        found += [f"{where}: {key} is unknown" for key in value if key not in known]
-        return found + [
-            text
-            for key in value
-            if key in known
-            for text in problems(value[key], known[key], f"{where}/{key}")
-        ]
-    holds = {
-        TEXT: lambda: isinstance(value, str) and bool(value),
-        TEXTS: lambda: bool(value) and all(isinstance(each, str) for each in value),
-        NUMBER: lambda: isinstance(value, int | float) and not isinstance(value, bool),
-    }
-    good = value in schema if isinstance(schema, set) else holds[schema]()
-    return [] if good else [f"{where}: {value!r}"]
-
-
-def test_the_registry_takes_the_entry(
-    make_spec: MakeSpec, strict: Callable[..., ReleaseFacts]
-) -> None:
-    made = strict()
-    for each in (made, facts(make_spec()), facts(make_spec(privacy='risk = "none"'))):
-        entry = registry_entry(each)
-        assert problems(entry, SCHEMA) == []
-        assert json.loads(json.dumps(entry)) == entry
-    entry = registry_entry(made)["deployment"]
-    assert entry["dp_variant"]["variant_name"] == "Zero-concentrated DP"
-    loss = entry["privacy_loss"]["privacy_parameters"]
-    assert loss == {name: made.mechanism.guarantee()[name] for name in ("epsilon", "delta", "rho")}
-    assert TO_COMPLETE in entry["basic"]["data_curators"]
-    # The check finds what the registry would refuse.
-    assert problems({**registry_entry(made), "surprise": 1}, SCHEMA) == [": surprise is unknown"]
-    assert problems({**registry_entry(made), "tier": 0}, SCHEMA) == ["/tier: 0"]
-
-
-def test_an_asymptotic_entry_says_so(make_spec: MakeSpec) -> None:
-    entry = registry_entry(facts(make_spec()))["deployment"]
-    assert entry["dp_variant"]["variant_name"] == "Custom"
-    assert entry["privacy_loss"]["privacy_parameters"] == {"epsilon": 10.8}
-    assert "Asymptotic" in entry["privacy_loss"]["privacy_parameters_details"]
-
-
-def test_the_entry_does_not_vouch_for_the_publisher(
-    make_spec: MakeSpec, strict: Callable[..., ReleaseFacts]
-) -> None:
-    """When settings were chosen is not known here; the search for weights is."""
-    name = "preprocessing_and_hyperparameter_tuning"
-    weak, strong = (
-        registry_entry(each)["deployment"]["implementation"][name]
-        for each in (facts(make_spec()), strict())
-    )
-    for words in (weak, strong):
-        assert "for the publisher to say" in words
-        assert "before the confidential values are read" not in words
-    assert "epsilon does not cover that search" in weak
-    assert "epsilon does not cover that search" not in strong
 
 
 def test_nothing_is_said_of_answers_that_are_published(make_spec: MakeSpec) -> None:

@@ -1,6 +1,5 @@
 """Rendering of templates. Truth: texts and pages written by hand; Python's parser of HTML."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ from jinja2 import UndefinedError
 
 from surveysynth.release.documents import render
 from surveysynth.release.documents.dossier import page_of
-from surveysynth.release.documents.render import joined, render_json, render_markdown
+from surveysynth.release.documents.render import joined, render_markdown
 
 
 @pytest.fixture
@@ -47,13 +46,6 @@ def test_values_are_escaped_and_words_of_the_template_are_not(templates: Path) -
     )
     with pytest.raises(UndefinedError, match="'name' is undefined"):
         render_markdown("a.md.j2", {})
-
-
-@pytest.mark.parametrize("text", ['"', "\\", "a\nb", "</script>", "ü\u2028", '", "x": "'])
-def test_no_value_breaks_out_of_json(templates: Path, text: str) -> None:
-    (templates / "a.json.j2").write_text('{"a": "{{ a }}", "n": {{ n | json }}}', encoding="utf-8")
-    assert render_json("a.json.j2", {"a": text, "n": 0.1}) == {"a": text, "n": 0.1}
-    assert json.loads(json.dumps(text)) == text
 
 
 def test_tables_lists_and_headings_of_a_page() -> None:

@@ -159,7 +159,7 @@ def test_confidential_folder_with_other_files_is_refused(tmp_path: Path) -> None
 
 def test_a_file_in_the_way_is_an_input_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="not a writable folder"):
+    with pytest.raises(InputError, match="Not a directory"):
         plan_bundle(tmp_path / "file" / "out", overwrite=False)
 
 

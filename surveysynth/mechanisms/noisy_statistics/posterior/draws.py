@@ -94,9 +94,10 @@ def _location_draws(
     table = NoisyTable.of(shape, design.matrix.cell, statistics, root)
     parameters = Parameters(layout, table, model.priors)
     points, record = fit(parameters, settings, rng, progress)
-    theta = theta_of(parameters, points[_spread_out(settings.m, len(points))], root)
-    drawn = PrivateDraws(model.name, theta, settings)
-    return draws_with_effects(drawn, model, design, shape, statistics, rng), record
+    points = points[_spread_out(settings.m, len(points))]
+    drawn = PrivateDraws(model.name, theta_of(parameters, points, root), settings)
+    units = statistics.units
+    return draws_with_effects(drawn, model, design, parameters, points, units, rng), record
 
 
 def fit(
@@ -145,17 +146,22 @@ def functionals_of(parameters: Parameters, points: FloatArray) -> dict[str, Floa
     """Return what tables use, by group of functionals, (chains, draws, ..) each.
 
     points (chains, draws, D). By cell: log expected weights, weighted means and log SDs of amounts
-    on the scale of the model, and weighted log shares of categories.
+    on the scale of the model, and weighted shares of categories that are worth a record or more.
     """
     flat = points.reshape(-1, points.shape[-1])
     rows = parameters.table.shape.x_cells.shape[0] * len(parameters.table.shape.combinations)
     parts = np.array_split(flat, -(-len(flat) * rows // ROWS_AT_ONCE))
     found = [_functionals(parameters, parameters.point(part)) for part in parts]
-    return {
+    whole = {
         name: np.concatenate([each[name] for each in found]).reshape(*points.shape[:2], -1)
         for name in found[0]
         if found[0][name].size
     }
+    if "shares" in whole:
+        mean, sizes = whole["shares"].mean((0, 1)), parameters.table.sizes
+        worth = (mean.reshape(-1, sizes.size) * sizes >= 1.0).ravel()
+        whole["shares"] = whole["shares"][..., worth]
+    return whole
 
 
 def _functionals(parameters: Parameters, point: Point) -> dict[str, FloatArray]:
@@ -190,7 +196,7 @@ def _functionals(parameters: Parameters, point: Point) -> dict[str, FloatArray]:
         number = int(shape.pattern[np.flatnonzero(shape.present_in[:, j])[0]])
         log_sd.append(0.5 * np.log(covariance[:, number, :, j, j]))
     shares = [
-        np.log(share[..., shape.combinations[:, j] == c].sum(-1))
+        share[..., shape.combinations[:, j] == c].sum(-1)
         for j, outcome in enumerate(shape.outcomes)
         if outcome.is_discrete
         for c in range(outcome.categories)

@@ -4,7 +4,8 @@
 
 Coordinates are at about unit scale. Coefficients are centered and whitened by generalized least
 squares, everything else is about its prior mean in prior SDs: log variances and slopes of groups
-about what groups have in common, s_0 and b, with effects u and v of their levels.
+about what groups have in common, s_0 and b, with effects u and v of their levels. (Coordinates of
+groups where they are, which suit groups that are known well, made chains slower also there.)
 """
 
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from scipy.linalg import qr
 from scipy.special import digamma, expit, gammaln
 
 from surveysynth._support.types import BoolArray, FloatArray
@@ -33,8 +35,8 @@ LARGEST = 1e7
 OF_SCALE, OF_OTHERS = 60.0, 1.0
 #: Typical t, about which log t is a coordinate, and wide brackets of slices on log scales.
 TYPICAL_T, BRACKET, TRIES = 0.3, 8.0, 40
-#: Share of the largest information of a binary answer that a typical logit has.
-LOGIT_INFORMATION = 0.2
+#: Steps of Newton's method to a predictor.
+NEWTON = 8
 
 
 @dataclass(frozen=True)
@@ -65,32 +67,71 @@ class Point:
 
 
 class LogitRows:
-    """One logit on the rows of the table: its own category given x and earlier categories."""
+    """One logit on the rows of the table: its own category given x and earlier categories.
 
-    def __init__(self, table: NoisyTable, part: int, priors: Mapping[str, float], layout: Layout):
+    Coordinates are those of predictors eta of P rows that determine its coefficients, against the
+    most frequent category. Where noise hides a rare category, eta has no lower end but its prior;
+    where it is seen, eta is known well. In y = r eta + (s - r) log(1 + exp(eta - e)) the posterior
+    is about as wide on both sides: r is the precision of the prior, s that of the noisy counts.
+    """
+
+    def __init__(
+        self, table: NoisyTable, part: int, priors: Mapping[str, float], layout: Layout
+    ) -> None:
         shape, logit = table.shape, layout.logits[part]
         categories, own = shape.combinations, shape.combinations[:, logit.outcome]
         # Earlier combinations (De), and of each combination its own earlier one.
         earlier, of = np.unique(categories[:, : logit.outcome], axis=0, return_inverse=True)
-        self.size, cells = len(earlier), len(shape.x_cells)
-        first = np.array([np.flatnonzero(of.reshape(-1) == e)[0] for e in range(self.size)])
-        tilde = np.hstack(
-            [
-                np.repeat(shape.x_cells, self.size, axis=0),
-                np.tile(shape.indicators[first], (cells, 1)),
-            ]
-        )
+        size, cells, k = len(earlier), len(shape.x_cells), logit.categories
+        first = np.array([np.flatnonzero(of.reshape(-1) == e)[0] for e in range(size)])
+        x = np.repeat(shape.x_cells, size, axis=0)
+        tilde = np.hstack([x, np.tile(shape.indicators[first], (cells, 1))])
         self.rows = tilde[:, logit.columns]
-        self.place = of.reshape(-1) * logit.categories + own
-        self.sum = np.zeros((len(categories), self.size * logit.categories))
+        self.place = of.reshape(-1) * k + own
+        self.sum = np.zeros((len(categories), size * k))
         self.sum[np.arange(len(categories)), self.place] = 1.0
         self.sd = layout.logit_sds(priors)[part]
         self.shape = logit.columns.size, logit.own.size
-        counts = np.maximum(table.counts, 0.0) @ self.sum
-        number = counts.reshape(cells * self.size, -1).sum(1)
-        told = number**2 / (number + table.count_variance * logit.categories)
-        precision = np.diag(self.sd**-2) + LOGIT_INFORMATION * (self.rows.T * told) @ self.rows
-        self.root = np.linalg.inv(np.linalg.cholesky(precision)).T
+        counts = np.maximum(table.counts @ self.sum, 0.0).reshape(len(self.rows), k)
+        self.base = int(counts.sum(0).argmax())
+        self.others = np.delete(np.arange(k), self.base)
+        # Rows with many records that determine the coefficients.
+        number = counts.sum(1)
+        scaled = self.rows * np.sqrt(number + 1.0)[:, None]
+        pivots = qr(scaled.T, mode="economic", pivoting=True)[2][: self.shape[0]]
+        self.inverse = np.linalg.inv(self.rows[pivots])
+        noise = table.count_variance * len(categories) / (size * k)
+        share = (counts.sum(0) + noise**0.5) / (counts.sum() + k * noise**0.5)
+        expected = (counts[pivots] + share)[:, self.others]
+        base = np.log((counts[pivots] + share)[:, [self.base]])
+        precision = expected / np.sqrt(expected + noise)
+        self.least = np.full(self.shape, 1.0 / priors["logit_sd"])
+        self.more = np.maximum(precision - self.least, 0.0)
+        # Half of the precision is reached where half of the records are expected, or noise begins.
+        self.end = np.log(0.5 * np.maximum(expected, noise**0.5)) - base
+        self.center = self._y(np.log(expected) - base)
+
+    def _y(self, eta: FloatArray) -> FloatArray:
+        return np.asarray(self.least * eta + self.more * np.logaddexp(0.0, eta - self.end))
+
+    def predictors(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return eta (b, P, k - 1) at coordinates, its slope, and the gradient of its log in eta.
+
+        By Newton's method from above, where it cannot overshoot: y is convex in eta.
+        """
+        y = self.center + x
+        eta = np.minimum(y / self.least, (y + self.more * self.end) / (self.least + self.more))
+        for _ in range(NEWTON):
+            eta = eta - (self._y(eta) - y) / (self.least + self.more * expit(eta - self.end))
+        share = expit(eta - self.end)
+        slope = 1.0 / (self.least + self.more * share)
+        return eta, slope, -self.more * share * (1.0 - share) * slope
+
+    def coefficients(self, eta: FloatArray) -> FloatArray:
+        """Return coefficients (b, P, k - 1) against the first category."""
+        whole = np.zeros((*eta.shape[:2], eta.shape[2] + 1))
+        whole[..., self.others] = self.inverse @ eta
+        return np.asarray(whole[..., 1:] - whole[..., :1])
 
     def log_p(self, coefficients: FloatArray, cells: int) -> tuple[FloatArray, FloatArray]:
         """Return log probabilities (b, C, D) of the own categories, and of all (b, C De, k)."""
@@ -103,6 +144,21 @@ class LogitRows:
         each = (given @ self.sum).reshape(log_p.shape)
         each = each - np.exp(log_p) * each.sum(-1, keepdims=True)
         return np.asarray(self.rows.T @ each[..., 1:])
+
+    def in_coordinates(
+        self, coefficients: FloatArray, x: FloatArray, given: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the log prior (b,) with the volume of coordinates, and the gradient in them.
+
+        given (b, P, k - 1): the gradient of all else in coefficients.
+        """
+        _, slope, in_slope = self.predictors(x)
+        scaled = coefficients / self.sd[:, None] ** 2
+        value = -0.5 * (coefficients * scaled).sum((1, 2)) + np.log(slope).sum((1, 2))
+        whole = np.concatenate([np.zeros_like(given[..., :1]), given - scaled], axis=-1)
+        whole[..., 0] = -whole.sum(-1)
+        in_eta = self.inverse.T @ whole[..., self.others] + in_slope
+        return np.asarray(value), np.asarray(in_eta * slope)
 
 
 class Parameters:
@@ -134,7 +190,7 @@ class Parameters:
         self.unit = self.spread[self.row] / self.spread[self.column]
         #: Pairs of each column (s, q), and whether it has any.
         self.of_row = (self.row[:, None] == np.arange(q)).astype(np.float64)
-        self.sloped = self.of_row.any(0)
+        self.sloped = np.isin(np.arange(q), self.row)
         self.amount = np.array([part.outcome is not None for part in layout.regressions])
         grouped = layout.grouped
         self.contrasts = table.contrasts if grouped else np.zeros((0, self.groups))
@@ -245,7 +301,8 @@ class Parameters:
             whitened = self.centers[j] + part[f"means {j}"] @ self.roots[j].T
             coefficients[:, j, own] = spread[j] * whitened
         logits = tuple(
-            each.root @ part[f"logit {i}"] for i, each in enumerate(self.logits)
+            each.coefficients(each.predictors(part[f"logit {i}"])[0])
+            for i, each in enumerate(self.logits)
         )
         log_s = np.log(spread) + part["log_s"]
         # Effects on amounts are of no smaller scale than the declared spread, whatever noise hides.
@@ -319,7 +376,7 @@ class Parameters:
 
     def __call__(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log posterior densities (b,), up to a constant, and their gradients (b, D)."""
-        far = ~(np.abs(x) < FARTHEST).all(1)
+        far = _beyond(x, FARTHEST)
         safe = np.where(far[:, None], 0.0, x)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             value, gradient = self._density(safe)
@@ -392,10 +449,11 @@ class Parameters:
                 self.spread[j] * in_coefficients[:, j, own] @ self.roots[j]
             )
         for i, logit in enumerate(self.logits):
-            coefficients = point.logits[i]
-            scaled = coefficients / logit.sd[:, None] ** 2
-            value = value - 0.5 * (coefficients * scaled).sum((1, 2))
-            gradient[f"logit {i}"] = logit.root.T @ (in_logits[i] - scaled)
+            name = f"logit {i}"
+            density, gradient[name] = logit.in_coordinates(
+                point.logits[i], part[name], in_logits[i]
+            )
+            value = value + density
         flat = [each.reshape(len(x), -1) for each in gradient.values()]
         return np.where(lost, -np.inf, value), np.concatenate(flat, axis=1)
 
@@ -418,13 +476,9 @@ class Parameters:
         in_coefficients -= point.coefficients * self.free * inverse
         # Shrunken columns and deviations: N(0, kappa^2 Sigma_0) across regressions.
         batch, ridged = len(value), self.ridged.size
-        values = np.concatenate(
-            [point.coefficients[..., self.ridged], point.deviations.reshape(batch, self.q, -1)],
-            axis=-1,
-        )
         slopes = np.zeros((batch, self.q, self.q))
         slopes[:, self.row, self.column] = point.core
-        left = (values - slopes @ values) * self.shrunken
+        values, left = self._values(point), self._left(point)
         precision = np.exp(-2.0 * point.log_s)[..., None] / self.kappa**2
         value -= 0.5 * (left**2 * precision).sum((1, 2)) + (self.count * point.log_s).sum(1)
         pulled = -left * precision
@@ -443,6 +497,18 @@ class Parameters:
         in_tau = in_tau + squares.sum(-1) - free
         gradient["log_tau"] += np.where(self.amount, in_tau * above + 1.0 - above, in_tau)
         return np.asarray(value)
+
+    def _values(self, point: Point) -> FloatArray:
+        """Return coefficients that are shrunken, and deviations (b, q, S)."""
+        deviations = point.deviations.reshape(len(point.core), self.q, -1)
+        return np.concatenate([point.coefficients[..., self.ridged], deviations], axis=-1)
+
+    def _left(self, point: Point) -> FloatArray:
+        """Return what slopes on earlier columns leave of these (b, q, S)."""
+        values = self._values(point)
+        slopes = np.zeros((len(values), self.q, self.q))
+        slopes[:, self.row, self.column] = point.core
+        return np.asarray((values - slopes @ values) * self.shrunken)
 
     def _of_groups(
         self,
@@ -528,10 +594,10 @@ class Parameters:
         return x
 
 
-def _beyond(values: FloatArray) -> BoolArray:
-    """Return which points (b,) have values (b, ...) that no law can have."""
+def _beyond(values: FloatArray, limit: float = LARGEST) -> BoolArray:
+    """Return which points (b,) have values (b, ...) that are no numbers within a limit."""
     largest = np.abs(values.reshape(len(values), -1)).max(1, initial=0.0)
-    return np.asarray(~(largest <= LARGEST))
+    return np.asarray(~(largest <= limit))
 
 
 def log_half_t(log_value: FloatArray, df: float, scale: float) -> tuple[FloatArray, FloatArray]:

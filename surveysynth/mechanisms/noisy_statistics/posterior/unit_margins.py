@@ -7,7 +7,8 @@ are kept by taking them out again (strict 7):
 
 - log odds: sum_i x~_i (p_i(c - s, a_i) - p_i(c, 0)) = 0 determines the shift s of coefficients c;
 - means of columns of z: the coefficients lose the regression of a on x~;
-- residual covariances: Sigma becomes Sigma - T, or less where a direction would keep no tenth.
+- residual covariances: Sigma becomes Sigma - S, with S the covariance of effects in the sample, or
+  less where a direction would keep next to nothing. Other PSUs have T, and Sigma - S + T in all.
 
 The shifts put the variance between PSUs into the variance between draws. Datasets have fresh
 effects, as all of this model have (methods 3.5).
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.mechanisms.noisy_statistics.posterior.unit_effects import LEAST_LEFT
+from surveysynth.mechanisms.noisy_statistics.posterior.between_units import LEAST_LEFT
 from surveysynth.models.general_location.layout import Layout, RegressionPart
 from surveysynth.models.general_location.residual_covariances import covariances
 from surveysynth.models.general_location.simulate import drawn
@@ -33,6 +34,7 @@ TOLERANCE = 1e-8
 
 def with_effects(
     theta: Theta,
+    seen: FloatArray,
     covariance: FloatArray,
     design: PublicDesign,
     layout: Layout,
@@ -42,7 +44,7 @@ def with_effects(
 ) -> Theta:
     """Return one draw theta with effects of covariance T (D, D), of the same margins.
 
-    psu (n,): codes of the records.
+    seen (D, D): the covariance of those in the sample; psu (n,): codes of the records.
     """
     root = np.linalg.cholesky(covariance)
     normals = rng.standard_normal((int(psu.max()) + 1, len(root)))
@@ -67,8 +69,8 @@ def with_effects(
         rows = tilde[having][:, regression.columns]
         core[: regression.columns.size] -= _projected(rows, own, regression, layout, priors)
         result[f"coefficients_{regression.name}"] = core
-    within = covariance[amounts, amounts]
-    return {**result, **_residuals(result, within, layout)} if layout.q else result
+    of_sample = seen[amounts, amounts]
+    return {**result, **_residuals(result, of_sample, layout)} if layout.q else result
 
 
 def shifted_logit(
@@ -130,14 +132,14 @@ def _projected(
     return np.asarray(np.linalg.solve(rows.T @ rows + np.diag(ridge), rows.T @ effects))
 
 
-def _residuals(theta: Theta, within: FloatArray, layout: Layout) -> Theta:
+def _residuals(theta: Theta, seen: FloatArray, layout: Layout) -> Theta:
     """Return slopes and variances of the covariance of every group less that of effects."""
     everything = np.ones(layout.q, dtype=bool)
     whole = covariances(theta, layout.regressions, everything)
     root = np.linalg.inv(np.linalg.cholesky(whole))
-    largest = np.linalg.eigvalsh(root @ within @ root.swapaxes(-1, -2))[:, -1]
+    largest = np.linalg.eigvalsh(root @ seen @ root.swapaxes(-1, -2))[:, -1]
     factor = np.minimum(1.0, (1.0 - LEAST_LEFT) / largest)
-    left = whole - factor[:, None, None] * within
+    left = whole - factor[:, None, None] * seen
     result: Theta = {}
     for part in layout.regressions:
         k, own = part.position, part.earlier

@@ -41,7 +41,7 @@ from surveysynth.mechanisms.noisy_statistics.release.statistics import (
     noisy_moments,
     noisy_sums,
 )
-from surveysynth.mechanisms.noisy_statistics.release.unit_sums import UnitSums
+from surveysynth.mechanisms.noisy_statistics.release.unit_products import UnitProducts
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,7 +207,8 @@ class LocationStatistics(Published):
     noise
         "system"; "seeded" or "approximate" statistics are not private.
     units
-        Sums by primary sampling unit, with a cost of their own, where PSUs have effects.
+        Products between primary sampling units (PSUs), with a cost of their own, where PSUs have
+        effects.
     first
         First sums, from which groups have centres of their own; part of rho is theirs.
         ``cross``, ``squares`` and ``radius`` are then about those.
@@ -233,7 +234,7 @@ class LocationStatistics(Published):
     delta: float
     records: int
     noise: str
-    units: UnitSums | None = None
+    units: UnitProducts | None = None
     first: GroupSums | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -278,7 +279,7 @@ class LocationStatistics(Published):
                  "block_group": np.int64, "present": bool}  # fmt: skip
         values.update((name, np.array(given[name], kind)) for name, kind in kinds.items())
         values["squares_sd"] = tuple(given["squares_sd"])
-        for name, kind in (("units", UnitSums), ("first", GroupSums)):
+        for name, kind in (("units", UnitProducts), ("first", GroupSums)):
             part = given[name]
             values[name] = None if part is None else kind.from_dict(part)
         return cls(**values)

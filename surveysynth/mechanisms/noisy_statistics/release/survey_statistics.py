@@ -4,8 +4,10 @@ Whatever follows is a function of what ``release_statistics`` returns: draws fro
 number of times, by any model that has such statistics, at no further cost.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +15,7 @@ import numpy as np
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.release.group_centres import group_noise
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     Centring,
     LocationDesign,
@@ -22,7 +25,12 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.mechanisms.noisy_statistics.release.module_statistics import ModuleStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
-from surveysynth.mechanisms.noisy_statistics.release.unit_sums import divided, unit_sums
+from surveysynth.mechanisms.noisy_statistics.release.unit_products import (
+    UnitSizes,
+    divided,
+    noise_variances,
+    unit_products,
+)
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model, psu_codes, require
 from surveysynth.models.general_location.model import GeneralLocation
@@ -44,8 +52,9 @@ def release_statistics(
 ) -> Statistics:
     """Return the noisy statistics of a survey: of categories, amounts and the transformed weight.
 
-    The model says whether sums by PSU are among them. ``centres``: of the groups of each module, in
-    place of those that first sums give. Raises ``InputError`` before the survey is looked at.
+    The model says whether products between PSUs are among them. ``centres``: of the groups of each
+    module, in place of those that first sums give. Raises ``InputError`` before the survey is
+    looked at.
     """
     general = require_general(model)
     modules = settings.modules_of(design)
@@ -91,10 +100,10 @@ def _location_statistics(
     budget, units = settings.of_sums(design.modelled), None
     size = settings.unit_size(design)
     if psu is not None:
-        cost, budget = divided(budget, settings.psu_share)
-        units = unit_sums(
+        cost, budget = divided(budget, unit_sizes(public, design, settings).best_share())
+        units = unit_products(
             public.shape, public.clipping, psu, records.category, records.z,
-            rho=cost, share=settings.count_share, records=size, source=source,
+            rho=cost, records=size, source=source,
         )  # fmt: skip
     made = location_statistics(
         public, records.cell, records.category, records.z,
@@ -106,10 +115,43 @@ def _location_statistics(
 def budget_of_blocks(
     model: Model, design: PublicDesign, settings: NoisySettings
 ) -> Budget:
-    """Return the budget of counts and moments by block: what sums by PSU leave, if any."""
+    """Return the budget of counts and moments by block: what products between PSUs leave."""
     whole = settings.of_sums(design.modelled)
-    clustered = psu_codes(model, design) is not None
-    return divided(whole, settings.psu_share)[1] if clustered else whole
+    if psu_codes(model, design) is None:
+        return whole
+    public = location_design(require_general(model), design, settings)
+    return divided(whole, unit_sizes(public, design, settings).best_share())[1]
+
+
+def cost_of_units(model: Model, design: PublicDesign, settings: NoisySettings) -> float:
+    """Return the rho of products between PSUs, of all modules together."""
+    if psu_codes(model, design) is None:
+        return 0.0
+    general = require_general(model)
+    cost = Fraction(0)
+    for each in settings.modules_of(design):
+        public = location_design(general.of(each.design), each.design, each.settings)
+        share = unit_sizes(public, each.design, each.settings).best_share()
+        cost += divided(each.settings.of_sums(each.design.modelled), share)[0]
+    return float(cost)
+
+
+def unit_sizes(
+    public: LocationDesign, design: PublicDesign, settings: NoisySettings
+) -> UnitSizes:
+    """Return the sizes of a design in PSUs, from which their share of the budget follows."""
+    assert design.psu is not None  # the caller takes clustered designs
+    clipping, sizes = public.clipping, np.bincount(design.psu)
+    whole, records = settings.of_sums(design.modelled), settings.unit_size(design)
+    if public.centring is None:
+        of_sums = public.variances(whole.rho, settings.count_share, records).cross_sd(clipping)
+    else:
+        of_sums, _ = group_noise(clipping, whole.rho, records, public.centring.radius)
+    diagonal, _ = noise_variances(public.shape, clipping, Fraction(whole.rho), sizes, records)
+    return UnitSizes(
+        units=len(sizes), records=design.n, cell=design.n / len(public.shape.x_cells),
+        of_sums=of_sums**2, of_products=math.sqrt(diagonal) * clipping.step**2,
+    )  # fmt: skip
 
 
 def table_of(model: GeneralLocation, design: PublicDesign) -> LocationShape:
