@@ -6,9 +6,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy import stats
-from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
-    LocationSweeps,
-)
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import RefusedError
