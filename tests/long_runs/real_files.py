@@ -97,8 +97,8 @@ def rows_of(made: ReleaseResult) -> pd.DataFrame:
         "holds": (published["ci_lower"] <= found["sample"])
         & (found["sample"] <= published["ci_upper"]),
     })  # fmt: skip
-    lines = lines[np.isfinite(lines["distance"]) & found["published_se"].notna()]
-    return lines.round({"distance": 3, "own": 3, "ratio": 3})
+    compared: pd.DataFrame = lines[np.isfinite(lines["distance"]) & found["published_se"].notna()]
+    return compared.round({"distance": 3, "own": 3, "ratio": 3})
 
 
 def summary(rows: pd.DataFrame) -> dict[str, Any]:
