@@ -177,7 +177,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 given.out.write_text(content + "\n", encoding="utf-8")
     refused = sum("refused" in each for each in releases)
     print(f"Commit {about['commit']}: {len(releases)} releases, {refused} refused.\n")
-    print("\n".join([*markdown(lines_of(releases)), "", *markdown(costs(releases))]))
+    for table in (lines_of(releases), costs(releases)):
+        if len(table):  # no row where every release was refused
+            print("\n".join(markdown(table)), end="\n\n")
 
 
 if __name__ == "__main__":
