@@ -35,7 +35,6 @@ METHODS = {
     "fbp": "FBP, pseudo-posterior",
     "fbs_noisy": "FBS, noisy statistics",
     "fbp_noisy": "FBP, noisy statistics",
-    "gaussian": "Gaussian noise on totals",
     "laplace": "Laplace noise, the papers' comparator",
 }
 
