@@ -35,7 +35,7 @@ from tests.models.general_location.general_cases import (
 )
 
 PLAN = SamplingPlan(16, 60, 100)
-N, TOLD = 20_000, ("logit_", "variance_")
+N, TOLD = 2_000, ("logit_", "variance_")
 
 
 def in_spreads(plain: Theta, layout: Layout, spread: FloatArray) -> FloatArray:
@@ -81,12 +81,10 @@ def test_next_to_no_noise_is_the_ordinary_fit(
     theta = draw(random_theta(model, design, 1), 0)
     rng = np.random.default_rng(4)
     survey = confidential_of(design, model.simulate(theta, design, rng, "sample"))
-    # Spreads lie below the scale of effects, which is no smaller: the ordinary fit knows no end.
-    amounts = {o.name: Declared(0.0, 0.02) for o in outcomes if o.is_amount}
-    # Amounts below the split are small here: noise is next to nothing beside a like spread only.
-    below = {o.name: Declared(-0.5, 0.002) for o in outcomes if o.split is not None}
+    amounts = {o.name: Declared(0.0, 0.7) for o in outcomes if o.is_amount}
+    below = {o.name: Declared(-0.5, 0.07) for o in outcomes if o.split is not None}
     settings = NoisySettings(
-        Budget.of_rho(1e13, 1e-6), amounts, Declared(0.0, 0.02), m=1600, radius=3000.0, plan=PLAN,
+        Budget.of_rho(1e6, 1e-6), amounts, Declared(0.0, 0.7), m=1600, radius=60.0, plan=PLAN,
         declared_below=below,
     )  # fmt: skip
     statistics = release_statistics(
