@@ -164,3 +164,15 @@ def test_points_beyond_what_a_law_can_have_are_outside() -> None:
     value, gradient = posterior(x)
     assert np.isfinite(value).tolist() == [True, False, False]
     assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("log_nu", [15.0, 30.0, 45.0])
+def test_groups_that_do_not_differ_leave_nothing_but_the_prior_of_nu(log_nu: float) -> None:
+    """Its density falls as 1 / nu; rounding once made it rise by 10^8, and chains stayed there."""
+    posterior = parameters_of((AGE, PAY))
+    x = np.zeros((2, posterior.dimension))
+    x[0, posterior.slices["log_nu"]] = log_nu
+    x[1, posterior.slices["log_nu"]] = log_nu + 1.0
+    value, gradient = posterior(x)
+    assert value[1] - value[0] == pytest.approx(-posterior.q, abs=1e-3)
+    np.testing.assert_allclose(gradient[:, posterior.slices["log_nu"]], -1.0, atol=1e-3)

@@ -171,7 +171,10 @@ class PatternLaw:
             inverse = np.linalg.inv(spread := self._spread(rows))
             off = self.noisy[part] - (rows.mean[..., None, :] @ rows.f)[..., 0, :]
             scaled = (inverse @ off[..., None])[..., 0]
-            value -= 0.5 * ((off * scaled).sum(-1) + np.linalg.slogdet(spread)[1]).sum(-1)
+            distance, (sign, log_size) = (off * scaled).sum(-1), np.linalg.slogdet(spread)
+            # Where rounding leaves no covariance there is no density.
+            sound = (distance >= 0) & (sign > 0)
+            value -= 0.5 * np.where(sound, distance + log_size, np.inf).sum(-1)
             pull = 0.5 * (scaled[..., :, None] * scaled[..., None, :] - inverse)
             own = self._gradient(part, rows, scaled, pull, in_means, in_counts)
             in_covariance[:, part] = 0.5 * (own + own.swapaxes(-1, -2))

@@ -29,8 +29,9 @@ from surveysynth.sampling.primitives import half_t_log_density
 FARTHEST = 60.0
 #: Limits of log variances of groups about the declared ones, in which any noise hides what is left.
 LOG_VARIANCE = 25.0
-#: Means and variances in spreads beyond which a law has no density that rounding leaves.
-LARGEST = 1e7
+#: Means, and variances and covariances, in spreads beyond which rounding leaves no digit of a law:
+#: moments of squares are fourth powers. Records are clipped to a few spreads.
+LARGEST_MEAN, LARGEST_VARIANCE = 1e3, 1e4
 #: Curvature of held scales in the whitening: of s_0, which all groups inform, and of the others.
 OF_SCALE, OF_OTHERS = 60.0, 1.0
 #: Least scale of effects on the weight, in its spread: less cannot be told from none, and would
@@ -38,6 +39,8 @@ OF_SCALE, OF_OTHERS = 60.0, 1.0
 LEAST_OF_WEIGHT = 0.05
 #: Typical t, about which log t is a coordinate, and wide brackets of slices on log scales.
 TYPICAL_T, BRACKET, TRIES = 0.3, 8.0, 40
+#: Shapes of gamma laws from which on Stirling's series has all digits.
+LARGE_SHAPE = 1e4
 #: Steps of Newton's method to a predictor.
 NEWTON = 8
 
@@ -390,9 +393,9 @@ class Parameters:
         point, part = self.point(x), self.parts(x)
         means, roots = self.means(point), self.roots_of(point)
         covariances = [root @ root.swapaxes(-1, -2) for root, _, _ in roots]
-        lost = _beyond(means)
+        lost = _beyond(means, LARGEST_MEAN)
         for each in covariances:
-            lost |= _beyond(each)
+            lost |= _beyond(each, LARGEST_VARIANCE)
         means = np.where(lost[:, None, None, None], 0.0, means)
         for each in covariances:
             each[lost] = np.eye(each.shape[-1])
@@ -530,19 +533,20 @@ class Parameters:
             for name in ("levels", "level slopes", "group slopes")
         )
         half = 0.5 * np.exp(point.log_nu)[..., None]
-        off, fall = point.off_variance, np.exp(-point.off_variance)
-        scale = np.sqrt(1.0 / half)
-        density = half * np.log(half) - gammaln(half) - half * (off + fall) + np.log(scale)
+        off, scale = point.off_variance, np.sqrt(1.0 / half)
+        norm, in_norm = log_gamma_norm(half)
+        away = half * (off + np.expm1(-off))
+        density = norm - away + np.log(scale)
         of_nu, in_nu = log_half_t(point.log_nu, 1.0, self.priors["pooling_df"])
         of_t, in_t = log_half_t(point.log_t, HALF_T_DF, self.priors["slope_scale"])
         unsloped = -0.5 * part["log_t"] ** 2
         value = value + density.sum((1, 2)) + of_nu.sum(1)
         value = value + np.where(self.sloped, of_t, unsloped).sum(1)
-        in_off = in_variance - half * (1.0 - fall)
+        in_off = in_variance + half * np.expm1(-off)
         gradient["group"] = in_off * scale
         gradient["log_nu"] = (
             in_nu
-            + (half * (np.log(half) + 1.0 - digamma(half) - off - fall)).sum(-1)
+            + (in_norm - away).sum(-1)
             - 0.5 * self.groups
             - 0.5 * (in_off * off).sum(-1)
         )
@@ -570,7 +574,7 @@ class Parameters:
         point, x = self.point(x), x.copy()
         number = self.groups * np.bincount(self.row, minlength=self.q)
         squares = (point.off_slopes**2).sum(-1) @ self.of_row
-        off = point.off_variance + np.exp(-point.off_variance)
+        off = point.off_variance + np.expm1(-point.off_variance)
 
         def of_t(log_t: FloatArray) -> FloatArray:
             own, _ = log_half_t(log_t, HALF_T_DF, self.priors["slope_scale"])
@@ -579,8 +583,8 @@ class Parameters:
             return np.asarray(np.where(self.sloped, own, alone), dtype=np.float64)
 
         def of_nu(log_nu: FloatArray) -> FloatArray:
-            half = 0.5 * np.exp(np.clip(log_nu, -20.0, 20.0))
-            norm = self.groups * (half * np.log(half) - gammaln(half))
+            half = 0.5 * np.exp(np.clip(log_nu, -150.0, 150.0))
+            norm = self.groups * log_gamma_norm(half)[0]
             own, _ = log_half_t(log_nu, 1.0, self.priors["pooling_df"])
             return np.asarray(own + norm - half * off.sum(-1))
 
@@ -597,10 +601,22 @@ class Parameters:
         return x
 
 
-def _beyond(values: FloatArray, limit: float = LARGEST) -> BoolArray:
+def _beyond(values: FloatArray, limit: float) -> BoolArray:
     """Return which points (b,) have values (b, ...) that are no numbers within a limit."""
     largest = np.abs(values.reshape(len(values), -1)).max(1, initial=0.0)
     return np.asarray(~(largest <= limit))
+
+
+def log_gamma_norm(half: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return h log h - h - log gamma(h), and its slope in log h, without cancellation where h is
+    large: a scale nu of groups that do not differ has no upper end but its prior."""
+    large = half > LARGE_SHAPE
+    h = np.where(large, 1.0, half)
+    series = 1.0 / (12.0 * half)
+    exact = h * np.log(h) - h - gammaln(h)
+    value = np.where(large, 0.5 * np.log(half / (2.0 * np.pi)) - series, exact)
+    slope = np.where(large, 0.5 + series, h * (np.log(h) - digamma(h)))
+    return value, slope
 
 
 def log_half_t(log_value: FloatArray, df: float, scale: float) -> tuple[FloatArray, FloatArray]:
