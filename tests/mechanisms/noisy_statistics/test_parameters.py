@@ -84,6 +84,17 @@ def of_column(posterior: Parameters, x: FloatArray, j: int) -> Any:
     )
 
 
+def log_volume(posterior: Parameters, x: FloatArray, i: int) -> FloatArray:
+    """Of coefficients of a logit by coordinates, by differences."""
+    places, step = np.arange(posterior.dimension)[posterior.slices[f"logit {i}"]], 1e-5
+    columns = []
+    for place in places:
+        change = step * (np.arange(posterior.dimension) == place)
+        ends = [posterior.point(x + sign * change).logits[i] for sign in (1.0, -1.0)]
+        columns.append((ends[0] - ends[1]).reshape(len(x), -1) / (2.0 * step))
+    return np.asarray(np.linalg.slogdet(np.stack(columns, axis=-1))[1])
+
+
 @pytest.mark.parametrize("grouped", [True, False], ids=["groups", "one group"])
 @pytest.mark.parametrize(
     "outcomes", [(AGE, PAY), (WORKS, BENEFIT, AGE)], ids=["amounts", "kinds"]
@@ -109,8 +120,10 @@ def test_the_density_is_that_of_the_prior_where_nothing_is_known(
         ridged = np.isin(part.columns, posterior.layout.ridged)
         sd = np.where(ridged, 2.0 * KAPPA, PRIORS["logit_sd"])[:, None]
         expected = expected + stats.norm(0.0, sd).logpdf(own).sum((1, 2))
+    for i in range(len(posterior.logits)):
+        expected = expected + log_volume(posterior, x, i)
     found, _ = posterior(x)
-    np.testing.assert_allclose(found - found[0], expected - expected[0], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found - found[0], expected - expected[0], rtol=1e-7, atol=1e-6)
 
 
 def test_scales_of_groups_are_drawn_from_their_laws_given_groups() -> None:
