@@ -80,7 +80,7 @@ def test_a_law_with_half_of_the_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         NoisyTable, "square_noise", lambda self, pattern: 0.5 * square_noise(self, pattern)
     )
-    _, ratio = compared("example_3.6", SamplingPlan(32, 40, 30))["log_sd_weight"]
+    _, ratio = compared("example_3.6", SamplingPlan(32, 40, 30))["slope_weight_on_1"]
     assert np.median(ratio) < RATIO[0]
 
 

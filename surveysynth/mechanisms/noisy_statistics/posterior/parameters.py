@@ -608,8 +608,11 @@ def _beyond(values: FloatArray, limit: float) -> BoolArray:
 
 
 def log_gamma_norm(half: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return h log h - h - log gamma(h), and its slope in log h, without cancellation where h is
-    large: a scale nu of groups that do not differ has no upper end but its prior."""
+    """Return h log h - h - log gamma(h), and its slope in log h.
+
+    Without cancellation where h is large: nu has no upper end but its prior where groups do not
+    differ.
+    """
     large = half > LARGE_SHAPE
     h = np.where(large, 1.0, half)
     series = 1.0 / (12.0 * half)
