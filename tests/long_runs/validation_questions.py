@@ -180,7 +180,7 @@ def _strict() -> tuple[str, ...]:
         "sensitivity of clipped, rounded sums in whole numbers, the exact sampler of Canonne, "
         "Kamath and Steinke, and the accounting of zCDP. The program is checked by exact sums of "
         f"pairs of databases in {noisy['case'].nunique()} settings (largest ratio "
-        f"{noisy['ratio'].max():.6f}, none above 1), by OpenDP's sampler and accounting, and by "
+        f"{noisy['ratio'].max():.6f}, none above 1), by exact probabilities of the noise, and by "
         "deliberate mistakes in its formulas. The statement lists what it does not cover: the "
         "public columns, timing, and constants chosen by looking at the data.",
     )

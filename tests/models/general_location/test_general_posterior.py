@@ -36,7 +36,6 @@ from tests.models.general_location.general_cases import (
     model_for,
     random_theta,
 )
-from tests.oracles import nuts
 from tests.oracles.general_location import unconstrain
 
 
@@ -236,36 +235,6 @@ def largest_error(model: GeneralLocation, u: FloatArray, statistics: GeneralStat
         error = each.std((0, 1)) / np.sqrt(effective_sample_size(each))
         result.append(np.abs(each.mean((0, 1)) / error).max())
     return float(max(result))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("outcomes", "by"),
-    [
-        pytest.param((BENEFIT, WORK), (), id="two-part and categorical"),
-        pytest.param((INCOME, BENEFIT), ("region",), id="groups"),
-    ],
-)
-def test_gibbs_draws_from_the_posterior_of_nuts(outcomes: tuple, by: tuple[str, ...]) -> None:
-    model = model_for(by)
-    statistics = statistics_of(model, 120, outcomes)
-    plan = SamplingPlan(4, 400, 1500)
-    gibbs = {k: v[0] for k, v in model.sample(statistics, plan, np.random.default_rng(1)).items()}
-    start = oracles.unconstrain(model, {name: values[0, -1] for name, values in gibbs.items()})
-
-    def density(u: FloatArray) -> tuple[float, FloatArray]:
-        value, gradient = oracles.log_density(model, u, statistics)
-        return float(value), gradient
-
-    drawn = nuts.sample(
-        density, lambda rng: start + 0.1 * rng.standard_normal(start.size), start.size,
-        SamplingPlan(2, 400, 800), np.random.default_rng(2), target_accept=0.95,
-    )  # fmt: skip
-    truth = watched(model, oracles.constrain(model, drawn.u, statistics.shape))
-    found = watched(model, gibbs)
-    assert largest_z(truth, found) < 5.0
-    mean = found.mean((0, 1))
-    assert largest_z(truth, mean + 1.3 * (found - mean)) > 8.0
 
 
 def logit_draws(sums: LogitSums, plan: SamplingPlan, seed: int = 1, sd: float = 2.5) -> FloatArray:

@@ -34,6 +34,9 @@ LOG_VARIANCE = 25.0
 LARGEST_MEAN, LARGEST_VARIANCE = 1e3, 1e4
 #: Curvature of held scales in the whitening: of s_0, which all groups inform, and of the others.
 OF_SCALE, OF_OTHERS = 60.0, 1.0
+#: Least scale of effects on the weight, in its spread: less cannot be told from none, and would
+#: hold all effects next to zero.
+LEAST_OF_WEIGHT = 0.05
 #: Typical t, about which log t is a coordinate, and wide brackets of slices on log scales.
 TYPICAL_T, BRACKET, TRIES = 0.3, 8.0, 40
 #: Shapes of gamma laws from which on Stirling's series has all digits.
@@ -194,7 +197,9 @@ class Parameters:
         #: Pairs of each column (s, q), and whether it has any.
         self.of_row = (self.row[:, None] == np.arange(q)).astype(np.float64)
         self.sloped = np.isin(np.arange(q), self.row)
-        self.amount = np.array([part.outcome is not None for part in layout.regressions])
+        # Effects on amounts are of no smaller scale than the declared spread, whatever noise hides.
+        amounts = np.array([part.outcome is not None for part in layout.regressions])
+        self.least_tau = np.log(self.spread * np.where(amounts, 1.0, LEAST_OF_WEIGHT))
         grouped = layout.grouped
         self.contrasts = table.contrasts if grouped else np.zeros((0, self.groups))
         #: Levels of outcomes that deviate by group in each column, and that with ridged columns
@@ -271,6 +276,7 @@ class Parameters:
     def start(self) -> FloatArray:
         """Return where the search for a mode starts (D,)."""
         x = np.zeros(self.dimension)
+        x[self.slices["log_tau"]] = np.log(self.spread) - self.least_tau
         if self.layout.grouped:
             x[self.slices["log_nu"]] = -0.5
         return x
@@ -308,10 +314,7 @@ class Parameters:
             for i, each in enumerate(self.logits)
         )
         log_s = np.log(spread) + part["log_s"]
-        # Effects on amounts are of no smaller scale than the declared spread, whatever noise hides.
-        log_tau = np.log(spread) + np.where(
-            self.amount, np.logaddexp(0.0, part["log_tau"]), part["log_tau"]
-        )
+        log_tau = self.least_tau + np.logaddexp(0.0, part["log_tau"])
         core = self.unit * part["core"]
         if not self.layout.grouped:
             none = np.zeros((batch, self.q))
@@ -495,10 +498,10 @@ class Parameters:
         of_s, in_s = log_half_t(point.log_s, HALF_T_DF, self.priors["residual_scale"])
         of_tau, in_tau = log_half_t(point.log_tau, HALF_T_DF, self.priors["coefficient_scale"])
         above = expit(part["log_tau"])
-        value += of_s.sum(1) + (of_tau + np.where(self.amount, np.log(above), 0.0)).sum(1)
+        value += of_s.sum(1) + (of_tau + np.log(above)).sum(1)
         gradient["log_s"] += in_s
         in_tau = in_tau + squares.sum(-1) - free
-        gradient["log_tau"] += np.where(self.amount, in_tau * above + 1.0 - above, in_tau)
+        gradient["log_tau"] += in_tau * above + 1.0 - above
         return np.asarray(value)
 
     def _values(self, point: Point) -> FloatArray:
