@@ -215,7 +215,7 @@ def test_a_release_says_whom_it_protects(make_spec: MakeSpec, tmp_path: Path) ->
     mechanism, design = mechanism_of(single), read_design(single)
     described = mechanism.described(design)
     assert (described["protect"], described["unit_size"]) == ("record", 1)
-    limits = mechanism.statement(model_of(single), design).not_covered
+    limits = mechanism.statement(model_of(single).of(design), design).not_covered
     assert any("protection is of single records" in item for item in limits)
 
 
