@@ -18,7 +18,6 @@ from surveysynth.cli import main
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
-from surveysynth.release import strict_check
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
 from tests.surveys import small_survey
@@ -127,7 +126,7 @@ def test_the_record_of_privacy_says_what_it_is(made: tuple[Path, Path]) -> None:
     assert record["private"] is False  # a seed
     assert record["guarantee"] == "zero-concentrated differential privacy"
     settings = record["settings"]
-    assert settings["spreads"] == {"benefit": 0.6, "log weight": 0.6}
+    assert settings["spreads"] == {"benefit": 0.6, "learned weight": 1.0}
     assert settings["count_share"] == 1.0
     text = (made[0] / "README.md").read_text(encoding="utf-8")
     assert "numbers of records by row of the model matrix and category of every outcome" in text

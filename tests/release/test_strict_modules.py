@@ -108,6 +108,7 @@ def test_outcomes_of_different_modules_are_independent_and_of_one_are_not(made: 
     assert together(every["sector"] == "none") < -0.2
 
 
+@pytest.mark.slow
 def test_without_noise_every_table_is_the_samples(tmp_path: Path) -> None:
     """An epsilon of a million: what is left is the error of a finite number of datasets."""
     spec = spec_in(tmp_path / "in", 1500, "epsilon = 1e6\nm = 20\nreplicates_per_draw = 10")
@@ -120,18 +121,6 @@ def test_without_noise_every_table_is_the_samples(tmp_path: Path) -> None:
     # Errors are those of the sample.
     ratio = (rows["published_se"] / rows["sample_se"]).dropna()
     assert 0.8 < np.median(ratio) < 1.3
-
-
-def test_statistics_of_other_modules_are_refused(made: Path, tmp_path: Path) -> None:
-    copied = tmp_path / "release"
-    shutil.copytree(made / "release", copied)
-    path = copied / "statistics.json"
-    given = json.loads(path.read_text())
-    given["statistics"]["modules"].reverse()
-    path.write_text(json.dumps(given))
-    with first_chains_kept(), pytest.raises(InputError, match="of other modules than"):
-        rebuild(copied, tmp_path / "again")
-    assert not (tmp_path / "again").exists()
 
 
 def test_check_refuses_what_a_release_would(tmp_path: Path) -> None:
