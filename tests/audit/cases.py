@@ -143,8 +143,8 @@ class Example:
             **{**given, **self.survey},
         )  # fmt: skip
         return Case(
-            self.name, self._model(survey.design), survey, self.mechanism, calibrated=self.calibrated,
-            without_prior=self.control,
+            self.name, self._model(survey.design), survey, self.mechanism,
+            calibrated=self.calibrated, without_prior=self.control,
         )  # fmt: skip
 
     def _model(self, design: PublicDesign) -> Model:
