@@ -137,16 +137,17 @@ def example(folder: Path, *, formula: str = "", n: int = 600) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_it_is_said_and_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At every epsilon, a row of the file for every row of the tables; refusals are told."""
     spec = str(example(tmp_path / "in", formula="covariance_by = []"))
     out = tmp_path / "out"
-    assert main(["check", spec, "--epsilon", "1"]) == 2
-    assert "--epsilon is for --simulate" in capsys.readouterr().err
-    assert main(["check", spec, "--guess", "salary=1,2"]) == 2
-    assert "--guess is for --simulate" in capsys.readouterr().err
+    assert main(["check", spec, "--quick", "--epsilon", "1"]) == 2
+    assert "--epsilon is for the simulated release" in capsys.readouterr().err
+    assert main(["check", spec, "--quick", "--guess", "salary=1,2"]) == 2
+    assert "--guess is for the simulated release" in capsys.readouterr().err
     out.mkdir()
     assert main(["check", spec, "--simulate", "--out", str(out)]) == 2
     assert not list(out.iterdir())
