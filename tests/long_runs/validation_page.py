@@ -245,7 +245,9 @@ def calibration() -> str:
     small in {_chance(expected)} of such collections if tests were independent, which those of
     one posterior are not. These tests use given fractional weights, not the pseudo-posterior's
     own. That its weights reach their target is tested by recomputing every bound from all
-    draws.'''
+    draws. No long run of the sampler of noisy statistics is kept: its tests compare it with
+    long runs of an exact chain and calibrate it in short (`test_reference_posteriors.py`,
+    `test_location_calibration.py`).'''
 )}"""
 
 
