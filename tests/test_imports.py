@@ -213,7 +213,7 @@ def test_no_release_rests_on_what_sees_confidential_data() -> None:
         ("evaluation/methods.py", "from surveysynth.survey.survey import Confidential", ""),
         ("release/readme.py", "from surveysynth.survey.survey import PublicDesign", ""),
         ("release/_words.py", "", "private"),
-        ("release/long.py", "\n" * 401, "large"),
+        ("release/long.py", "\n" * 701, "large"),
         ("release/long.py", "def f():\n" + "    pass\n" * 60, "large"),
         ("release/long.py", "def f():\n" + "    pass\n" * 59, ""),
         ("release/long.py", 'def f():\n    """A.\n\n    B.\n    """\n' + "    pass\n" * 59, ""),
