@@ -204,7 +204,7 @@ def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
         theta[f"logit_{part.name}"] = sd * rng.standard_normal(shape)
     for part in layout.regressions:
         name, width = part.name, part.width
-        least = 0.0 if part.outcome is None else case.spread
+        least = case.spread * (0.05 if part.outcome is None else 1.0)
         tau = half_t(priors["coefficient_scale"], count, rng, least)
         s_0 = half_t(priors["residual_scale"], count, rng)
         theta |= {f"tau_{name}": tau, f"s_{name}": s_0}

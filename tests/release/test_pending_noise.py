@@ -19,7 +19,8 @@ from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.folder.ledger_file import ledgers_folder
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
-from tests.release.test_strict_release import SHORT, SMALL_MODEL, STRICT, strict_spec
+from tests.release import test_strict_release
+from tests.release.test_strict_release import SALARY, SHORT, SMALL_MODEL, STRICT
 from tests.surveys import small_survey
 
 # Draws that follow from the noise are a stand-in's: what is kept and counted is tested.
@@ -29,6 +30,14 @@ MakeSpec = Callable[..., Path]
 Refuse = Callable[[BaseException | None], None]
 RHO = rho_of(10.8, 1e-6)
 LONGER = SHORT.replace("draws = 60", "draws = 80")
+
+
+#: The logarithm of the weight, so that a run has one stage.
+LOG_WEIGHT = f"{SALARY}\n[outcomes.weight]\nspread = 0.6\n"
+
+
+def strict_spec(make_spec: MakeSpec, frame: pd.DataFrame | None = None, **lines: str) -> Path:
+    return test_strict_release.strict_spec(make_spec, frame, **{"labels": LOG_WEIGHT, **lines})
 
 
 def tree(folder: Path) -> list[str]:
@@ -196,8 +205,9 @@ def test_what_ends_before_the_noise_or_without_any_leaves_nothing(
     make_spec: MakeSpec, tmp_path: Path, refuse: Refuse
 ) -> None:
     refuse(RefusedError("Planted."))
+    wrong = SHORT.replace("field + gender", "field + nothing")
     with pytest.raises(InputError):
-        release(strict_spec(make_spec, small_survey().iloc[:7]), tmp_path / "out")
+        release(strict_spec(make_spec, synthesizer=wrong), tmp_path / "out")
     with pytest.raises(RefusedError, match=r"^Planted\.$"):  # a test is not counted anyway
         release(strict_spec(make_spec), tmp_path / "out", seed=1)
     assert not (tmp_path / "out").exists()

@@ -2,7 +2,6 @@
 made again; a release of one module by itself; the sample, where next to no noise is left."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import pandas as pd
 import pytest
 
 from surveysynth.cli import main
-from surveysynth.errors import InputError
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
 from surveysynth.release.strict_check import check_strict

@@ -42,10 +42,10 @@ def of_column(posterior: Parameters, x: FloatArray, j: int) -> Any:
     unit = posterior.spread[j] / posterior.spread[earlier]
     value: Any = half_t(s, 3.0, PRIORS["residual_scale"])
     value = value + half_t(tau, 3.0, PRIORS["coefficient_scale"])
-    if layout.regressions[j].outcome is not None:
-        assert (tau > posterior.spread[j]).all()
-        # tau = spread (1 + e^x).
-        value = value + np.log1p(-posterior.spread[j] / tau)
+    # tau = least (1 + e^x): the spread of an amount, a twentieth of that of the weight.
+    least = posterior.spread[j] * (1.0 if layout.regressions[j].outcome is not None else 0.05)
+    assert (tau > least).all()
+    value = value + np.log1p(-least / tau)
     value = value + stats.norm(0.0, unit).logpdf(point.core[:, pairs]).sum(1)
     for k in columns:
         own = point.coefficients[:, :, k]

@@ -610,8 +610,7 @@ def _beyond(values: FloatArray, limit: float) -> BoolArray:
 def log_gamma_norm(half: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return h log h - h - log gamma(h), and its slope in log h.
 
-    Without cancellation where h is large: nu has no upper end but its prior where groups do not
-    differ.
+    Nothing cancels where h is large: nu has no upper end but its prior where groups do not differ.
     """
     large = half > LARGE_SHAPE
     h = np.where(large, 1.0, half)
