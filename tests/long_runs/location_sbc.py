@@ -153,7 +153,7 @@ CASES = {
     # Sums about a distant center: what noise hides of counts shows in them.
     "Distant center": Case(
         "yes or no", records=60, sigma=1.0, count_sd=6.0, rejects=(WITHOUT_C, RANK_ONE),
-        priors={"coefficient_scale": 2.0}, most=40.0,
+        priors={"coefficient_scale": 2.0}, most=40.0, replications=384,
     ),
     "Four levels": Case("four levels", groups=(0, 1, 1), records=60),
     "Split": Case("split", groups=(0, 0, 1), records=80),

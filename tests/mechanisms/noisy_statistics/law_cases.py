@@ -146,6 +146,11 @@ def flat_data(table: NoisyTable, counts: bool = True) -> FloatArray:
     return np.concatenate(parts, axis=1)
 
 
+def with_counts(table: NoisyTable, counts: FloatArray) -> NoisyTable:
+    """The table with other noisy counts."""
+    return replace(table, counts=counts.reshape(table.counts.shape))
+
+
 def with_data(table: NoisyTable, data: FloatArray, counts: bool = True) -> NoisyTable:
     """The table with other noisy numbers."""
     groups, begin = len(table.cells), table.counts.size // len(table.cells) if counts else 0

@@ -2,6 +2,7 @@
 to nothing; for coefficients about the declared center, the same draws with another center."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior import draws
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
+from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
@@ -34,8 +36,8 @@ from tests.models.general_location.general_cases import (
     random_theta,
 )
 
-PLAN = SamplingPlan(16, 60, 100)
-N, TOLD = 2_000, ("logit_", "variance_")
+PLAN = SamplingPlan(32, 100, 100)
+N, TOLD = 20_000, ("logit_", "variance_")
 
 
 def in_spreads(plain: Theta, layout: Layout, spread: FloatArray) -> FloatArray:
@@ -73,16 +75,21 @@ def told(theta: Theta, layout: Layout, draws: int) -> dict[str, FloatArray]:
     ids=["kinds", "one group", "public weight", "continuous", "two sides"],
 )  # fmt: skip
 def test_next_to_no_noise_is_the_ordinary_fit(
-    outcomes: tuple, by: tuple[str, ...], weighted: bool
+    outcomes: tuple, by: tuple[str, ...], weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Means and SDs of parameters, of two samplers that share neither data nor moves."""
+    """Means and SDs of parameters, of two samplers that share neither data nor moves.
+
+    The ordinary fit knows of no levels that deviate by group."""
+    monkeypatch.setattr(draws, "Parameters", partial(Parameters, deviating=False))
     design = replace(general_design(N, outcomes, weighted=weighted), population_size=40 * N)
     model = model_for(by)
     theta = draw(random_theta(model, design, 1), 0)
     rng = np.random.default_rng(4)
     survey = confidential_of(design, model.simulate(theta, design, rng, "sample"))
-    amounts = {o.name: Declared(0.0, 0.7) for o in outcomes if o.is_amount}
-    below = {o.name: Declared(-0.5, 0.07) for o in outcomes if o.split is not None}
+    # Amounts beside a split are small here: noise is next to nothing beside a like spread only.
+    spreads = {o.name: 0.7 if o.split is None else 0.1 for o in outcomes if o.is_amount}
+    amounts = {name: Declared(0.0, spread) for name, spread in spreads.items()}
+    below = {o.name: Declared(-0.02, 0.02) for o in outcomes if o.split is not None}
     settings = NoisySettings(
         Budget.of_rho(1e6, 1e-6), amounts, Declared(0.0, 0.7), m=1600, radius=60.0, plan=PLAN,
         declared_below=below,
