@@ -122,9 +122,8 @@ def _weight_range(design: PublicDesign) -> str:
     if not (design.learns_weight and isinstance(given, LearnedTransform)):
         return ""
     low, high = OF_MEAN_WEIGHT
-    default = size is not None and (given.low, given.high) == (
-        low * size / design.n, high * size / design.n,
-    )  # fmt: skip
+    mean = None if size is None else size / design.n
+    default = mean is not None and (given.low, given.high) == (low * mean, high * mean)
     words = f"{given.low:.6g} to {given.high:.6g}"
     return f"{words}, {low:g} to {high:g} times N/n by default" if default else words
 
