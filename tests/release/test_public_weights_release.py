@@ -111,7 +111,7 @@ def test_files_of_a_release(
         assert len(statistics["centre"]) == 1
         again = rebuild(out, tmp_path / "again")
         assert again.different == ()
-        assert len(again.same) == 7
+        assert len(again.same) == 6
 
 
 @pytest.mark.parametrize(
@@ -195,18 +195,15 @@ def test_outcomes_of_other_kinds_and_rows_by_one_of_them(
         get_model("fbp").of(read_design(load_spec(spec)))
 
 
-def test_check_tells_the_expected_errors(
+def test_check_says_that_weights_are_public(
     make_spec: MakeSpec, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["check", str(strict_spec(make_spec, SIZES))]) == 0
+    assert main(["check", str(strict_spec(make_spec, SIZES)), "--quick"]) == 0
     said = capsys.readouterr().out
     line = "Weight: weight, public: used and published unchanged. log(weight) is a predictor"
     assert line in said
     assert "No outcome was read" in said
     assert "log weight" not in said
-    counts = said.split("\nCounts:")[1].split("\nMeans")[0].splitlines()[2:-1]
-    assert len(counts) > 10
-    assert all(line.count("1.00") == 6 for line in counts if line.strip())
 
 
 @pytest.mark.parametrize(
