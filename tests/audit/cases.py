@@ -143,9 +143,13 @@ class Example:
             **{**given, **self.survey},
         )  # fmt: skip
         return Case(
-            self.name, get_model(self.model), survey, self.mechanism, calibrated=self.calibrated,
-            without_prior=self.control,
+            self.name, self._model(survey.design), survey, self.mechanism,
+            calibrated=self.calibrated, without_prior=self.control,
         )  # fmt: skip
+
+    def _model(self, design: PublicDesign) -> Model:
+        model = get_model(self.model)
+        return model.under_noise().of(design) if self.noisy else model
 
     @property
     def mechanism(self) -> Mechanism:

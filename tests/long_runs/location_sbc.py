@@ -26,7 +26,6 @@ from surveysynth.mechanisms.noisy_statistics.posterior.category_law import Categ
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import ITERATIONS, theta_of
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import (
-    LEAST_OF_WEIGHT,
     Parameters,
 )
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import GroupSums

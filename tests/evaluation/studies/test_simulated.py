@@ -1,7 +1,6 @@
 """``check --simulate``: a release of records that are simulated from what is declared.
 
-Truth: the declared constants; standard errors
-of a release of a survey like the one declared; other answers in the same file.
+Truth: the declared constants; other answers in the same file.
 """
 
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 import surveysynth as ss
 from surveysynth.cli import main
 from surveysynth.evaluation.studies import simulated
-from surveysynth.evaluation.studies.simulated import TABLE_NAME, SimulatedRelease
+from surveysynth.evaluation.studies.simulated import TABLE_NAME
 from surveysynth.spec.build import model_of, read_design
 from surveysynth.spec.spec import Spec, load_spec
 from surveysynth.survey.survey import Confidential
@@ -130,12 +129,6 @@ def test_no_answer_is_read(tmp_path: Path) -> None:
     np.testing.assert_array_equal(first.outcome, values_of(load_spec(path)).outcome)
 
 
-def released(folder: Path, *, formula: str = "", n: int = 600) -> tuple[Spec, SimulatedRelease]:
-    spec = load_spec(example(folder, formula=formula, n=n))
-    (made,) = simulated.simulated_releases(spec, read_design(spec))
-    return spec, made
-
-
 def example(folder: Path, *, formula: str = "", n: int = 600) -> Path:
     _, path = ss.example(folder, n=n)
     text = path.read_text(encoding="utf-8")
@@ -144,6 +137,7 @@ def example(folder: Path, *, formula: str = "", n: int = 600) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_it_is_said_and_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

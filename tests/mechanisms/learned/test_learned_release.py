@@ -80,12 +80,13 @@ def test_a_release_by_noisy_statistics_is_rebuilt_from_its_histograms(tmp_path: 
     release = tmp_path / "out" / "release"
     statistics, privacy = content(release / "statistics.json"), content(release / "privacy.json")
     histogram, of_weight = statistics["learned"]
-    assert np.shape(of_weight["counts"]) == (1, 1, 64)
+    assert of_weight["outcome"] == "weight"
     assert np.shape(histogram["counts"]) == (1, 3, 64)
-    # 0.1 of rho for both histograms, and 0.9 for sums: all of the ledger's.
+    # 0.05 of rho for each histogram, and 0.9 for sums: all of the ledger's.
     rho = Budget.of_epsilon(10.8, 1e-6).rho
     for each in (histogram, of_weight):
-        assert 1 / float(Fraction(each["sigma^2"])) == pytest.approx(0.05 * rho, rel=1e-4)
+        spent = 2 / (2 * float(Fraction(each["sigma^2"])))
+        assert spent == pytest.approx(0.05 * rho, rel=1e-4)
     assert statistics["statistics"]["rho"] == pytest.approx(0.9 * rho)
     entry = json.loads((tmp_path / "ledger.jsonl").read_text().splitlines()[-1])
     assert entry["rho"] == privacy["rho"] == rho
@@ -242,9 +243,14 @@ def test_tables_in_memory_learn_as_a_file_does(tmp_path: Path) -> None:
 def test_shares_of_outcomes_that_declare_none_are_equal_parts_of_a_tenth(tmp_path: Path) -> None:
     path = written(tmp_path, "noisy_statistics", income=f"{RANGE}\n[outcomes.tax]\n{RANGE}")
     path.write_text(path.read_text().replace('outcome = "income"', 'outcome = ["income", "tax"]'))
-    # The weight is the third.
-    shares = [each.learned.share for each in ss.load_spec(path).declared if each.learned]
-    assert shares == pytest.approx([0.1 / 3, 0.1 / 3])
+
+    def shares() -> list[float]:
+        return [each.learned.share for each in ss.load_spec(path).declared if each.learned]
+
+    # Noisy statistics learn the weight as well, unless its spread is declared.
+    assert shares() == pytest.approx([0.1 / 3, 0.1 / 3])
+    path.write_text(f"{path.read_text()}[outcomes.weight]\nspread = 0.5\n")
+    assert shares() == [0.05, 0.05]
 
 
 @pytest.mark.parametrize(

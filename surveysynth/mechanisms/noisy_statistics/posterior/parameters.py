@@ -217,23 +217,28 @@ class Parameters:
         self.law = CategoryLaw(table) if shape.discrete else AmountLaw(table)
         self.present = [each.present for each in table.patterns]
         self.group = shape.group
+        self.sizes = sizes = self._sizes()
+        ends = np.cumsum([0, *(int(np.prod(each)) for each in sizes.values())]).tolist()
+        self.slices = {name: slice(*ab) for name, ab in zip(sizes, pairwise(ends), strict=True)}
+        self.dimension = int(ends[-1])
+        self._least_squares()
+
+    def _sizes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the coordinates by name, in their order in a vector."""
+        q = self.q
         sizes: dict[str, tuple[int, ...]] = {
             f"means {j}": (own.size,) for j, own in enumerate(self.columns)
         }
         sizes |= {f"logit {i}": each.shape for i, each in enumerate(self.logits)}
         sizes |= {"core": (self.row.size,), "log_s": (q,), "log_tau": (q,)}
-        if grouped:
+        if self.layout.grouped:
             level, group = len(self.contrasts), self.groups
             sizes |= {
-                "deviations": (q, group, levels.shape[1]), "levels": (q, level),
+                "deviations": (q, group, self.levels.shape[1]), "levels": (q, level),
                 "level slopes": (self.row.size, level), "group": (q, group),
                 "group slopes": (self.row.size, group), "log_nu": (q,), "log_t": (q,),
             }  # fmt: skip
-        ends = np.cumsum([0, *(int(np.prod(each)) for each in sizes.values())]).tolist()
-        self.sizes = sizes
-        self.slices = {name: slice(*ab) for name, ab in zip(sizes, pairwise(ends), strict=True)}
-        self.dimension = int(ends[-1])
-        self._least_squares()
+        return sizes
 
     # --- starts -------------------------------------------------------------------------------
 
@@ -411,32 +416,8 @@ class Parameters:
                 for logit, each in zip(self.logits, rows, strict=True)
             ]
         gradient = {name: np.zeros_like(each) for name, each in part.items()}
-        # Of the law: coefficients, deviations, log variances and slopes.
-        in_means = in_means / self.spread
-        e = self.table.shape.indicators
-        in_coefficients = np.concatenate(
-            [
-                (self.table.x.T @ in_means.sum(2)).swapaxes(1, 2),
-                (e.T @ in_means.sum(1)).swapaxes(1, 2),
-            ],
-            axis=-1,
-        )
-        in_deviations = np.zeros_like(point.deviations)
-        if point.deviations.shape[-1]:
-            by_group = np.zeros((self.groups, len(x), *in_means.shape[2:]))
-            np.add.at(by_group, self.group, in_means.swapaxes(0, 1))
-            in_deviations = by_group.transpose(1, 3, 0, 2) @ e
-        in_variance = np.zeros_like(point.log_variance)
-        in_lower = np.zeros((len(x), self.groups, self.q, self.q))
-        for there, (root, inverse, sd), given in zip(
-            self.present, roots, in_covariances, strict=True
-        ):
-            in_root = 2.0 * given @ root
-            in_variance[:, there] += 0.5 * (in_root * root).sum(2).swapaxes(1, 2)
-            turned = inverse.swapaxes(-1, -2)
-            in_inverse = in_root * sd[..., None, :] / self.spread[there, None]
-            in_lower[..., there[:, None], there] += turned @ in_inverse @ turned
-        in_slopes = in_lower[:, :, self.row, self.column].swapaxes(1, 2)
+        in_coefficients, in_deviations = self._through_means(point, in_means / self.spread)
+        in_variance, in_slopes = self._through_covariances(point, roots, in_covariances)
         value = value + self._prior(point, part, gradient, in_coefficients, in_deviations)
         # Chain rule to coordinates: what groups have in common, and what they differ by.
         gradient["log_s"] += 2.0 * in_variance.sum(-1)
@@ -462,6 +443,45 @@ class Parameters:
             value = value + density
         flat = [each.reshape(len(x), -1) for each in gradient.values()]
         return np.where(lost, -np.inf, value), np.concatenate(flat, axis=1)
+
+    def _through_means(
+        self, point: Point, in_means: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the gradient of the law in coefficients and deviations by that in means."""
+        e = self.table.shape.indicators
+        in_coefficients = np.concatenate(
+            [
+                (self.table.x.T @ in_means.sum(2)).swapaxes(1, 2),
+                (e.T @ in_means.sum(1)).swapaxes(1, 2),
+            ],
+            axis=-1,
+        )
+        in_deviations = np.zeros_like(point.deviations)
+        if point.deviations.shape[-1]:
+            by_group = np.zeros((self.groups, len(in_means), *in_means.shape[2:]))
+            np.add.at(by_group, self.group, in_means.swapaxes(0, 1))
+            in_deviations = by_group.transpose(1, 3, 0, 2) @ e
+        return in_coefficients, in_deviations
+
+    def _through_covariances(
+        self,
+        point: Point,
+        roots: list[tuple[FloatArray, FloatArray, FloatArray]],
+        in_covariances: list[FloatArray],
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the gradient of the law in log variances and slopes by that in covariances."""
+        in_variance = np.zeros_like(point.log_variance)
+        in_lower = np.zeros((len(in_variance), self.groups, self.q, self.q))
+        for there, (root, inverse, sd), given in zip(
+            self.present, roots, in_covariances, strict=True
+        ):
+            in_root = 2.0 * given @ root
+            in_variance[:, there] += 0.5 * (in_root * root).sum(2).swapaxes(1, 2)
+            turned = inverse.swapaxes(-1, -2)
+            in_inverse = in_root * sd[..., None, :] / self.spread[there, None]
+            in_lower[..., there[:, None], there] += turned @ in_inverse @ turned
+        in_slopes = in_lower[:, :, self.row, self.column].swapaxes(1, 2)
+        return in_variance, in_slopes
 
     def _prior(
         self,
