@@ -25,7 +25,9 @@ from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.category_law import CategoryLaw, CountLaw
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import ITERATIONS, theta_of
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
-from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
+from surveysynth.mechanisms.noisy_statistics.posterior.parameters import (
+    Parameters,
+)
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import GroupSums
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     Centring,
