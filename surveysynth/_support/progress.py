@@ -35,6 +35,11 @@ def synthesizer_stage(model: str) -> str:
     return f"synthesizer {model}"
 
 
+def more_rounds(rounds: int, r_hat: float) -> str:
+    """Return what is said where chains given noise go on: a function of noisy numbers."""
+    return f"{POSTERIOR}: {rounds} more rounds, since R-hat is {r_hat:.2f}"
+
+
 #: Stages in the order of a run, which may skip some.
 RELEASE_STAGES = (
     READING,

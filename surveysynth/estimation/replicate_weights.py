@@ -1,5 +1,8 @@
 """Schemes of replicate weights: bootstraps, jackknife, balanced half-samples (methods 6).
 
+The jackknife and balanced half-samples are those of samplics, which draws its bootstrap from
+NumPy's global state: bootstraps are made here.
+
 Every scheme is a table of multipliers of the survey weights, one row a PSU and one column a
 replicate. Their deviations from one give the variance of a linear estimate, in expectation or
 exactly: scale * sum_r rscales_r (estimate_r - estimate)^2. A finite population correction shrinks
@@ -8,6 +11,10 @@ linearisation: "remove" and "certainty" leave their weight alone, "adjust" repli
 their value around zero, "average" raises the scale by H / H_ok of the whole sample. (Taylor
 estimates without calibration count the strata of each row instead, which weights cannot do.)
 """
+
+import math
+import warnings
+from typing import Literal
 
 import numpy as np
 
@@ -18,7 +25,6 @@ from surveysynth.estimation.sample_design import SampleDesign
 
 #: Largest number of multipliers that a jackknife may hold (1.6 GB).
 MAX_ENTRIES = 200_000_000
-
 
 
 def preston_bootstrap(
@@ -174,10 +180,13 @@ def jackknife(design: SampleDesign) -> ReplicateWeights:
             f"A jackknife of {deleted.size:,} PSUs needs as many replicates, too many to hold; use "
             "a bootstrap."
         )
-    others = np.where(single, 1.0, n_h / np.maximum(n_h - 1, 1))
-    same = strata[:, None] == strata[deleted]
-    multipliers = np.where(same, others[strata][:, None], 1.0)
+    # Stratum by stratum; a lonely PSU that is adjusted has a replicate without it.
+    deleted = deleted[np.lexsort((strata[deleted], single[strata[deleted]]))]
+    several = deleted[~single[strata[deleted]]]
+    multipliers = np.ones((strata.size, deleted.size))
     multipliers[deleted, np.arange(deleted.size)] = 0.0
+    if several.size:
+        multipliers[several, : several.size] = _by_samplics("jackknife", strata[several])
     return ReplicateWeights(
         multipliers,
         _unit(design),
@@ -204,7 +213,8 @@ def balanced_half_samples(design: SampleDesign, fay: float = 0.0) -> ReplicateWe
     Returns
     -------
     ReplicateWeights
-        As many replicates as the Hadamard matrix has columns.
+        As many replicates as a Hadamard matrix of samplics has columns: a multiple of four up to
+        24, beyond it a power of two.
 
     Raises
     ------
@@ -228,13 +238,14 @@ def balanced_half_samples(design: SampleDesign, fay: float = 0.0) -> ReplicateWe
             f"Balanced half-samples need two PSUs in each stratum, but {more} of {design.n_strata} "
             "strata have more; split them into strata of two, or use the jackknife or a bootstrap."
         )
-    signs = hadamard_matrix(design.n_strata + 1)[1 : design.n_strata + 1]
-    side = np.full(strata.size, -1.0)
-    side[np.unique(strata, return_index=True)[1]] = 1.0  # the first PSU of each stratum
+    replicates = _half_sample_replicates(design.n_strata)
+    pairs = np.repeat(np.arange(design.n_strata), 2)
+    place = 2 * strata + 1
+    place[np.unique(strata, return_index=True)[1]] -= 1  # the first PSU of each stratum
+    deviation = _by_samplics("brr", pairs, replicates, fay)[place] - 1.0
     size = np.where(n_h == 1, float(design.lonely_psu == "adjust"), 1.0)
-    size = size * np.sqrt(design.share_not_sampled) * (1.0 - fay)
-    multipliers = 1.0 + (side * size[strata])[:, None] * signs[strata]
-    replicates = signs.shape[1]
+    size = size * np.sqrt(design.share_not_sampled)
+    multipliers = 1.0 + size[strata][:, None] * deviation
     return ReplicateWeights(
         multipliers,
         _unit(design),
@@ -287,60 +298,31 @@ def _at_least_two(replicates: int) -> int:
     return replicates
 
 
-def hadamard_matrix(least: int) -> FloatArray:
-    """Return the smallest Hadamard matrix (R, R) with R >= ``least`` that is within reach.
+def _by_samplics(
+    method: Literal["jackknife", "brr"], strata: IntArray, replicates: int = 0, fay: float = 0.0
+) -> FloatArray:
+    """Return the multipliers (C, R) that samplics gives the PSUs of ``strata`` (C,), in order.
 
-    Within reach are Paley's constructions, doubled as often as needed. Entries are 1 and -1, and
-    the first row is all ones. For balanced half-samples of fewer than a thousand strata R exceeds
-    ``least`` by a few.
+    Without ``replicates``, too few for some numbers of strata, its half-samples fail.
     """
-    size = least
-    while (matrix := _of_size(size)) is None:
-        size += 1
-    signs: FloatArray = matrix[0]  # those of columns are free: the first row becomes ones
-    return matrix * signs
+    psus = np.arange(strata.size)
+    with warnings.catch_warnings():
+        # It announces its successor on import, and sorts in a way that pandas gives up.
+        warnings.simplefilter("ignore")
+        from samplics.utils.types import RepMethod
+        from samplics.weighting import ReplicateWeight
+
+        made = ReplicateWeight(RepMethod[method], fay_coef=fay)
+        made.nb_reps = replicates
+        frame = made.replicate(np.ones(strata.size), psus, strata, rep_coefs=True, rep_prefix="r")
+    frame = frame.set_index("_psu").loc[psus]
+    return frame.drop(columns=["_stratum", "_samp_weight"]).to_numpy(dtype=np.float64)
 
 
-def _of_size(size: int) -> FloatArray | None:
-    if size in (1, 2):
-        return np.array([[1.0, 1.0], [1.0, -1.0]])[:size, :size]
-    if size % 4:
-        return None
-    if _is_prime(size - 1):
-        return _paley_first(size - 1)
-    if _is_prime(size // 2 - 1) and (size // 2 - 1) % 4 == 1:
-        return _paley_second(size // 2 - 1)
-    half = _of_size(size // 2)
-    return None if half is None else np.kron(np.array([[1.0, 1.0], [1.0, -1.0]]), half)
+def _half_sample_replicates(strata: int) -> int:
+    """Return the order of a Hadamard matrix of samplics with a column for each stratum.
 
-
-def _is_prime(number: int) -> bool:
-    return number > 1 and all(number % d for d in range(2, int(number**0.5) + 1))
-
-
-def _jacobsthal(prime: int) -> FloatArray:
-    """Legendre symbols of differences modulo a prime, shape (prime, prime)."""
-    symbol = np.full(prime, -1.0)
-    symbol[(np.arange(1, prime, dtype=np.int64) ** 2) % prime] = 1.0
-    symbol[0] = 0.0
-    index = np.arange(prime)
-    matrix: FloatArray = symbol[(index[:, None] - index) % prime]
-    return matrix
-
-
-def _paley_first(prime: int) -> FloatArray:
-    """Size prime + 1, for primes of the form 4 k + 3."""
-    matrix = np.ones((prime + 1, prime + 1))
-    matrix[1:, 0] = -1.0
-    matrix[1:, 1:] = _jacobsthal(prime) + np.eye(prime)
-    return matrix
-
-
-def _paley_second(prime: int) -> FloatArray:
-    """Size 2 (prime + 1), for primes of the form 4 k + 1."""
-    core = np.ones((prime + 1, prime + 1))
-    core[0, 0] = 0.0
-    core[1:, 1:] = _jacobsthal(prime)
-    return np.kron(core, [[1.0, 1.0], [1.0, -1.0]]) + np.kron(
-        np.eye(prime + 1), [[1.0, -1.0], [-1.0, -1.0]]
-    )
+    Its first column is all ones, which takes one more; its matrix of order 28 has no such column.
+    """
+    order = strata + 1
+    return 4 * math.ceil(order / 4) if order <= 24 else 1 << (order - 1).bit_length()

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE
 from surveysynth.models import get_model, model_names
 from surveysynth.spec.build import mechanism_of, method_name
 
@@ -19,9 +18,9 @@ if TYPE_CHECKING:
     from surveysynth.mechanisms.noisy_statistics.accounting import Budget
     from surveysynth.spec.spec import Spec
 
-SAMPLE, LAPLACE, GAUSSIAN = "sample", "laplace", "gaussian"
+SAMPLE, LAPLACE = "sample", "laplace"
 #: Methods without a model.
-MODEL_FREE = (SAMPLE, LAPLACE, GAUSSIAN)
+MODEL_FREE = (SAMPLE, LAPLACE)
 #: Follows a model's name if the mechanism is noisy statistics.
 NOISY = "_noisy"
 #: Compared by default, by both mechanisms.
@@ -39,7 +38,7 @@ _INFERENCE_WORDS = {
 #: Okabe and Ito's palette, distinct under every common color blindness; its yellow is too pale.
 _COLORS = {
     SAMPLE: "#4d4d4d", LAPLACE: "#D55E00", "fbs": "#0072B2",
-    "fbp": "#009E73", GAUSSIAN: "#8C6D31", "fbs_noisy": "#56B4E9", "fbp_noisy": "#7FC97F",
+    "fbp": "#009E73", "fbs_noisy": "#56B4E9", "fbp_noisy": "#7FC97F",
 }  # fmt: skip
 _OTHER_COLORS = ("#CC79A7", "#7F5AA2", "#882255", "#999933")
 _LABELS = {"fbs": "FBS", "fbp": "FBP"}
@@ -93,7 +92,7 @@ def study_method_names() -> tuple[str, ...]:
 def study_method(name: str) -> Method:
     """Return the method of a study by its name; raise ``InputError`` for an unknown one."""
     if name in MODEL_FREE:
-        return Method(name, noisy=is_strict(name))
+        return Method(name)
     if name in model_names():
         return Method(name, name)
     if name.removesuffix(NOISY) in noisy_models():
@@ -110,7 +109,7 @@ def study_method(name: str) -> Method:
 
 def is_strict(name: str) -> bool:
     """Return whether a method promises zero-concentrated privacy."""
-    return name == GAUSSIAN or name.endswith(NOISY)
+    return name.endswith(NOISY)
 
 
 def synthesizers(
@@ -185,11 +184,11 @@ def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def promises(
-    spec: "Spec", ran: Mapping[str, "Spec"], methods: Sequence[str], budget: "Budget | None"
+    spec: "Spec", ran: Mapping[str, "Spec"], methods: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
     """Return what each method promises, JSON-ready.
 
-    ran: the specification of each synthesizer as it ran; budget: of noisy totals.
+    ran: the specification of each synthesizer as it ran.
     """
     unprotected = {
         "guarantee": "none: sensitivities are read from the confidential data",
@@ -201,20 +200,13 @@ def promises(
             result[name] = {"guarantee": "none: confidential estimates"}
         elif name == LAPLACE:
             result[name] = unprotected
-        elif name in ran:
+        else:
             privacy = ran[name].privacy
             result[name] = {
                 **mechanism_of(ran[name]).guarantee(),
                 "mechanism": privacy.mechanism,
                 "m": privacy.m,
                 "replicates_per_draw": privacy.replicates_per_draw,
-            }
-        elif budget is not None:
-            result[name] = {
-                "guarantee": GUARANTEE,
-                "rho": budget.rho,
-                "epsilon": budget.epsilon,
-                "delta": budget.delta,
             }
     return result
 
@@ -225,7 +217,7 @@ def two_currencies(budget: "Budget") -> str:
         f"The number {budget.epsilon:.4g} stands for two promises, which are not the same. The "
         "pseudo-posterior's is an asymptotic epsilon: 2 m times a bound that is found on this one "
         "database, and that a neighbouring database can pass at any finite n. That of noisy "
-        "statistics and of Gaussian noise is "
+        "statistics is "
         f"(epsilon, delta) = ({budget.epsilon:.4g}, {budget.delta:.3g}), "
         f"rho = {budget.rho:.4g}, proved for all valid databases at any number of records. Equal "
         "numbers make methods comparable in what they cost in accuracy, not in what they protect."

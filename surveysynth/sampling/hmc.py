@@ -35,6 +35,8 @@ START = 0.3
 DIFFERENCE, AT_ONCE = 1e-3, 32
 #: Least curvature of a direction, in units of the coordinates; Newton needs no more of it.
 LEAST_CURVATURE = 0.3
+#: Share of a variance that rounding may hide.
+ROUNDING = 1e-9
 #: The learned covariance of N points has the weight N / (N + PRIOR_POINTS D).
 PRIOR_POINTS = 5.0
 #: Chains this many median deviations below the median log density start again from another chain.
@@ -58,10 +60,15 @@ class Whitening:
         return np.asarray((x - self.center) @ self.inverse.T)
 
     def updated(self, points: FloatArray) -> "Whitening":
-        """Return the whitening that N points (N, D) suggest, shrunken to this one."""
+        """Return the whitening that N points (N, D) suggest, shrunken to this one.
+
+        The covariance is factored at unit diagonal, where rounding leaves it a root.
+        """
         share = len(points) / (len(points) + PRIOR_POINTS * points.shape[1])
         covariance = share * np.cov(points.T) + (1.0 - share) * self.root @ self.root.T
-        root = np.linalg.cholesky(covariance)
+        sd = np.sqrt(np.diag(covariance))
+        scaled = covariance / (sd * sd[:, None]) + ROUNDING * np.eye(len(sd))
+        root = sd[:, None] * np.linalg.cholesky(scaled)
         inverse = solve_triangular(root, np.eye(len(root)), lower=True)
         return Whitening(points.mean(0), np.asarray(root), np.asarray(inverse))
 
@@ -125,6 +132,7 @@ class HamiltonianChains:
     ) -> None:
         """Start about the center, nearer to it where the density is zero."""
         self.density, self.whitening, self.rng, self.move = density, whitening, rng, move
+        self.first = whitening
         self.log_step = float(np.log(FIRST_STEP))
         self.z: FloatArray = START * rng.standard_normal((chains, len(whitening.center)))
         self.x, self.value, self.gradient = self._arrival()
@@ -144,7 +152,8 @@ class HamiltonianChains:
                 self._restart_stuck()
             if i in (rounds // 3, 2 * rounds // 3):
                 recent = np.concatenate(visited[len(visited) // 2 :])
-                self.whitening = self.whitening.updated(recent)
+                # Shrunken to the first one: to the last one it could collapse, stage after stage.
+                self.whitening = self.first.updated(recent)
                 self.z = self.whitening.coordinates(self.x)
 
     def sample(self, rounds: int) -> FloatArray:

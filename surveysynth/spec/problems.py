@@ -128,7 +128,8 @@ def pseudo_posterior_problems(
         elif is_learned(name, synthesizer, section) and not of_counts(synthesizer):
             problems.append(noisy_statistics_alone(f"{where}.range: the transform is learned"))
     if learns_weight(synthesizer, sections):
-        problems.append(noisy_statistics_alone(f"outcomes.{WEIGHT}.range: the transform is learned"))
+        where = f"outcomes.{WEIGHT}"
+        problems.append(noisy_statistics_alone(f"{where}.range: the transform is learned"))
     return problems
 
 

@@ -284,7 +284,7 @@ class StudySection(Section):
     """``[study]``: repeated samples of a population, which the data of ``[survey]`` then are.
 
     The words of design, allocation, clusters, within and methods are checked by the studies.
-    Methods of noisy statistics and "gaussian" take centers and spreads from ``[outcomes]``.
+    Methods of noisy statistics take centers and spreads from ``[outcomes]``.
     """
 
     about = (
@@ -314,8 +314,8 @@ class StudySection(Section):
     within: Name = "srs"
     """For two_stage: how to draw units within a cluster. Values: "srs", "pps". Public: As above."""
     methods: Names = ()
-    """The methods to compare at the same epsilon: "laplace", "gaussian", any model, "fbs_noisy",
-    "fbp_noisy", "normal_noisy". A model with the ending _paper infers as in the papers. Type: list
+    """The methods to compare at the same epsilon: "laplace", any model, "fbs_noisy", "fbp_noisy",
+    "normal_noisy". A model with the ending _paper infers as in the papers. Type: list
     of words. Default: the sample, Laplace noise, and the model of the specification. Public: As
     above."""
     replicates: Count = 100

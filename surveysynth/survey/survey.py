@@ -149,11 +149,15 @@ class Survey:
         One of them is then probably in other units. Empty if they agree.
         """
         weight, size = self.confidential.sampling_weight, self.design.population_size
-        if weight is None or size is None or 0.5 * size <= weight.sum() <= 2.0 * size:
+        if weight is None or size is None:
+            return ""
+        with np.errstate(over="ignore"):  # A weight may be any number.
+            total = weight.sum()
+        if 0.5 * size <= total <= 2.0 * size:
             return ""
         return (
-            f"CONFIDENTIAL: the weights add up to {'less' if weight.sum() < size else 'more'} than "
-            f"{'half' if weight.sum() < size else 'twice'} population_size, to which tables are "
+            f"CONFIDENTIAL: the weights add up to {'less' if total < size else 'more'} than "
+            f"{'half' if total < size else 'twice'} population_size, to which tables are "
             "scaled. Check that both count the same units. If the weights are public, set "
             "weights = 'public'."
         )

@@ -124,11 +124,14 @@ class Example:
         survey = Survey.from_frame(
             frame_of(n, seed), outcomes=self.outcomes, **{**given, **self.survey}
         )
-        model = get_model(self.model)
         return Case(
-            self.name, model.under_noise() if self.noisy else model, survey, self.mechanism,
+            self.name, self._model(survey.design), survey, self.mechanism,
             calibrated=self.calibrated,
         )  # fmt: skip
+
+    def _model(self, design: PublicDesign) -> Model:
+        model = get_model(self.model)
+        return model.under_noise().of(design) if self.noisy else model
 
     @property
     def mechanism(self) -> Mechanism:

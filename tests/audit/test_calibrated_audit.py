@@ -74,7 +74,10 @@ def test_calibration_is_post_stratification_by_hand():
 
 
 def test_what_others_move_is_the_distance_of_the_formula():
-    """sum a_i (v_i - u_i)' and sum (v_i v_i' - u_i u_i') over the noise, of u and v written out."""
+    """sum a_i (v_i - u_i)' and sum (v_i v_i' - u_i u_i') over the noise, of u and v written out.
+
+    Noise on squares has a quarter of the variance that would make them cost nothing: 6.25 R^2.
+    """
     case = PLAIN.case(200, 3)
     design, settings = case.survey.design, case.mechanism.settings
     given, calibrator = case.survey.confidential, calibrator_of(case)
@@ -96,10 +99,11 @@ def test_what_others_move_is_the_distance_of_the_formula():
         return u * np.minimum(1.0, clipping.radius / np.linalg.norm(u, axis=1))[:, None]
 
     u, v = clipped(given), clipped(others)
-    basis = mechanism.noise_design(case.model, design, settings).basis
-    rows = design.matrix.x_cells[design.matrix.cell] @ basis
+    (block,) = mechanism.location_design(case.model, design, settings).blocks
+    rows = design.matrix.x_cells[design.matrix.cell] @ block.noise.basis
     squares = np.linalg.norm(v.T @ v - u.T @ u) ** 2 / (2 * clipping.radius**2)
-    distance = math.sqrt(np.linalg.norm(rows.T @ (v - u)) ** 2 + squares) / (2 * clipping.radius)
+    moved = math.sqrt(np.linalg.norm(rows.T @ (v - u)) ** 2 + 4 * squares)
+    distance = moved / (2.5 * clipping.radius)
     assert found == pytest.approx(distance, rel=1e-3)
     assert found > 0.1
 

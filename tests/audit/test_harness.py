@@ -8,11 +8,8 @@ import pandas as pd
 import pytest
 
 import surveysynth as ss
-from surveysynth.mechanisms.noisy_statistics.release import statistics
-from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
-    NoiseVariances,
-    noise_variances,
-)
+from surveysynth.mechanisms.noisy_statistics.release import location_statistics
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import noise_variances
 from surveysynth.spec.spec import load_spec
 from tests.audit.__main__ import main
 from tests.audit.cases import specified_case
@@ -51,11 +48,10 @@ def test_the_folder_of_examples(tmp_path, capsys):
 
 
 def test_a_mechanism_that_fails_is_exit_code_3(tmp_path, capsys, monkeypatch):
-    def wrong(clipping, rho, records=1):
-        right = noise_variances(clipping, rho, records)
-        return NoiseVariances(right.cross // 2, right.diagonal // 2, right.off_diagonal // 2)
+    def wrong(clipping, rho, *arguments, **named):
+        return noise_variances(clipping, 2.0 * rho, *arguments, **named)
 
-    monkeypatch.setattr(statistics, "noise_variances", wrong)
+    monkeypatch.setattr(location_statistics, "noise_variances", wrong)
     out = tmp_path / "audit"
     assert main(["--out", str(out), "--case", CASE, "--n", "200"]) == 3
     told = capsys.readouterr()
@@ -111,11 +107,12 @@ def test_nothing_confidential_is_in_the_folder(tmp_path, frame, capsys):
     told = capsys.readouterr()
     everything = told.out + told.err + b"".join(found["other"].values()).decode()
     assert not [canary for canary in CANARIES if canary in everything]
-    assert "spec.toml, n = 400: 0.999 of the stated bound" in told.out
+    assert "spec.toml, n = 400: 0.997 of the stated bound" in told.out
 
 
 def test_simulated_strict_surveys_are_as_declared(tmp_path, frame):
-    spec = load_spec(write_survey(tmp_path / "in", frame, STRICT))
+    declared = STRICT.replace("spread = 0.5", "spread = 0.5\n[outcomes.weight]\nspread = 0.5")
+    spec = load_spec(write_survey(tmp_path / "in", frame, declared))
     made = specified_case(spec, 5).survey.confidential
     log = np.log(made.outcome[:, 0])
     assert log.mean() == pytest.approx(math.log(22_000), abs=4 * 0.5 / 20)

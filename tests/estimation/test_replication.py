@@ -15,7 +15,6 @@ from surveysynth.estimation.margins import cell_of_record, interior_rows, margin
 from surveysynth.estimation.replicate_weights import (
     ReplicateWeights,
     balanced_half_samples,
-    hadamard_matrix,
     jackknife,
     preston_bootstrap,
     rao_wu_yue_bootstrap,
@@ -197,14 +196,30 @@ def test_multipliers_add_up_in_every_stratum(psus: list[int], seed: int, scheme:
     np.testing.assert_allclose(sums, np.array(psus)[:, None] * np.ones(full.n_replicates))
 
 
-@pytest.mark.parametrize("least", [1, 2, 3, 5, 12, 13, 21, 29, 93, 117, 189, 300, 401])
-def test_hadamard_matrices(least: int) -> None:
-    matrix = hadamard_matrix(least)
-    size = len(matrix)
-    assert least <= size <= least + 12
-    np.testing.assert_array_equal(matrix @ matrix.T, size * np.eye(size))
-    assert set(np.unique(matrix)) <= {-1.0, 1.0}
-    assert (matrix[0] == 1.0).all()
+@pytest.mark.parametrize("strata", [1, 2, 3, 4, 11, 12, 23, 24, 27, 28, 31, 32, 93])
+def test_half_samples_are_balanced(strata: int) -> None:
+    """Products of different strata cancel, and so does each stratum by itself."""
+    made = balanced_half_samples(SampleDesign(np.repeat(np.arange(strata), 2)))
+    first, second = made.multipliers[::2] - 1.0, made.multipliers[1::2] - 1.0
+    np.testing.assert_array_equal(first, -second)
+    np.testing.assert_array_equal(first @ first.T, made.n_replicates * np.eye(strata))
+    assert (first.sum(axis=1) == 0.0).all()
+    assert made.n_replicates <= max(2 * strata, strata + 4)
+
+
+def test_a_jackknife_deletes_each_unit_once() -> None:
+    """Strata out of order, one of them with a unit that is adjusted."""
+    design = SampleDesign(np.array([2, 0, 1, 2, 0, 2]), lonely_psu="adjust")
+    made = jackknife(design)
+    deleted = (made.multipliers == 0.0).argmax(axis=0)
+    assert sorted(deleted) == [0, 1, 2, 3, 4, 5]
+    for psu, column, rscale in zip(deleted, made.multipliers.T, made.rscales, strict=True):
+        same = design.psu_strata == design.psu_strata[psu]
+        others = same.sum() / max(same.sum() - 1, 1)
+        assert column.tolist() == [
+            0.0 if at == psu else others if own else 1.0 for at, own in enumerate(same)
+        ]
+        assert rscale == (1.0 if same.sum() == 1 else 1.0 / others)
 
 
 def test_a_replicate_without_weight_is_left_out_of_the_row() -> None:

@@ -17,7 +17,6 @@ NAMES = {
     "sample": "confidential sample",
     "fbs_noisy": "FBS, noisy statistics",
     "fbp_noisy": "FBP, noisy statistics",
-    "gaussian": "Gaussian noise on totals",
     "fbs": "FBS, pseudo-posterior, debiased",
     "fbp": "FBP, pseudo-posterior, debiased",
 }

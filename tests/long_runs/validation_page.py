@@ -25,8 +25,6 @@ PAGE = ROOT / "vignettes" / "validation.md"
 ROUNDING = 1e-9
 SBC = {
     "sbc": "full data, alpha = 1 (`sbc`)",
-    "noisy_sbc": "noisy statistics (`noisy_sbc`)",
-    "location_sbc": "noisy statistics, kinds (`location_sbc`)",
 }
 METHODS = {
     "sample": "confidential sample",
@@ -34,7 +32,6 @@ METHODS = {
     "fbp": "FBP, pseudo-posterior",
     "fbs_noisy": "FBS, noisy statistics",
     "fbp_noisy": "FBP, noisy statistics",
-    "gaussian": "Gaussian noise on totals",
     "laplace": "Laplace noise, the papers' comparator",
 }
 
@@ -235,8 +232,8 @@ def calibration() -> str:
     '''Simulation-based calibration (Talts et al. 2018) draws parameters from the prior, data
     given the parameters, and then draws from the posterior. If the sampler is right, ranks of
     the true values are uniform, whatever the model. Every parameter is tested twice (chi-square
-    and Kolmogorov-Smirnov). Wrong samplers run next to the right ones (a scale times 1.1, noise
-    ignored, counts taken as known, zeros kept in a regression of amounts) and must be detected.'''
+    and Kolmogorov-Smirnov). Wrong samplers run next to the right ones (a scale times 1.1, zeros
+    kept in a regression of amounts) and must be detected.'''
 )}
 
 {markdown(("samplers", "models and settings", "replications", "tests", "smallest p",
@@ -247,7 +244,9 @@ def calibration() -> str:
     small in {_chance(expected)} of such collections if tests were independent, which those of
     one posterior are not. These tests use given fractional weights, not the pseudo-posterior's
     own. That its weights reach their target is tested by recomputing every bound from all
-    draws.'''
+    draws. No long run of the sampler of noisy statistics is kept: its tests compare it with
+    long runs of an exact chain and calibrate it in short (`test_reference_posteriors.py`,
+    `test_location_calibration.py`).'''
 )}"""
 
 

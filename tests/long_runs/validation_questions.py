@@ -14,7 +14,7 @@ def questions() -> str:
         "Your population is simulated from your own model: of course they cover.": _own_model(),
         "Do they cover because they are long?": _length(),
         "Averages over cells hide the bad ones.": _worst(),
-        "What does the protection cost, and would plain noise do as well?": _noise(),
+        "What does the protection cost?": _noise(),
         "Why should I believe an asymptotic epsilon?": _asymptotic(),
         "And the strict one?": _strict(),
         "Small strata?": _strata(),
@@ -130,24 +130,12 @@ def _noise() -> tuple[str, ...]:
                 & (table["setting"] == "main effects") & (table["statistic"] == "mean")
             ]  # fmt: skip
             by = there.set_index("method")["rmse_ratio"]
-            if {"gaussian", "fbs_noisy"} <= set(by.index):
-                rows.append(
-                    f"epsilon {epsilon:g}, {n:,} records: {by['gaussian']:.2f} for noise on "
-                    f"totals, "
-                    f"{by['fbs_noisy']:.2f} for FBS by noisy statistics"
-                )
+            rows.append(f"epsilon {epsilon:g}, {n:,} records: {by['fbs_noisy']:.2f}")
     return (
-        f"RMSE of means over the sample's: {'; '.join(rows)}. Where epsilon or the survey is "
-        "large, the two hardly differ, and noise on totals needs no model. Where both are small, "
-        "the model is worth much. Noise on totals has its own bad cells: its worst mean covers "
-        f"{_worst_of_totals():.2f}. It gives no microdata.",
+        "RMSE of means over the sample's, FBS by noisy statistics, main effects: "
+        f"{'; '.join(rows)}. Where epsilon or the survey is large, protection costs little; where "
+        "both are small, noise outweighs the sample's own error.",
     )
-
-
-def _worst_of_totals() -> float:
-    table = summaries()
-    totals = table[(table["method"] == "gaussian") & (table["statistic"] == "mean")]
-    return float(totals["coverage_min"].min())
 
 
 def _asymptotic() -> tuple[str, ...]:
@@ -192,7 +180,7 @@ def _strict() -> tuple[str, ...]:
         "sensitivity of clipped, rounded sums in whole numbers, the exact sampler of Canonne, "
         "Kamath and Steinke, and the accounting of zCDP. The program is checked by exact sums of "
         f"pairs of databases in {noisy['case'].nunique()} settings (largest ratio "
-        f"{noisy['ratio'].max():.6f}, none above 1), by OpenDP's sampler and accounting, and by "
+        f"{noisy['ratio'].max():.6f}, none above 1), by exact probabilities of the noise, and by "
         "deliberate mistakes in its formulas. The statement lists what it does not cover: the "
         "public columns, timing, and constants chosen by looking at the data.",
     )

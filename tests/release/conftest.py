@@ -13,7 +13,6 @@ import pytest
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
-from surveysynth.release import rebuild
 from tests.surveys import small_survey, spec_text, write_survey
 
 
@@ -83,4 +82,3 @@ def stand_in_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
         return PrivateDraws(model.name, theta, settings), posterior.PosteriorRecord({}, {}, 1)
 
     monkeypatch.setattr(posterior, "posterior_draws", posterior_draws)
-    monkeypatch.setattr(rebuild, "posterior_draws", posterior_draws)

@@ -115,7 +115,7 @@ def test_case_11_a_closed_pipe() -> None:
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [sys.executable, "-m", "surveysynth", "keys"], stdout=write, stderr=subprocess.PIPE,
+        [sys.executable, "-m", "surveysynth", "--help"], stdout=write, stderr=subprocess.PIPE,
         check=False, text=True,
     )  # fmt: skip
     os.close(write)

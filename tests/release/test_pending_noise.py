@@ -19,7 +19,8 @@ from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.folder.ledger_file import ledgers_folder
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
-from tests.release.test_strict_release import SHORT, SMALL_MODEL, STRICT, strict_spec
+from tests.release import test_strict_release
+from tests.release.test_strict_release import SALARY, SHORT, SMALL_MODEL, STRICT
 from tests.surveys import small_survey
 
 # Draws that follow from the noise are a stand-in's: what is kept and counted is tested.
@@ -31,16 +32,25 @@ RHO = rho_of(10.8, 1e-6)
 LONGER = SHORT.replace("draws = 60", "draws = 80")
 
 
+#: The logarithm of the weight, so that a run has one stage.
+LOG_WEIGHT = f"{SALARY}\n[outcomes.weight]\nspread = 0.6\n"
+
+
+def strict_spec(make_spec: MakeSpec, frame: pd.DataFrame | None = None, **lines: str) -> Path:
+    return test_strict_release.strict_spec(make_spec, frame, **{"labels": LOG_WEIGHT, **lines})
+
+
 def tree(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
 def kept(folder: Path) -> list[Any]:
-    """Noisy numbers that were drawn and not released."""
-    return [
+    """Noisy numbers that were drawn and not released, the histogram of the weight apart."""
+    found = [
         json.loads(path.read_text())["statistics"]
         for path in sorted((folder / "drawn_noise").glob("*.json"))
     ]
+    return [{name: each[name] for name in each if name != "learned"} for each in found]
 
 
 def published(out: Path) -> Any:
@@ -128,7 +138,8 @@ def test_other_noise_is_another_run(
     release(strict_spec(make_spec, frame, **lines), tmp_path / "two", confidential=secret)
     assert published(tmp_path / "two")["cross"] != numbers["cross"]
     entries = read_ledger(secret / "ledger.jsonl")
-    spent = [RHO, published(tmp_path / "two")["rho"]]
+    privacy = json.loads((tmp_path / "two" / "release" / "privacy.json").read_text())
+    spent = [RHO, privacy["rho"]]
     assert sorted(each.rho or 0.0 for each in entries) == sorted(spent)
     # The first run's numbers wait on.
     assert kept(secret) == [numbers]
@@ -196,8 +207,9 @@ def test_what_ends_before_the_noise_or_without_any_leaves_nothing(
     make_spec: MakeSpec, tmp_path: Path, refuse: Refuse
 ) -> None:
     refuse(RefusedError("Planted."))
+    wrong = SHORT.replace("field + gender", "field + nothing")
     with pytest.raises(InputError):
-        release(strict_spec(make_spec, small_survey().iloc[:7]), tmp_path / "out")
+        release(strict_spec(make_spec, synthesizer=wrong), tmp_path / "out")
     with pytest.raises(RefusedError, match=r"^Planted\.$"):  # a test is not counted anyway
         release(strict_spec(make_spec), tmp_path / "out", seed=1)
     assert not (tmp_path / "out").exists()

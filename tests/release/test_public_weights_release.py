@@ -4,6 +4,7 @@ Truth: the README's programs, which share no code with the estimates; published 
 which tables are made again; sums of the survey file by pandas; what must be told, listed here."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -111,7 +112,7 @@ def test_files_of_a_release(
         assert len(statistics["centre"]) == 1
         again = rebuild(out, tmp_path / "again")
         assert again.different == ()
-        assert len(again.same) == 7
+        assert len(again.same) == 6
 
 
 @pytest.mark.parametrize(
@@ -204,9 +205,8 @@ def test_check_tells_the_expected_errors(
     assert line in said
     assert "No outcome was read" in said
     assert "log weight" not in said
-    counts = said.split("\nCounts:")[1].split("\nMeans")[0].splitlines()[2:-1]
-    assert len(counts) > 10
-    assert all(line.count("1.00") == 6 for line in counts if line.strip())
+    # Public weights are exact in every dataset, so that counts have the sample's own errors.
+    assert re.search(r"\n    count: 1\.00 in the median of \d+ rows \(1\.00 to 1\.00\)", said)
 
 
 @pytest.mark.parametrize(

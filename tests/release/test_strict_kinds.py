@@ -18,7 +18,6 @@ from surveysynth.cli import main
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
-from surveysynth.release import strict_check
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
 from tests.surveys import small_survey
@@ -70,8 +69,6 @@ def shared(path: Path) -> dict[str, Any]:
 def first_chains_kept() -> Iterator[None]:
     """Chains do not go on until they converge: near enough to the data for tests of files."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(posterior, "LOCATION_THINNINGS", (1,))
-        patch.setattr(posterior, "FEW_PARTS", 99)
         patch.setattr(posterior, "check_convergence", lambda *_: ({}, {}))
         yield
 
@@ -102,8 +99,7 @@ def test_everything_is_made_again_from_what_is_published(
     made: tuple[Path, Path], tmp_path: Path
 ) -> None:
     alone, _ = made
-    with first_chains_kept():
-        again = rebuild(alone, tmp_path / "again")
+    again = rebuild(alone, tmp_path / "again")
     assert again.different == ()
     assert len(again.same) >= 3
     for name in again.same:
@@ -130,7 +126,7 @@ def test_the_record_of_privacy_says_what_it_is(made: tuple[Path, Path]) -> None:
     assert record["private"] is False  # a seed
     assert record["guarantee"] == "zero-concentrated differential privacy"
     settings = record["settings"]
-    assert settings["spreads"] == {"benefit": 0.6, "log weight": 0.6}
+    assert settings["spreads"] == {"benefit": 0.6, "learned weight": 1.0}
     assert settings["count_share"] == 1.0
     text = (made[0] / "README.md").read_text(encoding="utf-8")
     assert "numbers of records by row of the model matrix and category of every outcome" in text
@@ -226,21 +222,13 @@ def test_too_large_a_table_is_refused_before_anything_is_spent(
 
 
 def test_check_tells_the_noise(
-    make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     spec = spec_of(make_spec)
-    assert main(["check", str(spec)]) == 0
-    said = capsys.readouterr().out
-    assert "on 2 x 12 numbers of records" in said
-    assert "may take hours" not in said
-    monkeypatch.setattr(strict_check, "MANY", 23)
-    assert main(["check", str(spec)]) == 0
-    many = f"WARNING: these are 24 numbers of records, {len(frame_of()) / 24:.2g} records in each"
-    assert many in capsys.readouterr().out
-    assert "Expected standard errors are not available" in said
-    assert main(["check", str(spec), "--out", str(tmp_path / "expected")]) == 2
-    assert "Leave it out" in capsys.readouterr().err
+    assert main(["check", str(spec), "--quick"]) == 0
+    assert "on 2 x 12 numbers of records" in capsys.readouterr().out
+    assert main(["check", str(spec), "--quick", "--out", str(tmp_path / "errors")]) == 2
+    assert "--out is for the simulated release" in capsys.readouterr().err
 
 
 SHARES = "by = ['gender']\nstatistics = ['count', 'share']"

@@ -48,7 +48,7 @@ def clustered(seed: int = 3) -> pd.DataFrame:
     place = frame.groupby("gender").cumcount().to_numpy() % (UNITS // 2)
     frame["school"] = frame["gender"] + [f"{each:02}" for each in place]
     code = frame["school"].astype("category").cat.codes.to_numpy()
-    works, has = (rng.normal(0.0, 1.5, UNITS)[code] for _ in range(2))
+    works, has = (rng.normal(0.0, 2.5, UNITS)[code] for _ in range(2))
     frame["employed"] = (rng.random(600) < 1.0 / (1.0 + np.exp(-works))).astype(int)
     given = np.exp(rng.normal(8.0, 0.5, 600))
     frame["benefit"] = np.where(rng.random(600) < 1.0 / (1.0 + np.exp(-has)), given, 0.0)
@@ -88,7 +88,8 @@ def test_what_is_published_of_units_is_stated(made: Path) -> None:
     assert np.shape(units["products"]) == (9, 9)
     assert not any(np.shape(value)[:1] == (UNITS,) for value in units.values())
     record = shared(made / "privacy.json")
-    assert units["rho"] + given["rho"] == pytest.approx(record["rho"], rel=1e-12)
+    # A tenth is for the transform of the weight, which is learned.
+    assert units["rho"] + given["rho"] == pytest.approx(0.9 * record["rho"], rel=1e-9)
     assert 1 / 64 <= units["rho"] / record["rho"] <= 1 / 2
     words = " ".join((made / "README.md").read_text(encoding="utf-8").split())
     assert "one matrix for all primary sampling units (school)" in words
@@ -99,7 +100,7 @@ def test_what_is_published_of_units_is_stated(made: Path) -> None:
 def test_standard_errors_are_those_of_units_that_differ(
     made: Path, tmp_path: Path
 ) -> None:
-    """Twenty records a unit, an intraclass correlation of .4: a design effect of about 8. Records
+    """Twenty records a unit, an intraclass correlation of .65: a design effect of about 13. Records
     in units at random have none."""
     shuffled = clustered()
     order = np.random.default_rng(5).permutation(len(shuffled))

@@ -7,22 +7,17 @@ sufficient statistics: one density a record (``*_records.stan``, here).
 import warnings
 from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
+from scipy.linalg import block_diag
 
-jax.config.update("jax_enable_x64", True)
-
-import jax.numpy as jnp  # noqa: E402
-from jax.scipy.linalg import block_diag  # noqa: E402
-
-from surveysynth._support.resources import stan_directory  # noqa: E402
-from surveysynth.sampling.convergence import effective_sample_size  # noqa: E402
-from surveysynth.sampling.stan.backends import PyStanBackend  # noqa: E402
-from surveysynth.sampling.stan.pystan import compile_program  # noqa: E402
-from surveysynth.sampling.stan.source import StanSource, flattened_source  # noqa: E402
-from tests import oracles  # noqa: E402
-from tests.models.model_cases import (  # noqa: E402
+from surveysynth._support.resources import stan_directory
+from surveysynth.sampling.convergence import effective_sample_size
+from surveysynth.sampling.stan.backends import PyStanBackend
+from surveysynth.sampling.stan.pystan import compile_program
+from surveysynth.sampling.stan.source import StanSource, flattened_source
+from tests import oracles
+from tests.models.model_cases import (
     GAUSSIAN,
     MODELS,
     SHRUNKEN,
@@ -40,6 +35,8 @@ pytestmark = [
 HERE = Path(__file__).parent
 PROGRAMS = stan_directory()
 POINTS = 50
+#: A step whose square is lost beside 1: imaginary parts are derivatives to rounding.
+STEP = 1e-30j
 
 
 def program_of(case):
@@ -80,39 +77,49 @@ def stan_density(built, points):
 
 
 def unwhitened(case, u):
-    """The embedded u (d,) of the u of ``fbs.stan``, and log |d beta / d white|, by JAX: beta given
-    all else is normal, with mean and precision by record-free generalised least squares, and
-    white are its standard normal coordinates by the precision's Cholesky factor."""
+    """The embedded u (d,) of the u of ``fbs.stan``, and log |d beta / d white|: beta given all else
+    is normal, with mean and precision by record-free generalised least squares, and white are its
+    standard normal coordinates by the precision's Cholesky factor. Analytic, so that complex steps
+    give its derivatives."""
     k, q = case.shape[:2]
     free = k - case.shrunken  # the others have their prior in the statistics
     pairs, corr = q * (q - 1) // 2, free * (free - 1) // 2
     sizes = np.cumsum([k * q, q, pairs, free * q, corr])
-    white, log_sd, cor_u, log_scale, omega_u, _ = jnp.split(u, sizes)
-    residual = jnp.exp(log_sd)[:, None] * correlation_root(cor_u, q)
-    precision = jnp.linalg.inv(residual @ residual.T)
+    white, log_sd, cor_u, log_scale, omega_u, _ = np.split(u, sizes)
+    residual = np.exp(log_sd)[:, None] * correlation_root(cor_u, q)
+    precision = np.linalg.inv(residual @ residual.T)
     omega = correlation_root(omega_u, free)
     prior = [
-        jnp.pad(jnp.linalg.inv(jnp.outer(scale, scale) * (omega @ omega.T)), (0, k - free))
-        for scale in jnp.exp(log_scale).reshape(q, free)
+        np.pad(np.linalg.inv(np.outer(scale, scale) * (omega @ omega.T)), (0, k - free))
+        for scale in np.exp(log_scale).reshape(q, free)
     ]
     gram, cross = case.stats.gram[0], case.stats.gram[0] @ case.stats.fit[0]
-    whole = jnp.kron(precision, gram) + block_diag(*prior)
-    root = jnp.linalg.cholesky(whole)
-    mean = jnp.linalg.solve(whole, (cross @ precision).T.reshape(-1))
-    beta = mean + jnp.linalg.solve(root.T, white)
-    return jnp.concatenate([beta, u[k * q :]]), -jnp.log(jnp.diag(root)).sum()
+    whole = np.kron(precision, gram) + block_diag(*prior)
+    root = cholesky(whole)
+    mean = np.linalg.solve(whole, (cross @ precision).T.reshape(-1))
+    beta = mean + np.linalg.solve(root.T, white)
+    return np.concatenate([beta, u[k * q :]]), -np.log(np.diag(root)).sum()
+
+
+def cholesky(matrix):
+    """The lower factor without conjugates: NumPy's is not analytic."""
+    root = np.zeros_like(matrix)
+    for j in range(len(matrix)):
+        left = matrix[j:, j] - root[j:, :j] @ root[j, :j]
+        root[j:, j] = left / np.sqrt(left[0])
+    return root
 
 
 def correlation_root(u, size):
     """Stan's Cholesky factor of a correlation matrix, row by row from tanh (its manual, 10.12)."""
-    rows, position = [jnp.eye(size)[0]], 0
-    for i in range(1, size):
-        left, row = 1.0, []
-        for _ in range(i):
-            row.append(jnp.tanh(u[position]) * jnp.sqrt(left))
-            left, position = left - row[-1] ** 2, position + 1
-        rows.append(jnp.array([*row, jnp.sqrt(left), *[0.0] * (size - i - 1)]))
-    return jnp.stack(rows)
+    root, position = np.zeros((size, size), dtype=u.dtype), 0
+    for i in range(size):
+        left = 1.0
+        for j in range(i):
+            root[i, j] = np.tanh(u[position]) * np.sqrt(left)
+            left, position = left - root[i, j] ** 2, position + 1
+        root[i, i] = np.sqrt(left)
+    return root
 
 
 def embedded_density(case, points):
@@ -121,10 +128,11 @@ def embedded_density(case, points):
         return oracles.log_density(case.model, points, case.stats)
     values, gradients = [], []
     for point in points:
-        (u, volume), back = jax.vjp(lambda x: unwhitened(case, x), jnp.asarray(point))
-        value, gradient = oracles.log_density(case.model, np.asarray(u), case.stats)
+        u, volume = unwhitened(case, point)
+        value, gradient = oracles.log_density(case.model, u, case.stats)
+        steps = [unwhitened(case, point + STEP * each) for each in np.eye(point.size)]
         values.append(value + volume)
-        gradients.append(back((jnp.asarray(gradient), jnp.ones(())))[0])
+        gradients.append([(gradient @ x.imag + v.imag) / STEP.imag for x, v in steps])
     return np.array(values), np.array(gradients)
 
 
@@ -175,10 +183,7 @@ def test_records_and_sufficient_statistics_give_one_density(name, q, weighting):
 
 
 def stan_draws(case, chains=4, draws=1000):
-    """Scalars of draws (chains, draws, d) of Stan's NUTS, through the model's own Theta.
-
-    In a process of its own: PyStan forks to sample, which a process that has run JAX must not.
-    """
+    """Scalars of draws (chains, draws, d) of Stan's NUTS, through the model's own Theta."""
     spec = case.model.stan
     source = StanSource.read(PROGRAMS / spec.program)
     run = PyStanBackend().run(

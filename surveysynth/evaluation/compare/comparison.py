@@ -28,7 +28,6 @@ from surveysynth.evaluation.compare.tables import (
     without_flags,
 )
 from surveysynth.evaluation.methods import (
-    GAUSSIAN,
     LAPLACE,
     MODEL_FREE,
     SAMPLE,
@@ -90,7 +89,7 @@ class Comparison:
     def promises(self) -> dict[str, dict[str, object]]:
         """The guarantee of each method; equal numbers are not equal guarantees."""
         ran = {name: run.spec for name, run in self.runs.items()}
-        return promises(self.spec, ran, self.methods, self.strict_budget)
+        return promises(self.spec, ran, self.methods)
 
     @property
     def mixes_currencies(self) -> bool:
@@ -246,16 +245,6 @@ class _Made:
         if LAPLACE in methods:
             rng = np.random.default_rng(self.streams.noise)
             self._add(LAPLACE, self._noise.laplace(sensitivity, rng))
-        if GAUSSIAN in methods:
-            try:
-                strict = with_noisy_statistics(self.spec)
-                rng = np.random.default_rng(self.streams.named(GAUSSIAN))
-                tables = self._noise.gaussian(strict, rng)
-            except InputError as error:
-                self.left_out[GAUSSIAN] = str(error)
-            else:
-                self._add(GAUSSIAN, tables)
-                self.strict_budget = strict.privacy.cost
 
     def add_synthesizer(self, synthesizer: Method) -> None:
         """Add a synthesizer, or the reason why it is left out.

@@ -115,10 +115,10 @@ def compare(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     _, spec = ss.example(Path(folder) / "ex", n=200)
     ...     compared = ss.compare(
-    ...         spec, Path(folder) / "compared", seed=1, methods=["sample", "gaussian", "fbs_noisy"]
+    ...         spec, Path(folder) / "compared", seed=1, methods=["sample", "laplace", "fbs_noisy"]
     ...     )
     >>> compared.comparison.methods
-    ('sample', 'gaussian', 'fbs_noisy')
+    ('sample', 'laplace', 'fbs_noisy')
     """
     say, rule = progress or (lambda stage: None), sensitivity_of(sensitivity)
     target = plan_folder(

@@ -1,29 +1,25 @@
 """Tables of a comparison without a model: the sample itself, and noise."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from surveysynth._support.messages import listing
-from surveysynth._support.types import BoolArray, FloatArray
-from surveysynth.errors import InputError
-from surveysynth.estimation.combining import Combined, interval_of
+from surveysynth._support.types import BoolArray
+from surveysynth.estimation.combining import interval_of
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.estimates import Key as EstimateKey
-from surveysynth.estimation.statistics import COUNT, MEAN, TOTAL, statistic_of
+from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.subpopulation import shown_rows
 from surveysynth.estimation.taylor import Linearisation
 from surveysynth.evaluation.baselines.laplace import (
     NoisyTable,
     Rule,
     has_sensitivity,
-    impossible_values,
     laplace_tables,
 )
-from surveysynth.evaluation.baselines.noisy_totals import Declared, gaussian_tables
 from surveysynth.evaluation.compare.tables import (
     Key,
     by_table,
@@ -31,20 +27,14 @@ from surveysynth.evaluation.compare.tables import (
     sample_weight,
     stacked,
 )
-from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.tables.table_builder import estimates_for, keys_of, rows_of
-from surveysynth.spec.build import noisy_settings_of
 
 if TYPE_CHECKING:
-    from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
     from surveysynth.spec.spec import Spec
-    from surveysynth.survey.survey import PublicDesign, Survey
+    from surveysynth.survey.survey import Survey
 
 IMPOSSIBLE_FLAG = "impossible"
 """Flag of a negative count or another impossible value made by noise; it is not clipped."""
-#: Statistics of noisy totals.
-OF_TOTALS = (COUNT.name, TOTAL.name, MEAN.name)
 
 
 @dataclass
@@ -74,34 +64,15 @@ class Noise:
         """Return Laplace tables of every statistic that noise can be scaled to."""
         made = {
             name: of_table.laplace(sensitivity, rng, share)
-            for name, of_table, share in self._each(has_sensitivity)
+            for name, of_table, share in self._each()
         }
         return self._stacked(made)
 
-    def gaussian(self, strict: "Spec", rng: np.random.Generator) -> dict[Key, pd.DataFrame]:
-        """Return noisy counts and totals with discrete Gaussian noise.
-
-        Budget, centres and spreads come from ``strict``, a specification of noisy statistics.
-        Raises ``InputError`` for an unsuitable survey, and for tables without a count, a total or a
-        mean.
-        """
-        made = {
-            name: of_table.gaussian(strict, rng, share)
-            for name, of_table, share in self._each(OF_TOTALS.__contains__)
-        }
-        if not made:
-            raise InputError(
-                f"noisy totals need a statistic among {', '.join(OF_TOTALS)}; the tables have none."
-            )
-        return self._stacked(made)
-
-    def _each(
-        self, suited: Callable[[str], bool]
-    ) -> "Iterator[tuple[str, _OfTable, float]]":
+    def _each(self) -> "Iterator[tuple[str, _OfTable, float]]":
         """Yield name and noise of every table that has some, with its share of the budget."""
         found = []
         for each, sample in self._samples():
-            keys = [key for key in keys_of(each) if suited(key[0])]
+            keys = [key for key in keys_of(each) if has_sensitivity(key[0])]
             if keys and _noise_fits(each):
                 shown = shown_rows(rows_of(each, self.survey.design))
                 of_table = _OfTable(each, self.survey, sample, tuple(keys), shown)
@@ -165,57 +136,29 @@ class _OfTable:
     def laplace(
         self, sensitivity: Rule, rng: np.random.Generator, share: float
     ) -> dict[Key, pd.DataFrame]:
-        """Return Laplace tables; ``share``: of epsilon."""
+        """Return the sample's frames with Laplace noise; ``share``: of epsilon.
+
+        Flags of impossible values replace those of small cells.
+        """
         estimates = estimates_for(self.spec, self.survey.design)  # for its rows and its design
         made = laplace_noise(
             estimates, self.survey, self.keys, self.spec.privacy.stated_epsilon * share, rng,
             sensitivity=sensitivity, linearisation=self.spec.linearisation,
         )  # fmt: skip
-        return self._noisy(made)
-
-    def gaussian(
-        self, strict: "Spec", rng: np.random.Generator, share: float
-    ) -> dict[Key, pd.DataFrame]:
-        """Return noisy totals; ``share``: of rho."""
-        design, settings = self.survey.design, noisy_settings_of(strict)
-        estimates, budget = estimates_for(self.spec, design), settings.budget
-        if share < 1.0:
-            budget = Budget.of_rho(budget.rho * share, budget.delta)
-        if settings.unit_size(design) > 1:
-            raise InputError("noisy totals protect single records; leave privacy.protect out.")
-        made = gaussian_totals(
-            estimates, self.survey, self.keys, settings, budget, rng,
-            linearisation=self.spec.linearisation,
-        )  # fmt: skip
-        result = {}
-        for (statistic, column), table in zip(self.keys, made, strict=True):
-            impossible = impossible_values(statistic, column is None, table.estimate)
-            key = (statistic, None if column is None else design.outcome_names[column])
-            result[key] = self._frame(key, table, impossible)
-        return result
-
-    def _noisy(self, tables: Sequence[NoisyTable]) -> dict[Key, pd.DataFrame]:
         names = self.survey.design.outcome_names
         result = {}
-        for table in tables:
+        for table in made:
             key = (table.statistic, None if table.outcome is None else names[table.outcome])
-            result[key] = self._frame(key, table.combined(), table.impossible)
+            sample, shown, numbers = self.sample[key], self.shown, table.combined()
+            lower, upper = interval_of(statistic_of(key[0]), numbers, self.spec.table.level)
+            result[key] = sample.assign(
+                estimate=numbers.estimate[shown],
+                se=numbers.standard_error[shown],
+                ci_lower=lower[shown],
+                ci_upper=upper[shown],
+                flag=np.where(table.impossible[shown], IMPOSSIBLE_FLAG, sample["flag"]),
+            )
         return result
-
-    def _frame(self, key: Key, made: Combined, impossible: BoolArray) -> pd.DataFrame:
-        """Return the sample's frame with noisy numbers.
-
-        Flags of impossible values replace those of small cells.
-        """
-        sample, shown = self.sample[key], self.shown
-        lower, upper = interval_of(statistic_of(key[0]), made, self.spec.table.level)
-        return sample.assign(
-            estimate=made.estimate[shown],
-            se=made.standard_error[shown],
-            ci_lower=lower[shown],
-            ci_upper=upper[shown],
-            flag=np.where(impossible[shown], IMPOSSIBLE_FLAG, sample["flag"]),
-        )
 
 
 def laplace_noise(
@@ -235,37 +178,3 @@ def laplace_noise(
         sensitivity=sensitivity, linearisation=linearisation,
         population_size=survey.design.population_size,
     )  # fmt: skip
-
-
-def gaussian_totals(
-    estimates: Estimates,
-    survey: "Survey",
-    keys: Sequence[EstimateKey],
-    settings: "NoisySettings",
-    budget: Budget,
-    rng: np.random.Generator,
-    *,
-    linearisation: Linearisation,
-) -> list[Combined]:
-    """Return noisy totals of these keys, clipped by ``settings``; scaled to N under "ratio"."""
-    design = survey.design
-    return gaussian_tables(
-        estimates.domains, estimates.sample_design, weight=sample_weight(survey),
-        outcomes=survey.confidential.outcome, keys=keys,
-        declared=declared_moments(settings, design), budget=budget, source=SeededNoise(rng),
-        radius=settings.clipping(design).radius,
-        population_size=design.population_size if linearisation == "ratio" else None,
-    )  # fmt: skip
-
-
-def declared_moments(settings: "NoisySettings", design: "PublicDesign") -> Declared:
-    """Return the centres and clipping of noisy totals, from those of noisy statistics.
-
-    Raises ``InputError`` for an outcome with a split.
-    """
-    split = [each.name for each in design.outcomes if each.split is not None]
-    if split:
-        raise InputError(f"noisy totals take no outcome with a split, as {listing(split)} has.")
-    clipping = settings.log_scales(design)
-    inverse: list[Callable[[FloatArray], FloatArray]] = [t.inverse for t in design.transforms]
-    return Declared.of(clipping.centre, clipping.spread, inverse)

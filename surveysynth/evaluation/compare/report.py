@@ -13,7 +13,6 @@ from surveysynth.evaluation.compare.comparison import Comparison
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG
 from surveysynth.evaluation.compare.tables import FAR, Key, by_table
 from surveysynth.evaluation.methods import (
-    GAUSSIAN,
     LAPLACE,
     SAMPLE,
     by_reason,
@@ -90,7 +89,6 @@ def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: 
         margin_sets="its" if spec.named_tables else 2 ** len(spec.table.by),
         bound=_BOUNDS[comparison.sensitivity],
         several=spec.named_tables,
-        gaussian=GAUSSIAN in comparison.methods,
         clusters=clusters_of(comparison.survey.design),
         noisy=noisy[0] if noisy and budget is not None else None,
         guarantee=GUARANTEE,

@@ -16,9 +16,9 @@ from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import MEAN
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.evaluation.baselines.laplace import has_sensitivity
-from surveysynth.evaluation.compare.noise import OF_TOTALS, gaussian_totals, laplace_noise
+from surveysynth.evaluation.compare.noise import laplace_noise
 from surveysynth.evaluation.compare.tables import sample_weight
-from surveysynth.evaluation.methods import GAUSSIAN, LAPLACE, NOISY, SAMPLE, Inference
+from surveysynth.evaluation.methods import LAPLACE, NOISY, SAMPLE, Inference
 from surveysynth.evaluation.studies.coverage import NOISE, CoverageStudy, Task
 from surveysynth.evaluation.studies.work import TaskResult, Work, alike
 from surveysynth.inference.debias import debias_many, not_debiased
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: Streams of random numbers. All models share the noise, so that they differ only in what they make
 #: of the same statistics; every epsilon has the same numbers.
-_LAPLACE_NOISE, _MODEL, _GAUSSIAN, _STATISTICS_NOISE, _POSTERIOR, _DATA = 2, 3, 4, 5, 6, 7
+_LAPLACE_NOISE, _MODEL, _STATISTICS_NOISE, _POSTERIOR, _DATA = 2, 3, 5, 6, 7
 
 
 class NoisyTask(Work):
@@ -116,8 +116,6 @@ class NoiseTask(Work):
         for key in estimates.keys:
             self.add(sample, SAMPLE, 0, *key, estimates.combined(key))
         keys = [key for key in estimates.keys if has_sensitivity(key[0])]
-        if GAUSSIAN in study.methods:
-            self._gaussian(sample, survey, estimates)
         if not keys or LAPLACE not in study.methods:
             return
         for m, bound in product(study.draws, study.bounds):
@@ -129,21 +127,6 @@ class NoiseTask(Work):
                 self.add(
                     sample, LAPLACE, m, each.statistic, each.outcome, each.combined(), bound
                 )
-
-    def _gaussian(self, sample: int, survey: "Survey", estimates: Estimates) -> None:
-        """Make noisy totals at every epsilon, with the same random numbers."""
-        study = self.study
-        keys = [key for key in estimates.keys if key[0] in OF_TOTALS]
-        for epsilon in study.epsilons if keys else ():
-            settings = study.noise.at(epsilon)
-            tables = gaussian_totals(
-                estimates, survey, keys, settings, settings.budget,
-                study.generator(_GAUSSIAN, sample), linearisation=study.linearisation,
-            )  # fmt: skip
-            for (m, bound), (key, table) in product(
-                study.settings_at(epsilon), list(zip(keys, tables, strict=True))
-            ):
-                self.add(sample, GAUSSIAN, m, *key, table, bound)
 
 
 @dataclass(frozen=True)
@@ -315,7 +298,7 @@ def first(draws: "PrivateDraws", m: int, bound: float) -> "PrivateDraws":
 
 def run_task(study: CoverageStudy, task: Task) -> TaskResult:
     """Run one task of a study."""
-    if task.group in study.noisy:
+    if task.group in study.strict_methods:
         return NoisyTask(study, task).result(study.samples_of(task))
     work = NoiseTask(study) if task.group == NOISE else SynthesisTask(study, task)
     return work.result(study.samples_of(task))

@@ -21,13 +21,7 @@ from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.estimates import Estimates, Key
 from surveysynth.estimation.statistics import COUNT, MEAN, statistic_of, table_keys
 from surveysynth.estimation.taylor import Linearisation, SampleDesign
-from surveysynth.evaluation.methods import (
-    GAUSSIAN,
-    LAPLACE,
-    SAMPLE,
-    Inference,
-    study_method,
-)
+from surveysynth.evaluation.methods import LAPLACE, SAMPLE, Inference, study_method
 from surveysynth.evaluation.studies.designs import WEIGHT, SamplingDesign, check_clusters
 from surveysynth.evaluation.studies.population import Population, paper_population, superpopulation
 from surveysynth.mechanisms.declared import Declared
@@ -77,7 +71,7 @@ class StrictSettings:
         """Return the settings that identify a study."""
         return {**asdict(self), "declared": {k: asdict(v) for k, v in self.declared.items()}}
 
-    def check(self, methods: Sequence[str], population: "Population", clusters: bool) -> None:
+    def check(self, methods: Sequence[str], population: "Population") -> None:
         """Raise ``InputError`` if one of the methods could run on no sample."""
         if self.m < 2 or self.replicates_per_draw < 1 or self.m > self.plan.kept:
             raise InputError(
@@ -98,15 +92,6 @@ class StrictSettings:
                     f"the declared centre of {name!r} must be finite and its spread above zero, "
                     f"got {given.centre} and {given.spread}."
                 )
-        if GAUSSIAN in methods and clusters:
-            raise InputError(
-                "noisy totals ('gaussian') have no standard errors for clusters; leave the method "
-                "out of a study of two stages."
-            )
-        if GAUSSIAN in methods and self.protect != RECORD:
-            raise InputError(
-                "noisy totals ('gaussian') protect only single records; leave them out."
-            )
 
 
 NOISE = "noise"
@@ -164,9 +149,9 @@ class CoverageStudy:
     simulated fits of debiasing, with as many kept draws as ``settings.plan``. design_effect:
     declared for synthetic data of a two-stage design, instead of effects of PSUs.
 
-    Methods "fbs_noisy", .. (noisy statistics) and "gaussian" (noisy totals) promise
-    zero-concentrated privacy at every one of ``epsilons``, with the constants, draws and datasets
-    of ``noise``. The m of their tables, as that of noise, shows which epsilon applies.
+    Methods "fbs_noisy", .. (noisy statistics) promise zero-concentrated privacy at every one of
+    ``epsilons``, with the constants, draws and datasets of ``noise``. The m of their tables, as
+    that of noise, shows which epsilon applies.
     """
 
     population: Population
@@ -217,7 +202,7 @@ class CoverageStudy:
         _ = self.inferences  # raises for an unknown method
         check_clusters(self.design, tuple(self.inferences), self.design_effect)
         if self.strict_methods:
-            self.noise.check(self.strict_methods, self.population, self.design.two_stage)
+            self.noise.check(self.strict_methods, self.population)
 
     @cached_property
     def inferences(self) -> dict[str, dict[str, Inference]]:
@@ -232,11 +217,6 @@ class CoverageStudy:
     def strict_methods(self) -> tuple[str, ...]:
         """The methods that promise zero-concentrated privacy."""
         return tuple(name for name in self.methods if study_method(name).noisy)
-
-    @cached_property
-    def noisy(self) -> tuple[str, ...]:
-        """The methods of noisy statistics."""
-        return tuple(name for name in self.strict_methods if name != GAUSSIAN)
 
     @property
     def epsilons(self) -> tuple[float, ...]:
@@ -257,7 +237,7 @@ class CoverageStudy:
         """Return all tasks, noise first."""
         runs = [(NOISE, 0)]
         runs += [(group, bound) for bound in range(len(self.bounds)) for group in self.inferences]
-        runs += [(group, at) for at in range(len(self.epsilons)) for group in self.noisy]
+        runs += [(group, at) for at in range(len(self.epsilons)) for group in self.strict_methods]
         return [Task(batch, *run) for run in runs for batch in range(self.n_batches)]
 
     def samples_of(self, task: Task) -> range:

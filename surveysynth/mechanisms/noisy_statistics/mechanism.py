@@ -42,7 +42,7 @@ from surveysynth.mechanisms.noisy_statistics.release.noise import (
 )
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.base import Model, psu_codes
-from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.survey.learned import OF_MEAN_WEIGHT, LearnedTransform
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 GUARANTEE = "zero-concentrated differential privacy"
@@ -73,7 +73,6 @@ def strict_statement(
         unit_size=f"{settings.unit_size(design):,}",
         public_weight=public,
         modelled=design.missing == "model",
-        general=isinstance(model, GeneralLocation),
         logs="" if public else f" and {design.weight_words}s",
         psu=None if psu_codes(model, design) is None else design.psu_name,
         title=model.title,
@@ -82,6 +81,7 @@ def strict_statement(
         uncovered_weights=uncovered_weights(design, proved=True),
         scales="; ".join(f"{name}: {mid:.6g} and {spread:.6g}" for name, mid, spread in scales),
         weight_defaults=_weight_defaults(design, settings),
+        weight_range=_weight_range(design),
         radius=" or ".join(f"{each:.6g}" for each in settings.radii(design)),
         modules=_module_words(settings, design),
         not_units=not_units(design),
@@ -114,6 +114,18 @@ def _weight_defaults(design: PublicDesign, settings: NoisySettings) -> str:
         (settings.weight.spread, "the spread is a default of the package"),
     )
     return " and ".join(words for declared, words in defaults if declared is None)
+
+
+def _weight_range(design: PublicDesign) -> str:
+    """Return the range of a learned weight, and what it is by default; empty for others."""
+    given, size = design.weight_transform, design.population_size
+    if not (design.learns_weight and isinstance(given, LearnedTransform)):
+        return ""
+    low, high = OF_MEAN_WEIGHT
+    mean = None if size is None else size / design.n
+    default = mean is not None and (given.low, given.high) == (low * mean, high * mean)
+    words = f"{given.low:.6g} to {given.high:.6g}"
+    return f"{words}, {low:g} to {high:g} times N/n by default" if default else words
 
 
 def _module_words(settings: NoisySettings, design: PublicDesign) -> str:

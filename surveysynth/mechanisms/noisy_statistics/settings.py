@@ -211,20 +211,6 @@ class NoisySettings:
         spread = WEIGHT_SPREAD if self.weight.spread is None else self.weight.spread
         return self._log_weight_centre(design), spread
 
-    def log_scales(self, design: PublicDesign) -> Clipping:
-        """Return centres and spreads of z with the log weight as the last column.
-
-        Formulas for errors take weights as log-normal, also where their transform is learned.
-        """
-        clipping = self.clipping(design)
-        if not design.learns_weight:
-            return clipping
-        centre, spread = self.log_weight(design)
-        return Clipping(
-            np.append(clipping.centre[:-1], centre), np.append(clipping.spread[:-1], spread),
-            clipping.radius,
-        )  # fmt: skip
-
     def _log_weight_centre(self, design: PublicDesign) -> float:
         if self.weight.centre is not None:
             return self.weight.centre

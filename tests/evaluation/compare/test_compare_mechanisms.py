@@ -16,7 +16,7 @@ from surveysynth.evaluation.compare import figures as plots
 from surveysynth.evaluation.compare.comparison import Comparison, compare
 from surveysynth.evaluation.compare.folder import compare as write_comparison
 from surveysynth.evaluation.compare.folder import make_pictures
-from surveysynth.evaluation.compare.report import facts_record, render_report
+from surveysynth.evaluation.compare.report import facts_record
 from surveysynth.evaluation.compare.tables import run_synthesizer
 from surveysynth.evaluation.methods import color_of, synthesizers, two_currencies
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
@@ -81,24 +81,6 @@ def test_its_tables_are_those_of_a_release_with_the_same_streams(tmp_path: Path)
         pd.testing.assert_series_equal(beside["estimate"], table["estimate"])
 
 
-def test_gaussian_is_the_sample_where_noise_vanishes_and_not_at_the_epsilon_of_a_release(
-    tmp_path: Path,
-) -> None:
-    def median_error(epsilon: str) -> float:
-        path = tmp_path / f"e{epsilon}"
-        chosen = made(
-            written(path, *STRICT, ("epsilon = 10.8", f"epsilon = {epsilon}")), methods=["gaussian"]
-        )
-        sample, noisy = (chosen.tables["count", None][name] for name in ("sample", "gaussian"))
-        assert noisy["estimate"].iloc[0] == pytest.approx(sample["estimate"].iloc[0])
-        used = sample["se"] > 1e-6
-        error = (noisy["estimate"] - sample["estimate"]).abs() / sample["se"]
-        return float(error[used].median())
-
-    assert median_error("1e7") < 0.1
-    assert median_error("1") > 0.5
-
-
 @pytest.mark.usefixtures("no_pseudo_posterior")
 def test_a_specification_of_either_mechanism_has_both_at_one_number(tmp_path: Path) -> None:
     usual, strict = load_spec(written(tmp_path / "a")), load_spec(written(tmp_path / "b", *STRICT))
@@ -119,18 +101,13 @@ def test_what_is_not_declared_leaves_methods_out_with_the_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = written(tmp_path, outcomes="")
-    methods = "sample,gaussian,fbs_noisy"
+    methods = "sample,fbs_noisy"
     arguments = ["compare", str(path), "--out", str(tmp_path / "out"), "--methods", methods]
     assert cli.main(arguments) == 3
     told = capsys.readouterr().err
     assert "no synthesizer could be compared" in told
     assert "outcomes.salary: centre and spread missing" in told
     assert "last year's publication" in told
-    comparison = made(path, methods=["gaussian"])
-    assert comparison.methods == ("sample",)
-    assert "outcomes.salary: centre and spread missing" in comparison.left_out["gaussian"]
-    assert "Gaussian was left out" in render_report(comparison, [], test=True)
-    assert comparison.strict_budget is None
 
 
 def test_words_of_methods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,8 +125,8 @@ def test_words_of_methods(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(InputError, match="no method 'poisson_noisy'"):  # it has no such statistics
         synthesizers(spec, methods=["poisson_noisy"])
     out = tmp_path / "out"
-    assert cli.main(["compare", str(spec.path), "--out", str(out), "--methods", "fbs,gausian"]) == 2
-    assert "Did you mean 'gaussian'" in capsys.readouterr().err
+    assert cli.main(["compare", str(spec.path), "--out", str(out), "--methods", "fbs,laplase"]) == 2
+    assert "Did you mean 'laplace'" in capsys.readouterr().err
     assert not out.exists()
 
 
@@ -158,7 +135,7 @@ def test_two_currencies_are_told_apart_wherever_they_stand_side_by_side(tmp_path
         tmp_path, ("epsilon = 10.8", "epsilon = 30"), ("m = 3", "m = 2"),
         ('draws = 120\nwarmup = 100', 'draws = 120\nwarmup = 100\ninference = "paper"'),
     )  # fmt: skip
-    methods = ["laplace", "gaussian", "fbs", "fbs_noisy"]
+    methods = ["laplace", "fbs", "fbs_noisy"]
     result = write_comparison(path, tmp_path / "out", seed=1, methods=methods)
     comparison, budget = result.comparison, Budget.of_epsilon(30.0, 1e-6)
     assert comparison.methods == ("sample", *methods)
@@ -167,14 +144,14 @@ def test_two_currencies_are_told_apart_wherever_they_stand_side_by_side(tmp_path
     promises = facts["promises"]
     assert promises["fbs"]["guarantee"] == "asymptotic differential privacy"
     assert (promises["fbs"]["epsilon"], promises["fbs"]["m"]) == (30, 2)
-    for name in ("gaussian", "fbs_noisy"):
-        assert promises[name]["guarantee"] == "zero-concentrated differential privacy"
-        assert promises[name]["rho"] == pytest.approx(budget.rho)
-        assert (promises[name]["epsilon"], promises[name]["delta"]) == (30, 1e-6)
+    noisy = promises["fbs_noisy"]
+    assert noisy["guarantee"] == "zero-concentrated differential privacy"
+    assert noisy["rho"] == pytest.approx(budget.rho)
+    assert (noisy["epsilon"], noisy["delta"]) == (30, 1e-6)
     assert promises["laplace"]["guarantee"].startswith("none")
     page = (tmp_path / "out" / "report.html").read_text()
     assert two_currencies(budget) in page.replace("&#39;", "'")
-    for words in ("FBS, noisy statistics", "law of total variance", "Gaussian: weighted counts",
+    for words in ("FBS, noisy statistics", "law of total variance",
                   "m = 2 draws for data synthesized by the pseudo-posterior and m = 20"
                   ):  # fmt: skip
         assert words in page

@@ -18,6 +18,7 @@ from surveysynth.evaluation.studies import frame_study
 from surveysynth.evaluation.studies.coverage import Task
 from surveysynth.evaluation.studies.designs import SamplingDesign, allocate
 from surveysynth.evaluation.studies.frame_population import check_design, read_frame
+from surveysynth.evaluation.studies.frame_release import Made
 from surveysynth.evaluation.studies.frame_report import run_frame_study
 from surveysynth.evaluation.studies.frame_results import CLASSES, size_class
 from surveysynth.evaluation.studies.frame_study import FrameStudy, released
@@ -80,7 +81,7 @@ def as_the_sample(change=lambda frame: frame):
                    for statistic, several in of_statistic.items()}
             for name, of_statistic in tables_of_each(spec, survey.design, estimates).items()
         }  # fmt: skip
-        return spec, tables, estimates
+        return Made(spec, tables, estimates, {})
 
     return made
 
@@ -162,7 +163,7 @@ def test_one_release_is_that_of_the_public_interface():
     spec = spec_of()
     study = study_of(spec, samples=1)
     survey = study.survey(0, study.spec)
-    _, tables, _ = released(study.spec, survey, np.random.SeedSequence(7))
+    tables = released(study.spec, survey, np.random.SeedSequence(7)).tables
     assert survey.design.population_size == len(FRAME)  # not that of the survey
     public = ss.tables(
         survey, "fbs", 10.8, statistics=("count", "mean"), m=1, inference="paper",

@@ -79,24 +79,27 @@ def test_a_release_by_noisy_statistics_is_rebuilt_from_its_histograms(tmp_path: 
     ss.release(spec, tmp_path / "out", ledger=tmp_path / "ledger.jsonl")
     release = tmp_path / "out" / "release"
     statistics, privacy = content(release / "statistics.json"), content(release / "privacy.json")
-    (histogram,) = statistics["learned"]
+    histogram, of_weight = statistics["learned"]
+    assert of_weight["outcome"] == "weight"
     assert np.shape(histogram["counts"]) == (1, 3, 64)
-    # 0.1 of rho for the histogram, and 0.9 for sums: all of the ledger's.
+    # 0.05 of rho for each histogram, and 0.9 for sums: all of the ledger's.
     rho = Budget.of_epsilon(10.8, 1e-6).rho
-    assert 2 / (2 * float(Fraction(histogram["sigma^2"]))) == pytest.approx(0.1 * rho, rel=1e-4)
+    for each in (histogram, of_weight):
+        spent = 2 / (2 * float(Fraction(each["sigma^2"])))
+        assert spent == pytest.approx(0.05 * rho, rel=1e-4)
     assert statistics["statistics"]["rho"] == pytest.approx(0.9 * rho)
     entry = json.loads((tmp_path / "ledger.jsonl").read_text().splitlines()[-1])
     assert entry["rho"] == privacy["rho"] == rho
     assert privacy["settings"]["learned"]["income"]["range"] == [0, 5000000]
-    assert privacy["settings"]["learned"]["income"]["rho"] == pytest.approx(0.1 * rho)
+    assert privacy["settings"]["learned"]["income"]["rho"] == pytest.approx(0.05 * rho)
     words = (release / "README.md").read_text()
     assert "a noisy histogram by public bins" in words.replace("\n", " ")
     assert "- `figures/transforms.svg`: the noisy counts" in words
     assert "do not heap at round numbers" in words
     # The clipped are counted where nobody else reads it.
     realised = content(tmp_path / "out" / "confidential" / "realised.json")
-    assert realised["amounts_outside_range"] == {"income": 0}
-    assert set(realised["amounts_at_round_numbers"]) == {"income"}
+    assert realised["amounts_outside_range"] == {"income": 0, "weight": 0}
+    assert set(realised["amounts_at_round_numbers"]) == {"income", "weight"}
     for name in ("privacy.json", "statistics.json", "README.md", "codebook.json"):
         text = (release / name).read_text()
         assert "outside_range" not in text
@@ -137,7 +140,7 @@ def test_a_release_by_the_pseudo_posterior_publishes_its_histograms(tmp_path: Pa
 def test_noise_is_kept_before_anything_follows_and_is_continued_from(tmp_path: Path) -> None:
     spec = ss.load_spec(written(tmp_path, "noisy_statistics", privacy="m = 10"))
     survey, mechanism = ss.read_survey(spec), mechanism_of(spec)
-    model = ss.get_model("fbs").of(survey.design)
+    model = ss.get_model("fbs").under_noise().of(survey.design)
     first = Kept()
     made = mechanism.run(
         model, survey.design, survey.confidential, np.random.default_rng(1), keeper=first
@@ -229,20 +232,25 @@ def test_tables_in_memory_learn_as_a_file_does(tmp_path: Path) -> None:
         "tables": {"by": ["region"], "statistics": ["mean"]},
     })  # fmt: skip
     assert spec.declared == design.outcomes
-    statement = mechanism_of(spec).statement(ss.get_model("fbs"), design)
+    statement = mechanism_of(spec).statement(ss.get_model("fbs").under_noise().of(design), design)
     words = " ".join(statement.guarantee)
     assert "income (0.07 of the budget); tax (0.03 of the budget)" in words
     file = ss.load_spec(written(tmp_path, "noisy_statistics"))
     (income,) = file.declared
-    assert income.learned == LearnedTransform(low=0.0, high=5e6, share=0.1, by="strata")
+    assert income.learned == LearnedTransform(low=0.0, high=5e6, share=0.05, by="strata")
 
 
 def test_shares_of_outcomes_that_declare_none_are_equal_parts_of_a_tenth(tmp_path: Path) -> None:
     path = written(tmp_path, "noisy_statistics", income=f"{RANGE}\n[outcomes.tax]\n{RANGE}")
     path.write_text(path.read_text().replace('outcome = "income"', 'outcome = ["income", "tax"]'))
-    assert [each.learned.share for each in ss.load_spec(path).declared if each.learned] == [
-        0.05, 0.05,
-    ]  # fmt: skip
+
+    def shares() -> list[float]:
+        return [each.learned.share for each in ss.load_spec(path).declared if each.learned]
+
+    # Noisy statistics learn the weight as well, unless its spread is declared.
+    assert shares() == pytest.approx([0.1 / 3, 0.1 / 3])
+    path.write_text(f"{path.read_text()}[outcomes.weight]\nspread = 0.5\n")
+    assert shares() == [0.05, 0.05]
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,6 @@ def test_redraws_move_the_curve_of_the_weight() -> None:
     ("given", "words"),
     [
         ({"weight": "range = [0, 100]"}, "outcomes.weight.range: weights are above zero"),
-        ({"weight": 'transform = "learned"'}, "outcomes.weight.range: missing"),
         ({"weight": 'transform = "log"'}, "outcomes.weight.transform: this section is for"),
         ({"weight": "learned_share = 0.1"}, "outcomes.weight.learned_share: this key is for"),
         ({"weight": "range = [1, 100]\ncentre = 3"}, "outcomes.weight.centre: a learned transform"),

@@ -131,7 +131,7 @@ def test_every_draw_of_the_model_has_a_curve_of_its_own(
     """The z behind synthetic amounts are those of a run without redraws; the curves are others."""
     spec = ss.load_spec(written(tmp_path, "noisy_statistics", privacy="m = 10"))
     survey = ss.read_survey(spec)
-    model = ss.get_model("fbs").of(survey.design)
+    model = ss.get_model("fbs").under_noise().of(survey.design)
     run = mechanism_of(spec).run(
         model, survey.design, survey.confidential, np.random.default_rng(4), seeded=True
     )

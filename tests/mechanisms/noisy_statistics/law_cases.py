@@ -1,5 +1,5 @@
-"""Noisy tables for tests of laws and of densities: released from some records, and many databases of
-one law side by side, each a group of its own."""
+"""Noisy tables for tests of laws and of densities: released from some records, and many databases
+of one law side by side, each a group of its own."""
 
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -120,20 +120,19 @@ class Known:
                 z = self.mean[c, d] + rng.standard_normal((databases, q)) @ root.T
                 counts[np.arange(databases), c, d] += 1.0
                 for p, each in enumerate(table.patterns):
-                    place = np.searchsorted(each.combinations, d).clip(max=each.combinations.size - 1)
                     own = self.of[d] == p
+                    place = np.where(own, np.searchsorted(each.combinations, d), 0)
                     u = np.where(own[:, None], z[:, each.present], 0.0)
                     sums[p] += self.a[p][c, place][:, :, None] * u[:, None]
                     squares[p] += u[:, :, None] * u[:, None]
         counts += self.count_sd * rng.standard_normal(counts.shape)
         patterns = []
         for each, cross, square in zip(table.patterns, sums, squares, strict=True):
-            cross += self.sum_sd * rng.standard_normal(cross.shape)
             noise = self.square_sd * rng.standard_normal(square.shape)
-            size = noise.shape[-1]
-            noise = np.triu(noise, 1) + np.sqrt(2.0) * np.eye(size) * noise
-            square += noise + np.triu(noise, 1).swapaxes(-1, -2)
-            patterns.append(replace(each, sums=cross, squares=square))
+            upper = np.triu(noise, 1)
+            noise = upper + upper.swapaxes(-1, -2) + np.sqrt(2.0) * np.eye(len(noise[0])) * noise
+            of_sums = self.sum_sd * rng.standard_normal(cross.shape)
+            patterns.append(replace(each, sums=cross + of_sums, squares=square + noise))
         flat = counts.reshape(table.counts.shape)
         return replace(table, counts=flat, patterns=tuple(patterns))
 
@@ -145,6 +144,11 @@ def flat_data(table: NoisyTable, counts: bool = True) -> FloatArray:
     for each in table.patterns:
         parts += [each.sums.reshape(groups, -1), each.upper]
     return np.concatenate(parts, axis=1)
+
+
+def with_counts(table: NoisyTable, counts: FloatArray) -> NoisyTable:
+    """The table with other noisy counts."""
+    return replace(table, counts=counts.reshape(table.counts.shape))
 
 
 def with_data(table: NoisyTable, data: FloatArray, counts: bool = True) -> NoisyTable:

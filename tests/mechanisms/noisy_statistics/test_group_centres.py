@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.audit.noise import KnownNoise
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
@@ -40,6 +39,7 @@ from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
+from tests.audit.noise import KnownNoise
 
 X = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
 #: Two cells share a group: its rows of A are two.

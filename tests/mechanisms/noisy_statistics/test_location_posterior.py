@@ -2,19 +2,19 @@
 to nothing; for coefficients about the declared center, the same draws with another center."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
 from scipy import stats
-from surveysynth.mechanisms.noisy_statistics.posterior.location.location_sweeps import (
-    LocationSweeps,
-)
 
 from surveysynth._support.types import FloatArray, Theta
+from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior import draws
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
+from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
@@ -36,7 +36,7 @@ from tests.models.general_location.general_cases import (
     random_theta,
 )
 
-PLAN = SamplingPlan(16, 60, 100)
+PLAN = SamplingPlan(32, 100, 100)
 N, TOLD = 20_000, ("logit_", "variance_")
 
 
@@ -75,28 +75,30 @@ def told(theta: Theta, layout: Layout, draws: int) -> dict[str, FloatArray]:
     ids=["kinds", "one group", "public weight", "continuous", "two sides"],
 )  # fmt: skip
 def test_next_to_no_noise_is_the_ordinary_fit(
-    outcomes: tuple, by: tuple[str, ...], weighted: bool
+    outcomes: tuple, by: tuple[str, ...], weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Means and SDs of parameters, of two samplers that share neither data nor moves."""
+    """Means and SDs of parameters, of two samplers that share neither data nor moves.
+
+    The ordinary fit knows of no levels that deviate by group."""
+    monkeypatch.setattr(draws, "Parameters", partial(Parameters, deviating=False))
     design = replace(general_design(N, outcomes, weighted=weighted), population_size=40 * N)
     model = model_for(by)
     theta = draw(random_theta(model, design, 1), 0)
     rng = np.random.default_rng(4)
     survey = confidential_of(design, model.simulate(theta, design, rng, "sample"))
-    # Spreads lie below the scale of effects, which is no smaller: the ordinary fit knows no end.
-    amounts = {o.name: Declared(0.0, 0.02) for o in outcomes if o.is_amount}
-    # Amounts below the split are small here: noise is next to nothing beside a like spread only.
-    below = {o.name: Declared(-0.5, 0.002) for o in outcomes if o.split is not None}
+    # Amounts beside a split are small here: noise is next to nothing beside a like spread only.
+    spreads = {o.name: 0.7 if o.split is None else 0.1 for o in outcomes if o.is_amount}
+    amounts = {name: Declared(0.0, spread) for name, spread in spreads.items()}
+    below = {o.name: Declared(-0.02, 0.02) for o in outcomes if o.split is not None}
     settings = NoisySettings(
-        Budget.of_rho(1e13, 1e-6), amounts, Declared(0.0, 0.02), m=1600, radius=3000.0, plan=PLAN,
+        Budget.of_rho(1e6, 1e-6), amounts, Declared(0.0, 0.7), m=1600, radius=60.0, plan=PLAN,
         declared_below=below,
     )  # fmt: skip
     statistics = release_statistics(
         model, design, survey, settings, SeededNoise(np.random.default_rng(5))
     )
-    result = posterior_draws(model, design, statistics, settings, np.random.default_rng(6))
-    assert isinstance(result, tuple), result
-    ours = result[0].theta
+    result, _ = posterior_draws(model, design, statistics, settings, np.random.default_rng(6))
+    ours = result.theta
     records = model.records(design, survey)
     plain = model.sample(
         model.compress(records, np.ones(N)), SamplingPlan(16, 500, 1000), np.random.default_rng(7)
@@ -134,57 +136,71 @@ def released(
     return model, design, settings, statistics
 
 
-@pytest.mark.parametrize(
-    ("r_hat", "rounds"), [(1.09, [10 + 20, 20]), (np.inf, [30, 20]), (1.2, [30, 40])]
-)
-@pytest.mark.parametrize("at_first", [1, 2])
-def test_chains_that_were_near_go_on_with_half_of_their_draws(
-    r_hat: float, rounds: list[int], at_first: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("r_hat", "rounds"), [(1.09, (20, 40)), (1.2, (20, 40))])
+def test_chains_that_were_near_keep_their_rounds(
+    r_hat: float, rounds: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every other one, so that all lie as far apart; chains that were far begin again.
-
-    A draw takes one round at first, of many outcomes two, in the warm-up too."""
-    if at_first == 2:
-        monkeypatch.setattr(draws, "FEW_PARTS", 0)
+    """Those that were far warm up again, by as many rounds as there were."""
     model, design, settings, statistics = released((INCOME,), (), SamplingPlan(4, 10, 20))
-    numbers, stages = [0], []
-    one_round = LocationSweeps._round
+    seen, warm = list[FloatArray](), list[int]()
+    warm_up = draws.HamiltonianChains.warm_up
 
-    def counted(self: LocationSweeps, i: int) -> None:
-        one_round(self, i)
-        numbers[-1] += 1
+    def counted(self: draws.HamiltonianChains, number: int) -> None:
+        warm.append(number)
+        warm_up(self, number)
 
-    def judged(model: object, theta: Theta, settings: object, thinning: int) -> object:
-        stages.append(next(v for k, v in theta.items() if k.startswith("variance_")))
-        numbers.append(0)
+    def judged(functionals: dict[str, FloatArray], least: object) -> tuple[dict, dict]:
+        seen.append(functionals["means"])
+        if len(seen) == 1:
+            failed = NotConvergedError("not yet")
+            failed.r_hat = r_hat
+            raise failed
+        return {"means": 1.0}, {"means": 100.0}
+
+    monkeypatch.setattr(draws.HamiltonianChains, "warm_up", counted)
+    monkeypatch.setattr(draws, "check_convergence", judged)
+    said = list[str]()
+    _, record = posterior_draws(
+        model, design, statistics, settings, np.random.default_rng(6), said.append
+    )
+    assert tuple(each.shape[1] for each in seen) == rounds
+    assert record.rounds == rounds[1]
+    near = r_hat < draws.NEAR
+    assert warm == ([10] if near else [10, 20])
+    assert np.array_equal(seen[1][:, :20], seen[0]) == near
+    assert len(said) == 1
+    assert "20 more rounds" in said[0]
+
+
+def test_chains_that_never_meet_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, design, settings, statistics = released((INCOME,), (), SamplingPlan(4, 5, 5))
+
+    def never(functionals: dict[str, FloatArray], least: object) -> None:
         failed = NotConvergedError("not yet")
-        failed.r_hat = r_hat
-        return failed if len(stages) == 1 else ((), ())
+        failed.r_hat = 1.08
+        raise failed
 
-    monkeypatch.setattr(LocationSweeps, "_round", counted)
-    monkeypatch.setattr(draws, "draws_if_converged", judged)
-    monkeypatch.setattr(draws, "draws_with_effects", lambda drawn, *rest: drawn)
-    draws.location_draws(model, design, statistics, settings, np.random.default_rng(6))
-    first, second = stages
-    assert first.shape[:2] == second.shape[:2] == (4, 20)
-    assert numbers[:2] == [at_first * each for each in rounds]
-    kept = np.array_equal(second[:, :10], first[:, 1::2])
-    assert kept == (rounds[1] == 20)
-    assert not np.isin(second[:, 10:], first).any()
+    monkeypatch.setattr(draws, "check_convergence", never)
+    with pytest.raises(RefusedError, match=r"have not converged: R-hat is 1\.08 .* used again"):
+        posterior_draws(model, design, statistics, settings, np.random.default_rng(6))
 
 
-def test_what_the_prior_says_of_effects_does_not_depend_on_where_amounts_lie() -> None:
+def test_what_the_prior_says_of_effects_does_not_depend_on_where_amounts_lie(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Another center of the weight moves its intercept, and nothing else.
 
     With a prior about zero it makes the scale of all effects as large as itself: where a category
     has no records, weights were exp(10) times too large. The same random numbers serve both."""
-    model, design, settings, statistics = released((SICK, INCOME), ("sex",), PLAN)
+    model, design, settings, statistics = released(
+        (SICK, INCOME), ("sex",), SamplingPlan(4, 10, 10)
+    )
+    monkeypatch.setattr(draws, "check_convergence", lambda *given: ({}, {}))
     moved = replace(statistics, centre=statistics.centre + np.array([0.0, 10.0]))
     found = []
     for each in (statistics, moved):
-        drawn = posterior_draws(model, design, each, settings, np.random.default_rng(6))
-        assert isinstance(drawn, tuple), drawn
-        found.append(drawn[0].theta)
+        drawn, _ = posterior_draws(model, design, each, settings, np.random.default_rng(6))
+        found.append(drawn.theta)
     before, after = found
     intercept = before["coefficients_weight"] * 0.0
     intercept[..., 0] = 10.0

@@ -13,6 +13,7 @@ import pytest
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.declared import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     check_public,
     release_statistics,
@@ -128,3 +129,11 @@ def test_statistics_come_back_from_their_dictionary() -> None:
     for wrong in bad:
         with pytest.raises(InputError, match="Noisy statistics of modules"):
             statistics_of(wrong)
+
+
+def test_statistics_of_other_modules_are_refused() -> None:
+    design, model = design_of(60), model_for(("region",))
+    made = release_statistics(model, design, records(design, 1), SETTINGS)
+    other = replace(SETTINGS, modules=MODULES[::-1])
+    with pytest.raises(InputError, match="of other modules than"):
+        posterior_draws(model, design, made, other, np.random.default_rng(1))

@@ -42,10 +42,10 @@ def of_column(posterior: Parameters, x: FloatArray, j: int) -> Any:
     unit = posterior.spread[j] / posterior.spread[earlier]
     value: Any = half_t(s, 3.0, PRIORS["residual_scale"])
     value = value + half_t(tau, 3.0, PRIORS["coefficient_scale"])
-    if layout.regressions[j].outcome is not None:
-        assert (tau > posterior.spread[j]).all()
-        # tau = spread (1 + e^x).
-        value = value + np.log1p(-posterior.spread[j] / tau)
+    # tau = least (1 + e^x): the spread of an amount, a twentieth of that of the weight.
+    least = posterior.spread[j] * (1.0 if layout.regressions[j].outcome is not None else 0.05)
+    assert (tau > least).all()
+    value = value + np.log1p(-least / tau)
     value = value + stats.norm(0.0, unit).logpdf(point.core[:, pairs]).sum(1)
     for k in columns:
         own = point.coefficients[:, :, k]
@@ -84,6 +84,17 @@ def of_column(posterior: Parameters, x: FloatArray, j: int) -> Any:
     )
 
 
+def log_volume(posterior: Parameters, x: FloatArray, i: int) -> FloatArray:
+    """Of coefficients of a logit by coordinates, by differences."""
+    places, step = np.arange(posterior.dimension)[posterior.slices[f"logit {i}"]], 1e-5
+    columns = []
+    for place in places:
+        change = step * (np.arange(posterior.dimension) == place)
+        ends = [posterior.point(x + sign * change).logits[i] for sign in (1.0, -1.0)]
+        columns.append((ends[0] - ends[1]).reshape(len(x), -1) / (2.0 * step))
+    return np.asarray(np.linalg.slogdet(np.stack(columns, axis=-1))[1])
+
+
 @pytest.mark.parametrize("grouped", [True, False], ids=["groups", "one group"])
 @pytest.mark.parametrize(
     "outcomes", [(AGE, PAY), (WORKS, BENEFIT, AGE)], ids=["amounts", "kinds"]
@@ -109,8 +120,10 @@ def test_the_density_is_that_of_the_prior_where_nothing_is_known(
         ridged = np.isin(part.columns, posterior.layout.ridged)
         sd = np.where(ridged, 2.0 * KAPPA, PRIORS["logit_sd"])[:, None]
         expected = expected + stats.norm(0.0, sd).logpdf(own).sum((1, 2))
+    for i in range(len(posterior.logits)):
+        expected = expected + log_volume(posterior, x, i)
     found, _ = posterior(x)
-    np.testing.assert_allclose(found - found[0], expected - expected[0], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found - found[0], expected - expected[0], rtol=1e-7, atol=1e-6)
 
 
 def test_scales_of_groups_are_drawn_from_their_laws_given_groups() -> None:
@@ -151,3 +164,15 @@ def test_points_beyond_what_a_law_can_have_are_outside() -> None:
     value, gradient = posterior(x)
     assert np.isfinite(value).tolist() == [True, False, False]
     assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("log_nu", [15.0, 30.0, 45.0])
+def test_groups_that_do_not_differ_leave_nothing_but_the_prior_of_nu(log_nu: float) -> None:
+    """Its density falls as 1 / nu; rounding once made it rise by 10^8, and chains stayed there."""
+    posterior = parameters_of((AGE, PAY))
+    x = np.zeros((2, posterior.dimension))
+    x[0, posterior.slices["log_nu"]] = log_nu
+    x[1, posterior.slices["log_nu"]] = log_nu + 1.0
+    value, gradient = posterior(x)
+    assert value[1] - value[0] == pytest.approx(-posterior.q, abs=1e-3)
+    np.testing.assert_allclose(gradient[:, posterior.slices["log_nu"]], -1.0, atol=1e-3)

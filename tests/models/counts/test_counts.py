@@ -30,7 +30,6 @@ from tests import oracles
 from tests.models.model_cases import make_case
 from tests.models.model_designs import continuous_design, group_design
 from tests.oracles import counts as counts_oracle
-from tests.oracles import nuts
 from tests.oracles.counts import log_rising
 
 MODELS = ("poisson", "negative_binomial")
@@ -219,34 +218,6 @@ def columns_of(theta):
     if "overdispersion" in theta:
         result["log phi"] = np.log(theta["overdispersion"])[..., 0]
     return result
-
-
-@pytest.mark.slow
-@each_model
-def test_draws_are_those_of_nuts_on_the_density(name):
-    """The density of ``test_density``, by nutpie: down-weighted records, three coefficients."""
-    case = make_case(name, 1, n=120)
-    model = case.model
-    first = case.draw(SamplingPlan(1, 50, 4), np.random.default_rng(19))
-    start = oracles.unconstrain(model, first)[0, -1]
-    theirs = nuts.sample(
-        lambda u: tuple(part[0] for part in oracles.log_density(model, u[None], case.stats)),
-        lambda rng: start + 0.1 * rng.standard_normal(start.size),
-        start.size, SamplingPlan(2, 300, 500), np.random.default_rng(19), target_accept=0.95,
-    )  # fmt: skip
-    theirs = columns_of(oracles.constrain(model, theirs.u, case.shape))
-    ours = columns_of(case.draw(SamplingPlan(4, 200, 2000), np.random.default_rng(20)))
-
-    def z(x, y):
-        error = [v.std() / np.sqrt(effective_sample_size(v[:, :, None])[0]) for v in (x, y)]
-        return abs(x.mean() - y.mean()) / np.hypot(*error)
-
-    for key, values in ours.items():
-        middle = theirs[key].mean()
-        assert z(values, theirs[key]) < 4.0, key
-        assert z((values - middle) ** 2, (theirs[key] - middle) ** 2) < 4.0, key
-    wide = 1.3 * (ours["beta 0"] - ours["beta 0"].mean())
-    assert z(wide**2, (theirs["beta 0"] - theirs["beta 0"].mean()) ** 2) > 4.0
 
 
 @each_q

@@ -170,10 +170,7 @@ def test_every_column_is_public_or_confidential(strict: Callable[..., ReleaseFac
     assert "centre 9.9988 and spread 0.45" in rows["salary"][3]
     assert "log(salary)" in rows["salary"][3]
     assert "30,000" in rows["weight"][3]
-    assert (
-        "The log weight is an exception: the center is log(N/n) with the public population size N "
-        "and the spread is a default of the package\n- which values are valid"
-    ) in text
+    assert "; that of the weight is 0.485437 to 4854.37, 0.01 to 100 times N/n by default." in text
     declared = strict(labels=f"{SALARY}\n[outcomes.weight]\ncentre = 4.8\nspread = 0.5")
     assert "The log weight is an exception" not in make_dossier(declared)[0]
     cells = rows_of(text, "Sample records by field and gender")

@@ -345,6 +345,9 @@ def test_programs_bear_odd_names_and_codes(tmp_path: Path) -> None:
         survey=f"weight = {json.dumps(weight)}\nstrata = {json.dumps(stratum)}",
         synthesizer=f"outcome = {json.dumps(outcome)}\ninference = 'paper'",
         tables=f"by = [{json.dumps(group)}, {json.dumps(stratum)}]",
+        # NA is missing unless it is listed.
+        labels=f'[labels.{json.dumps(group)}.levels]\n'
+        '"=cmd|\' /C calc\'!A0" = "=cmd|\' /C calc\'!A0"\n"NA" = "NA"\n',
     )
     write_survey(folder, frame, text)
     release(folder / "spec.toml", tmp_path / "out")

@@ -27,7 +27,8 @@ MakeSpec = Callable[..., Path]
 def test_tables_and_datasets_come_back(make_spec: MakeSpec, tmp_path: Path, data: str) -> None:
     frame = small_survey()
     frame["field"] = frame["field"].map({"a": "01", "b": "=2", "c": "NA"})
-    spec = make_spec(frame, data=data, tables='flags = "statcan"')
+    listed = '[labels.field.levels]\n"01" = "01"\n"=2" = "=2"\n"NA" = "NA"\n'
+    spec = make_spec(frame, data=data, tables='flags = "statcan"', labels=listed)
     result = release(spec, tmp_path / "out")
     read = read_release(tmp_path / "out")
     assert list(read.tables) == ["counts", "means"]

@@ -74,7 +74,9 @@ class AmountLaw:
         of_inverse = np.linalg.inv(spread_of)
         off = self.squares - expected[..., first, second]
         weighted = (of_inverse @ off[..., None])[..., 0]
-        of_squares = (off * weighted).sum(-1) + np.linalg.slogdet(spread_of)[1]
+        distance, (sign, log_size) = (off * weighted).sum(-1), np.linalg.slogdet(spread_of)
+        # Where rounding leaves no covariance there is no density.
+        of_squares = np.where((distance >= 0) & (sign > 0), distance + log_size, np.inf)
 
         # Gradients in E[Q | T~] and Cov[Q | T~], and what follows for m, V, S and M.
         in_mean = pairs.spread(weighted)

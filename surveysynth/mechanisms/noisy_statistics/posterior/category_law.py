@@ -7,10 +7,12 @@ their exact moments: counts first, then the moments of each pattern in each grou
     N~ ~ N(n p, n (diag p - p p') + v I)
     N | N~ has the mean n^ = N~ - v (..)^-1 (N~ - n p) and the covariance
     C = diag(v w / (w + v)) - (v n / H) h h',  w = n p, h = p / (w + v), H = sum h
-    T~, Q~ | N~ ~ N(sum_d n^_d f_d, sum_d w_d Omega_d + sum C_de f_d f_e' + noise)
+    T~, Q~ | N~ ~ N(sum_d n^_d f_d, sum_d n+_d Omega_d + sum C_de f_d f_e' + noise)
 
-with f_d and Omega_d the mean and covariance of (a u', u u') of one record. Without the term with C
-the variance of sums about a distant center would be too small.
+with f_d and Omega_d the mean and covariance of (a u', u u') of one record, and n+ the positive part
+of n^, rounded off where it is below one. Without the term with C the variance of sums about a
+distant center would be too small; with w in place of n+, sums that a model does not fit would draw
+probabilities to where their variance is larger, although counts are known.
 """
 
 from dataclasses import dataclass
@@ -30,7 +32,7 @@ class Counts:
     """Moments of the true counts given the noisy ones, (b, C, D) each but for ``total`` (b, C).
 
     weight: w; precision: 1 / (w + v); share: h; total (b, C): H; off: N~ - w; along (b, C): h'off;
-    mean: n^; variance: the diagonal part of C; factor (b, C): v n / H.
+    mean: n^; likely: n+; variance: the diagonal part of C; factor (b, C): v n / H.
     """
 
     p: FloatArray
@@ -41,6 +43,7 @@ class Counts:
     off: FloatArray
     along: FloatArray
     mean: FloatArray
+    likely: FloatArray
     variance: FloatArray
     factor: FloatArray
 
@@ -49,7 +52,7 @@ class Counts:
 class CountGradients:
     """Gradients in the members of ``Counts`` of the same names, added up over patterns."""
 
-    weight: FloatArray
+    likely: FloatArray
     share: FloatArray
     mean: FloatArray
     variance: FloatArray
@@ -58,8 +61,8 @@ class CountGradients:
     @classmethod
     def zeros(cls, counts: Counts) -> "CountGradients":
         """Return zeros."""
-        weight, share, mean, variance = np.zeros((4, *counts.p.shape))
-        return cls(weight, share, mean, variance, np.zeros_like(counts.total))
+        likely, share, mean, variance = np.zeros((4, *counts.p.shape))
+        return cls(likely, share, mean, variance, np.zeros_like(counts.total))
 
 
 class CountLaw:
@@ -81,7 +84,7 @@ class CountLaw:
         mean = self.noisy - v * off * precision - n * share * along / total
         counts = Counts(
             p, weight, precision, share, total[..., 0], off, along[..., 0], mean,
-            v * weight * precision, v * n[:, 0] / total[..., 0],
+            0.5 * (mean + np.hypot(mean, 1.0)), v * weight * precision, v * n[:, 0] / total[..., 0],
         )  # fmt: skip
         return -0.5 * (squares + log_size).sum(-1), counts
 
@@ -90,17 +93,19 @@ class CountLaw:
         n, v = self.sizes, self.noise
         share, precision, off = counts.share, counts.precision, counts.off
         total, along = counts.total[..., None], counts.along[..., None]
-        together = (given.mean * share).sum(-1, keepdims=True)
+        # The positive part of n^ has the slope n+ / (2 n+ - n^).
+        in_mean = given.mean + given.likely * counts.likely / np.hypot(counts.mean, 1.0)
+        together = (in_mean * share).sum(-1, keepdims=True)
         in_along = -n * (together + along / v) / total
         in_total = n * along * (together + 0.5 * along / v) / total**2 - 0.5 / total
         in_total -= given.factor[..., None] * v * n / total**2
-        in_off = -(v * given.mean + off) * precision + in_along * share
-        in_share = given.share - n * given.mean * along / total + in_along * off + in_total
+        in_off = -(v * in_mean + off) * precision + in_along * share
+        in_share = given.share - n * in_mean * along / total + in_along * off + in_total
         # In w + v, then in w.
-        in_size = (v * off * given.mean + 0.5 * off * off) * precision**2 - 0.5 * precision
+        in_size = (v * off * in_mean + 0.5 * off * off) * precision**2 - 0.5 * precision
         in_size -= given.variance * v * counts.weight * precision**2
         in_size -= in_share * counts.p * precision**2
-        in_weight = given.weight + given.variance * v * precision - in_off + in_size
+        in_weight = given.variance * v * precision - in_off + in_size
         return np.asarray((in_share * precision + n * in_weight) * counts.p)
 
 
@@ -171,7 +176,10 @@ class PatternLaw:
             inverse = np.linalg.inv(spread := self._spread(rows))
             off = self.noisy[part] - (rows.mean[..., None, :] @ rows.f)[..., 0, :]
             scaled = (inverse @ off[..., None])[..., 0]
-            value -= 0.5 * ((off * scaled).sum(-1) + np.linalg.slogdet(spread)[1]).sum(-1)
+            distance, (sign, log_size) = (off * scaled).sum(-1), np.linalg.slogdet(spread)
+            # Where rounding leaves no covariance there is no density.
+            sound = (distance >= 0) & (sign > 0)
+            value -= 0.5 * np.where(sound, distance + log_size, np.inf).sum(-1)
             pull = 0.5 * (scaled[..., :, None] * scaled[..., None, :] - inverse)
             own = self._gradient(part, rows, scaled, pull, in_means, in_counts)
             in_covariance[:, part] = 0.5 * (own + own.swapaxes(-1, -2))
@@ -189,7 +197,7 @@ class PatternLaw:
 
         u = means[:, cells][..., of, :][..., self.pattern.present]
         u = u.reshape(batch, len(part), -1, self.q)
-        weight, share = chosen(counts.weight), chosen(counts.share)
+        weight, share = chosen(counts.likely), chosen(counts.share)
         second = covariance[:, :, None] + u[..., :, None] * u[..., None, :]
         f = np.concatenate(
             [
@@ -285,7 +293,7 @@ class PatternLaw:
             return np.asarray(values.reshape(shape)[:, group, place])
 
         in_means[np.ix_(*map(np.ravel, at), self.pattern.present)] += by_cell(in_u)
-        in_counts.weight[at] += by_cell(in_weight)
+        in_counts.likely[at] += by_cell(in_weight)
         in_counts.share[at] += by_cell((f * in_common).sum(-1))
         in_counts.mean[at] += by_cell((f @ scaled[..., None])[..., 0])
         in_counts.variance[at] += by_cell((f * pulled).sum(-1))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.messages import listing
-from surveysynth._support.progress import POSTERIOR
+from surveysynth._support.progress import more_rounds
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
@@ -122,7 +122,7 @@ def fit(
                 raise _refused(refusal) from None
             rounds = points.shape[1]
             if progress is not None:
-                progress(f"{POSTERIOR}: {rounds} more rounds, since R-hat is {refusal.r_hat:.2f}")
+                progress(more_rounds(rounds, refusal.r_hat))
             if refusal.r_hat > NEAR:
                 chains.warm_up(rounds)
                 points = chains.sample(2 * rounds)

@@ -29,12 +29,18 @@ from surveysynth.sampling.primitives import half_t_log_density
 FARTHEST = 60.0
 #: Limits of log variances of groups about the declared ones, in which any noise hides what is left.
 LOG_VARIANCE = 25.0
-#: Means and variances in spreads beyond which a law has no density that rounding leaves.
-LARGEST = 1e7
+#: Means, and variances and covariances, in spreads beyond which rounding leaves no digit of a law:
+#: moments of squares are fourth powers. Records are clipped to a few spreads.
+LARGEST_MEAN, LARGEST_VARIANCE = 1e3, 1e4
 #: Curvature of held scales in the whitening: of s_0, which all groups inform, and of the others.
 OF_SCALE, OF_OTHERS = 60.0, 1.0
+#: Least scale of effects on the weight, in its spread: less cannot be told from none, and would
+#: hold all effects next to zero.
+LEAST_OF_WEIGHT = 0.05
 #: Typical t, about which log t is a coordinate, and wide brackets of slices on log scales.
 TYPICAL_T, BRACKET, TRIES = 0.3, 8.0, 40
+#: Shapes of gamma laws from which on Stirling's series has all digits.
+LARGE_SHAPE = 1e4
 #: Steps of Newton's method to a predictor.
 NEWTON = 8
 
@@ -191,7 +197,9 @@ class Parameters:
         #: Pairs of each column (s, q), and whether it has any.
         self.of_row = (self.row[:, None] == np.arange(q)).astype(np.float64)
         self.sloped = np.isin(np.arange(q), self.row)
-        self.amount = np.array([part.outcome is not None for part in layout.regressions])
+        # Effects on amounts are of no smaller scale than the declared spread, whatever noise hides.
+        amounts = np.array([part.outcome is not None for part in layout.regressions])
+        self.least_tau = np.log(self.spread * np.where(amounts, 1.0, LEAST_OF_WEIGHT))
         grouped = layout.grouped
         self.contrasts = table.contrasts if grouped else np.zeros((0, self.groups))
         #: Levels of outcomes that deviate by group in each column, and that with ridged columns
@@ -209,23 +217,28 @@ class Parameters:
         self.law = CategoryLaw(table) if shape.discrete else AmountLaw(table)
         self.present = [each.present for each in table.patterns]
         self.group = shape.group
+        self.sizes = sizes = self._sizes()
+        ends = np.cumsum([0, *(int(np.prod(each)) for each in sizes.values())]).tolist()
+        self.slices = {name: slice(*ab) for name, ab in zip(sizes, pairwise(ends), strict=True)}
+        self.dimension = int(ends[-1])
+        self._least_squares()
+
+    def _sizes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the coordinates by name, in their order in a vector."""
+        q = self.q
         sizes: dict[str, tuple[int, ...]] = {
             f"means {j}": (own.size,) for j, own in enumerate(self.columns)
         }
         sizes |= {f"logit {i}": each.shape for i, each in enumerate(self.logits)}
         sizes |= {"core": (self.row.size,), "log_s": (q,), "log_tau": (q,)}
-        if grouped:
+        if self.layout.grouped:
             level, group = len(self.contrasts), self.groups
             sizes |= {
-                "deviations": (q, group, levels.shape[1]), "levels": (q, level),
+                "deviations": (q, group, self.levels.shape[1]), "levels": (q, level),
                 "level slopes": (self.row.size, level), "group": (q, group),
                 "group slopes": (self.row.size, group), "log_nu": (q,), "log_t": (q,),
             }  # fmt: skip
-        ends = np.cumsum([0, *(int(np.prod(each)) for each in sizes.values())]).tolist()
-        self.sizes = sizes
-        self.slices = {name: slice(*ab) for name, ab in zip(sizes, pairwise(ends), strict=True)}
-        self.dimension = int(ends[-1])
-        self._least_squares()
+        return sizes
 
     # --- starts -------------------------------------------------------------------------------
 
@@ -268,6 +281,7 @@ class Parameters:
     def start(self) -> FloatArray:
         """Return where the search for a mode starts (D,)."""
         x = np.zeros(self.dimension)
+        x[self.slices["log_tau"]] = np.log(self.spread) - self.least_tau
         if self.layout.grouped:
             x[self.slices["log_nu"]] = -0.5
         return x
@@ -305,10 +319,7 @@ class Parameters:
             for i, each in enumerate(self.logits)
         )
         log_s = np.log(spread) + part["log_s"]
-        # Effects on amounts are of no smaller scale than the declared spread, whatever noise hides.
-        log_tau = np.log(spread) + np.where(
-            self.amount, np.logaddexp(0.0, part["log_tau"]), part["log_tau"]
-        )
+        log_tau = self.least_tau + np.logaddexp(0.0, part["log_tau"])
         core = self.unit * part["core"]
         if not self.layout.grouped:
             none = np.zeros((batch, self.q))
@@ -387,9 +398,9 @@ class Parameters:
         point, part = self.point(x), self.parts(x)
         means, roots = self.means(point), self.roots_of(point)
         covariances = [root @ root.swapaxes(-1, -2) for root, _, _ in roots]
-        lost = _beyond(means)
+        lost = _beyond(means, LARGEST_MEAN)
         for each in covariances:
-            lost |= _beyond(each)
+            lost |= _beyond(each, LARGEST_VARIANCE)
         means = np.where(lost[:, None, None, None], 0.0, means)
         for each in covariances:
             each[lost] = np.eye(each.shape[-1])
@@ -405,32 +416,8 @@ class Parameters:
                 for logit, each in zip(self.logits, rows, strict=True)
             ]
         gradient = {name: np.zeros_like(each) for name, each in part.items()}
-        # Of the law: coefficients, deviations, log variances and slopes.
-        in_means = in_means / self.spread
-        e = self.table.shape.indicators
-        in_coefficients = np.concatenate(
-            [
-                (self.table.x.T @ in_means.sum(2)).swapaxes(1, 2),
-                (e.T @ in_means.sum(1)).swapaxes(1, 2),
-            ],
-            axis=-1,
-        )
-        in_deviations = np.zeros_like(point.deviations)
-        if point.deviations.shape[-1]:
-            by_group = np.zeros((self.groups, len(x), *in_means.shape[2:]))
-            np.add.at(by_group, self.group, in_means.swapaxes(0, 1))
-            in_deviations = by_group.transpose(1, 3, 0, 2) @ e
-        in_variance = np.zeros_like(point.log_variance)
-        in_lower = np.zeros((len(x), self.groups, self.q, self.q))
-        for there, (root, inverse, sd), given in zip(
-            self.present, roots, in_covariances, strict=True
-        ):
-            in_root = 2.0 * given @ root
-            in_variance[:, there] += 0.5 * (in_root * root).sum(2).swapaxes(1, 2)
-            turned = inverse.swapaxes(-1, -2)
-            in_inverse = in_root * sd[..., None, :] / self.spread[there, None]
-            in_lower[..., there[:, None], there] += turned @ in_inverse @ turned
-        in_slopes = in_lower[:, :, self.row, self.column].swapaxes(1, 2)
+        in_coefficients, in_deviations = self._through_means(point, in_means / self.spread)
+        in_variance, in_slopes = self._through_covariances(point, roots, in_covariances)
         value = value + self._prior(point, part, gradient, in_coefficients, in_deviations)
         # Chain rule to coordinates: what groups have in common, and what they differ by.
         gradient["log_s"] += 2.0 * in_variance.sum(-1)
@@ -456,6 +443,45 @@ class Parameters:
             value = value + density
         flat = [each.reshape(len(x), -1) for each in gradient.values()]
         return np.where(lost, -np.inf, value), np.concatenate(flat, axis=1)
+
+    def _through_means(
+        self, point: Point, in_means: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the gradient of the law in coefficients and deviations by that in means."""
+        e = self.table.shape.indicators
+        in_coefficients = np.concatenate(
+            [
+                (self.table.x.T @ in_means.sum(2)).swapaxes(1, 2),
+                (e.T @ in_means.sum(1)).swapaxes(1, 2),
+            ],
+            axis=-1,
+        )
+        in_deviations = np.zeros_like(point.deviations)
+        if point.deviations.shape[-1]:
+            by_group = np.zeros((self.groups, len(in_means), *in_means.shape[2:]))
+            np.add.at(by_group, self.group, in_means.swapaxes(0, 1))
+            in_deviations = by_group.transpose(1, 3, 0, 2) @ e
+        return in_coefficients, in_deviations
+
+    def _through_covariances(
+        self,
+        point: Point,
+        roots: list[tuple[FloatArray, FloatArray, FloatArray]],
+        in_covariances: list[FloatArray],
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the gradient of the law in log variances and slopes by that in covariances."""
+        in_variance = np.zeros_like(point.log_variance)
+        in_lower = np.zeros((len(in_variance), self.groups, self.q, self.q))
+        for there, (root, inverse, sd), given in zip(
+            self.present, roots, in_covariances, strict=True
+        ):
+            in_root = 2.0 * given @ root
+            in_variance[:, there] += 0.5 * (in_root * root).sum(2).swapaxes(1, 2)
+            turned = inverse.swapaxes(-1, -2)
+            in_inverse = in_root * sd[..., None, :] / self.spread[there, None]
+            in_lower[..., there[:, None], there] += turned @ in_inverse @ turned
+        in_slopes = in_lower[:, :, self.row, self.column].swapaxes(1, 2)
+        return in_variance, in_slopes
 
     def _prior(
         self,
@@ -492,10 +518,10 @@ class Parameters:
         of_s, in_s = log_half_t(point.log_s, HALF_T_DF, self.priors["residual_scale"])
         of_tau, in_tau = log_half_t(point.log_tau, HALF_T_DF, self.priors["coefficient_scale"])
         above = expit(part["log_tau"])
-        value += of_s.sum(1) + (of_tau + np.where(self.amount, np.log(above), 0.0)).sum(1)
+        value += of_s.sum(1) + (of_tau + np.log(above)).sum(1)
         gradient["log_s"] += in_s
         in_tau = in_tau + squares.sum(-1) - free
-        gradient["log_tau"] += np.where(self.amount, in_tau * above + 1.0 - above, in_tau)
+        gradient["log_tau"] += in_tau * above + 1.0 - above
         return np.asarray(value)
 
     def _values(self, point: Point) -> FloatArray:
@@ -527,19 +553,20 @@ class Parameters:
             for name in ("levels", "level slopes", "group slopes")
         )
         half = 0.5 * np.exp(point.log_nu)[..., None]
-        off, fall = point.off_variance, np.exp(-point.off_variance)
-        scale = np.sqrt(1.0 / half)
-        density = half * np.log(half) - gammaln(half) - half * (off + fall) + np.log(scale)
+        off, scale = point.off_variance, np.sqrt(1.0 / half)
+        norm, in_norm = log_gamma_norm(half)
+        away = half * (off + np.expm1(-off))
+        density = norm - away + np.log(scale)
         of_nu, in_nu = log_half_t(point.log_nu, 1.0, self.priors["pooling_df"])
         of_t, in_t = log_half_t(point.log_t, HALF_T_DF, self.priors["slope_scale"])
         unsloped = -0.5 * part["log_t"] ** 2
         value = value + density.sum((1, 2)) + of_nu.sum(1)
         value = value + np.where(self.sloped, of_t, unsloped).sum(1)
-        in_off = in_variance - half * (1.0 - fall)
+        in_off = in_variance + half * np.expm1(-off)
         gradient["group"] = in_off * scale
         gradient["log_nu"] = (
             in_nu
-            + (half * (np.log(half) + 1.0 - digamma(half) - off - fall)).sum(-1)
+            + (in_norm - away).sum(-1)
             - 0.5 * self.groups
             - 0.5 * (in_off * off).sum(-1)
         )
@@ -567,7 +594,7 @@ class Parameters:
         point, x = self.point(x), x.copy()
         number = self.groups * np.bincount(self.row, minlength=self.q)
         squares = (point.off_slopes**2).sum(-1) @ self.of_row
-        off = point.off_variance + np.exp(-point.off_variance)
+        off = point.off_variance + np.expm1(-point.off_variance)
 
         def of_t(log_t: FloatArray) -> FloatArray:
             own, _ = log_half_t(log_t, HALF_T_DF, self.priors["slope_scale"])
@@ -576,8 +603,8 @@ class Parameters:
             return np.asarray(np.where(self.sloped, own, alone), dtype=np.float64)
 
         def of_nu(log_nu: FloatArray) -> FloatArray:
-            half = 0.5 * np.exp(np.clip(log_nu, -20.0, 20.0))
-            norm = self.groups * (half * np.log(half) - gammaln(half))
+            half = 0.5 * np.exp(np.clip(log_nu, -150.0, 150.0))
+            norm = self.groups * log_gamma_norm(half)[0]
             own, _ = log_half_t(log_nu, 1.0, self.priors["pooling_df"])
             return np.asarray(own + norm - half * off.sum(-1))
 
@@ -594,10 +621,24 @@ class Parameters:
         return x
 
 
-def _beyond(values: FloatArray, limit: float = LARGEST) -> BoolArray:
+def _beyond(values: FloatArray, limit: float) -> BoolArray:
     """Return which points (b,) have values (b, ...) that are no numbers within a limit."""
     largest = np.abs(values.reshape(len(values), -1)).max(1, initial=0.0)
     return np.asarray(~(largest <= limit))
+
+
+def log_gamma_norm(half: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return h log h - h - log gamma(h), and its slope in log h.
+
+    Nothing cancels where h is large: nu has no upper end but its prior where groups do not differ.
+    """
+    large = half > LARGE_SHAPE
+    h = np.where(large, 1.0, half)
+    series = 1.0 / (12.0 * half)
+    exact = h * np.log(h) - h - gammaln(h)
+    value = np.where(large, 0.5 * np.log(half / (2.0 * np.pi)) - series, exact)
+    slope = np.where(large, 0.5 + series, h * (np.log(h) - digamma(h)))
+    return value, slope
 
 
 def log_half_t(log_value: FloatArray, df: float, scale: float) -> tuple[FloatArray, FloatArray]:

@@ -78,8 +78,8 @@ from surveysynth.mechanisms.noisy_statistics.release.statistics import (
 )
 from surveysynth.sampling.primitives import NORMAL_NODES
 
-#: k, in spreads of amounts: a flag of a half has the SD .75 then.
-SCALE = 1.5
+#: k, in spreads of amounts: a flag of a half has the SD of an amount.
+SCALE = 2.0
 #: An intraclass correlation that household surveys often have.
 USUAL_ICC = 0.05
 #: Shares of the budget among which the best one is searched.
