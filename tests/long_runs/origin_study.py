@@ -159,10 +159,10 @@ def changed(survey: Survey, record: int, change: Change) -> Confidential:
 def largest_log_ratio(
     model: Model, one: tuple[Any, ConfidentialFit], other: tuple[Any, ConfidentialFit]
 ) -> float:
-    """max over draws of both of |log xi(theta | D) - log xi(theta | D')|, of parameters and effects
-    of PSUs together; each side (records, fit)."""
+    """max over draws of both of |log xi(theta | D) - log xi(theta | D')|, each side
+    (records, fit)."""
     sides = [Side(records, fit.risk_weights, fit.theta) for records, fit in (one, other)]
-    return ratios_of_posteriors(model, *sides, jointly=True).largest
+    return ratios_of_posteriors(model, *sides).largest
 
 
 @dataclass(frozen=True)

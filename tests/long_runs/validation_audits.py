@@ -10,7 +10,7 @@ from tests.long_runs.validation_page import filled, frame, golden, markdown
 
 def audits() -> str:
     """One record replaced, and attacks."""
-    table = without_controls(frame("audit_replacements"))
+    table = frame("audit_replacements")
     facts = golden("audit")
     rows = []
     for mechanism, part in table.groupby("mechanism", sort=False):
@@ -66,12 +66,6 @@ def audits() -> str:
     [audits](audit.md) has more.''')}"""
 
 
-def without_controls(table: pd.DataFrame) -> pd.DataFrame:
-    """Leave out settings whose protection is removed on purpose."""
-    controls = [each.name for each in EXAMPLES if each.control]
-    return table[~table["case"].isin(controls)]
-
-
 def beyond(table: pd.DataFrame) -> "pd.Series[float]":
     """Settings in which one record moved more than is stated, with their largest ratio."""
     largest = table.groupby("case", sort=False)["ratio"].max()
@@ -101,7 +95,7 @@ def _unmeasured(table: pd.DataFrame) -> str:
     ]
     absent = [
         each.name for each in EXAMPLES
-        if not each.control and each.name not in set(table["case"])
+        if each.name not in set(table["case"])
     ]  # fmt: skip
     if absent:
         sentences.append(f"Not run: {', '.join(f'`{name}`' for name in absent)}.")

@@ -4,7 +4,7 @@ of the committed results; a part of ``python -m tests.long_runs.validation_page`
 import pandas as pd
 
 from tests.long_runs.audit_page import decided
-from tests.long_runs.validation_audits import beyond, without_controls
+from tests.long_runs.validation_audits import beyond
 from tests.long_runs.validation_page import filled, frame, golden, summaries
 
 
@@ -139,7 +139,7 @@ def _noise() -> tuple[str, ...]:
 
 
 def _asymptotic() -> tuple[str, ...]:
-    found = beyond(without_controls(frame("audit_replacements")))
+    found = beyond(frame("audit_replacements"))
     passed = (
         f"replacing one record passed the bound in {len(found)} of the settings that were audited "
         f"({'; '.join(map(str, found.index))}); "
