@@ -28,6 +28,26 @@ KEYS = {"count": ("count", None), "total": ("total", "y"), "mean": ("mean", "y")
         "proportion": ("proportion", "z")}  # fmt: skip
 
 
+DESIGN = 'strata = "stratum"\npsu = "psu"'
+#: What a release would need; none is made.
+NOISY = {
+    "privacy": 'mechanism = "noisy_statistics"',
+    "synthesizer": 'outcome = ["y", "z"]',
+}
+OUTCOMES = """
+[outcomes.y]
+transform = "log"
+centre = 10
+spread = 1
+[outcomes.z]
+transform = "identity"
+centre = 0.5
+spread = 0.5
+[outcomes.weight]
+range = [1, 1000]
+"""
+
+
 def keys_of(case: dict[str, Any], centre: str) -> str:
     """The keys of [survey] for a case."""
     lines = ['replicate_weights = "rep*"', f'replicate_method = "{case["method"]}"']
@@ -47,11 +67,10 @@ def tables_of(tmp_path: Path, case: dict[str, Any], centre: str, more: str = "")
     for r in range(columns.shape[1]):
         frame[f"rep{r + 1}"] = columns[:, r]
     text = spec_text(
-        survey=f'strata = "stratum"\npsu = "psu"\n{keys_of(case, centre)}',
-        synthesizer='outcome = ["y", "z"]\ntransform = ["log", "identity"]',
+        survey=f'{DESIGN}\n{keys_of(case, centre)}', **NOISY,
         tables='by = ["b"]\nstatistics = ["count", "total", "mean", "proportion"]',
     )
-    spec = load_spec(write_survey(tmp_path / "in", frame, text + more))
+    spec = load_spec(write_survey(tmp_path / "in", frame, text + OUTCOMES + more))
     return sample_tables(spec, read_survey(spec))
 
 
@@ -97,11 +116,10 @@ def test_errors_are_not_those_of_strata_and_units(tmp_path: Path) -> None:
     assert with_them.equals(without["mean", "y"]["se"])
     frame = pd.read_csv(GOLDEN / "taylor_survey.csv", dtype=str)
     text = spec_text(
-        survey='strata = "stratum"\npsu = "psu"',
-        synthesizer='outcome = ["y", "z"]\ntransform = ["log", "identity"]',
+        survey=DESIGN, **NOISY,
         tables='by = ["b"]\nstatistics = ["count", "total", "mean", "proportion"]',
     )
-    spec = load_spec(write_survey(tmp_path / "other", frame, text))
+    spec = load_spec(write_survey(tmp_path / "other", frame, text + OUTCOMES))
     by_units = sample_tables(spec, read_survey(spec))["mean", "y"]["se"]
     assert np.abs(by_units / with_them - 1.0).max() > 0.01
 

@@ -43,7 +43,8 @@ def spec_path(tmp_path: Path) -> Path:
     )
     tables = 'statistics = ["count", "mean", "proportion"]'
     text = spec_text(
-        tables=tables, survey="population_size = 30000", privacy="epsilon = 1e9"
+        tables=tables, survey="population_size = 30000",
+        privacy='epsilon = 1e9\nmechanism = "noisy_statistics"'
     )
     path = write_survey(tmp_path / "in", frame, text)
     path.write_text(path.read_text().replace('outcome = "salary"\n', "") + SECTIONS)

@@ -185,13 +185,6 @@ def test_with_a_declared_design_effect_the_sample_alone_is_by_unit(
     facts = facts_record(made, test=True)
     assert facts["primary_sampling_units"] == len(set(units))
     assert facts["degrees_of_freedom_by_unit"] == len(set(units)) - len(set(strata))
-    # Without the key, models with effects of the units are compared, and by unit themselves.
-    changed(path, ("design_effect = 4", 'lonely_psu = "fail"'))
-    clustered = run()
-    np.testing.assert_array_equal(clustered.tables["mean", "salary"]["sample"]["se"], sample["se"])
-    assert "fbs" in clustered.runs
-    assert "an effect of each unit" in render_report(clustered, [], test=True)
-    changed(path, ('lonely_psu = "fail"', "design_effect = 4"))
     # Of the model: one-stage, times the factor. Without the factor it is half as large.
     changed(path, ("design_effect = 4", "design_effect = 1"))
     table, without = (each.tables["count", None]["fbs"] for each in (made, run()))

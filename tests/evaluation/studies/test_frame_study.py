@@ -34,6 +34,12 @@ SECTIONS = {
     "privacy": {"mechanism": "pseudo_posterior", "epsilon": 10.8, "m": 1},
     "tables": {"by": ["region", "sex"], "statistics": ["count", "mean"]},
 }
+#: What needs the mechanism that takes every kind of outcome, and units.
+NOISY = {
+    **SECTIONS, "synthesizer": {},
+    "privacy": {"mechanism": "noisy_statistics", "epsilon": 10.8},
+    "outcomes": {name: {"kind": "continuous", "range": [0, 1e6]} for name in ("income", "tax")},
+}  # fmt: skip
 
 
 def frame_of(n=1200, seed=1):
@@ -114,9 +120,8 @@ def test_the_truth_is_that_of_the_frame():
          "where": 'owner == "yes" and sex == "f"'},
         {"name": "by_heat", "by": ["heat"], "statistics": ["count", "median"]},
     ]  # fmt: skip
-    sections = {**SECTIONS, "tables": tables, "synthesizer": QUICK, "outcomes": {
-        "income": {"kind": "continuous", "transform": "log"},
-        "tax": {"kind": "continuous", "transform": "log"},
+    sections = {**NOISY, "tables": tables, "outcomes": {
+        **NOISY["outcomes"],
         "owner": {"kind": "binary", "levels": ["no", "yes"]},
         "heat": {"kind": "categorical", "levels": ["gas", "oil", "wood"]},
     }}  # fmt: skip
@@ -364,7 +369,7 @@ def test_numbers_do_not_depend_on_the_workers():
 
 def test_clusters_are_drawn_and_numbered_anew():
     frame = FRAME.assign(village=np.arange(len(FRAME)) // 10)
-    spec = spec_of(survey={"psu": "village"})
+    spec = spec_of(NOISY, survey={"psu": "village"})
     population = read_frame(frame, spec, size="size", drawn=None)
     design = SamplingDesign("two_stage", n=120, per_cluster=4, clusters="size", within="pps")
     check_design(design, population, spec)

@@ -163,7 +163,8 @@ def test_mistakes_are_told_before_anything_is_drawn(folder, changes, more, words
 def test_a_specification_is_of_a_study_or_of_a_survey(folder):
     with pytest.raises(InputError, match="study: missing"):
         study_of(parse_spec(SPEC.partition("[study]")[0].replace(
-            'strata = "stratum"', 'strata = "stratum"\nweight = "w"\npopulation_size = 700'
+            'strata = "stratum"', 'strata = "stratum"\nweight = "w"\npopulation_size = 700\n'
+            "design_effect = 2"
         )))  # fmt: skip
     path = folder / "study.toml"
     path.write_text(SPEC)

@@ -158,7 +158,7 @@ def test_words_and_what_must_be_declared():
     with pytest.raises(InputError, match="spread above zero"):
         main_effects(methods=("fbs_noisy",),
                      noise=StrictSettings({"salary": Declared(1e5, 0.0)}))  # fmt: skip
-    study = two_stage_study(methods=("fbs_noisy", "fbs"))
+    study = two_stage_study(methods=("fbs_noisy", "fbs"), design_effect=1.5)
     assert [task.group for task in study.tasks()][::4] == ["noise", "fbs", "fbs_noisy"]
 
 
