@@ -74,7 +74,9 @@ def _without_a_cell(text: str) -> str:
 KINDS = '[outcomes.salary]\nkind = "{}"'
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 3.6'
 INSURED = (
-    '[outcomes.insured]\nkind = "binary"\nlevels = ["no", "yes"]\n[outcomes.salary]\n'
+    '[outcomes.insured]\nkind = "binary"\nlevels = ["no", "yes"]\n'
+    "[outcomes.salary]\nrange = [0, 1e6]\n"
+    "[outcomes.weight]\nrange = [0.01, 1e6]\n"
 )  # fmt: skip
 
 CALIBRATED = (
@@ -115,7 +117,7 @@ MISTAKES = (
     Mistake("A model is misspelled", {"synthesizer": 'model = "fsb"'}),
     Mistake("A kind of outcome is misspelled", {"labels": KINDS.format("semicontinous")}),
     Mistake("A semicontinuous outcome has no spikes",
-            {"labels": KINDS.format("semicontinuous")}),
+            {"labels": KINDS.format("semicontinuous"), "privacy": STRICT}),
     Mistake("A statistic is misspelled", {"tables": 'statistics = ["count", "means"]'}),
     Mistake("A statistic is for another kind of outcome", {"tables": 'statistics = ["share"]'}),
     Mistake("Noisy statistics without centre and spread", {"privacy": STRICT}),
@@ -169,7 +171,8 @@ MISTAKES = (
     Mistake("Negative weights", change=cells("weight", -31415.9265, -1.0)),
     Mistake("Weights of zero", change=cells("weight", 0, 0, 0)),
     Mistake("Zeros under a logarithm", change=cells("salary", 0, 0, -987654)),
-    Mistake("Levels in other letters", {"labels": INSURED},
+    Mistake("Levels in other letters", {"labels": INSURED, "privacy": STRICT},
+            arguments=("release", "spec.toml", "--out", "out"),
             change=lambda f: cells("insured", "Yes", "YES", "canary")(f.assign(insured="yes"))),
     Mistake("An outcome that does not vary", change=lambda f: f.assign(salary=987654)),
     Mistake("Weights that are a function of the strata",

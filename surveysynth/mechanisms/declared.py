@@ -22,11 +22,8 @@ class Declared:
     Examples
     --------
     >>> import surveysynth as ss
-    >>> settings = ss.MechanismSettings(
-    ...     epsilon=10.8, declared={"income": ss.Declared(centre=40_000.0, spread=0.6)}
-    ... )
-    >>> settings.pseudo_records
-    10.0
+    >>> ss.Declared(centre=40_000.0, spread=0.6).spread
+    0.6
     """
 
     centre: float | None = None

@@ -8,7 +8,6 @@ from surveysynth.estimation.clusters import cluster_lines
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.subpopulation import WHERE, shown_rows
 from surveysynth.mechanisms.base import gap_of_weights
-from surveysynth.mechanisms.learned.stage import TRANSFORMS_NAME
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.documents.ddi import DDI_NAME
 from surveysynth.release.facts import curve_files, files_of, labels_of
@@ -46,10 +45,6 @@ SKEWED = (
     "see it. In a study with a skewness of 1 they moved by 0.07 residual SDs at epsilon 10.8 and "
     "by 0.19 at epsilon 5. Choose a transform that makes residuals symmetric."
 )
-
-
-#: Keys of an outcome that say how it is modelled.
-_NOT_DEFAULT = {"transform", "centre", "spread"}
 
 
 def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
@@ -122,7 +117,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     ]
     if design.learns_weight:
         lines.append(f"Weight: {design.modelled[-1].model_words}.")
-    return lines + _range_lines(spec, design) + _sign_lines(design) + spec.privacy.risk_lines
+    return lines + _sign_lines(design) + spec.privacy.risk_lines
 
 
 def _sign_lines(design: "PublicDesign") -> list[str]:
@@ -137,26 +132,6 @@ def _sign_lines(design: "PublicDesign") -> list[str]:
         f"they lie: choose a low end no farther than they go. Hundreds of them may be a group of "
         f"their own, with kind = 'semicontinuous' and split = 0 in [outcomes.{name}]."
         for name in both
-    ]
-
-
-def _range_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
-    """Propose a range for amounts whose transform nobody chose."""
-    if "transform" in spec.synthesizer.model_fields_set:
-        return []
-    sections = spec.outcomes
-    left = [
-        each.name
-        for each in design.outcomes
-        if each.is_amount
-        and each.learned is None
-        and each.transform.kind != "identity"  # a count
-        and not (each.name in sections and sections[each.name].model_fields_set & _NOT_DEFAULT)
-    ]
-    return [
-        f"  {name}: the transform is the default, which may not fit. With a public range alone, "
-        f"[outcomes.{name}] range = [low, high], it is learned within the budget."
-        for name in left
     ]
 
 
@@ -280,10 +255,6 @@ def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
     )
 
 
-def _learns(design: "PublicDesign") -> bool:
-    return any(each.learned is not None for each in design.modelled)
-
-
 def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     privacy = spec.privacy.for_records(design.n)
     datasets = privacy.m * privacy.replicates_per_draw
@@ -300,5 +271,5 @@ def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> li
         *_files_lines(spec, design),
         f"  microdata/: {datasets} synthetic files of {design.n:,} records "
         f"(m = {privacy.m} draws, {privacy.replicates_per_draw} replicates each)",
-        f"  {TRANSFORMS_NAME}, {_DOCUMENTS}" if _learns(design) else f"  {_DOCUMENTS}",
+        f"  {_DOCUMENTS}",
     ]

@@ -82,7 +82,8 @@ def test_one_record_moves_the_posterior_by_less_than_is_stated(name):
 def test_every_model_is_here():
     from surveysynth.models import model_names
 
-    assert {BY_NAME[name].model for name in CASES} == set(model_names())
+    # The mixture is a Stan program, which the audit of programs looks at.
+    assert {BY_NAME[name].model for name in CASES} == set(model_names()) - {"normal_mixture"}
     claims = {each.name for each in EXAMPLES if not each.noisy}
     # Others differ in settings of the mechanism alone.
     assert {BY_NAME[name].model for name in claims - set(CASES)} == {"fbs"}

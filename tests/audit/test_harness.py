@@ -172,7 +172,7 @@ def test_designs_that_the_mechanism_refuses_are_told(tmp_path, frame):
 LINES = [
     Line("a", "pseudo_posterior", "fbs", 10, 3.0, "typical", "weight x 50", "common", 0.2,
          verdict="holds"),
-    Line("a", "pseudo_posterior", "fbs", 10, 3.0, "typical", "<b>", "common", 1.0004, 0.9, 0.01,
+    Line("a", "pseudo_posterior", "fbs", 10, 3.0, "typical", "<b>", "common", 1.0004, 0.01,
          "passed"),
     Line("a", "pseudo_posterior", "fbs", 10, 3.0, "typical", "two", "fresh", 0.3, verdict="holds"),
     Line("b", "", "", 10, 0.0, "", "", verdict="refused", reason="too small"),

@@ -18,8 +18,6 @@ from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: The key of the histograms in files.
 LEARNED = "learned"
-#: The published file of them where there is no file of other noisy numbers.
-TRANSFORMS_NAME = "transforms.json"
 
 
 @dataclass(frozen=True)

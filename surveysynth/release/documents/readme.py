@@ -7,7 +7,6 @@ from typing import Any
 
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns, saved_by_law
-from surveysynth.mechanisms.learned.stage import TRANSFORMS_NAME
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.release.documents.example import Example, has_lonely_stratum
 from surveysynth.release.documents.programs import (
@@ -60,7 +59,6 @@ def readme_context(
         "replicates": replicates,
         "datasets": settings.m * replicates,
         "statistics_file": STATISTICS_NAME,
-        "transforms_file": TRANSFORMS_NAME,
         "learns": any(each.learned is not None for each in facts.design.modelled),
         "curve_files": curve_files(spec),
         "source": spec.all_tables.source,

@@ -20,7 +20,7 @@ from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.rebuild import rebuild
-from surveysynth.spec.build import mechanism_of, model_of, settings_of
+from surveysynth.spec.build import mechanism_of, model_of
 from surveysynth.spec.in_memory import spec_of_survey
 from tests.mechanisms.learned.learned_cases import frame_of, survey_of
 
@@ -114,29 +114,6 @@ def test_a_release_by_noisy_statistics_is_rebuilt_from_its_histograms(tmp_path: 
     assert {"tables/means.csv", "figures/transforms.svg"} <= set(planted)
 
 
-def test_a_release_by_the_pseudo_posterior_publishes_its_histograms(tmp_path: Path) -> None:
-    spec = written(
-        tmp_path, "pseudo_posterior", privacy="m = 1\nreplicates_per_draw = 2",
-        synthesizer='inference = "paper"',
-    )  # fmt: skip
-    spec.write_text(f"{spec.read_text()}figures = ['svg', 'png']\n")
-    ss.release(spec, tmp_path / "out", ledger=tmp_path / "ledger.jsonl")
-    release = tmp_path / "out" / "release"
-    published, privacy = content(release / "transforms.json"), content(release / "privacy.json")
-    spent = [2 / Fraction(each["scale"]) for each in published["learned"]]
-    assert float(sum(spent)) == pytest.approx(1.08, rel=1e-5)
-    assert {each["kind"] for each in published["learned"]} == {"system"}
-    assert "seed" not in published
-    figures = sorted(path.name for path in (release / "figures").glob("transforms.*"))
-    assert figures == ["transforms.png", "transforms.svg"]
-    assert privacy["epsilon"] == 10.8
-    # What is left of epsilon is that of the one draw: 2 m x bound.
-    assert 2 * privacy["lipschitz_bound"] == pytest.approx(10.8 - 1.08)
-    words = " ".join(privacy["statement"])
-    assert "epsilon = 1.08 at any number of records" in words
-    assert "have the rest of epsilon, 9.72: the two parts add up to 10.8" in words
-
-
 def test_noise_is_kept_before_anything_follows_and_is_continued_from(tmp_path: Path) -> None:
     spec = ss.load_spec(written(tmp_path, "noisy_statistics", privacy="m = 10"))
     survey, mechanism = ss.read_survey(spec), mechanism_of(spec)
@@ -169,7 +146,8 @@ def test_the_second_stage_takes_scores_of_the_first() -> None:
         survey.design, survey.confidential, budget=1.0, noise="gaussian",
         source=SeededNoise(np.random.default_rng(2)),
     )  # fmt: skip
-    records = ss.get_model("fbs").of(first.design).records(first.design, survey.confidential)
+    model = ss.get_model("fbs").under_noise().of(first.design)
+    records = model.records(first.design, survey.confidential)
     strata, tax = survey.design.strata, survey.confidential.outcome[:, 1]
     assert strata is not None
     for side, there in ((0, tax > 0), (1, tax < 0)):
@@ -187,18 +165,6 @@ def test_the_second_stage_takes_scores_of_the_first() -> None:
     # Nearly standard normal: nothing to declare.
     assert np.abs(records.z[:, 0].mean()) < 0.2
     assert np.abs(records.z[:, 0].std() - 1.0) < 0.2
-
-
-def test_settings_of_another_share_are_refused(tmp_path: Path) -> None:
-    spec = ss.load_spec(written(tmp_path, "pseudo_posterior"))
-    settings = settings_of(spec)
-    assert settings.learned_epsilon == pytest.approx(1.08)
-    survey = ss.read_survey(spec)
-    mechanism = mechanism_of(spec.model_copy(update={"outcomes": {}}))
-    with pytest.raises(InputError, match=r"the learned transforms spend 1\.08 of epsilon"):
-        mechanism.run(
-            ss.get_model("fbs"), survey.design, survey.confidential, np.random.default_rng(1)
-        )
 
 
 @pytest.mark.parametrize(
@@ -251,19 +217,6 @@ def test_shares_of_outcomes_that_declare_none_are_equal_parts_of_a_tenth(tmp_pat
     assert shares() == pytest.approx([0.1 / 3, 0.1 / 3])
     path.write_text(f"{path.read_text()}[outcomes.weight]\nspread = 0.5\n")
     assert shares() == [0.05, 0.05]
-
-
-@pytest.mark.parametrize(
-    ("income", "proposed"),
-    [("", True), (RANGE, False), ('transform = "log"', False)],
-)
-def test_check_proposes_a_range_for_a_transform_that_nobody_chose(
-    tmp_path: Path, income: str, proposed: bool
-) -> None:
-    spec = ss.load_spec(written(tmp_path, "pseudo_posterior", income=income))
-    design = ss.read_survey(spec).design
-    told = "\n".join(preview_lines(spec, design, model_of(spec)))
-    assert ("[outcomes.income] range = [low, high], it is learned" in told) == proposed
 
 
 def test_noisy_statistics_without_any_constant_propose_a_range(tmp_path: Path) -> None:

@@ -209,20 +209,6 @@ def test_a_release_by_noisy_statistics_learns_the_weight(tmp_path: Path) -> None
     assert "tables/counts.csv" in rebuild(release, tmp_path / "planted").different
 
 
-def test_a_release_by_the_pseudo_posterior_learns_the_weight(tmp_path: Path) -> None:
-    spec = written(
-        tmp_path, mechanism="pseudo_posterior", privacy="m = 1\nreplicates_per_draw = 1",
-        synthesizer='inference = "paper"',
-    )  # fmt: skip
-    ss.release(spec, tmp_path / "out", ledger=tmp_path / "ledger.jsonl")
-    release = tmp_path / "out" / "release"
-    published = json.loads((release / "transforms.json").read_text())["learned"]
-    assert [each["outcome"] for each in published] == ["income", "weight"]
-    assert [float(2 / Fraction(each["scale"])) for each in published] == pytest.approx([0.54] * 2)
-    for data in datasets(release):
-        assert RANGE[0] <= data["weight"].min() < data["weight"].max() <= RANGE[1]
-
-
 @pytest.mark.parametrize("learned", [True, False])
 def test_weights_of_two_sizes_come_back(learned: bool) -> None:
     """Half of the weights are about 20 and half about 400: a log-normal law has most in between."""
@@ -303,13 +289,11 @@ def test_surveys_in_memory_refuse_the_same(given: dict[str, Any], words: str) ->
         ss.Survey.from_frame(frame_of(60), outcome="income", weight="weight", by=("sex",), **keys)
 
 
-def test_models_of_the_logarithm_refuse_a_learned_weight_in_memory() -> None:
+def test_fbp_refuses_a_learned_weight_in_memory() -> None:
     survey = with_learned_weight(survey_of(200))
     one = replace(survey.design, outcomes=survey.design.outcomes[:1])
-    for name in ("fbp", "normal", "normal_mixture"):
-        model = ss.get_model(name)
-        with pytest.raises(InputError, match="needs the logarithm of the weight"):
-            model.of(one).records(one, survey.confidential)
+    with pytest.raises(InputError, match="needs the logarithm of the weight"):
+        ss.get_model("fbp").under_noise().of(one).records(one, survey.confidential)
 
 
 def test_a_survey_in_memory_declares_it(tmp_path: Path) -> None:
@@ -320,13 +304,14 @@ def test_a_survey_in_memory_declares_it(tmp_path: Path) -> None:
         weight_transform=LearnedTransform(low=2.0, high=2000.0, share=0.04, by="all"),
     )  # fmt: skip
     spec = spec_of_survey(survey.design, {
-        "privacy": {"mechanism": "pseudo_posterior", "epsilon": 4.0},
+        "privacy": {"mechanism": "noisy_statistics", "epsilon": 4.0},
         "tables": {"by": ["sex"], "statistics": ["count"], "linearisation": "plain"},
     })  # fmt: skip
     (_, weight) = spec.learned
     assert weight.transform == survey.design.weight_transform
     assert [each.name for each in spec.learned] == ["income", "weight"]
-    statement = mechanism_of(spec).statement(ss.get_model("fbs"), survey.design)
+    model = ss.get_model("fbs").under_noise().of(survey.design)
+    statement = mechanism_of(spec).statement(model, survey.design)
     assert "weight (0.04 of the budget)" in " ".join(statement.guarantee)
     # Both outcomes and the weight share a tenth where a file says nothing of shares.
     file = ss.load_spec(written(tmp_path))
