@@ -6,6 +6,7 @@ import itertools
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Generator, Iterator
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -19,6 +20,12 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
 REQUIRE_PYSTAN = "SURVEYSYNTH_REQUIRE_PYSTAN"
+
+CPU_SECONDS = "cpu_seconds"
+#: CPU seconds of a test's call: more than these are reported, and more than those fail.
+MANY_CPU_SECONDS, MOST_CPU_SECONDS = 2, 5
+#: Tests that may take longer.
+_LONG = ("slow", "pages", "pystan", "cmdstan")
 
 # Ledgers of the tests are not those of whoever runs them; what tests start inherits this.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="surveysynth-test-state-")
@@ -103,6 +110,36 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             pytest.fail(f"{reason}; {REQUIRE_PYSTAN}=1 forbids the skip", pytrace=False)
         if reason:
             pytest.skip(reason)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Keep the CPU seconds of a test; fail one that takes far too many without saying so."""
+    before = time.process_time()
+    result = yield
+    seconds = time.process_time() - before
+    item.user_properties.append((CPU_SECONDS, seconds))
+    if seconds > MOST_CPU_SECONDS and not any(map(item.get_closest_marker, _LONG)):
+        pytest.fail(
+            f"the test took {seconds:.1f} CPU seconds, more than {MOST_CPU_SECONDS}: mark it slow, "
+            "or share what it makes",
+            pytrace=False,
+        )
+    return result
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the tests that took more CPU seconds than a test should."""
+    found = [
+        (seconds, report.nodeid)
+        for report in terminalreporter.stats.get("passed", [])
+        for name, seconds in report.user_properties
+        if name == CPU_SECONDS and report.when == "call" and seconds > MANY_CPU_SECONDS
+    ]
+    if found:
+        terminalreporter.section(f"{len(found)} tests of more than {MANY_CPU_SECONDS} CPU seconds")
+        for seconds, name in sorted(found, reverse=True):
+            terminalreporter.write_line(f"{seconds:6.1f} {name}")
 
 
 def _without_pystan() -> str | None:

@@ -1,4 +1,4 @@
-"""Hash everything that the package writes: ``python -m tests.long_runs.fingerprint OUT.json``.
+"""Hash everything that the package writes: ``python -m tests.fingerprint OUT.json``.
 
 A change that should move no number runs this before and after, and compares the two files with
 ``--against BEFORE.json``. The cases cover every command that writes files (release, rebuild,
