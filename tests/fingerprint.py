@@ -309,7 +309,7 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--against", type=Path, help="an earlier result to compare with")
     parser.add_argument("--only", action="append", help="some cases alone")
-    parser.add_argument("--package", type=Path, default=Path(__file__).resolve().parents[2])
+    parser.add_argument("--package", type=Path, default=Path(__file__).resolve().parents[1])
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
