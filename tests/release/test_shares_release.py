@@ -6,6 +6,8 @@ with other confidential values, from which the same files come.
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -92,17 +94,22 @@ Install = Callable[..., Made]
 
 @pytest.fixture
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> Install:
-    """In the place of the model's datasets one of each of ten draws of those outcomes."""
+    """In the place of the model's datasets one of each of ten draws of those outcomes; with a
+    ``pair`` for variances, which plain amounts have, four of each of three."""
 
-    def install(names: list[str], *, size: float = 24_000.0) -> Made:
+    def install(names: list[str], *, pair: bool = False, size: float = 24_000.0) -> Made:
         rng, frame, made = np.random.default_rng(2), survey_frame(), {}
-        for draw in range(1, 11):
+        for key in product(range(1, 4), range(1, 5)) if pair else product(range(1, 11), [1]):
             values, weight = values_of(names, rng, frame), rng.uniform(50.0, 150.0, len(frame))
             weight *= size / weight.sum()
-            if (draw, 1) == WITHOUT and "sector" in names:
+            if key == WITHOUT and "sector" in names:
                 sector = values[:, names.index("sector")]
                 sector[sector == 0] = 2.0
-            made[draw, 1] = SyntheticDataset(draw, 1, values, weight, values, weight)
+            data = SyntheticDataset(*key, values, weight, values, weight)
+            if pair:
+                other = values_of(names, rng, frame)
+                data = replace(data, variance_outcome=other, variance_weight=weight[::-1])
+            made[key] = data
 
         def synthesise(*_: Any, **__: Any) -> Iterator[SyntheticDataset]:
             yield from made.values()
@@ -116,8 +123,10 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> Install:
 def spec_of(
     make_spec: MakeSpec, names: list[str], extra: str = "", *, seed: int = 8, **lines: str
 ) -> Path:
-    path = make_spec(survey_frame(seed), **{"privacy": NOISY, **lines})
-    extra += WEIGHT * ("population_size" not in lines.get("survey", ""))
+    lines = {"privacy": NOISY, **lines}
+    path = make_spec(survey_frame(seed), **lines)
+    needed = lines["privacy"] == NOISY and "population_size" not in lines.get("survey", "")
+    extra += WEIGHT * needed
     sections = "".join(f"[outcomes.{name}]\n{DECLARED[name]}" for name in names)
     text = path.read_text(encoding="utf-8").replace('outcome = "salary"\n', "")
     path.write_text(text + sections + extra, encoding="utf-8")
