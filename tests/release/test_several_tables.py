@@ -64,14 +64,18 @@ title = "Gender <b>"
 levels = { f = "Women", m = "Men" }
 """
 KINDS = """outcome = ["salary", "employed"]
-inference = "paper"
+[outcomes.salary]
+centre = 22000
+spread = 0.6
 [outcomes.employed]
 kind = "binary"
 """
+STRICT = "mechanism = 'noisy_statistics'\nepsilon = 10.8\nm = 10\nreplicates_per_draw = 1"
 
 
 def spec_of(folder: Path, tables: str, **lines: str) -> Path:
-    text = spec_text(**{"synthesizer": KINDS, "privacy": "m = 2\nreplicates_per_draw = 2", **lines})
+    given = {"survey": "population_size = 30000", "synthesizer": KINDS, "privacy": STRICT}
+    text = spec_text(**{**given, **lines})
     return write_survey(folder, small_survey(), text[: text.index("[tables]")] + tables)
 
 
@@ -81,7 +85,7 @@ def specification(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def released(specification: Path, tmp_path: Path, stand_in_mechanism: None) -> Path:
+def released(specification: Path, tmp_path: Path, stand_in_posterior: None) -> Path:
     release(specification, tmp_path / "out", seed=5)
     return tmp_path / "out" / "release"
 
@@ -91,16 +95,16 @@ def alone(folder: Path, table: str) -> dict[str, pd.DataFrame]:
 
     The columns of the others stay in the model through the formula."""
     text = table.replace("[tables]", "[tables]\ndigits_mean = 1")
-    kinds = KINDS.replace("inference", 'predictors = "field + gender"\ninference')
+    kinds = f'predictors = "field + gender"\n{KINDS}'
     spec = spec_of(folder, text, synthesizer=kinds)
     release(spec, folder / "out", seed=5)
     return dict(read_release(folder / "out").tables)
 
 
 def test_every_table_is_what_it_is_alone(
-    tmp_path: Path, stand_in_mechanism: None
+    tmp_path: Path, stand_in_posterior: None
 ) -> None:
-    kinds = KINDS.replace("inference", 'predictors = "field + gender"\ninference')
+    kinds = f'predictors = "field + gender"\n{KINDS}'
     spec = spec_of(tmp_path / "survey", SEVERAL, synthesizer=kinds)
     release(spec, tmp_path / "out", seed=5)
     together = read_release(tmp_path / "out").tables
@@ -139,11 +143,11 @@ def test_a_subpopulation_is_that_of_the_microdata(released: Path) -> None:
 
 
 def test_parts_are_not_said_to_add_up_to_the_population(
-    tmp_path: Path, stand_in_mechanism: None
+    tmp_path: Path, stand_in_posterior: None
 ) -> None:
     tables = "[[tables]]\nname = 'whole'\n[[tables]]\nname = 'part'\nwhere = \"field == 'a'\"\n"
     made = release(
-        spec_of(tmp_path / "survey", tables, survey="population_size = 30000"), tmp_path / "out"
+        spec_of(tmp_path / "survey", tables), tmp_path / "out"
     ).tables
     words = "add up to the public population size, which has no sampling error."
     assert f"Counts {words}" in made["whole/count"][0].notes
@@ -174,7 +178,7 @@ def test_documents_speak_of_every_table(released: Path) -> None:
 
 
 def test_thirty_tables_are_one_fit_one_epsilon_and_one_line_of_the_ledger(
-    tmp_path: Path, stand_in_mechanism: None, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, stand_in_posterior: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs, ordinary = [], mechanism_module.run
 
@@ -210,7 +214,7 @@ def test_what_will_be_published_is_told_table_by_table(specification: Path) -> N
     assert "tables/cross/means.html (12 rows each)" in lines
 
 
-def test_contrasts_have_the_rows_that_are_told(tmp_path: Path, stand_in_mechanism: None) -> None:
+def test_contrasts_have_the_rows_that_are_told(tmp_path: Path, stand_in_posterior: None) -> None:
     """Truth: the lines of the csv files."""
     tables = "[[tables]]\nname = 'both'\nby = ['field', 'gender']\nformats = ['csv']\n" \
         "where = \"field != 'c'\"\nstatistics = ['count', 'difference(mean, field: a - b)', " \
@@ -226,7 +230,7 @@ def test_contrasts_have_the_rows_that_are_told(tmp_path: Path, stand_in_mechanis
 
 
 def test_a_comparison_looks_at_the_rows_of_all_tables(
-    specification: Path, stand_in_mechanism: None
+    specification: Path, stand_in_posterior: None
 ) -> None:
     spec = load_spec(specification)
     made = compare(spec, read_survey(spec), methods=["laplace", "fbs"], seed=1)
@@ -243,7 +247,7 @@ def test_a_comparison_looks_at_the_rows_of_all_tables(
 
 
 def test_a_notebook_makes_the_tables_of_the_file(
-    released: Path, stand_in_mechanism: None
+    released: Path, stand_in_posterior: None
 ) -> None:
     sample = Survey.from_frame(
         small_survey(), weight="weight", by=["field", "gender"], strata="field",

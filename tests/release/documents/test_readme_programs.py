@@ -26,10 +26,16 @@ from surveysynth.release.pipeline import release
 from surveysynth.release.writers.csv import plain_text
 from tests.surveys import lonely_survey, small_survey, spec_text, write_survey
 
-pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
+pytestmark = pytest.mark.usefixtures("stand_in_mechanism", "stand_in_posterior")
 
 MakeSpec = Callable[..., Path]
 RATIO = "population_size = 30000"
+#: What noisy statistics need; of one dataset a draw every one is published.
+STRICT = {
+    "survey": RATIO,
+    "privacy": 'mechanism = "noisy_statistics"\nepsilon = 10.8\nm = 10\nreplicates_per_draw = 1',
+}
+SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45\n"
 NAMES = ["=1+1", "it's a 'g'", 'pay "x" \\ `z`', "@weight"]
 
 
@@ -206,9 +212,10 @@ def test_programs_know_a_synthetic_subpopulation(
     if labelled:
         frame["employed"] = np.where(frame["employed"] == 1, "01", "00")
         kind, where = kind + 'levels = ["00", "01"]\n', "employed == '01' or field == 'c'"
-    kinds = f'outcome = ["salary", "employed"]\ninference = "paper"\n[outcomes.employed]\n{kind}'
+    kinds = f'outcome = ["salary", "employed"]\ninference = "debiased"\n{SALARY}' \
+        f"[outcomes.employed]\n{kind}"
     tables = f'where = "{where}"\nstatistics = ["{statistic}"]'
-    release(make_spec(frame, synthesizer=kinds, tables=tables), tmp_path / "out")
+    release(make_spec(frame, **STRICT, synthesizer=kinds, tables=tables), tmp_path / "out")
     folder = tmp_path / "out" / "release"
     assert_recomputes(folder, r=True)
     for language in ("python", "r"):
@@ -263,12 +270,11 @@ def test_a_program_changed_as_told_is_of_the_subpopulation(
 ) -> None:
     """Of files with numbers in the place of codes too."""
     frame = small_survey()
-    kinds = 'outcome = ["salary", "employed"]\ninference = "paper"\n[outcomes.employed]\n' \
-        'kind = "binary"\n'
+    kinds = f'outcome = ["salary", "employed"]\n{SALARY}[outcomes.employed]\nkind = "binary"\n'
     if levels is not None:
         kinds += f"levels = {levels.split()}\n"
         frame["employed"] = np.array(levels.split())[frame["employed"].astype(int)]
-    text = spec_text(synthesizer=kinds)
+    text = spec_text(**STRICT, synthesizer=kinds)
     tables = f"[all_tables]\nby = ['field']\nstatistics = ['mean']\nmicrodata = '{microdata}'\n" \
         f"[[tables]]\nname = 'whole'\n[[tables]]\nname = 'part'\nwhere = \"{where}\"\n"
     spec = write_survey(tmp_path / "in", frame, text[: text.index("[tables]")] + tables)
@@ -302,8 +308,12 @@ def test_programs_sum_within_primary_sampling_units(
     frame = small_survey()
     # Labels repeat from stratum to stratum; the third stratum has a single unit.
     frame["psu"] = np.where(frame["field"] == "c", 1, np.arange(len(frame)) // 20 % 4)
-    survey = f'psu = "psu"\nlonely_psu = "adjust"\n{more}'
-    release(make_spec(frame, survey=survey, synthesizer=f"model = '{model}'"), tmp_path / "out")
+    given = {
+        **STRICT, "survey": f'psu = "psu"\nlonely_psu = "adjust"\n{more}',
+        "synthesizer": f"model = '{model}'\ninference = 'debiased'",
+        "labels": f"{SALARY}[outcomes.weight]\ncentre = 4.0\n",
+    }  # fmt: skip
+    release(make_spec(frame, **given), tmp_path / "out")
     assert_recomputes(tmp_path / "out" / "release", r=True)
 
 
