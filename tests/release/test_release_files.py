@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.errors import InputError, RefusedError
+from surveysynth.errors import InputError
 from surveysynth.models import get_model
 from surveysynth.release import files
 from surveysynth.release.documents.programs import python_literal
