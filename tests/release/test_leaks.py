@@ -267,11 +267,12 @@ def confidential_objects() -> Iterator[Any]:
     counts = ss.Survey.from_frame(
         frame, outcome="kids", weight="weight", by="field", transforms=ss.Transform("identity")
     )
-    for survey, name in ((counts, "poisson"), (_kinds(frame), "fbs")):
-        model = get_model(name).of(survey.design)
-        records = model.records(survey.design, survey.confidential)
-        yield records
-        yield model.compress(records, np.ones(survey.design.n))
+    model = get_model("poisson").of(counts.design)
+    records = model.records(counts.design, counts.confidential)
+    yield records
+    yield model.compress(records, np.ones(counts.design.n))
+    kinds = _kinds(frame)
+    yield get_model("fbs").under_noise().of(kinds.design).records(kinds.design, kinds.confidential)
     roles = make_roles(("salary",), "weight", ("field",), None, None, None, None, ())
     yield read_records(frame, Declaration(roles, (), "the data frame"))
 

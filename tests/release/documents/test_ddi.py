@@ -145,7 +145,7 @@ def test_variables_and_files_are_those_of_the_codebook(folder: Path) -> None:
 
 def test_every_format_of_microdata_is_described(make_spec: MakeSpec) -> None:
     frame = small_survey().assign(school=lambda f: f["field"] + f["gender"])
-    spec = load_spec(make_spec(frame, survey='psu = "school"'))
+    spec = load_spec(make_spec(frame, survey='psu = "school"\ndesign_effect = 1.5'))
     survey = read_survey(spec)
     facts = facts_of(spec, survey.design, mechanism_of(spec), model_of(spec), test=False)
     kinds = {}

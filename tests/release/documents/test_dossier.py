@@ -179,18 +179,14 @@ def test_every_column_is_public_or_confidential(strict: Callable[..., ReleaseFac
     assert [int(row[1]) for row in cells] == sorted(sizes.values())
 
 
-def test_kinds_levels_and_bounds_are_listed(make_spec: MakeSpec) -> None:
+def test_kinds_levels_and_bounds_are_listed(strict: Callable[..., ReleaseFacts]) -> None:
     """What is declared of outcomes that are not plain amounts."""
     declared = (
-        "[outcomes.salary]\nlower = 10\nupper = 2000000\n"
+        f"{SALARY}\nlower = 10\nupper = 2000000\n"
         '[outcomes.employed]\nkind = "binary"\nlevels = ["0", "1"]'
     )
-    spec = make_spec(survey=SIZE, labels=declared)
-    spec.write_text(spec.read_text().replace('"salary"', '["salary", "employed"]', 1))
-    rows = {
-        row[0]: row[3]
-        for row in rows_of(make_dossier(facts(spec))[0], "Columns, and what")
-    }
+    made = strict(synthesizer='outcome = ["salary", "employed"]', labels=declared)
+    rows = {row[0]: row[3] for row in rows_of(make_dossier(made)[0], "Columns, and what")}
     assert "from 10 to 2,000,000" in rows["salary"]
     assert "binary: 0, 1" in rows["employed"]
 

@@ -146,7 +146,8 @@ def functionals_of(parameters: Parameters, points: FloatArray) -> dict[str, Floa
     """Return what tables use, by group of functionals, (chains, draws, ..) each.
 
     points (chains, draws, D). By cell: log expected weights, weighted means and log SDs of amounts
-    on the scale of the model, and weighted shares of categories that are worth a record or more.
+    on the scale of the model, and weighted shares of categories that are worth a record or more
+    (without any, shares of the whole).
     """
     flat = points.reshape(-1, points.shape[-1])
     rows = parameters.table.shape.x_cells.shape[0] * len(parameters.table.shape.combinations)
@@ -158,9 +159,11 @@ def functionals_of(parameters: Parameters, points: FloatArray) -> dict[str, Floa
         if found[0][name].size
     }
     if "shares" in whole:
-        mean, sizes = whole["shares"].mean((0, 1)), parameters.table.sizes
-        worth = (mean.reshape(-1, sizes.size) * sizes >= 1.0).ravel()
-        whole["shares"] = whole["shares"][..., worth]
+        sizes = parameters.table.sizes
+        shares = whole["shares"].reshape(*points.shape[:2], -1, sizes.size)
+        worth = shares.mean((0, 1)) * sizes >= 1.0
+        # Beside a public weight, a number, each cell may be one record: those of the whole then.
+        whole["shares"] = shares[..., worth] if worth.any() else shares @ (sizes / sizes.sum())
     return whole
 
 
