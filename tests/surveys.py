@@ -27,6 +27,12 @@ DEFAULTS: dict[str, dict[str, str]] = {
 }
 
 
+#: [privacy] of a quick release by the mechanism that takes every kind of outcome.
+NOISY = 'mechanism = "noisy_statistics"\nm = 10\nreplicates_per_draw = 1\n'
+#: [outcomes.weight] where the size of the population is not known.
+WEIGHT = "[outcomes.weight]\nrange = [1, 100000]\n"
+
+
 def good(n: int = 240, seed: int = 3) -> pd.DataFrame:
     """A sound survey with one canary record; fields 01..04 in unequal shares, two genders."""
     rng = np.random.default_rng(seed)

@@ -21,7 +21,7 @@ from surveysynth.release.rebuild import rebuild
 from surveysynth.spec.build import read_design
 from surveysynth.spec.spec import load_spec
 from tests.release.documents.test_readme_programs import assert_recomputes
-from tests.surveys import small_survey
+from tests.surveys import NOISY, small_survey
 
 MakeSpec = Callable[..., Path]
 SIZES = "weights = 'public'\nweight = 'weight'"
@@ -150,13 +150,10 @@ def test_outcomes_of_other_kinds_and_rows_by_one_of_them(
     frame["works"] = np.where(works, "yes", "no")
     frame["benefit"] = np.where(none, 0.0, np.exp(rng.normal(6.0, 0.5, n)))
     spec = make_spec(
-        frame, survey=SIZES, synthesizer="chains = 8\ndraws = 60\nwarmup = 60\n"
-        "predictors = 'field + gender'\ninference = 'debiased'",
-        privacy=STRICT.replace("10.8", "60.0"),
+        frame, survey=SIZES, privacy=NOISY + "epsilon = 50",
         tables='by = ["gender", "works"]\nstatistics = ["count", "mean", "share"]',
         labels='[outcomes.works]\nkind = "binary"\nlevels = ["no", "yes"]\n'
-        '[outcomes.benefit]\nkind = "semicontinuous"\nspikes = [0]\n'
-        "centre = 400\nspread = 0.6",
+        '[outcomes.benefit]\nkind = "semicontinuous"\nspikes = [0]\ncentre = 400\nspread = 0.5',
     )  # fmt: skip
     spec.write_text(spec.read_text().replace('outcome = "salary"\n', ""))
     result = run_release(spec, tmp_path / "out", seed=5)
@@ -194,7 +191,7 @@ def test_outcomes_of_other_kinds_and_rows_by_one_of_them(
     assert "over the mean weight" not in page
     assert "Weights: over" not in page
     with pytest.raises(InputError, match="models selection by confidential weights"):
-        get_model("fbp").under_noise().of(read_design(load_spec(spec)))
+        get_model("fbp").of(read_design(load_spec(spec)))
 
 
 def test_check_tells_the_expected_errors(

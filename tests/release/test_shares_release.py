@@ -7,6 +7,7 @@ with other confidential values, from which the same files come.
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -31,9 +32,10 @@ from surveysynth.spec.build import model_of, read_design, read_survey
 from surveysynth.spec.spec import load_spec
 from surveysynth.survey.outcome import Outcome
 from tests.release.documents.test_readme_programs import assert_recomputes, program_of
-from tests.release.test_kinds import STRICT, MakeSpec, frame_of
+from tests.release.test_kinds import MakeSpec, frame_of
+from tests.surveys import NOISY, WEIGHT
 
-pytestmark = pytest.mark.usefixtures("stand_in_posterior")
+pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
 ALL = 'formats = ["csv", "html", "latex", "xlsx", "markdown"]\nfigures = ["svg"]'
 DECLARED = {
@@ -51,13 +53,14 @@ KINDS = {
     "sector": Outcome("sector", "categorical", levels=("3", "1", "none")),
 }
 #: In this dataset nobody is in the sector "3", and nobody at all in it and field a.
-WITHOUT = 2
+WITHOUT = (2, 1)
 
 
 def survey_frame(seed: int = 8) -> pd.DataFrame:
     """A survey whose confidential values depend on the seed, its public columns do not."""
     rng = np.random.default_rng(seed)
-    frame = frame_of()
+    # In the order in which the records of a release are.
+    frame = frame_of().sort_values(["field", "gender"], kind="stable", ignore_index=True)
     n = len(frame)
     return frame.assign(
         benefit=np.where(rng.random(n) < 0.5, 0.0, rng.uniform(100.0, 4_000.0, n)),
@@ -91,21 +94,22 @@ Install = Callable[..., Made]
 
 @pytest.fixture
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> Install:
-    """In the place of the model's datasets ten of those outcomes."""
+    """In the place of the model's datasets one of each of ten draws of those outcomes; with a
+    ``pair`` for variances, which plain amounts have, four of each of three."""
 
-    def install(names: list[str], *, pair: bool = False, size: float = 30_000.0) -> Made:
+    def install(names: list[str], *, pair: bool = False, size: float = 24_000.0) -> Made:
         rng, frame, made = np.random.default_rng(2), survey_frame(), {}
-        for draw in range(1, 11):
+        for key in product(range(1, 4), range(1, 5)) if pair else product(range(1, 11), [1]):
             values, weight = values_of(names, rng, frame), rng.uniform(50.0, 150.0, len(frame))
             weight *= size / weight.sum()
-            if draw == WITHOUT and "sector" in names:
+            if key == WITHOUT and "sector" in names:
                 sector = values[:, names.index("sector")]
                 sector[sector == 0] = 2.0
-            data = SyntheticDataset(draw, 1, values, weight, values, weight)
+            data = SyntheticDataset(*key, values, weight, values, weight)
             if pair:
                 other = values_of(names, rng, frame)
                 data = replace(data, variance_outcome=other, variance_weight=weight[::-1])
-            made[draw, 1] = data
+            made[key] = data
 
         def synthesise(*_: Any, **__: Any) -> Iterator[SyntheticDataset]:
             yield from made.values()
@@ -119,7 +123,10 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> Install:
 def spec_of(
     make_spec: MakeSpec, names: list[str], extra: str = "", *, seed: int = 8, **lines: str
 ) -> Path:
-    path = make_spec(survey_frame(seed), **{**STRICT, **lines})
+    lines = {"privacy": NOISY, **lines}
+    path = make_spec(survey_frame(seed), **lines)
+    needed = lines["privacy"] == NOISY and "population_size" not in lines.get("survey", "")
+    extra += WEIGHT * needed
     sections = "".join(f"[outcomes.{name}]\n{DECLARED[name]}" for name in names)
     text = path.read_text(encoding="utf-8").replace('outcome = "salary"\n', "")
     path.write_text(text + sections + extra, encoding="utf-8")
@@ -131,7 +138,11 @@ def read(path: Path) -> pd.DataFrame:
 
 
 def mean_over(made: Made, number: Callable[[SyntheticDataset], float]) -> float:
-    return float(np.mean([number(data) for data in made.values()]))
+    """Over replicates, then over draws."""
+    draws = {key[0] for key in made}
+    return float(np.mean([
+        np.mean([number(data) for key, data in made.items() if key[0] == draw]) for draw in draws
+    ]))  # fmt: skip
 
 
 def as_published(made: Made, spec: Path) -> Made:
@@ -189,16 +200,15 @@ def test_shares_of_every_outcome_with_levels_in_every_format(
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "pair"),
-    [("benefit", "survey.csv", True), ("works", "survey.csv", True),
-     ("employed", "survey.csv", False), ("employed", "survey.parquet", True),
-     ("sector", "survey.csv", False), ("sector", "survey.parquet", True)],
+    ("name", "data"),
+    [("benefit", "survey.csv"), ("works", "survey.csv"), ("employed", "survey.csv"),
+     ("employed", "survey.parquet"), ("sector", "survey.csv"), ("sector", "survey.parquet")],
 )  # fmt: skip
 def test_programs_recompute_shares(
-    make_spec: MakeSpec, tmp_path: Path, by_hand: Install, name: str, data: str, pair: bool
+    make_spec: MakeSpec, tmp_path: Path, by_hand: Install, name: str, data: str
 ) -> None:
     names = ["salary", name]
-    by_hand(names, pair=pair)
+    by_hand(names)
     lines = {"tables": 'statistics = ["share"]', "data": data}
     release(spec_of(make_spec, names, **lines), tmp_path / "out")
     folder = tmp_path / "out" / "release"
@@ -289,7 +299,7 @@ def test_rows_by_an_outcome_are_those_of_each_dataset(
 def test_the_documents_say_what_rows_by_an_outcome_are(
     make_spec: MakeSpec, tmp_path: Path, by_hand: Install
 ) -> None:
-    by_hand(OF_ROWS, pair=True)
+    by_hand(OF_ROWS)
     spec = spec_of(make_spec, OF_ROWS, '[labels.sector]\nmargin = "Any"\n', tables=BY)
     release(spec, tmp_path / "out")
     folder = tmp_path / "out" / "release"
@@ -297,7 +307,6 @@ def test_the_documents_say_what_rows_by_an_outcome_are(
     assert columns["sector"]["roles"] == ["outcome", "table"]
     assert columns["sector"]["margin_in_tables"] == "Any"
     assert "not published" in columns["sector"]["meaning"]
-    assert "table" not in columns["sector_for_variance"]["roles"]
     assert columns["field"]["roles"][0] == "table"
     assert "Their `n` is empty" in (folder / "README.md").read_text()
     tables = read_release(folder).tables
@@ -311,24 +320,26 @@ def test_the_documents_say_what_rows_by_an_outcome_are(
 
 
 @pytest.mark.parametrize(
-    ("statistic", "by", "data", "pair"),
-    [("mean", "sector", "survey.csv", True), ("count", "sector", "survey.csv", True),
-     ("total", "employed", "survey.csv", False), ("mean", "employed", "survey.csv", True),
-     ("mean", "employed", "survey.parquet", True), ("share", "works", "survey.parquet", False)],
+    ("statistic", "by", "data", "survey"),
+    [("mean", "sector", "survey.csv", ""),
+     ("count", "sector", "survey.csv", "population_size = 30000"),
+     ("total", "employed", "survey.csv", "population_size = 30000"),
+     ("mean", "employed", "survey.csv", ""),
+     ("mean", "employed", "survey.parquet", ""),
+     ("share", "works", "survey.parquet", "")],
 )  # fmt: skip
 def test_programs_recompute_rows_by_an_outcome(
     make_spec: MakeSpec, tmp_path: Path, by_hand: Install, statistic: str, by: str, data: str,
-    pair: bool,
+    survey: str,
 ) -> None:  # fmt: skip
     names = ["salary", *dict.fromkeys(["employed", by])]
-    by_hand(names, pair=pair)
+    by_hand(names, size=30_000.0)
     tables = f'by = ["{by}", "field"]\nstatistics = ["{statistic}"]'
-    release(spec_of(make_spec, names, tables=tables, data=data), tmp_path / "out")
+    release(spec_of(make_spec, names, tables=tables, data=data, survey=survey), tmp_path / "out")
     folder = tmp_path / "out" / "release"
     program = program_of(folder, "python")
     assert f"CELL = {{'{by}'" in program
-    assert (f"VARIANCE_CELL = {{'{by}_for_variance'" in program) == pair
-    assert_recomputes(folder, r=data.endswith("csv") and (statistic, by) == ("mean", "employed"))
+    assert_recomputes(folder, r=data.endswith("csv") and by == "employed" and not survey)
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -355,7 +366,10 @@ def test_nothing_published_depends_on_who_is_in_the_rows(
             )
         out = tmp_path / f"out{seed}"
         release(spec, out, seed=1)
-        made.append(files_of(out / "release"))
+        made.append({
+            name: content for name, content in files_of(out / "release").items()
+            if name.startswith(("tables", "microdata"))
+        })  # fmt: skip
         survey = read_survey(load_spec(spec))
         samples.append(Noise(load_spec(spec), survey).sample["count", None])
     assert made[0].keys() == made[1].keys()

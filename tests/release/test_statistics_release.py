@@ -22,24 +22,22 @@ from surveysynth.release.pipeline import release
 from surveysynth.release.writers.sheets import sheet_name
 from surveysynth.spec.build import read_survey
 from surveysynth.spec.spec import load_spec, parse_spec
-from tests.surveys import small_survey
+from tests.surveys import NOISY, WEIGHT, small_survey
 
-pytestmark = pytest.mark.usefixtures("stand_in_mechanism", "stand_in_posterior")
+pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
 MakeSpec = Callable[..., Path]
-KINDS = """outcome = ["salary", "tax", "employed"]
-inference = "debiased"
+KINDS = f"""outcome = ["salary", "tax", "employed"]
 [outcomes.salary]
 centre = 22000
-spread = 0.6
+spread = 0.5
 [outcomes.tax]
 transform = "log"
 centre = 4000
-spread = 0.6
+spread = 0.5
 [outcomes.employed]
 kind = "binary"
-"""
-STRICT = "mechanism = 'noisy_statistics'\nepsilon = 10.8\nm = 10\nreplicates_per_draw = 1"
+{WEIGHT}"""
 STATISTICS = [
     "median", "ratio(tax, salary)", "share(field)", "share", "difference(share, gender: f - m)",
     "difference(mean, gender: margin)", "ratio(count, field: b / a)", "count",
@@ -59,7 +57,7 @@ def tables_of(statistics: list[str], more: str = "") -> str:
 @pytest.fixture
 def released(make_spec: MakeSpec, tmp_path: Path) -> Path:
     spec = make_spec(
-        frame_of(), survey="population_size = 30000", synthesizer=KINDS, privacy=STRICT,
+        frame_of(), synthesizer=KINDS, privacy=NOISY,
         tables=tables_of(STATISTICS, 'formats = ["csv", "xlsx"]\nflags = "nchs"\n'
                          'flag_action = "mark"'),
     )  # fmt: skip

@@ -24,18 +24,12 @@ from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.documents.programs import r_literal
 from surveysynth.release.pipeline import release
 from surveysynth.release.writers.csv import plain_text
-from tests.surveys import lonely_survey, small_survey, spec_text, write_survey
+from tests.surveys import NOISY, WEIGHT, lonely_survey, small_survey, spec_text, write_survey
 
-pytestmark = pytest.mark.usefixtures("stand_in_mechanism", "stand_in_posterior")
+pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
 MakeSpec = Callable[..., Path]
 RATIO = "population_size = 30000"
-#: What noisy statistics need; of one dataset a draw every one is published.
-STRICT = {
-    "survey": RATIO,
-    "privacy": 'mechanism = "noisy_statistics"\nepsilon = 10.8\nm = 10\nreplicates_per_draw = 1',
-}
-SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45\n"
 NAMES = ["=1+1", "it's a 'g'", 'pay "x" \\ `z`', "@weight"]
 
 
@@ -95,11 +89,13 @@ def published(folder: Path) -> tuple[float, ...]:
     return float(record["estimate"]), float(record["se"])
 
 
-def assert_recomputes(folder: Path, *, r: bool) -> None:
-    expected = published(folder)
-    assert expected[1] > 0
+def assert_recomputes(folder: Path, *, r: bool, error: float = 1e-9) -> None:
+    """``error``: of the standard error, relative."""
+    estimate, se = published(folder)
+    assert se > 0
     for numbers in results(folder, r=r):
-        assert numbers == pytest.approx(expected, rel=1e-9)
+        assert numbers[0] == pytest.approx(estimate, rel=1e-9)
+        assert numbers[1:] == pytest.approx((se,), rel=error)
 
 
 @pytest.mark.skipif(not has_r(), reason="Rscript is not installed: programs run in Python only")
@@ -188,47 +184,40 @@ def test_programs_take_variances_from_a_pair_of_their_own(
         assert numbers[1] != pytest.approx(expected[1], rel=1e-6)
 
 
-@pytest.fixture
-def other_pair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Variances from records that are in other rows than those of the estimates."""
-    ordinary = synthesis_module.synthesise
-
-    def with_pair(*arguments: Any, **named: Any) -> Iterator[SyntheticDataset]:
-        for dataset in ordinary(*arguments, **named):
-            turned = dataset.outcome[::-1].copy()
-            yield replace(dataset, variance_outcome=turned, variance_weight=dataset.weight)
-
-    monkeypatch.setattr(synthesis_module, "synthesise", with_pair)
+#: An amount and an answer, for the mechanism that takes answers.
+KINDS = """outcome = ["salary", "employed"]
+[outcomes.salary]
+centre = 22000
+spread = 0.6
+[outcomes.employed]
+kind = "binary"
+"""
 
 
 @pytest.mark.parametrize("statistic", ["mean", "count", "median", "difference(mean, field: a - b)"])
 @pytest.mark.parametrize("labelled", [True, False])
 def test_programs_know_a_synthetic_subpopulation(
-    make_spec: MakeSpec, tmp_path: Path, other_pair: None, labelled: bool, statistic: str
+    make_spec: MakeSpec, tmp_path: Path, labelled: bool, statistic: str
 ) -> None:
-    """Who is in it differs between the datasets, and between the pairs of one."""
-    frame, kind = small_survey(), 'kind = "binary"\n'
-    where = "employed == 1 or field == 'c'"
+    """Who is in it differs between the datasets."""
+    frame, kinds, where = small_survey(), KINDS, "employed == 1 or field == 'c'"
     if labelled:
         frame["employed"] = np.where(frame["employed"] == 1, "01", "00")
-        kind, where = kind + 'levels = ["00", "01"]\n', "employed == '01' or field == 'c'"
-    kinds = f'outcome = ["salary", "employed"]\ninference = "debiased"\n{SALARY}' \
-        f"[outcomes.employed]\n{kind}"
+        kinds, where = kinds + 'levels = ["00", "01"]\n', "employed == '01' or field == 'c'"
     tables = f'where = "{where}"\nstatistics = ["{statistic}"]'
-    release(make_spec(frame, **STRICT, synthesizer=kinds, tables=tables), tmp_path / "out")
+    release(
+        make_spec(frame, synthesizer=kinds + WEIGHT, tables=tables, privacy=NOISY),
+        tmp_path / "out",
+    )
     folder = tmp_path / "out" / "release"
     assert_recomputes(folder, r=True)
-    for language in ("python", "r"):
-        assert "variance_subset" in program_of(folder, language)
+    # A program without it would not agree.
     readme = (folder / "README.md").read_text()
-    for before, after in (("= ", "("), ("<- ", "("), ("(", " if"), (") ", " else")):
-        readme = readme.replace(f"{before}variance_subset{after}", f"{before}subset{after}")
-    (folder / "README.md").write_text(readme)
-    # A program that took those in the other pair would not agree.
-    for numbers in results(folder):
-        assert numbers[0] == pytest.approx(published(folder)[0], rel=1e-9)
-        if statistic != "median":  # whose error is the distance of two values, often the same two
-            assert numbers[1] != pytest.approx(published(folder)[1], rel=1e-6)
+    everybody = "return pd.Series(True, index=data.index)"
+    told, number = re.subn(r"return \(\(data\['employed'\].*", everybody, readme)
+    assert number == 1
+    (folder / "README.md").write_text(told)
+    assert run_python(folder)[0] != pytest.approx(published(folder)[0], rel=1e-6)
 
 
 #: Of a language: what ``inside`` begins with, how it goes on, what ends the estimate, what lists
@@ -243,20 +232,18 @@ PLACES = {
 }  # fmt: skip
 
 
-def changed_as_told(readme: str, language: str, *, pair: bool) -> str:
+def changed_as_told(readme: str, language: str) -> str:
     """README.md with a program that is of the table "part", by its section of subpopulations."""
     found = re.search(
-        r"\*\*part\*\*: .* In Python `(.*?)`, in R `(.*?)`\. Columns: (.*)\.\n"
-        r"  - In the pair for variances: `(.*?)`, in R `(.*?)`\.\n", readme,
-    )  # fmt: skip
+        r"\*\*part\*\*: .* In Python `(.*?)`, in R `(.*?)`\. Columns: (.*)\.\n", readme
+    )
     assert found is not None
-    own, of_pair = (found[1], found[4]) if language == "python" else (found[2], found[5])
-    start, rest, end, codes = PLACES[language]
+    own = found[1] if language == "python" else found[2]
+    start, _, _, codes = PLACES[language]
     indent = start[: -len(start.lstrip())]
     columns = "".join(f'"{name}", ' for name in re.findall(r"\*\*(.*?)\*\*", found[3]))
     readme = readme.replace(start, f"{indent}{own}\n")
-    readme = readme.replace(codes, codes + columns.replace("\\", ""))
-    return readme.replace(end, f"{end}{indent}{of_pair}\n{rest}") if pair else readme
+    return readme.replace(codes, codes + columns.replace("\\", ""))
 
 
 @pytest.mark.parametrize(
@@ -266,15 +253,15 @@ def changed_as_told(readme: str, language: str, *, pair: bool) -> str:
      ("employed != '1'", "0 1", "sav")],
 )  # fmt: skip
 def test_a_program_changed_as_told_is_of_the_subpopulation(
-    tmp_path: Path, other_pair: None, where: str, levels: str | None, microdata: str
+    tmp_path: Path, where: str, levels: str | None, microdata: str
 ) -> None:
     """Of files with numbers in the place of codes too."""
     frame = small_survey()
-    kinds = f'outcome = ["salary", "employed"]\n{SALARY}[outcomes.employed]\nkind = "binary"\n'
+    kinds = KINDS
     if levels is not None:
         kinds += f"levels = {levels.split()}\n"
         frame["employed"] = np.array(levels.split())[frame["employed"].astype(int)]
-    text = spec_text(**STRICT, synthesizer=kinds)
+    text = spec_text(synthesizer=kinds + WEIGHT, privacy=NOISY)
     tables = f"[all_tables]\nby = ['field']\nstatistics = ['mean']\nmicrodata = '{microdata}'\n" \
         f"[[tables]]\nname = 'whole'\n[[tables]]\nname = 'part'\nwhere = \"{where}\"\n"
     spec = write_survey(tmp_path / "in", frame, text[: text.index("[tables]")] + tables)
@@ -291,29 +278,27 @@ def test_a_program_changed_as_told_is_of_the_subpopulation(
     if has_haven() or (microdata == "csv" and has_r()):
         runs.append(("r", run_r))
     for language, run in runs:
-        for pair in (True, False):
-            changed = changed_as_told(readme, language, pair=pair)
-            (folder / "README.md").write_text(changed, encoding="utf-8")
-            value, error = run(folder)
-            assert value == pytest.approx(expected["estimate"], rel=1e-9)
-            assert bool(error == pytest.approx(expected["se"], rel=1e-9)) is pair
+        changed = changed_as_told(readme, language)
+        (folder / "README.md").write_text(changed, encoding="utf-8")
+        assert run(folder) == pytest.approx((expected["estimate"], expected["se"]), rel=1e-9)
 
 
 @pytest.mark.parametrize(
     ("model", "more"), [("fbs", 'fpc = "fraction"'), ("fbp", "population_size = 30000")]
 )
 def test_programs_sum_within_primary_sampling_units(
-    make_spec: MakeSpec, tmp_path: Path, separate_pair: None, model: str, more: str
+    make_spec: MakeSpec, tmp_path: Path, model: str, more: str
 ) -> None:
     frame = small_survey()
     # Labels repeat from stratum to stratum; the third stratum has a single unit.
     frame["psu"] = np.where(frame["field"] == "c", 1, np.arange(len(frame)) // 20 % 4)
-    given = {
-        **STRICT, "survey": f'psu = "psu"\nlonely_psu = "adjust"\n{more}',
-        "synthesizer": f"model = '{model}'\ninference = 'debiased'",
-        "labels": f"{SALARY}[outcomes.weight]\ncentre = 4.0\n",
-    }  # fmt: skip
-    release(make_spec(frame, **given), tmp_path / "out")
+    survey = f'psu = "psu"\nlonely_psu = "adjust"\n{more}'
+    kinds = f"model = '{model}'\n{KINDS.partition('[outcomes.employed]')[0]}".replace(
+        ', "employed"', ""
+    )
+    weight = "[outcomes.weight]\ncentre = 4\nspread = 0.6\n"
+    spec = make_spec(frame, survey=survey, synthesizer=kinds + weight, privacy=NOISY)
+    release(spec, tmp_path / "out")
     assert_recomputes(tmp_path / "out" / "release", r=True)
 
 
