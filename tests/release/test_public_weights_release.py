@@ -191,7 +191,7 @@ def test_outcomes_of_other_kinds_and_rows_by_one_of_them(
     assert "over the mean weight" not in page
     assert "Weights: over" not in page
     with pytest.raises(InputError, match="models selection by confidential weights"):
-        get_model("fbp").of(read_design(load_spec(spec)))
+        get_model("fbp").under_noise().of(read_design(load_spec(spec)))
 
 
 def test_check_tells_the_expected_errors(
