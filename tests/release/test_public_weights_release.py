@@ -139,6 +139,7 @@ def test_every_model_takes_them(
     assert abs(means["estimate"][0] - whole) < 4 * means["se"][0]
 
 
+@pytest.mark.slow  # each record is a cell of its own
 def test_outcomes_of_other_kinds_and_rows_by_one_of_them(
     make_spec: MakeSpec, tmp_path: Path
 ) -> None:
