@@ -111,6 +111,7 @@ class Both(TotalVariance):
         return Pair()
 
 
+@pytest.mark.slow
 def test_intervals_cover_and_those_of_partial_synthesis_do_not(monkeypatch):
     people = superpopulation(np.random.default_rng(8), sizes=(4000, 2500, 1500), spread=0.4)
     people = replace(people, predictors="stratum + group")
