@@ -201,6 +201,7 @@ class Poisson(CountModel):
     name = "poisson"
     title = "a Poisson regression of the count"
     stan = StanProgramSpec("poisson.stan", _data, _theta)
+    dispersion = 2.0
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ class CountPosterior:
             sizes, axes = np.linalg.eigh(0.5 * (bend + bend.swapaxes(1, 2)))
             bend = (axes * np.maximum(sizes, 0.0)[:, None]) @ axes.swapaxes(1, 2) + least
             step = np.linalg.solve(bend + np.diag(self.ridge), slope[:, :, None])[:, :, 0]
-            step[:, k:] = np.clip(step[:, k:], -LONGEST, LONGEST)
+            step /= np.maximum(1.0, np.abs(step[:, k:]) / LONGEST).prod(1, keepdims=True)
             moving = (step * slope).sum(1) > CLOSE
             if not moving.any():
                 break
