@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import ClassVar, Literal
 
@@ -75,6 +75,9 @@ class Model(ABC):
     tilted: ClassVar[bool] = False
     #: PSUs have effects, drawn afresh in every simulated dataset (methods 3; ``psu_codes``).
     clustered: ClassVar[bool] = False
+    #: Variance of an outcome over the model's that the least number of records allows for: more
+    #: than one where no parameter of the model follows the variance (methods 2.10).
+    dispersion: ClassVar[float] = 1.0
     #: It runs a program that ``prepare`` compiles.
     compiled: ClassVar[bool] = False
 
@@ -137,10 +140,12 @@ class Model(ABC):
         )
 
     def with_ridge(self, design: PublicDesign) -> PublicDesign:
-        """Return the design with the ridge that the model puts on interactions; some have none.
+        """Return the design with the model's ridge on interactions, if any, and its dispersion.
 
-        The leverage of rows, and with it what is pooled, depends on it."""
-        return design.with_interaction_scale(self.priors.get(INTERACTION_PRIOR, math.inf))
+        The leverage of rows, and with it what is pooled, depends on them."""
+        made = design.with_interaction_scale(self.priors.get(INTERACTION_PRIOR, math.inf))
+        same = made.dispersion == self.dispersion
+        return made if same else replace(made, dispersion=self.dispersion)
 
     def prepare(self) -> None:  # noqa: B027 - most have nothing to compile
         """Compile the program, if there is one to run; raise ``InputError`` where that fails."""

@@ -5,8 +5,9 @@ survey has is for noisy statistics.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -73,6 +74,10 @@ class WeightedModel(Model):
     batched: ClassVar[bool] = False
     #: Draws from one generator move smoothly with the risk weights; those of NUTS jump.
     common_random_numbers: ClassVar[bool] = False
+    #: Positive parameters of residual spread, and the power of each that is an SD or like one.
+    scales: ClassVar[Mapping[str, float]] = MappingProxyType({})
+    #: Parameters of location that down-weighting moves in databases of the model's own.
+    locations: ClassVar[tuple[str, ...]] = ()
     #: Labels cannot switch.
     identified: ClassVar[bool] = True
 
@@ -185,28 +190,39 @@ class WeightedModel(Model):
     # --- debiasing ----------------------------------------------------------------------------
 
     def log_scales(self, theta: Theta) -> FloatArray:
-        """Return the logs (S, d) of the residual scales that down-weighted tails shrink.
+        """Return the logs (..., d) of the residual scales that down-weighted tails shrink.
 
-        theta has one leading axis S. Default: d = 0, draws are not debiased.
+        Default: those of ``scales``.
         """
-        return np.empty((next(iter(theta.values())).shape[0], 0))
+        logs = [power * np.log(theta[name]) for name, power in self.scales.items() if name in theta]
+        return np.concatenate(logs, -1) if logs else np.empty((len(next(iter(theta.values()))), 0))
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Return theta with these residual scales (S, d), coefficients and correlations kept."""
-        return dict(theta)
+        """Return theta with these residual scales (..., d), all else kept."""
+        result, rest = dict(theta), log_scales
+        for name in (name for name in self.scales if name in theta):
+            own, rest = np.split(rest, [theta[name].shape[-1]], axis=-1)
+            result[name] = np.exp(own / self.scales[name])
+        return result
 
     def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
         """Return the parameters that debiasing shifts, (S, d) (methods 8.3).
 
         These are what down-weighting moves in databases of the model's own: log scales, and
-        coefficients where the likelihood is not symmetric about its mean. Default: log scales
-        alone.
+        coefficients where the likelihood is not symmetric about its mean. Default: log scales and
+        ``locations``.
         """
-        return Coordinates.of("scale", self.log_scales(theta))
+        located = [Coordinates.of("location", theta[name]) for name in self.locations]
+        return Coordinates.joined(Coordinates.of("scale", self.log_scales(theta)), *located)
 
     def with_debiased(self, theta: Theta, values: FloatArray, design: PublicDesign) -> Theta:
         """Return theta with these ``debiased(theta, design).values``."""
-        return self.with_log_scales(theta, values)
+        log_scales, rest = np.split(values, [self.log_scales(theta).shape[-1]], axis=-1)
+        result = self.with_log_scales(theta, log_scales)
+        for name in self.locations:
+            own, rest = np.split(rest, [theta[name].shape[-1]], axis=-1)
+            result[name] = own
+        return result
 
 
 class Stackable(Protocol):

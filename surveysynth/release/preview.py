@@ -141,13 +141,14 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     from surveysynth.spec.build import settings_of
 
     settings, smallest = settings_of(spec), smallest_records(design)
+    least = settings.least_records_of(design)
     lines = [
         f"Records per coefficient: {smallest:,.4g} for the row of X that has fewest; at least "
-        f"{settings.least_records:.4g} are required (small_strata = {settings.small_strata!r})."
+        f"{least:.4g} are required (small_strata = {settings.small_strata!r})."
     ]
     if design.pooling is not None:
         lines.append(f"Pooled for that: {design.pooling.words}. {design.pooling.means}")
-    elif smallest < settings.least_records * (1.0 - ROUNDING):
+    elif smallest < least * (1.0 - ROUNDING):
         lines.append("There are fewer: the statement does not cover this release.")
     return lines
 

@@ -284,6 +284,34 @@ def wishart_correlation(root: FloatArray) -> FloatArray:
     return result
 
 
+def slice_angle(
+    log_density: Callable[[IntArray, FloatArray], FloatArray],
+    level: FloatArray,
+    uniforms: FloatArray,
+) -> FloatArray:
+    """Return angles (B,) of elliptical slices (Murray et al. 2010), 0 where all tries fail.
+
+    log_density(which (b,), angle (b,)): (b,), of these at cos(angle) current + sin(angle) direction
+    but for the normal that both are draws of; level (B,), uniforms (tries, B).
+    """
+    pending = np.arange(level.size)
+    result = np.zeros(level.size)
+    threshold = log_density(pending, result) + np.log(level)
+    angle = 2.0 * np.pi * uniforms[0]
+    low, high = angle - 2.0 * np.pi, angle.copy()
+    for uniform in uniforms[1:]:
+        now = angle[pending]
+        inside = log_density(pending, now) >= threshold[pending]
+        result[pending[inside]] = now[inside]
+        pending, now = pending[~inside], now[~inside]
+        if not pending.size:
+            break
+        low[pending] = np.where(now < 0, now, low[pending])
+        high[pending] = np.where(now < 0, high[pending], now)
+        angle[pending] = low[pending] + (high[pending] - low[pending]) * uniform[pending]
+    return result
+
+
 def elliptical_correlation(
     root: FloatArray,
     direction: FloatArray,
@@ -303,7 +331,7 @@ def elliptical_correlation(
     mixed = root @ transposed
     mixed = mixed + mixed.swapaxes(-1, -2)
 
-    def log_likelihood(which: IntArray | slice, cos: FloatArray, sin: FloatArray) -> FloatArray:
+    def log_likelihood(which: IntArray, cos: FloatArray, sin: FloatArray) -> FloatArray:
         c, s = cos[:, None, None], sin[:, None, None]
         cross = c * c * own[which] + s * s * other[which] + c * s * mixed[which]
         squares = np.einsum("bkk->bk", cross)
@@ -313,22 +341,10 @@ def elliptical_correlation(
         result: FloatArray = -total[which] * log_root - 0.5 * (whitened * whitened).sum((1, 2))
         return result
 
-    batch = root.shape[0]
-    threshold = log_likelihood(slice(None), np.ones(batch), np.zeros(batch)) + np.log(level)
-    angle = 2.0 * np.pi * uniforms[0]
-    low, high = angle - 2.0 * np.pi, angle.copy()
-    accepted = np.zeros(batch)
-    pending = np.arange(batch)
-    for uniform in uniforms[1:]:
-        now = angle[pending]
-        inside = log_likelihood(pending, np.cos(now), np.sin(now)) >= threshold[pending]
-        accepted[pending[inside]] = now[inside]
-        pending, now = pending[~inside], now[~inside]
-        if not pending.size:
-            break
-        low[pending] = np.where(now < 0, now, low[pending])
-        high[pending] = np.where(now < 0, high[pending], now)
-        angle[pending] = low[pending] + (high[pending] - low[pending]) * uniform[pending]
+    def at(which: IntArray, angle: FloatArray) -> FloatArray:
+        return log_likelihood(which, np.cos(angle), np.sin(angle))
+
+    accepted = slice_angle(at, level, uniforms)
     cos, sin = np.cos(accepted)[:, None, None], np.sin(accepted)[:, None, None]
     return cos * root + sin * direction
 

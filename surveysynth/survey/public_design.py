@@ -87,6 +87,8 @@ class PublicDesign:
         Public columns by which synthetic weights are calibrated; None without calibration.
     pseudo
         Records that the prior of a count is worth, where risk weights protect; else None.
+    dispersion
+        Variance over the model's that the least number of records allows for.
 
     Examples
     --------
@@ -127,6 +129,7 @@ class PublicDesign:
     pooling: Pooling | None = None
     calibrated_by: tuple[str, ...] | None = None
     pseudo: float | None = None
+    dispersion: float = 1.0
     weight_transform: Transform = Transform()  # noqa: RUF009  (frozen)
     shift: str = ""
 

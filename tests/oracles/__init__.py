@@ -20,10 +20,15 @@ def _oracle(model: Model) -> ModuleType:
     return _GAUSSIAN[model.name]
 
 
+def overdispersed(model: CountModel) -> bool:
+    """Whether a count has a parameter phi."""
+    return "overdispersion_scale" in model.priors
+
+
 def log_density(model: Model, u: FloatArray, stats: Any) -> tuple[FloatArray, FloatArray]:
     """Return the log posterior (...) and its gradient (..., d) at u (..., d)."""
     if isinstance(model, CountModel):
-        return counts.log_density(model.family, u, stats, model.priors)
+        return counts.log_density(overdispersed(model), u, stats, model.priors)
     if isinstance(model, NormalMixture):
         return mixture.log_density(u, stats, model.components, model.priors)
     return _oracle(model).log_density(u, stats, model.priors)
@@ -32,7 +37,7 @@ def log_density(model: Model, u: FloatArray, stats: Any) -> tuple[FloatArray, Fl
 def constrain(model: Model, u: FloatArray, shape: Any) -> Theta:
     """Return the parameters at u (..., d); ``shape`` is that of the statistics."""
     if isinstance(model, CountModel):
-        return counts.constrain(model.family, u, shape)
+        return counts.constrain(overdispersed(model), u, shape)
     if isinstance(model, NormalMixture):
         return mixture.constrain(u, shape, model.components, model.priors["least_sd"])
     return _oracle(model).constrain(u, shape)

@@ -8,25 +8,23 @@ Order of u: beta (K), log phi (if any), log coefficient scales (K), coefficient 
 from collections.abc import Mapping
 
 import numpy as np
-from scipy.special import psi
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.counts.family import CountFamily, log_rising_value
-from surveysynth.models.counts.stats import CountStats, CountSums
+from surveysynth.models.counts.stats import CountStats, log_rising
 from tests.oracles import survey_weight, unconstrained
 from tests.oracles.coefficient_prior import coefficient_log_prior
 from tests.oracles.unconstrained import CorrelationRoot, Shape
 
 
-def _split(family: CountFamily, u: FloatArray, shape: Shape) -> list[FloatArray]:
+def _split(overdispersed: bool, u: FloatArray, shape: Shape) -> list[FloatArray]:
     k, q, free = unconstrained.shape_of(shape)
     weight = k + 2 if q > 1 else 0
-    extra = int(family.overdispersed)
+    extra = int(overdispersed)
     return unconstrained.split(u, (k, extra, free, unconstrained.correlation_size(free), weight))
 
 
 def log_density(
-    family: CountFamily, u: FloatArray, stats: CountStats, priors: Mapping[str, float]
+    overdispersed: bool, u: FloatArray, stats: CountStats, priors: Mapping[str, float]
 ) -> tuple[FloatArray, FloatArray]:
     """Weighted log posterior of methods 3 and its gradient: u (..., d) to (...) and (..., d).
 
@@ -34,10 +32,10 @@ def log_density(
     """
     flat = u.reshape(-1, u.shape[-1])
     k, q = stats.shape
-    free = k - stats.counts.shrunken
-    beta, log_phi, log_scale, correlation, weight = _split(family, flat, (k, q, free))
+    free = k - stats.shrunken
+    beta, log_phi, log_scale, correlation, weight = _split(overdispersed, flat, (k, q, free))
     value, by_beta, by_log_phi = (
-        part[0] for part in log_likelihood(family, stats.counts, beta[None], log_phi[None])
+        part[0] for part in log_likelihood(overdispersed, stats, beta[None], log_phi[None])
     )
     prior = coefficient_log_prior(
         beta[:, :free, None], log_scale[:, :, None], correlation,
@@ -47,7 +45,7 @@ def log_density(
         beta[:, free:], priors["interaction_scale"]
     )
     value = value + prior.value + ridge
-    if family.overdispersed:
+    if overdispersed:
         phi_prior, slope = overdispersion_log_prior(log_phi, priors["overdispersion_scale"])
         value, by_log_phi = value + phi_prior[:, 0], by_log_phi + slope
     gradients = [
@@ -63,12 +61,12 @@ def log_density(
     return value.reshape(u.shape[:-1]), np.concatenate(gradients, axis=-1).reshape(u.shape)
 
 
-def constrain(family: CountFamily, u: FloatArray, shape: Shape) -> Theta:
+def constrain(overdispersed: bool, u: FloatArray, shape: Shape) -> Theta:
     """u (..., d) to the parameters; ``shape`` (K, q), q = 2 with a weight, as for FBS."""
-    beta, log_phi, log_scale, correlation, weight = _split(family, u, shape)
+    beta, log_phi, log_scale, correlation, weight = _split(overdispersed, u, shape)
     root = CorrelationRoot.from_unconstrained(correlation, log_scale.shape[-1]).root
     theta = {"beta": beta}
-    if family.overdispersed:
+    if overdispersed:
         theta["overdispersion"] = np.exp(log_phi)
     theta["coefficient_scale"] = np.exp(log_scale)
     theta["coefficient_correlation"] = root @ root.swapaxes(-1, -2)
@@ -91,36 +89,25 @@ def unconstrain(theta: Theta) -> FloatArray:
 
 
 def _poisson_log_likelihood(
-    sums: CountSums, beta: FloatArray, log_phi: FloatArray
+    sums: CountStats, beta: FloatArray, log_phi: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    eta = sums.eta(beta)
+    eta = beta @ sums.x.swapaxes(-1, -2)
     mean = np.exp(eta) * sums.mass[:, None]
-    value = _by_cell(eta, sums.sums) - mean.sum(-1) - sums.log_factorials[:, None]
+    value = _by_cell(eta, sums.sums) - mean.sum(-1) - sums.log_factorials
     return value, (sums.sums[:, None] - mean) @ sums.x, np.zeros_like(log_phi)
 
 
-def log_rising(phi: FloatArray, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """``log_rising_value`` and its slope in phi."""
-    slope = psi(phi + y) - psi(phi)
-    large = phi > _LARGE
-    if np.any(large):
-        ratio, end = np.log1p(y / phi), 1.0 / (phi + y)
-        difference = ratio + 0.5 * (1.0 / phi - end) + (1.0 / phi**2 - end**2) / 12.0
-        slope = np.where(large, difference, slope)
-    return log_rising_value(phi, y), slope
-
-
 def _negative_binomial_log_likelihood(
-    sums: CountSums, beta: FloatArray, log_phi: FloatArray
+    sums: CountStats, beta: FloatArray, log_phi: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     phi = np.exp(log_phi)
-    log_odds, log_rest = _odds(sums.eta(beta), log_phi)
+    log_odds, log_rest = _odds(beta @ sums.x.swapaxes(-1, -2), log_phi)
     share = np.exp(log_odds - log_rest)
     rising, slope = log_rising(phi, sums.values[:, None])
     counted, mass = sums.sums[:, None], sums.mass[:, None]
     total = mass * phi
     value = _by_cell(log_odds - log_rest, sums.sums) - (total * log_rest).sum(-1)
-    value = value + _by_cell(rising, sums.value_mass) - sums.log_factorials[:, None]
+    value = value + _by_cell(rising, sums.value_mass) - sums.log_factorials
     by_beta = (counted - (counted + total) * share) @ sums.x
     by_phi = (-counted * np.exp(-log_rest) / phi - mass * (log_rest - share)).sum(-1)
     by_log_phi = phi[..., 0] * (by_phi + _by_cell(slope, sums.value_mass))
@@ -134,19 +121,15 @@ def overdispersion_log_prior(log_phi: FloatArray, scale: float) -> tuple[FloatAr
 
 
 def log_likelihood(
-    family: CountFamily, sums: CountSums, beta: FloatArray, log_phi: FloatArray
+    overdispersed: bool, sums: CountStats, beta: FloatArray, log_phi: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Value (B, S) and gradients (B, S, K), (B, S, 1 or 0) at beta (B, S, K), log_phi."""
-    of = _negative_binomial_log_likelihood if family.overdispersed else _poisson_log_likelihood
+    of = _negative_binomial_log_likelihood if overdispersed else _poisson_log_likelihood
     return of(sums, beta, log_phi)
 
 
 def _by_cell(values: FloatArray, by_cell: FloatArray) -> FloatArray:
     return np.asarray((values @ by_cell[:, :, None])[..., 0], dtype=np.float64)
-
-
-#: From here on Stirling's series is exact to a double's last digits.
-_LARGE = 1e4
 
 
 def _odds(eta: FloatArray, log_phi: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -99,7 +99,7 @@ def privacy_statement(
         shares_weights=settings.shares_weights_of(model),
         measured=_MEASURED,
         smallest=f"{smallest_records(design):g}",
-        least=f"{settings.least_records:.4g}",
+        least=f"{settings.least_records_of(design):.4g}",
         few=_few(design, settings),
         pseudo=f"{design.pseudo:.4g}" if model.takes_count and design.pseudo else None,
         beyond=_BEYOND,
@@ -118,7 +118,7 @@ def smallest_records(design: PublicDesign) -> float:
 
 
 def _few(design: PublicDesign, settings: MechanismSettings) -> bool:
-    return smallest_records(design) < math.floor(10.0 * settings.least_records) / 10.0
+    return smallest_records(design) < math.floor(10.0 * settings.least_records_of(design)) / 10.0
 
 
 def outside_of_stated(
@@ -225,7 +225,7 @@ class PseudoPosterior:
             "origin": settings.origin,
             "small_strata": settings.small_strata,
             "shared_weights": settings.shared_weights,
-            "least_records_per_coefficient": settings.least_records,
+            "least_records_per_coefficient": settings.least_records_of(design),
             "records_per_coefficient": smallest_records(design),
             "pseudo_records": design.pseudo,
             "pooled": None if design.pooling is None else design.pooling.as_dict(),

@@ -236,6 +236,10 @@ class MechanismSettings:
         ratio = AT_BOUND / self.target_bound
         return float(RECORDS * max(ratio, ratio**1.5))
 
+    def least_records_of(self, design: PublicDesign) -> float:
+        """Return the same for the model of a design, in proportion to its dispersion."""
+        return self.least_records * design.dispersion
+
     @property
     def pseudo_records(self) -> float:
         """The records that the prior of a count is worth (methods 2.11).
@@ -273,17 +277,18 @@ class MechanismSettings:
         self._require_own_weights()
         if self._as_they_are:
             return design
+        least = self.least_records_of(design)
         try:
-            made = design.pooled(self.least_records)
+            made = design.pooled(least)
         except RefusedError as refusal:
             raise RefusedError(
                 f"{refusal} A larger epsilon or a smaller m asks for fewer: "
-                f"{self.least_records:.3g} records are those of a bound of "
+                f"{least:.3g} records are those of a bound of "
                 f"{self.target_bound:.3g} a draw."
             ) from None
         if self.small_strata == "refuse" and made.pooling is not None and made is not design:
             raise RefusedError(
-                f"fewer than {self.least_records:g} records support {made.pooling.words}. One "
+                f"fewer than {least:g} records support {made.pooling.words}. One "
                 "record could move such a fit by more than is stated. Set small_strata = 'pool' to "
                 "pool them for the model, or use coarser levels."
             )
@@ -321,7 +326,8 @@ class MechanismSettings:
 
         Unless each is allowed. Shared weights are those that one record sets for all."""
         self._require_own_weights()
-        least, smallest = self.least_records, float(records_per_coefficient(design.matrix).min())
+        least = self.least_records_of(design)
+        smallest = float(records_per_coefficient(design.matrix).min())
         if not self._as_they_are and smallest < least * (1.0 - ROUNDING):
             raise RefusedError(
                 f"{smallest:.1f} records support some row of the model matrix, and {least:g} are "

@@ -1,96 +1,80 @@
 """Poisson and negative binomial regressions of a count (methods 3).
 
-    y | x ~ a distribution of mean exp(x beta)
+    y | x ~ a distribution of mean mu = exp(x beta)
     beta ~ N(0, D Omega D), Omega ~ LKJ(6), D = diag(sigma_k), sigma_k ~ half-t3(0, 1)
     beta_k ~ N(0, interaction_scale^2) for columns k of interactions
     log w | y, x ~ N(x gamma + delta log(1 + y), s^2)      where the design has a weight
 
-The outcome enters without a transform: whole numbers.
+The outcome enters without a transform: whole numbers. A negative binomial has the variance
+mu + mu^2 / phi; ``log_phi`` (..., 1) is its, and (..., 0) a Poisson's.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
+from scipy.special import gammaln
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.base import INTERACTION_PRIOR, Simulated, SimulationKind, require
-from surveysynth.models.counts import sampler
-from surveysynth.models.counts.family import NEGATIVE_BINOMIAL, POISSON, CountFamily
-from surveysynth.models.counts.stats import CountStats, compress, count_records
+from surveysynth.models.counts.sampler import CountSampler
+from surveysynth.models.counts.stats import CountStats, compress, count_records, log_rising
 from surveysynth.models.parts import survey_weight
 from surveysynth.models.parts.coefficients import INTERACTIONS
 from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks
-from surveysynth.models.weighted import Coordinates, WeightedModel
+from surveysynth.models.weighted import WeightedModel
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.source import StanProgramSpec
-from surveysynth.sampling.sweeps import Streams
+from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.survey import Confidential, PublicDesign
 from surveysynth.survey.transforms import Transform
 
+#: Means and counts above this are reported as infinite.
+LARGEST = 1e15
+
 
 def _data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    """Return what the programs of both models need of one database, JSON-ready."""
-    counts, k = stats.counts, stats.shape[0]
-    inside = counts.mass[0] > 0
-    return {
-        "K": k,
-        "G": int(inside.sum()),
-        "x": counts.x[0, inside].tolist(),
-        "mass": counts.mass[0, inside].tolist(),
-        "sums": counts.sums[0, inside].tolist(),
-        "log_factorials": float(counts.log_factorials[0]),
-        "coefficient_scale_prior": priors["coefficient_scale"],
-        "lkj": priors["lkj"],
+    """Return what the programs need of one database, JSON-ready."""
+    inside, k = stats.mass[0] > 0, stats.x.shape[-1]
+    data = {
+        "K": k, "G": int(inside.sum()), "x": stats.x[0, inside].tolist(),
+        "mass": stats.mass[0, inside].tolist(), "sums": stats.sums[0, inside].tolist(),
+        "log_factorials": float(stats.log_factorials[0, 0]),
+        "coefficient_scale_prior": priors["coefficient_scale"], "lkj": priors["lkj"],
         **survey_weight.stan_data(stats.weight, k, priors),
-        "K_shrunken": counts.shrunken,
-        INTERACTION_PRIOR: priors[INTERACTION_PRIOR],
-    }
-
-
-def _overdispersed_data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    values, mass = stats.counts.values[0], stats.counts.value_mass[0]
-    return {
-        **_data(stats, priors),
-        "D": values.size,
-        "values": values.tolist(),
-        "value_mass": mass.tolist(),
-        "overdispersion_scale": priors["overdispersion_scale"],
-    }
+        "K_shrunken": stats.shrunken, INTERACTION_PRIOR: priors[INTERACTION_PRIOR],
+    }  # fmt: skip
+    if "overdispersion_scale" in priors:
+        values = {"D": stats.values[0].size, "values": stats.values[0].tolist()}
+        data |= {**values, "value_mass": stats.value_mass[0].tolist()}
+        data["overdispersion_scale"] = priors["overdispersion_scale"]
+    return data
 
 
 def _theta(draws: Mapping[str, FloatArray]) -> Theta:
     """Turn Stan's draws by name into Theta."""
-    theta = {"beta": draws["beta"]}
-    if "overdispersion" in draws:
-        theta["overdispersion"] = draws["overdispersion"]
+    names = [name for name in ("beta", "overdispersion", "coefficient_scale") if name in draws]
     root = draws["coefficient_root"]
-    theta["coefficient_scale"] = draws["coefficient_scale"]
-    theta["coefficient_correlation"] = root @ root.swapaxes(-1, -2)
-    return {**theta, **survey_weight.stan_theta(draws)}
-
-
-POISSON_PROGRAM = StanProgramSpec("poisson.stan", _data, _theta)
-
-
-NEGATIVE_BINOMIAL_PROGRAM = StanProgramSpec("negative_binomial.stan", _overdispersed_data, _theta)
+    correlation = {"coefficient_correlation": root @ root.swapaxes(-1, -2)}
+    return {name: draws[name] for name in names} | correlation | survey_weight.stan_theta(draws)
 
 
 class CountModel(WeightedModel):
-    """A count regression; its ``family`` distinguishes the two."""
+    """A count regression, with phi if its priors have a scale of it."""
 
     requires = frozenset({"one_outcome"})
     takes_count = True
     batched = True
     common_random_numbers = True
+    scales = MappingProxyType({"overdispersion": 1.0, "weight_variance": 0.5})
+    # Counts are skewed: their long upper tail loses most weight, and the mean with it.
+    locations = ("beta",)
     default_priors = MappingProxyType(
         {"coefficient_scale": 1.0, "lkj": 6.0, **INTERACTIONS, **survey_weight.PRIORS}
     )
-
-    family: ClassVar[CountFamily]
 
     def records(self, design: PublicDesign, confidential: Confidential) -> PairRecords:
         """Return the records.
@@ -118,12 +102,9 @@ class CountModel(WeightedModel):
 
     def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> PairRecords:
         """Return the records of a simulated dataset: the count, then any log weight."""
-        z = simulated.z
-        log_weight = z[:, 1] if z.shape[1] > 1 else None
-        matrix = design.matrix
-        return count_records(
-            matrix.x_cells, matrix.cell, z[:, 0], log_weight, matrix.shrunken, design.pseudo or 0.0
-        )
+        (y, *rest), matrix = simulated.z.T, design.matrix
+        log_weight, pseudo = (rest[0] if rest else None), design.pseudo or 0.0
+        return count_records(matrix.x_cells, matrix.cell, y, log_weight, matrix.shrunken, pseudo)
 
     def compress(self, records: PairRecords, risk_weights: FloatArray) -> CountStats:
         """Compute sums by cell and by distinct count (methods 4)."""
@@ -141,63 +122,23 @@ class CountModel(WeightedModel):
         model has it, coefficient_scale (..., K), coefficient_correlation (..., K, K) and, with a
         weight, weight_coefficients (..., 1 + K) = (delta, gamma) and weight_variance (..., 1).
         """
-        streams = Streams.of(rng, stats.counts.mass.shape[0], plan.chains)
-        theta = sampler.sample(self.family, stats.counts, self.priors, plan, streams)
+        streams = Streams.of(rng, stats.mass.shape[0], plan.chains)
+        with np.errstate(over="ignore", under="ignore"):
+            theta = run_sweeps(CountSampler(stats, self.priors, streams), plan)
         if stats.weight is not None:
             theta |= survey_weight.sample(stats.weight, self.priors, plan, streams)
         return theta
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Return coefficients of both parts and logs of scales."""
-        logs = {"overdispersion": "log_overdispersion", "weight_variance": "log_weight_variance"}
-        monitored = {"beta": theta["beta"]}
-        for name, log_name in logs.items():
-            if name in theta:
-                monitored[log_name] = np.log(theta[name])
-        if "weight_coefficients" in theta:
-            monitored["weight_coefficients"] = theta["weight_coefficients"]
-        return monitored
-
-    def log_scales(self, theta: Theta) -> FloatArray:
-        """Return (..., d): log phi where the model has it, log s where there is a weight."""
-        parts = [np.empty((*theta["beta"].shape[:-1], 0))]
-        if "overdispersion" in theta:
-            parts.append(np.log(theta["overdispersion"]))
-        if "weight_variance" in theta:
-            parts.append(0.5 * np.log(theta["weight_variance"]))
-        return np.concatenate(parts, axis=-1)
-
-    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Replace phi and s; everything else stays."""
-        result = dict(theta)
-        if "overdispersion" in theta:
-            result["overdispersion"] = np.exp(log_scales[..., :1])
-        if "weight_variance" in theta:
-            result["weight_variance"] = np.exp(2.0 * log_scales[..., -1:])
-        return result
-
-    def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
-        """Return log scales and the coefficients of the log mean.
-
-        Counts are skewed: their long upper tail loses most weight, and the mean with it.
-        """
-        return Coordinates.joined(
-            super().debiased(theta, design), Coordinates.of("location", theta["beta"])
-        )
-
-    def with_debiased(self, theta: Theta, values: FloatArray, design: PublicDesign) -> Theta:
-        """Replace phi, s and the coefficients of the log mean."""
-        scales = self.log_scales(theta).shape[-1]
-        return {**self.with_log_scales(theta, values[:, :scales]), "beta": values[:, scales:]}
+        of_phi = {"log_overdispersion": log_phi(theta)} if "overdispersion" in theta else {}
+        return {"beta": theta["beta"], **of_phi, **survey_weight.monitored(theta)}
 
     def log_lik_blocks(
         self, theta: Theta, records: PairRecords
     ) -> Iterator[tuple[IntArray, FloatArray]]:
         """Stream unweighted log-likelihoods, (rows, (S, rows)), of count and weight together."""
-        return log_lik_blocks(self._log_mass, theta, records)
-
-    def _log_mass(self, theta: Theta, y: FloatArray, x: FloatArray) -> FloatArray:
-        return self.family.log_mass(y, theta["beta"] @ x.T, log_phi(theta))
+        return log_lik_blocks(_log_mass, theta, records)
 
     def simulate(
         self,
@@ -209,12 +150,14 @@ class CountModel(WeightedModel):
         """Draw y* and log w*; both kinds are the same. An impossibly large count is infinite."""
         x = design.matrix.x_cells[design.matrix.cell]
         with np.errstate(over="ignore"):
-            y = self.family.draw(np.exp(x @ theta["beta"]), log_phi(theta), rng)
-        columns = [y]
-        if "weight_coefficients" in theta:
-            coefficients, variance = theta["weight_coefficients"], theta["weight_variance"][0]
-            columns.append(survey_weight.simulate(coefficients, variance, np.log1p(y), x, rng))
-        return Simulated(np.stack(columns, axis=1))
+            mu = np.exp(x @ theta["beta"])
+        if "overdispersion" in theta:
+            # A gamma variable of mean one; its shape is cut where that is constant to a double.
+            shape = np.full(mu.shape, np.minimum(theta["overdispersion"], LARGEST))
+            mu = mu * rng.standard_gamma(shape) / shape
+        drawn = rng.poisson(np.where(mu < LARGEST, mu, 0.0))
+        y = np.where(mu < LARGEST, drawn, np.inf)
+        return survey_weight.joined(theta, y, np.log1p(y), x, rng)
 
     def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
         """Return E(w | y*) (methods 3); a survey without weights counts every record once."""
@@ -226,25 +169,29 @@ class CountModel(WeightedModel):
 
         Where the count has two sources of variance, each holds half.
         """
-        x = design.matrix.x_cells
-        sources = 2.0 if self.family.overdispersed else 1.0
-        mean = sources / (spread * spread)
+        x, overdispersed = design.matrix.x_cells, "overdispersion_scale" in self.priors
+        mean = (1.0 + overdispersed) / (spread * spread)
         beta = np.linalg.lstsq(x, np.full(x.shape[0], np.log(mean)), rcond=None)[0]
         theta: Theta = {"beta": beta}
-        if self.family.overdispersed:
+        if overdispersed:
             theta["overdispersion"] = np.array([mean])
-        if design.weight_name is not None:
-            coefficients, variance = survey_weight.prior_guess(x.shape[1], spread)
-            theta["weight_coefficients"] = coefficients
-            theta["weight_variance"] = variance[None]
-        return theta
+        return theta | survey_weight.guessed(design, spread)
 
 
 def log_phi(theta: Theta) -> FloatArray:
     """Return log phi (..., 1), or (..., 0) for a model without it."""
-    if "overdispersion" in theta:
-        return np.log(theta["overdispersion"])
-    return np.empty((*theta["beta"].shape[:-1], 0))
+    return np.log(theta.get("overdispersion", theta["beta"][..., :0]))
+
+
+def _log_mass(theta: Theta, y: FloatArray, x: FloatArray) -> FloatArray:
+    """Return log probabilities (S, P) of pairs y (P,), x (P, K) under S draws."""
+    eta, at = theta["beta"] @ x.T, log_phi(theta)
+    if not at.size:
+        return np.asarray(y * eta - np.exp(eta) - gammaln(y + 1.0))
+    values, code = np.unique(y, return_inverse=True)
+    constant = log_rising(np.exp(at), values)[0] - gammaln(values + 1.0)
+    log_rest = np.logaddexp(0.0, eta - at)
+    return np.asarray(y * (eta - at - log_rest) - np.exp(at) * log_rest + constant[:, code])
 
 
 @dataclass(frozen=True)
@@ -253,21 +200,15 @@ class Poisson(CountModel):
 
     name = "poisson"
     title = "a Poisson regression of the count"
-    stan = POISSON_PROGRAM
-    family = POISSON
+    stan = StanProgramSpec("poisson.stan", _data, _theta)
+    dispersion = 2.0
 
 
 @dataclass(frozen=True)
 class NegativeBinomial(CountModel):
-    """Negative binomial regression of mean mu = exp(x beta), variance mu + mu^2 / phi.
-
-    1/phi ~ half-Cauchy(0, 5).
-    """
+    """Negative binomial regression: 1/phi ~ half-Cauchy(0, 5)."""
 
     name = "negative_binomial"
     title = "a negative binomial regression of the count"
-    stan = NEGATIVE_BINOMIAL_PROGRAM
-    family = NEGATIVE_BINOMIAL
-    default_priors = MappingProxyType(
-        {"overdispersion_scale": 5.0, **CountModel.default_priors}
-    )
+    stan = StanProgramSpec("negative_binomial.stan", _data, _theta)
+    default_priors = MappingProxyType({"overdispersion_scale": 5.0, **CountModel.default_priors})

@@ -1,214 +1,178 @@
-"""Sampler of count regressions: chains of many databases side by side, as one batch.
+"""Exact draws of a count regression about the normal at the mode of its likelihood.
 
-    beta | phi, D, Omega    proposed from the normal that the prior and the likelihood, expanded at
-                            the mode, make together (Metropolis-Hastings); some elliptical slices
-    log phi | beta          proposed from a grid at the mode (Metropolis-Hastings); some slices
-    D, Omega | beta         ``CoefficientBlocks``
-
-The slices also move where the expansion is poor: with few records or none, or no count above zero.
-The point of expansion depends on the data alone, so every step is exact, and a sweep uses the same
-number of random numbers whatever is accepted (``sampling.primitives``). Given the data the survey
-weight is independent of all this (``survey_weight``).
+t = (beta, log phi). The likelihood of t, with the prior of log phi, is expanded once, at its mode:
+exp(linear' t - t' bend t / 2) times exp(excess). Given D and Omega the prior of beta is normal, so
+without the excess t would be normal too. That normal proposes, and the excess decides. A sweep in
+four takes an elliptical slice about the normal, which leaves tails where few proposals are taken.
 """
 
 from collections.abc import Mapping
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, Theta
+from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import INTERACTION_PRIOR
-from surveysynth.models.counts.family import CountFamily
-from surveysynth.models.counts.mode import Mode, find_mode, overdispersion_log_prior
-from surveysynth.models.counts.stats import CountSums
+from surveysynth.models.counts.stats import CountStats
 from surveysynth.models.parts.coefficients import CoefficientBlocks
 from surveysynth.sampling import primitives
-from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.sweeps import Streams, run_sweeps
+from surveysynth.sampling.sweeps import Streams
 
-#: Sweeps between two slices.
+#: One sweep in so many takes an elliptical slice.
 SLICE_EVERY = 4
-#: Bracket of log phi, whose tails fall at least as fast as exp(-|log phi|).
-LOG_PHI_BRACKET = 50.0
+#: The mode is sought under a normal prior of so many coefficient scales, by so many Newton steps
+#: at most, until none promises more than CLOSE of the log density.
+WIDE, STEPS, CLOSE = 3.0, 60, 1e-10
+#: Difference of coordinates in second derivatives, and what is added to that of log phi.
+DIFFERENCE, LEAST = 1e-3, 0.1
+#: Longest step of log phi, and where it is cut: there and beyond the posterior has no mass.
+LONGEST, LARGEST_LOG_PHI = 2.0, 300.0
 
 
-def sample(
-    family: CountFamily,
-    sums: CountSums,
-    priors: Mapping[str, float],
-    plan: SamplingPlan,
-    rng: Streams,
-) -> Theta:
-    """Draw beta, phi, coefficient scales and Omega, (databases, chains, draws, ...).
+class CountPosterior:
+    """Log density of t (b, d) but for the prior of beta, with its expansion.
 
-    Raises ``FloatingPointError`` for counts that are not finite, as simulated ones can be.
+    ``phi_scale``: of 1/phi ~ half-Cauchy; None without phi. ridge (d,): precision of the normal
+    that stands for the prior of beta while the mode is sought.
     """
-    if not (np.isfinite(sums.sums).all() and np.isfinite(sums.log_factorials).all()):
-        raise FloatingPointError("the sums of the counts are not finite")
-    with np.errstate(over="ignore", under="ignore"):
-        return run_sweeps(_Sampler(family, sums, priors, rng), plan)
+
+    def __init__(self, stats: CountStats, phi_scale: float | None, ridge: FloatArray) -> None:
+        self.stats, self.phi_scale, self.ridge = stats, phi_scale, ridge
+        self.k, self.d = stats.x.shape[-1], ridge.size
+
+    def repeated(self, times: int) -> "CountPosterior":
+        """Return the same with ``times`` points for each database."""
+        which = np.repeat(np.arange(len(self.stats.mass)), times)
+        return CountPosterior(self.stats.taken(which), self.phi_scale, self.ridge)
+
+    def density(self, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return log-likelihood plus log prior of log phi (b,), and the gradient (b, d)."""
+        log_phi = np.clip(t[:, self.k :], -LARGEST_LOG_PHI, LARGEST_LOG_PHI)
+        value, gradient = self.stats.log_likelihood(np.append(t[:, : self.k], log_phi, 1))
+        if self.phi_scale is not None:
+            square = (self.phi_scale * np.exp(log_phi[:, 0])) ** -2
+            value = value - np.log1p(square) - log_phi[:, 0]
+            gradient[:, -1] += 1.0 - 2.0 / (1.0 + square)
+        return value, gradient
+
+    def penalized(self, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the same under the normal of precision ``ridge``."""
+        value, gradient = self.density(t)
+        return value - 0.5 * (t * t) @ self.ridge, gradient - self.ridge * t
+
+    def expanded(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return mode (b, d), linear (b, d) and bend (b, d, d). No database affects another."""
+        # From the least-squares fit of the log of the cells' means.
+        s, k, around = self.stats, self.k, self.repeated(self.d)
+        gram = (s.x.swapaxes(1, 2) * s.mass[:, None]) @ s.x + np.diag(self.ridge[:k])
+        cross = (s.mass * np.log((s.sums + 0.1) / (s.mass + 0.1)))[:, None] @ s.x
+        start = np.linalg.solve(gram, cross.swapaxes(1, 2))[:, :, 0]
+        least = np.diag(LEAST * (np.arange(self.d) >= k))
+        t: FloatArray = np.pad(start, [(0, 0), (0, self.d - k)])
+        (value, slope), length = self.penalized(t), np.ones(len(t))
+        for _ in range(STEPS):
+            steps = DIFFERENCE * np.tile(np.eye(self.d), (len(t), 1))
+            ends = [around.density(np.repeat(t, self.d, 0) + h)[1] for h in (-steps, steps)]
+            bend = ((ends[0] - ends[1]) / (2.0 * DIFFERENCE)).reshape(-1, self.d, self.d)
+            sizes, axes = np.linalg.eigh(0.5 * (bend + bend.swapaxes(1, 2)))
+            bend = (axes * np.maximum(sizes, 0.0)[:, None]) @ axes.swapaxes(1, 2) + least
+            step = np.linalg.solve(bend + np.diag(self.ridge), slope[:, :, None])[:, :, 0]
+            step /= np.maximum(1.0, np.abs(step[:, k:]) / LONGEST).prod(1, keepdims=True)
+            moving = (step * slope).sum(1) > CLOSE
+            if not moving.any():
+                break
+            trial = t + length[:, None] * step
+            new, there = self.penalized(trial)
+            climbs = moving & (new >= value)
+            t, slope = (
+                np.where(climbs[:, None], *each) for each in ((trial, t), (there, slope))
+            )
+            value = np.where(climbs, new, value)
+            length = np.where(climbs, np.minimum(1.0, 2.0 * length), 0.25 * length)
+        # Where log phi is uncertain its tails are long, and it moves the coefficients' spread.
+        variance = (1.0 / np.einsum("bkk->bk", bend)[:, k:]).sum(1)
+        bend /= 1.0 + 2.0 * variance[:, None, None]
+        return t, self.density(t)[1] + (bend @ t[:, :, None])[:, :, 0], bend
 
 
-class _Sampler:
-    """State of B x C chains, databases first; values of the likelihood are (B, C)."""
+class CountSampler:
+    """State of C chains of each of B databases: t (B x C, d), its excess, D and Omega.
 
-    def __init__(
-        self, family: CountFamily, sums: CountSums, priors: Mapping[str, float], rng: Streams
-    ) -> None:
-        self.family, self.sums, self.rng = family, sums, rng
-        self.mode: Mode = find_mode(family, sums, priors)
-        self.lead = sums.mass.shape[0], rng.chains
-        self.batch, self.k = self.lead[0] * rng.chains, self.mode.beta.shape[1]
-        self.eta_at_mode = sums.eta(self.mode.beta[:, None])
-        self._start(priors)
+    own (d,): prior precisions of shrunken columns. Raises ``FloatingPointError`` for counts that
+    are not finite, as simulated ones can be.
+    """
 
-    def _start(self, priors: Mapping[str, float]) -> None:
-        """Set overdispersed starts about the mode."""
-        chains = self.rng.chains
-        self.log_phi = np.repeat(self.mode.log_phi[:, None], chains, axis=1)
-        if self.family.overdispersed:
-            self.phi_scale = priors["overdispersion_scale"]
-            noise = self.rng.standard_normal((self.batch,), 0).reshape(*self.lead, 1)
-            self.log_phi = self.log_phi + 1.5 * self.mode.log_phi_sd[:, None] * noise
-        self._expand()
-        gram = self.hessian + np.diag(self.mode.ridge)
-        # Columns of interactions have a prior of their own.
-        shrunken = np.arange(self.k) >= self.k - self.sums.shrunken
-        self.ridge = np.diag(np.where(shrunken, priors[INTERACTION_PRIOR] ** -2, 0.0))
-        fit = np.repeat(self.mode.beta, chains, axis=0)[:, :, None]
-        ones = np.ones((self.batch, 1, 1))
-        self.coefficients = CoefficientBlocks(
-            gram, fit, ones, priors, self.rng, self.sums.shrunken
+    def __init__(self, stats: CountStats, priors: Mapping[str, float], rng: Streams) -> None:
+        if not np.isfinite(stats.sums + stats.log_factorials).all():
+            raise FloatingPointError("the sums of the counts are not finite")
+        scale, self.k = priors.get("overdispersion_scale"), stats.x.shape[-1]
+        self.rng, self.free = rng, slice(self.k - stats.shrunken)
+        self.own, wide = np.zeros((2, self.k + (scale is not None)))
+        self.own[self.free.stop : self.k] = priors[INTERACTION_PRIOR] ** -2
+        wide[self.free] = (WIDE * priors["coefficient_scale"]) ** -2
+        posterior = CountPosterior(stats, scale, self.own + wide)
+        mode, self.linear, self.bend = (
+            np.repeat(each, rng.chains, axis=0) for each in posterior.expanded()
         )
-        self.value = self._kernel(self.coefficients.beta, self.log_phi)
+        self.posterior = posterior.repeated(rng.chains)
+        # Overdispersed starts about the mode.
+        noise = rng.standard_normal(mode[:, self.k :].shape, 0)
+        log_phi = mode[:, self.k :] + noise / np.sqrt(self.bend[:, self.k :, -1])
+        gram = (self.bend + np.diag(posterior.ridge))[:, : self.k, : self.k]
+        self.blocks = CoefficientBlocks(
+            gram, mode[:, : self.k, None], np.ones((len(mode), 1, 1)), priors, rng, stats.shrunken
+        )
+        self.t = np.append(self.blocks.beta[:, :, 0], log_phi, 1)
+        self.excess = self._excess(self.t)
+
+    def _excess(self, t: FloatArray) -> FloatArray:
+        quadratic = 0.5 * (self.bend @ t[:, :, None])[:, :, 0] - self.linear
+        return np.asarray(self.posterior.density(t)[0] + (t * quadratic).sum(1))
 
     def state(self) -> Theta:
-        blocks = self.coefficients
-        state = {"beta": blocks.beta[:, :, 0]}
-        if self.family.overdispersed:
-            state["overdispersion"] = np.exp(self.log_phi).reshape(self.batch, 1)
-        state["coefficient_scale"] = blocks.scale[:, 0]
-        state["coefficient_correlation"] = blocks.correlation
-        return state
+        """Return beta, overdispersion if there is one, D and Omega."""
+        phi = {"overdispersion": np.exp(self.t[:, self.k :])} if self.own.size > self.k else {}
+        return {
+            "beta": self.t[:, : self.k], **phi, "coefficient_scale": self.blocks.scale[:, 0],
+            "coefficient_correlation": self.blocks.correlation,
+        }  # fmt: skip
 
     def draw_random_numbers(self, c: int) -> None:
-        b, rng, tries = self.batch, self.rng, primitives.MAX_SHRINKS
-        slices = c // SLICE_EVERY
-        self.coefficients.draw_random_numbers(c)
-        self.log_u = np.log(rng.random((c, b), 1))
-        self.direction = rng.standard_normal((slices, b, self.k), 1)
-        self.u_level = rng.random((slices, b), 1)
-        self.u_angle = rng.random((slices, tries, b), 2)
-        if self.family.overdispersed:
-            self.u_phi = rng.random((c, 2, b), 2)
-            self.u_phi_level = rng.random((slices, b), 1)
-            self.u_phi_slice = rng.random((slices, tries, b), 2)
+        """Draw the random numbers of the next c sweeps."""
+        self.blocks.draw_random_numbers(c)
+        self.normals = self.rng.standard_normal((c, *self.t.shape), 1)
+        self.level = self.rng.random((c, len(self.t)), 1)
+        tries = (c // SLICE_EVERY, primitives.MAX_SHRINKS, len(self.t))
+        self.angles = self.rng.random(tries, 2)
 
     def sweep(self, i: int) -> None:
-        if self.family.overdispersed:
-            self._overdispersion(i)
-        self._coefficients(i)
-        self.coefficients.update_prior(i)
+        """Draw t given D and Omega, then these; i counts sweeps since the numbers were drawn."""
+        inverse = 1.0 / self.blocks.scale[:, 0]
+        precision = self.bend + np.diag(self.own)
+        precision[:, self.free, self.free] += (
+            self.blocks.inverse_correlation * inverse[:, :, None] * inverse[:, None, :]
+        )
+        root = np.linalg.cholesky(precision).swapaxes(1, 2)
+        mean = np.linalg.solve(precision, self.linear[:, :, None])[:, :, 0]
+        drawn = np.linalg.solve(root, self.normals[i, :, :, None])[:, :, 0]
+        centered = self.t - mean
 
-    def _kernel(self, beta: FloatArray, log_phi: FloatArray) -> FloatArray:
-        """Return the part (B, C) of the log-likelihood with beta (B x C, K, 1)."""
-        eta = self.sums.eta(beta.reshape(*self.lead, self.k))
-        return self.family.kernel(self.sums, eta, log_phi)
+        def at(angle: FloatArray) -> FloatArray:
+            turned = np.cos(angle)[:, None] * centered + np.sin(angle)[:, None] * drawn
+            return np.asarray(mean + turned)
 
-    # --- overdispersion ---------------------------------------------------------------------
+        def excess(which: IntArray, angle: FloatArray) -> FloatArray:
+            everywhere = np.zeros(len(mean))
+            everywhere[which] = angle
+            return np.asarray(self._excess(at(everywhere))[which])
 
-    def _overdispersion(self, i: int) -> None:
-        """Draw log phi | beta from the grid at the mode, and every fourth sweep by a slice."""
-        proposal = self.mode.proposal
-        assert proposal is not None
-        eta = self.sums.eta(self.coefficients.beta.reshape(*self.lead, self.k))
-
-        def log_density(log_phi: FloatArray) -> FloatArray:
-            value = self.family.kernel(self.sums, eta, log_phi[..., None])
-            value = value + self.family.rising(self.sums, log_phi[..., None])
-            return value + overdispersion_log_prior(log_phi, self.phi_scale)
-
-        current = self.log_phi[..., 0]
-        uniforms = self.u_phi[i].reshape(2, *self.lead)
-        new, of_new = proposal.draw(uniforms[0])
-        ratio = log_density(new) - log_density(current) + proposal.log_density(current) - of_new
-        current = np.where(np.log(uniforms[1]) < ratio, new, current)
-        if i % SLICE_EVERY == 2:
-            edge = np.full(self.lead, LOG_PHI_BRACKET)
-            level = self.u_phi_level[i // SLICE_EVERY].reshape(self.lead)
-            tries = self.u_phi_slice[i // SLICE_EVERY].reshape(-1, *self.lead)
-            current = primitives.slice_sample(log_density, current, -edge, edge, level, tries)
-        self.log_phi = current[..., None]
-        self.value = self.family.kernel(self.sums, eta, self.log_phi)
-        self._expand()
-
-    # --- coefficients -----------------------------------------------------------------------
-
-    def _expand(self) -> None:
-        """Expand the likelihood in beta about the mode.
-
-        It is -b' hessian b / 2 + linear' b, (B x C, ...).
-        """
-        slope, curvature = self.family.slopes(self.sums, self.eta_at_mode, self.log_phi)
-        hessian = self.sums.gram(curvature)
-        linear = hessian @ self.mode.beta[:, None, :, None] + (slope @ self.sums.x)[..., None]
-        # Without phi all chains of a database share it.
-        shape = (*self.lead, self.k)
-        self.hessian = np.broadcast_to(hessian, (*shape, self.k)).reshape(-1, self.k, self.k)
-        self.linear = np.broadcast_to(linear[..., 0], shape).reshape(-1, self.k)
-
-    def _excess(self, beta: FloatArray, value: FloatArray) -> FloatArray:
-        """Return the log-likelihood (B, C) over its expansion at beta (B x C, K): (B x C,)."""
-        quadratic = 0.5 * (self.hessian @ beta[:, :, None])[..., 0] - self.linear
-        return np.asarray(value.reshape(-1) + (beta * quadratic).sum(-1), dtype=np.float64)
-
-    def _coefficients(self, i: int) -> None:
-        """Draw beta | phi, D, Omega: the normal times exp(excess)."""
-        blocks = self.coefficients
-        inverse_scale = 1.0 / blocks.scale[:, 0]
-        precision = np.asarray(self.hessian + self.ridge, dtype=np.float64)
-        free = slice(blocks.free)
-        prior = blocks.inverse_correlation * inverse_scale[:, :, None] * inverse_scale[:, None, :]
-        precision[:, free, free] += prior
-        root = np.asarray(np.linalg.cholesky(precision).swapaxes(-1, -2), dtype=np.float64)
-        mean = _solved(precision, self.linear)
-        current: FloatArray = blocks.beta[:, :, 0]
-        proposal: FloatArray = mean + _solved(root, blocks.n_beta[i])
-        value = self._kernel(proposal, self.log_phi)
-        old, new = self._excess(current, self.value), self._excess(proposal, value)
-        accept = self.log_u[i] < new - old
-        current = np.where(accept[:, None], proposal, current)
-        self.value = np.where(accept.reshape(self.lead), value, self.value)
         if i % SLICE_EVERY == 1:
-            deviation = _solved(root, self.direction[i // SLICE_EVERY])
-            current = self._slice(i // SLICE_EVERY, current, mean, deviation)
-        blocks.beta = current[:, :, None]
-
-    def _slice(
-        self, i: int, current: FloatArray, mean: FloatArray, direction: FloatArray
-    ) -> FloatArray:
-        """Take an elliptical slice (Murray et al. 2010) about the normal's mean in all chains."""
-        threshold = self._excess(current, self.value) + np.log(self.u_level[i])
-        centred = current - mean
-        angle = 2.0 * np.pi * self.u_angle[i, 0]
-        low, high = angle - 2.0 * np.pi, angle.copy()
-        result, result_value = current, self.value
-        pending = np.ones(self.batch, dtype=bool)
-        for uniform in self.u_angle[i, 1:]:
-            turned = np.cos(angle)[:, None] * centred + np.sin(angle)[:, None] * direction
-            proposal = mean + turned
-            value = self._kernel(proposal, self.log_phi)
-            taken = pending & (self._excess(proposal, value) >= threshold)
-            result = np.where(taken[:, None], proposal, result)
-            result_value = np.where(taken.reshape(self.lead), value, result_value)
-            pending &= ~taken
-            if not pending.any():
-                break
-            low, high = np.where(angle < 0, angle, low), np.where(angle < 0, high, angle)
-            angle = low + (high - low) * uniform
-        self.value = result_value
-        return result
-
-
-def _solved(matrix: FloatArray, vector: FloatArray) -> FloatArray:
-    """Solve matrices (B, K, K) for vectors (B, K): (B, K)."""
-    return np.asarray(np.linalg.solve(matrix, vector[:, :, None])[..., 0], dtype=np.float64)
+            angle = primitives.slice_angle(excess, self.level[i], self.angles[i // SLICE_EVERY])
+            self.t = at(angle)
+            self.excess = self._excess(self.t)
+        else:
+            new = self._excess(proposal := np.asarray(mean + drawn))
+            accepted = np.log(self.level[i]) < new - self.excess
+            self.t = np.where(accepted[:, None], proposal, self.t)
+            self.excess = np.where(accepted, new, self.excess)
+        self.blocks.beta = self.t[:, : self.k, None]
+        self.blocks.update_prior(i)

@@ -73,6 +73,7 @@ class FBP(GaussianModel):
     tilted = True
     kinds = ("continuous", "semicontinuous", "count", "binary")
     stan = STAN
+    scales = MappingProxyType({"variance": 0.5})
     options = MappingProxyType(
         {
             "smoothing": Choice("default", ("default", "outcome")),
@@ -194,14 +195,6 @@ class FBP(GaussianModel):
         """Return N / (n pi~*), with pi~* as drawn."""
         assert design.population_size is not None  # require() has checked the design
         return np.asarray(np.exp(-simulated.z[:, -1]) * (design.population_size / design.n))
-
-    def log_scales(self, theta: Theta) -> FloatArray:
-        """Return (log s_y, log s_pi), (..., 2)."""
-        return np.asarray(0.5 * np.log(theta["variance"]))
-
-    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Replace residual SDs; coefficients stay."""
-        return {**theta, "variance": np.exp(2.0 * log_scales)}
 
     def debiased(self, theta: Theta, design: PublicDesign) -> Coordinates:
         """Return log scales, mean y~, mean log pi~ at the mean of y~, and k_y.

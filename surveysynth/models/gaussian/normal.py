@@ -119,6 +119,7 @@ class Normal(GaussianModel):
     title = "a normal regression of the transformed outcome"
     requires = frozenset({"one_outcome"})
     stan = STAN
+    scales = MappingProxyType({"variance": 0.5})
     default_priors = MappingProxyType(
         {
             "coefficient_scale": 1.0,
@@ -194,14 +195,6 @@ class Normal(GaussianModel):
         """Return E(w | y~*) (methods 3); a survey without weights counts every record once."""
         coefficients, variance = theta.get("weight_coefficients"), theta["variance"][-1:]
         return survey_weight.smoothed(coefficients, variance, simulated.z[:, 0], design)
-
-    def log_scales(self, theta: Theta) -> FloatArray:
-        """Return log residual SDs (..., q) of the outcome and, with a weight, the log weight."""
-        return np.asarray(0.5 * np.log(theta["variance"]))
-
-    def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Replace residual SDs; coefficients stay."""
-        return {**theta, "variance": np.exp(2.0 * log_scales)}
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """Guess residual SD ``spread`` of the outcome, 0.5 of the log weight; correlated as in FBS.

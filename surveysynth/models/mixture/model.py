@@ -161,15 +161,12 @@ class NormalMixture(WeightedModel):
         mean = np.einsum("...h,...hk->...k", share, beta)
         squares = np.einsum("...h,...hk->...k", share, (beta - mean[..., None, :]) ** 2)
         variance = (share * theta["residual_sd"] ** 2).sum(-1, keepdims=True)
-        monitored = {
+        return {
             "mean_beta": mean,
             "sd_beta": np.sqrt(squares),
             "log_residual_variance": np.log(variance),
+            **survey_weight.monitored(theta),
         }
-        if "weight_coefficients" in theta:
-            monitored["weight_coefficients"] = theta["weight_coefficients"]
-            monitored["log_weight_variance"] = np.log(theta["weight_variance"])
-        return monitored
 
     def log_lik_blocks(
         self, theta: Theta, records: PairRecords
@@ -189,11 +186,7 @@ class NormalMixture(WeightedModel):
         component = rng.choice(share.size, design.n, p=share / share.sum())
         mean = np.einsum("nk,nk->n", x, theta["beta"][component])
         outcome = mean + theta["residual_sd"][component] * rng.standard_normal(design.n)
-        columns = [outcome]
-        if "weight_coefficients" in theta:
-            coefficients, variance = theta["weight_coefficients"], theta["weight_variance"][0]
-            columns.append(survey_weight.simulate(coefficients, variance, outcome, x, rng))
-        return Simulated(np.stack(columns, axis=1))
+        return survey_weight.joined(theta, outcome, outcome, x, rng)
 
     def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
         """Return E(w | y~*) (methods 3); a survey without weights counts every record once."""
@@ -203,17 +196,13 @@ class NormalMixture(WeightedModel):
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """Guess equal components of residual SD ``spread``; 0.5 of the log weight."""
         k, count = design.matrix.x_cells.shape[1], self.components
-        theta = {
+        return {
             "log_shares": np.full(count, -np.log(count)),
             "concentration": np.ones(1),
             "beta": np.zeros((count, k)),
             "residual_sd": np.full(count, spread),
+            **survey_weight.guessed(design, spread),
         }
-        if design.weight_name is not None:
-            coefficients, variance = survey_weight.prior_guess(k, spread)
-            theta["weight_coefficients"] = coefficients
-            theta["weight_variance"] = variance[None]
-        return theta
 
 
 def _log_mass(theta: Theta, y: FloatArray, x: FloatArray) -> FloatArray:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models.base import Simulated
 from surveysynth.models.parts.coefficients import HALF_T_DF, overdispersion
 from surveysynth.models.parts.gaussian import GaussianStats
 from surveysynth.sampling import primitives
@@ -66,6 +67,35 @@ def prior_guess(columns: int, spread: float) -> tuple[FloatArray, FloatArray]:
     coefficients = np.zeros(columns + 1)
     coefficients[0] = -0.25 / spread
     return coefficients, np.asarray(0.1875)
+
+
+def joined(
+    theta: Theta, outcome: FloatArray, h: FloatArray, x: FloatArray, rng: np.random.Generator
+) -> Simulated:
+    """Return the outcome (n,) of one draw, with log weights drawn given h (n,) if it has any."""
+    columns = [outcome]
+    if "weight_coefficients" in theta:
+        coefficients, variance = theta["weight_coefficients"], theta["weight_variance"][0]
+        columns.append(simulate(coefficients, variance, h, x, rng))
+    return Simulated(np.stack(columns, axis=1))
+
+
+def guessed(design: PublicDesign, spread: float) -> Theta:
+    """Return ``prior_guess`` by name, of a design with a confidential weight."""
+    if design.weight_name is None:
+        return {}
+    coefficients, variance = prior_guess(design.matrix.x_cells.shape[1], spread)
+    return {"weight_coefficients": coefficients, "weight_variance": variance[None]}
+
+
+def monitored(theta: Theta) -> Theta:
+    """Return the scalars of the component whose convergence is checked, if there is a weight."""
+    if "weight_coefficients" not in theta:
+        return {}
+    log_variance = np.log(theta["weight_variance"])
+    return {
+        "weight_coefficients": theta["weight_coefficients"], "log_weight_variance": log_variance
+    }  # fmt: skip
 
 
 class WeightBlocks:

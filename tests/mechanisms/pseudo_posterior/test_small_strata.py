@@ -192,3 +192,17 @@ def test_a_pooled_design_keeps_its_records_where_they_are(survey) -> None:
     pooled = MechanismSettings(epsilon=10.8).prepared(survey.design)
     with pytest.raises(InputError, match="cannot be reordered"):
         replace(survey, design=pooled).in_order(np.arange(303)[::-1])
+
+
+def test_a_poisson_asks_for_twice_as_many_records():
+    """No parameter of it follows the variance; a negative binomial has one."""
+    settings = MechanismSettings(epsilon=10.8)
+    design = ss.example_survey(n=600).design
+    for name, least in (("poisson", 40.0), ("negative_binomial", 20.0)):
+        made = settings.prepared(get_model(name).with_ridge(design))
+        assert settings.least_records_of(made) == pytest.approx(least)
+        assert least <= records_per_coefficient(made.matrix).min() * (1 + 1e-9)
+        if least == 40.0:
+            few = settings.prepared(design)
+            with pytest.raises(RefusedError, match="40 are"):
+                settings.require_prepared(get_model(name).with_ridge(few))

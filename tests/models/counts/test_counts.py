@@ -16,9 +16,8 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run, run_batch
 from surveysynth.models import get_model
 from surveysynth.models.base import Simulated
-from surveysynth.models.counts import mode as mode_module
-from surveysynth.models.counts.mode import GridProposal, find_mode, overdispersion_log_prior
-from surveysynth.models.counts.stats import count_records
+from surveysynth.models.counts.sampler import CountPosterior
+from surveysynth.models.counts.stats import count_records, log_rising
 from surveysynth.models.parts import log_lik
 from surveysynth.models.weighted import stacked
 from surveysynth.sampling.convergence import effective_sample_size
@@ -29,8 +28,6 @@ from surveysynth.survey.transforms import Transform
 from tests import oracles
 from tests.models.model_cases import make_case
 from tests.models.model_designs import continuous_design, group_design
-from tests.oracles import counts as counts_oracle
-from tests.oracles.counts import log_rising
 
 MODELS = ("poisson", "negative_binomial")
 each_model = pytest.mark.parametrize("name", MODELS)
@@ -118,7 +115,7 @@ def test_compression_changes_nothing(name, q):
     one_each = count_records(case.x, np.arange(300), case.z[:, 0], case.z[:, 1] if q == 2 else None)
     points = case.points(8, np.random.default_rng(5))
     stats = case.model.compress(one_each, case.alpha)
-    assert stats.counts.mass.size == 300 > case.stats.counts.mass.size
+    assert stats.mass.size == 300 > case.stats.mass.size
     value, gradient = oracles.log_density(case.model, points, case.stats)
     other_value, other_gradient = oracles.log_density(case.model, points, stats)
     np.testing.assert_allclose(value, other_value, rtol=1e-11)
@@ -259,47 +256,51 @@ def test_draws_move_smoothly_with_the_weights(name):
         assert np.median(np.abs(other[key] - values)) > 0.5 * values.std(), key
 
 
-def test_the_grid_proposes_from_the_density_that_it_states():
-    """Exact where the density is log-linear between knots, so against its own integral."""
-    rng = np.random.default_rng(23)
-    mode, sd = np.array([[1.0], [-2.0]]), np.array([[0.3], [1.5]])
-
-    def log_density(points):
-        return -0.5 * ((points - mode) / sd) ** 2
-
-    grid = GridProposal.about(log_density, mode, sd)
-    points, stated = grid.draw(rng.random((2, 20_000)))
-    np.testing.assert_allclose(grid.log_density(points), stated, atol=1e-6)
-    for which in range(2):
-        centre, spread = mode[which, 0], sd[which, 0]
-        flatter = st.norm(centre, spread / np.sqrt(mode_module._TEMPER))
-        assert st.kstest(points[which], flatter.cdf).pvalue > 1e-4
-        assert st.kstest(points[which], st.norm(centre, spread).cdf).pvalue < 1e-6
-    difference = grid.log_density(mode + sd) - grid.log_density(mode)
-    np.testing.assert_allclose(difference, -0.5 * mode_module._TEMPER, atol=2e-3)
-    assert np.all(grid.log_density(mode + 200.0 * sd) == -np.inf)
-
-
 @each_model
-def test_the_mode_of_log_phi_and_of_beta_is_found(name):
+def test_the_density_is_that_of_scipy_and_its_expansion_that_of_its_mode(name):
+    """Up to the constants of the data; the gradient is that of differences."""
     case = make_case(name, 1, n=400)
-    model, sums = case.model, case.stats.counts
-    mode = find_mode(model.family, sums, model.priors)
+    scale = case.model.priors.get("overdispersion_scale")
+    k = case.stats.x.shape[-1]
+    ridge = np.append(np.full(k, 0.1), np.zeros(int(scale is not None)))
+    single = CountPosterior(case.stats, scale, ridge)
+    mode, linear, bend = (each[0] for each in single.expanded())
+    posterior = single.repeated(6)
+    t = mode + 0.2 * np.random.default_rng(26).standard_normal((6, ridge.size))
+    mu = np.exp(t[:, :k] @ case.x.T)
+    if scale is None:
+        truth = st.poisson.logpmf(case.z[:, 0], mu) @ case.alpha
+    else:
+        phi = np.exp(t[:, k:])
+        truth = st.nbinom.logpmf(case.z[:, 0], phi, phi / (phi + mu)) @ case.alpha
+        truth = truth + st.halfcauchy.logpdf(1.0 / phi[:, 0], 0, scale) - t[:, k]
+    value, gradient = posterior.density(t)
+    np.testing.assert_allclose(value - value[0], truth - truth[0], rtol=1e-9, atol=1e-9)
+    for j, step in enumerate(1e-5 * np.eye(ridge.size)):
+        slope = (posterior.density(t + step)[0] - posterior.density(t - step)[0]) / 2e-5
+        np.testing.assert_allclose(gradient[:, j], slope, rtol=1e-5, atol=1e-5)
+    best, slope = single.penalized(mode[None])
+    np.testing.assert_allclose(slope, 0.0, atol=1e-4)
+    for step in 0.05 * np.vstack([np.eye(ridge.size), -np.eye(ridge.size)]):
+        assert single.penalized((mode + step)[None])[0] < best
+    np.testing.assert_allclose(linear - bend @ mode, single.density(mode[None])[1][0])
+    # Of the Poisson the expansion has the curvature of X' diag(alpha mu) X.
+    if scale is None:
+        information = (case.x.T * case.alpha * np.exp(case.x @ mode)) @ case.x
+        np.testing.assert_allclose(bend, information, rtol=1e-4, atol=0.01)
 
-    def value(beta, log_phi):
-        at = (sums, beta[None, None], log_phi[None, None])
-        lik = counts_oracle.log_likelihood(model.family, *at)[0][0, 0]
-        prior = 0.0
-        if log_phi.size:
-            prior = overdispersion_log_prior(log_phi, model.priors["overdispersion_scale"])[0]
-        return lik + prior - 0.5 * mode.ridge * beta @ beta
 
-    best = value(mode.beta[0], mode.log_phi[0])
-    for step in (-0.05, 0.05):
-        for j in range(3):
-            assert value(mode.beta[0] + step * np.eye(3)[j], mode.log_phi[0]) < best
-        if mode.log_phi.size:
-            assert value(mode.beta[0], mode.log_phi[0] + 3 * step) < best
+def test_the_mode_is_found_where_counts_vary_far_more_than_their_mean():
+    """Far from where the search begins: the slope is zero there, in each of 40 databases."""
+    rng, x = np.random.default_rng(27), np.column_stack([np.ones(40), np.linspace(-1.5, 1.5, 40)])
+    model, cell = get_model("negative_binomial"), np.arange(40)
+    drawn = rng.negative_binomial(0.15, 0.15 / (0.15 + 3.0 * np.exp(x[:, 1])), (40, 40))
+    parts = [count_records(x, cell, y.astype(float), None) for y in drawn]
+    stats = stacked([model.compress(each, np.ones(40)) for each in parts])
+    posterior = CountPosterior(stats, 0.5, np.array([0.7, 0.7, 0.0]))
+    mode = posterior.expanded()[0]
+    assert np.median(mode[:, 2]) < -1.0
+    np.testing.assert_allclose(posterior.penalized(mode)[1], 0.0, atol=1e-3)
 
 
 @each_model
@@ -308,7 +309,7 @@ def test_a_database_with_infinite_counts_leaves_the_others(name):
     good = model.simulate(theta_of(name, 1), design, np.random.default_rng(24))
     bad = Simulated(np.where(np.arange(300)[:, None] == 7, np.inf, good.z))
     databases = [Database(model.records_from_simulated(design, s), 300) for s in (good, bad)]
-    settings = MechanismSettings(epsilon=12.0, m=3, plan=SamplingPlan(4, 60, 150))
+    settings = MechanismSettings(epsilon=12.0, m=3, plan=SamplingPlan(4, 60, 300))
     fine, refused = run_batch(model, databases, settings, np.random.default_rng(25))
     assert isinstance(refused, RefusedError)
     assert 0.97 * 2.0 <= fine[1].realised_bound <= 2.0
