@@ -298,8 +298,8 @@ def _described(base: Statistic, contrast: Contrast, name: str, rows: str) -> Sta
         compared_share=base.share_below,
         explanation=(
             f"{noun.capitalize()}s ({rows}): each is of the estimates of two rows, "
-            f"with u = {formula} in a dataset, from the linearised variables u_1 and u_2 of both, so that their "
-            "covariance is in the variance. `n` is of the row with fewer records."
+            f"with u = {formula} in a dataset, from the linearised variables u_1 and u_2 of both, "
+            "so that their covariance is in the variance. `n` is of the row with fewer records."
         ),
     )  # fmt: skip
 

@@ -344,7 +344,8 @@ def test_datasets_are_combined_as_if_the_outcome_were_their_column(
                 getattr(made, name), getattr(expected, name), rtol=1e-9, err_msg=name
             )
         assert np.isnan(made.estimate[nowhere])  # no record could be there
-        assert np.isfinite(made.estimate[empty]) and made.standard_error[empty] > 0
+        assert np.isfinite(made.estimate[empty])
+        assert made.standard_error[empty] > 0
 
 
 def test_what_a_sample_composes_is_found_for_rows_by_an_outcome() -> None:

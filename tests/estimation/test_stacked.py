@@ -21,9 +21,11 @@ from surveysynth.survey.transforms import Transform
 
 M, R, N = 5, 2, 40
 LEVELS = {"a": ("1", "2", "3"), "b": ("f", "m")}
+SHARE = "ratio(count, a: margin)"
 STATISTICS = [
     "mean", "median", "ratio(tax, income)", "difference(mean, b: f - m)",
-    "difference(median, b: f - m)", "ratio(mean, b: f / m)", "ratio(count, a: margin)", "count", "total",
+    "difference(median, b: f - m)", "ratio(mean, b: f / m)", SHARE, "count",
+    "total",
 ]  # fmt: skip
 
 
@@ -38,8 +40,8 @@ def made(seed: int, rule: CombiningRule) -> tuple[Estimates, pd.DataFrame, list[
     rng = np.random.default_rng(seed)
     public = frame(rng)
     rows = build_domains(public, ["a", "b"], LEVELS)
-    outcomes = [Outcome("income", transform=Transform("log")), Outcome("tax", transform=Transform("log"))]
-    keys = [(name, None if name in ("count", "ratio(count, a: margin)") else 0) for name in STATISTICS]
+    outcomes = [Outcome(name, transform=Transform("log")) for name in ("income", "tax")]
+    keys = [(name, None if name in ("count", SHARE) else 0) for name in STATISTICS]
     keys[2] = ("ratio(tax, income)", 1)
     estimates = Estimates(
         rows, SampleDesign(np.zeros(N, dtype=np.int64)), keys, linearisation="plain",
@@ -91,7 +93,7 @@ def test_an_estimate_is_that_of_the_datasets_in_one_file(rule: CombiningRule) ->
                 "difference(mean, b: f - m)": mean(f) - mean(m) if contrast else np.nan,
                 "difference(median, b: f - m)": median(f) - median(m) if contrast else np.nan,
                 "ratio(mean, b: f / m)": mean(f) / mean(m) if contrast else np.nan,
-                "ratio(count, a: margin)": cell["w"].sum() / whole if a in LEVELS["a"] else np.nan,
+                SHARE: cell["w"].sum() / whole if a in LEVELS["a"] else np.nan,
             }[key[0]]  # fmt: skip
             assert found[row] == pytest.approx(expected, rel=1e-10, nan_ok=True), (key, row)
 

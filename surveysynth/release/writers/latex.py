@@ -177,7 +177,9 @@ def _heading(layout: Layout) -> list[str]:
 
 def _short(column: Column) -> str:
     """Shorten headings to fit the page; the caption says what is estimated."""
-    short = {"estimate": "Estimate", "se": "Std. error", "n": "Records", "paired": "Estimate (SE)"}
+    short = {
+        "estimate": "Estimate", "se": "Std. error", "n": "Sample size", "paired": "Estimate (SE)",
+    }  # fmt: skip
     if column.key.startswith("paired-"):  # of a cross table, whose columns are levels
         return column.heading
     return short.get(column.key.partition("-")[0], column.heading)
