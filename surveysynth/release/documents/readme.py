@@ -243,19 +243,9 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> dict[str
 
 
 def _digits(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return digits of synthetic values, and of tables for reading where all tables agree."""
-    sections, digits = facts.spec.tables, facts.digits
-    first = sections[0]
+    """Return the digits of synthetic values."""
+    digits = facts.digits
     return {
         "amount_words": digits.amount_words,
         "weight_words": None if digits.weight_step is None else digits.weight_words,
-        "digits_agree": all(
-            (each.round_counts, each.digits_mean) == (first.round_counts, first.digits_mean)
-            for each in sections
-        ),
-        "round_counts": first.round_counts,
-        "means": (
-            "the decimals of two significant digits of theirs"
-            if first.digits_mean is None else f"{first.digits_mean} decimals"
-        ),
     }

@@ -185,7 +185,9 @@ class Layout:
         return any(row.stub.group for row in self.rows)
 
 
-def describe(tables: Sequence[ReleaseTable], presentation: Presentation) -> str:
+def describe(
+    tables: Sequence[ReleaseTable], presentation: Presentation, word: str = "Table"
+) -> str:
     """Return the title: number, statistic, universe, by what, subpopulation, place, period."""
     labels, kind = presentation.labels, statistic_of(tables[0].statistic)
     outcomes = listed([labels.title(t.outcome) for t in tables if t.outcome is not None])
@@ -202,7 +204,7 @@ def describe(tables: Sequence[ReleaseTable], presentation: Presentation) -> str:
     if where := ", ".join(filter(None, [presentation.place, presentation.period])):
         shown += f": {where}"
     number = presentation.numbers.get(tables[0].statistic)
-    return shown if number is None else f"Table {number}. {shown}"
+    return shown if number is None else f"{word} {number}. {shown}"
 
 
 def unit_of(tables: Sequence[ReleaseTable], presentation: Presentation) -> str:

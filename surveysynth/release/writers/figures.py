@@ -1,7 +1,7 @@
 """Figures that may be published: estimates with their intervals, from published numbers alone."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +15,7 @@ from surveysynth._support.xml_text import xml_text
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release import figure_style as style
 from surveysynth.release.tables.layout import Presentation, Shown, describe, stubs_of
+from surveysynth.release.tables.rounding import rounding_of_column
 from surveysynth.release.tables.row_layout import StubRow
 from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.spec.formats import Format
@@ -99,7 +100,7 @@ def estimates_with_intervals(
     panels = figure.subplots(len(tables), 1, squeeze=False, height_ratios=shown)[:, 0]
     for panel, table in zip(panels, tables, strict=True):
         _panel(panel, table, presentation)
-    title = describe(tables, presentation)
+    title = describe(tables, presentation, "Figure")
     figure.suptitle(
         wrapped(title, 88),
         x=0.01,
@@ -127,10 +128,11 @@ def _panel(panel: "Axes", table: ReleaseTable, presentation: Presentation) -> No
         for name in ("estimate", "ci_lower", "ci_upper")
     )
     places = np.arange(len(rows), dtype=np.float64)
-    strong = np.array([row.strong for row in rows])
+    strong = frame["is_margin"].to_numpy(dtype=bool)
     outside = _out_of_scale(table, estimate, upper)
     for chosen, colour, marker, words in (
-        (strong & ~outside, style.INK, "D", "margin"), (~strong & ~outside, COLOR, "o", "cell")
+        (strong & ~outside, style.INK, "D", "total or subtotal"),
+        (~strong & ~outside, COLOR, "o", "cell"),
     ):  # fmt: skip
         panel.hlines(places[chosen], lower[chosen], upper[chosen], color=colour, linewidth=1.4)
         if chosen.any():
@@ -142,8 +144,12 @@ def _panel(panel: "Axes", table: ReleaseTable, presentation: Presentation) -> No
         ncols=3, loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8, borderpad=0
     )
     _axes(panel, rows, table, presentation)
-    _say(panel, places[np.isnan(estimate)], ["no estimate"] * int(np.isnan(estimate).sum()))
-    _say(panel, places[outside], [f"{value:,.0f} ▸" for value in estimate[outside]], right=True)
+    numbers = (table.frame[name].to_numpy(dtype=np.float64) for name in ("se", "estimate"))
+    show = rounding_of_column(presentation.rounding[table.statistic, table.outcome], *numbers).show
+    withheld = ["withheld" if flag else "no estimate" for flag in frame["flag"]]
+    _say(panel, {place: withheld[place] for place in np.flatnonzero(np.isnan(estimate)).tolist()})
+    beyond = {place: f"{show(estimate[place])} ▸" for place in np.flatnonzero(outside).tolist()}
+    _say(panel, beyond, right=True)
 
 
 def interval_words(table: ReleaseTable) -> str:
@@ -184,11 +190,9 @@ def _row_label(row: StubRow) -> str:
     return text if len(text) <= 46 else text[:45] + "…"
 
 
-def _say(
-    panel: "Axes", places: FloatArray, words: Sequence[str], *, right: bool = False
-) -> None:
-    """Write words in the place of a mark, at an end of the axis."""
-    for place, text in zip(places, words, strict=True):
+def _say(panel: "Axes", words: Mapping[int, str], *, right: bool = False) -> None:
+    """Write words by place instead of a mark, at an end of the axis."""
+    for place, text in words.items():
         panel.text(
             0.995 if right else 0.005, place, text, transform=panel.get_yaxis_transform(),
             va="center", ha="right" if right else "left", fontsize=8, color=style.FAINT,
