@@ -222,8 +222,8 @@ class TablesSection(Section):
     the rounded values. Public: The microdata with that many digits, as the statement on
     floating-point numbers reports."""
     title: Text = ""
-    """The title of the release: of its README, workbook and codebook. Tables make their own from
-    the keys below. Public: The text."""
+    """The title of the release, which stands below that of every table: tables make their own from
+    the keys that follow. Public: The text."""
     universe: Text = ""
     """The population that the tables describe, in the plural, as their titles say it: "doctorate
     holders". Public: The text."""

@@ -39,7 +39,7 @@ transform = "log"
 [tables]
 by = ["field", "gender"]       # all cells and all margins are made
 statistics = ["count", "mean"]
-title = "Doctorate holders: number and mean salary by field and gender"
+title = "Survey of doctorate holders"
 universe = "doctorate holders" # titles: Mean annual salary of doctorate holders, ..
 place = "United States"
 period = "simulated"

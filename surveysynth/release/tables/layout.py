@@ -247,7 +247,7 @@ def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layou
     return Layout(
         stem="-".join(filter(None, [statistic_of(first.statistic).stem, presentation.name])),
         title=describe(tables, presentation),
-        subtitle=unit_of(tables, presentation),
+        subtitle=" · ".join(filter(None, [presentation.title, unit_of(tables, presentation)])),
         stub_heading=heading,
         by_titles=by_titles,
         columns=columns,
@@ -329,10 +329,7 @@ def _rows(
     several: bool,
 ) -> Iterator[Row]:
     labels = presentation.labels
-    rounding = rounding_of_column(
-        presentation.rounding[table.statistic, table.outcome],
-        *(table.frame[name].to_numpy(dtype=np.float64) for name in ("se", "estimate")),
-    )
+    rounding = rounding_of_table(table, presentation)
     prefix = labels.titled_with_unit(table.outcome) if several and table.outcome else ""
     across = bool(table.by) and "-" in columns[0].key
     head, lines = crossed(table) if across else (table, [(each,) for each in records_of(table)])
@@ -345,6 +342,12 @@ def _rows(
         for record in records:
             cells += (_cell(key, record, rounding, table, marks, across=across) for key in keys)
         yield Row(stub, tuple(labels.level(column, code) for column, code in codes), tuple(cells))
+
+
+def rounding_of_table(table: ReleaseTable, presentation: Presentation) -> Rounding:
+    """Return the one rounding of a table's estimates."""
+    numbers = (table.frame[name].to_numpy(dtype=np.float64) for name in ("se", "estimate"))
+    return rounding_of_column(presentation.rounding[table.statistic, table.outcome], *numbers)
 
 
 def stubs_of(table: ReleaseTable, labels: Labels, *, prefix: str = "") -> list[StubRow]:

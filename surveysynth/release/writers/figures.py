@@ -14,10 +14,15 @@ from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth._support.xml_text import xml_text
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release import figure_style as style
-from surveysynth.release.tables.layout import Presentation, Shown, describe, stubs_of
-from surveysynth.release.tables.rounding import rounding_of_column
+from surveysynth.release.tables.layout import (
+    Presentation,
+    Shown,
+    describe,
+    rounding_of_table,
+    stubs_of,
+)
 from surveysynth.release.tables.row_layout import StubRow
-from surveysynth.release.tables.table import ReleaseTable
+from surveysynth.release.tables.table import FLAG_SEPARATOR, ReleaseTable
 from surveysynth.spec.formats import Format
 
 if TYPE_CHECKING:
@@ -102,7 +107,7 @@ def estimates_with_intervals(
         _panel(panel, table, presentation)
     title = describe(tables, presentation, "Figure")
     figure.suptitle(
-        wrapped(title, 88),
+        wrapped("\n".join(filter(None, [title, presentation.title])), 88),
         x=0.01,
         ha="left",
         fontsize=10.5,
@@ -144,9 +149,11 @@ def _panel(panel: "Axes", table: ReleaseTable, presentation: Presentation) -> No
         ncols=3, loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8, borderpad=0
     )
     _axes(panel, rows, table, presentation)
-    numbers = (table.frame[name].to_numpy(dtype=np.float64) for name in ("se", "estimate"))
-    show = rounding_of_column(presentation.rounding[table.statistic, table.outcome], *numbers).show
-    withheld = ["withheld" if flag else "no estimate" for flag in frame["flag"]]
+    show = rounding_of_table(table, presentation).show
+    withheld = [
+        "no estimate" if set(table.flag_codes).isdisjoint(flag.split(FLAG_SEPARATOR)) else "withheld"
+        for flag in frame["flag"]
+    ]
     _say(panel, {place: withheld[place] for place in np.flatnonzero(np.isnan(estimate)).tolist()})
     beyond = {place: f"{show(estimate[place])} ▸" for place in np.flatnonzero(outside).tolist()}
     _say(panel, beyond, right=True)
