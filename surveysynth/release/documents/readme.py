@@ -189,7 +189,10 @@ def _rows(facts: ReleaseFacts) -> dict[str, Any]:
         "by_level": any(kind.by_level for _, kind in pairs),
         "exact_intervals": _plurals([kind for each, kind in pairs if by_korn_graubard(each, kind)]),
         "logit_intervals": _plurals([kind for kind in auto if kind.interval == "logit"]),
-        "positive_intervals": _plurals([kind for kind in auto if kind.interval == "positive"]),
+        "positive_intervals": " and ".join(filter(None, [
+            _plurals([kind for kind in auto if kind.interval == "positive"]),
+            "amounts that cannot be negative" if any(k.interval == "t" for k in auto) else "",
+        ])),
         "pooled": pooling is not None and bool(pooling.record.any()),
         "synthetic_rows": dict.fromkeys(
             name for each in spec.each_table for name in synthetic_columns(each)

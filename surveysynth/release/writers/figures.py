@@ -151,8 +151,8 @@ def _panel(panel: "Axes", table: ReleaseTable, presentation: Presentation) -> No
     _axes(panel, rows, table, presentation)
     show = rounding_of_table(table, presentation).show
     withheld = [
-        "no estimate" if set(table.flag_codes).isdisjoint(flag.split(FLAG_SEPARATOR)) else "withheld"
-        for flag in frame["flag"]
+        "no estimate" if set(table.flag_codes).isdisjoint(codes) else "withheld"
+        for codes in frame["flag"].str.split(FLAG_SEPARATOR)
     ]
     _say(panel, {place: withheld[place] for place in np.flatnonzero(np.isnan(estimate)).tolist()})
     beyond = {place: f"{show(estimate[place])} ▸" for place in np.flatnonzero(outside).tolist()}

@@ -114,7 +114,7 @@ def test_the_layout_holds_every_part() -> None:
     # What the flags mean is said once, in their legend.
     assert [row.cells[0].marks for row in others] == [("a",), (), ()]
     assert [text[:9] for _, text in layout.footnotes] == ["No sample"]
-    assert [note.partition(" ")[0] for note in layout.notes] == ["Flags", "Source:", "Privacy:"]
+    assert sum("withheld" in note for note in layout.notes) == 1
     assert "Source: A frame" in layout.notes
     assert layout.notes[-1] == "Privacy: epsilon."
 
