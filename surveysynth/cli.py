@@ -189,13 +189,18 @@ def rebuild(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace DIR if rebuilt tables are in it.")
     ] = False,
+    all_datasets: Annotated[
+        bool, typer.Option("--all-datasets", help="Write all synthetic datasets too.")
+    ] = False,
 ) -> None:
     """Make every table of a release by noisy statistics again, from its published files alone."""
     from surveysynth._support.progress import REBUILD_STAGES, StageReporter
     from surveysynth.release.rebuild import rebuild as run
 
     with StageReporter(REBUILD_STAGES) as progress:
-        made = run(release, out, overwrite=overwrite, progress=progress)
+        made = run(
+            release, out, overwrite=overwrite, all_datasets=all_datasets, progress=progress
+        )
     print(f"Rebuilt: {made.out}")
     print(f"Equal to the published files, byte by byte: {len(made.same)}.")
     if made.different:

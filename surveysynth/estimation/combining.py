@@ -1,5 +1,7 @@
 """One estimate, variance and interval out of several synthetic datasets (methods 5).
 
+What is combined are the estimates of datasets, linearised where they are ratios (``stacked``).
+
 Partial synthesis after Reiter (2003): the total variance is u + b/m. Rubin's rule for missing
 data, u + (1 + 1/m) b, would count the variance between draws once too often here: the synthetic
 values replace observed ones, and every dataset's u already holds the full sampling variance.
@@ -15,12 +17,9 @@ from surveysynth._support.distributions import beta_quantile, t_quantile
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.stacked import ROUNDING, Stack
 from surveysynth.estimation.statistics import Statistic
 from surveysynth.estimation.taylor import LinearisedTable
-
-#: Between-draw standard deviations below this share of the estimate are rounding, not synthesis:
-#: a count that is scaled to the public N in every dataset must keep the design's df and SE.
-ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,10 @@ class OwnInterval(Protocol):
 class Collected(Protocol):
     """Sums that a combining rule keeps of one table while datasets arrive one by one."""
 
-    def add(self, draw: int, replicate: int, estimate: FloatArray, pair: LinearisedTable) -> None:
-        """Add one dataset: its estimates (D,), and the table that gives its variance."""
+    def add(
+        self, draw: int, replicate: int, table: LinearisedTable, pair: LinearisedTable
+    ) -> None:
+        """Add one dataset: its estimates, and the table that gives its variance."""
         ...
 
     def combined(self) -> Combined:
@@ -90,20 +91,21 @@ class _Moments:
     """Estimates and Taylor variances of every dataset, (m, r, D)."""
 
     def __init__(self, draws: int, replicates: int, sample_design: SampleDesign) -> None:
-        self._sample_design = sample_design
-        self._shape = (draws, replicates)
-        self._values: FloatArray | None = None
+        self._design, self._stack = sample_design, Stack(draws, replicates)
+        self._variances = np.full((draws, replicates, 0), np.nan)
 
-    def add(self, draw: int, replicate: int, estimate: FloatArray, pair: LinearisedTable) -> None:
-        if self._values is None:
-            self._values = np.full((2, *self._shape, estimate.size), np.nan)
-        self._values[:, draw - 1, replicate - 1] = estimate, pair.variance(self._sample_design)
+    def add(
+        self, draw: int, replicate: int, table: LinearisedTable, pair: LinearisedTable
+    ) -> None:
+        self._stack.add(draw, replicate, table)
+        variance = pair.variance(self._design)
+        if not self._variances.size:
+            self._variances = np.full((*self._variances.shape[:2], variance.size), np.nan)
+        self._variances[draw - 1, replicate - 1] = variance
 
     def combined(self) -> Combined:
-        if self._values is None:
-            raise InputError("There is nothing to combine: no dataset was added.")
-        estimates, variances = self._values
-        return combine(estimates, variances, float(self._sample_design.degrees_of_freedom))
+        df = float(self._design.degrees_of_freedom)
+        return combine(self._stack.values, self._variances, df)
 
 
 def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> Combined:
@@ -115,7 +117,7 @@ def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> C
     Parameters
     ----------
     estimates, variances
-        Shape (m, r, D).
+        Shape (m, r, D); variances are NaN in datasets without enough records of a row.
     df_design
         Number of PSUs less number of strata.
 
@@ -150,7 +152,7 @@ def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> C
     m = estimates.shape[0]
     by_draw = estimates.mean(axis=1)
     estimate = mean_estimate(estimates)
-    within = variances.mean(axis=(0, 1))
+    within = mean_known(variances)
     if m == 1:
         between = np.full_like(estimate, np.nan)
         synthesis = np.zeros_like(estimate)
@@ -181,6 +183,15 @@ def mean_estimate(estimates: FloatArray) -> FloatArray:
     first = estimates[0, 0]
     mean = estimates.mean(axis=1).mean(axis=0)
     return np.asarray(np.where((estimates == first).all(axis=(0, 1)), first, mean))
+
+
+def mean_known(variances: FloatArray) -> FloatArray:
+    """Average variances (m, r, D) over the datasets that have one: (D,)."""
+    known = ~np.isnan(variances)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(
+            np.where(known, variances, 0.0).sum(axis=(0, 1)) / known.sum(axis=(0, 1))
+        )
 
 
 def without_rounding(variance: FloatArray, estimate: FloatArray) -> FloatArray:

@@ -40,6 +40,15 @@ class Contrast:
         with np.errstate(divide="ignore", invalid="ignore"):
             return first - second if self.kind == "difference" else first / second
 
+    def linear(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Return what datasets (m, r, D) add to the contrast of their mean: linear in both."""
+        if self.kind == "difference":
+            return first - second
+        below = second.mean(axis=(0, 1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = first.mean(axis=(0, 1)) / below
+            return np.asarray(ratio + (first - ratio * second) / below)
+
     def of_rows(self, rows: TableRows, estimates: FloatArray) -> FloatArray:
         """Contrasts (..., D) of estimates (..., D), NaN in rows that hold none."""
         pairs = Pairs.of(self, rows)
@@ -174,7 +183,9 @@ def contrasted(
         factor, scale = np.ones(estimate.size), pairs.holds.astype(np.float64)
     else:
         factor = np.where(pairs.holds, estimate, 0.0)
-        scale = np.where(pairs.holds, 1.0 / second, 0.0)
+        # Where a dataset has nothing to compare with, it has no linearised variable either.
+        scale = np.where(pairs.holds & (second != 0.0), 1.0 / second, 0.0)
+        factor = np.where(scale != 0.0, factor, 0.0)
     # In the last margin set every record has its level.
     record, member = pairs.label[domains.codes[-1]] - 1, pairs.labels.member
     rest = _outside(weight, made)
@@ -189,7 +200,7 @@ def contrasted(
     outside = None
     if made.outside is not None:
         outside = (made.outside - factor * made.outside[pairs.second]) * scale
-    return pairs.domains(domains), Linearised(estimate, inside, outside)
+    return pairs.domains(domains), Linearised(estimate, inside, outside, rows=made)
 
 
 def _outside(weight: FloatArray, made: Linearised) -> Callable[[IntArray], FloatArray]:

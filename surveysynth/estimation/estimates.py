@@ -108,13 +108,16 @@ class Estimates:
             share = statistic_of(key[0]).share
             return given if share is None else given.of_quantile(share)
 
-        inverted = [key for key in self.keys if statistic_of(key[0]).share_below is not None]
+        def inverted(key: Key) -> bool:
+            kind, several = statistic_of(key[0]), draws * replicates > 1
+            return (kind.share if several else kind.share_below) is not None
+
         self._quantiles = {
             key: Quantiles(
                 statistic_of(key[0]), rule_of(key), sample_design,
                 calibrated=linearisation == "ratio",
             )
-            for key in inverted
+            for key in filter(inverted, self.keys)
         }
         self._collected = {
             key: [
@@ -197,7 +200,7 @@ class Estimates:
                         key, level, variance_domains,
                         dataset.variance_outcome, dataset.variance_weight, pair_weights,
                     )  # fmt: skip
-                collected.add(dataset.draw, dataset.replicate, released.estimate, pair)
+                collected.add(dataset.draw, dataset.replicate, released, pair)
         for key, quantiles in self._quantiles.items():
             own = self._weighted(key, domains, dataset.outcome, dataset.weight, own_weights)
             pair_of_own = own
@@ -257,11 +260,12 @@ class Estimates:
         weight: FloatArray,
         calibrated: CalibratedWeights | None,
     ) -> Weighted:
-        """Return one outcome with its weights, unscaled: quantiles do not depend on their size."""
+        """Return one outcome with its weights, scaled as those of any statistic."""
         assert key[1] is not None  # quantiles are of outcomes
-        return Weighted(
-            domains, outcomes[:, key[1]], self._weighting(weight, key[0]), calibrated
-        )
+        weight = self._weighting(weight, key[0])
+        if calibrated is None and self._linearisation == "ratio" and self._population_size:
+            weight = weight * (self._population_size / weight.sum())
+        return Weighted(domains, outcomes[:, key[1]], weight, calibrated)
 
     def combined(self, key: Key) -> Combined:
         """Combine one table over all datasets.

@@ -16,7 +16,7 @@ from surveysynth._support.messages import capitalised
 from surveysynth.errors import InputError
 from surveysynth.estimation.contrasts import Contrast, ContrastKind
 from surveysynth.estimation.linearised import quotient
-from surveysynth.estimation.quantiles import REACH, ROUNDING, quantile
+from surveysynth.estimation.quantiles import quantile
 from surveysynth.estimation.statistic import Program, Statistic, mean_of_sums
 
 EACH, MARGIN = "each", "margin"
@@ -105,12 +105,12 @@ Lookup: TypeAlias = Callable[[str], Statistic]
 """From a name to its statistic."""
 
 _PYTHON_SHARE = Program(
-    ("value = w[inside & (y <= Q)].sum() / w[inside].sum()",),
-    ("u = w * inside * ((y <= Q) - value) / w[inside].sum()",),
+    ("total, size = w[inside & (y <= Q)].sum(), w[inside].sum()",),
+    ("u = w * inside * ((y <= Q) - value) / size",),
 )
 _R_SHARE = Program(
-    ("value <- sum(w[inside & y <= Q]) / sum(w[inside])",),
-    ("u <- w * inside * ((y <= Q) - value) / sum(w[inside])",),
+    ("total <- sum(w[inside & y <= Q])", "size <- sum(w[inside])"),
+    ("u <- w * inside * ((y <= Q) - value) / size",),
 )
 
 
@@ -132,7 +132,7 @@ def of_share(p: float) -> Statistic:
         explanation=(
             f"{capitalised(plural)}: F(x) is the share of the weight of a cell with "
             "values up to x, "
-            f"averaged over all datasets, and the estimate Q is the smallest value with F(Q) at "
+            f"over all datasets in one file, and the estimate Q is the smallest value with F(Q) at "
             f"least {p:g}. With q_l the shares up to that one Q in the datasets, their standard "
             "error and degrees of freedom follow as below, from u = w d (1(y <= Q) - q) / N_d; the "
             "ends of the interval are the smallest values with F at least q - t · se and q + t · se"
@@ -143,46 +143,19 @@ def of_share(p: float) -> Statistic:
     )
 
 
-def _python_quantile(p: float) -> Program:
-    """Return the program of one dataset, with the density from the rise of F (``quantile``)."""
-    return Program(
-        (
-            "order = y[inside & (w > 0)].sort_values(kind='stable')",
-            "size = w[inside].sum()",
-            "reached = w[order.index].cumsum().to_numpy() / size",
-            f"at = lambda share: order.iloc[np.searchsorted(reached, share * (1 - {ROUNDING!r}))]",
-            f"value = at({p!r})",
-        ),
-        (
-            f"reach = {REACH!r} * np.sqrt({p * (1 - p)!r} * (w[inside]**2).sum()) / size",
-            f"low, high = max({p!r} - reach, 0.0), min({p!r} + reach, 1.0)",
-            "below = w[inside & (y <= value)].sum() / size",
-            "slope = -(at(high) - at(low)) / (high - low)",
-            "u = w * inside * ((y <= value) - below) / size * slope",
-        ),
-    )
-
-
-def _r_quantile(p: float) -> Program:
-    return Program(
-        (
-            "sorted <- which(inside & w > 0)",
-            "sorted <- sorted[order(y[sorted])]",
-            "size <- sum(w[inside])",
-            "reached <- cumsum(w[sorted]) / size",
-            "at <- function(share)",
-            f"  y[sorted][which(reached >= share * (1 - {ROUNDING!r}))[1]]",
-            f"value <- at({p!r})",
-        ),
-        (
-            f"reach <- {REACH!r} * sqrt({p * (1 - p)!r} * sum(w[inside]^2)) / size",
-            f"low <- max({p!r} - reach, 0)",
-            f"high <- min({p!r} + reach, 1)",
-            "below <- sum(w[inside & y <= value]) / size",
-            "slope <- -(at(high) - at(low)) / (high - low)",
-            "u <- w * inside * ((y <= value) - below) / size * slope",
-        ),
-    )
+#: Of a contrast of quantiles: those Q of two rows of all datasets, linear in F there.
+_PYTHON_LINEAR = Program(
+    ("z = Q + slope * ((y <= Q) - F)", "total, size = (w * z)[inside].sum(), w[inside].sum()"),
+    ("u = w * inside * (z - value) / size",),
+)
+_R_LINEAR = Program(
+    (
+        "z <- Q + slope * ((y <= Q) - F)",
+        "total <- sum((w * z)[inside])",
+        "size <- sum(w[inside])",
+    ),
+    ("u <- w * inside * (z - value) / size",),
+)
 
 
 def _ordinal(number: str) -> str:
@@ -206,12 +179,12 @@ def _quantile(call: Call, name: str, lookup: Lookup) -> Statistic:
 
 
 _PYTHON_RATIO = Program(
-    ("value = (w * y)[inside].sum() / (w * x)[inside].sum()",),
-    ("u = w * inside * (y - value * x) / (w * x)[inside].sum()",),
+    ("total, size = (w * y)[inside].sum(), (w * x)[inside].sum()",),
+    ("u = w * inside * (y - value * x) / size",),
 )
 _R_RATIO = Program(
-    ("value <- sum((w * y)[inside]) / sum((w * x)[inside])",),
-    ("u <- w * inside * (y - value * x) / sum((w * x)[inside])",),
+    ("total <- sum((w * y)[inside])", "size <- sum((w * x)[inside])"),
+    ("u <- w * inside * (y - value * x) / size",),
 )
 
 
@@ -306,8 +279,8 @@ def _described(base: Statistic, contrast: Contrast, name: str, rows: str) -> Sta
         heading=f"Percentage over {contrast.column}"
         if share
         else f"{noun.capitalize()} of {base.plural}",
-        python=_python_quantile(base.share_below) if base.share_below else base.python,
-        r=_r_quantile(base.share_below) if base.share_below else base.r,
+        python=_PYTHON_LINEAR if base.share_below else base.python,
+        r=_R_LINEAR if base.share_below else base.r,
         interval="logit" if share else "positive" if ratio and base.is_count else "t",
         rounding="percent" if share else "warranted" if ratio else base.rounding,
         margins="neither",
@@ -324,9 +297,9 @@ def _described(base: Statistic, contrast: Contrast, name: str, rows: str) -> Sta
         share_below=None,
         compared_share=base.share_below,
         explanation=(
-            f"{noun.capitalize()}s ({rows}): each is of the estimates of two rows of one dataset, "
-            f"with u = {formula} from the linearised variables u_1 and u_2 of both, so that their "
-            "covariance is in the variance. `n` is of the row with fewer records."
+            f"{noun.capitalize()}s ({rows}): each is of the estimates of two rows, "
+            f"with u = {formula} in a dataset, from the linearised variables u_1 and u_2 of both, "
+            "so that their covariance is in the variance. `n` is of the row with fewer records."
         ),
     )  # fmt: skip
 

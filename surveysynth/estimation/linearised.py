@@ -22,11 +22,17 @@ class Linearised:
     outside
         Of each row, (D,): a record that is not in it has u = -outside times its weight. None
         where such a record has u = 0.
+    parts
+        Numerator and denominator (D,) of an estimate that is a ratio of sums; None for a sum.
+    rows
+        Of a contrast, the rows that are compared.
     """
 
     estimate: FloatArray
     inside: Callable[[IntArray], FloatArray]
     outside: FloatArray | None = None
+    parts: tuple[FloatArray, FloatArray] | None = None
+    rows: "Linearised | None" = None
 
 
 class Linearise(Protocol):
@@ -59,10 +65,13 @@ def average(
     domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
 ) -> Linearised:
     """Estimate means and proportions: t_d / N_d, u = w d (y - mean) / N_d, calibrated or not."""
-    size = sums_by_row(domains, weight)
-    mean = sums_by_row(domains, weight * outcome) / size
-    scale = 1.0 / size
-    return Linearised(mean, lambda rows: weight * (outcome - mean[rows]) * scale[rows])
+    total, size = sums_by_row(domains, weight * outcome), sums_by_row(domains, weight)
+    mean, scale = total / size, 1.0 / size
+
+    def inside(rows: IntArray) -> FloatArray:
+        return weight * (outcome - mean[rows]) * scale[rows]
+
+    return Linearised(mean, inside, parts=(total, size))
 
 
 def quotient(
@@ -73,10 +82,11 @@ def quotient(
     They are the same calibrated or not.
     """
     numerator, denominator = outcome[:, 0], outcome[:, 1]
+    total = sums_by_row(domains, weight * numerator)
     size = sums_by_row(domains, weight * denominator)
-    ratio = sums_by_row(domains, weight * numerator) / size
+    ratio = total / size
 
     def inside(rows: IntArray) -> FloatArray:
         return weight * (numerator - ratio[rows] * denominator) / size[rows]
 
-    return Linearised(ratio, inside)
+    return Linearised(ratio, inside, parts=(total, size))

@@ -55,7 +55,7 @@ class Weighted:
 
 
 class RowDistributions:
-    """Distribution functions of D rows of a table: the mean of those of several datasets.
+    """Distribution functions of D rows of a table, of one dataset or several that are stacked.
 
     Values are sorted once for all margin sets; a margin set is put in order when it is asked for,
     so that memory is that of the datasets.
@@ -67,12 +67,7 @@ class RowDistributions:
         values = np.concatenate([each.values for each in datasets])
         self._order = np.argsort(values, kind="stable")
         self._values = values[self._order]
-        self._weights = [each.weight for each in datasets]
-        # Each dataset has the same say; one alone keeps its weights to the last digit.
-        self._sizes = [
-            sums_by_row(each.domains, each.weight) if len(datasets) > 1 else np.ones(self._n_rows)
-            for each in datasets
-        ]
+        self._weights = np.concatenate([each.weight for each in datasets])[self._order]
 
     def inverse(self, shares: FloatArray) -> FloatArray:
         """Return the smallest values that reach shares (K, D), shape (K, D).
@@ -90,21 +85,12 @@ class RowDistributions:
     def _rows(self) -> Iterator[tuple[int, FloatArray, FloatArray]]:
         """Every row with records: its values, rising, and their weights, none of which is zero."""
         for margin_set in range(len(self._codes[0])):
-            rows = np.concatenate([each[margin_set] for each in self._codes])
-            weights = np.concatenate(
-                [
-                    weight / size[codes[margin_set]]
-                    for weight, size, codes in zip(
-                        self._weights, self._sizes, self._codes, strict=True
-                    )
-                ]
-            )
-            rows, weights = rows[self._order], weights[self._order]
+            rows = np.concatenate([each[margin_set] for each in self._codes])[self._order]
             # Few distinct codes are sorted by radix, in linear time.
             small = rows.astype(np.uint16) if self._n_rows <= _FEW_ROWS else rows
             by_row = np.argsort(small, kind="stable")
-            by_row = by_row[weights[by_row] > 0.0]
-            rows, values, weights = rows[by_row], self._values[by_row], weights[by_row]
+            by_row = by_row[self._weights[by_row] > 0.0]
+            rows, values, weights = rows[by_row], self._values[by_row], self._weights[by_row]
             starts = np.flatnonzero(np.diff(rows, prepend=-1))
             for start, stop in zip(starts, [*starts[1:], rows.size], strict=True):
                 yield int(rows[start]), values[start:stop], weights[start:stop]
@@ -125,30 +111,36 @@ def distribution(
     def inside(rows: IntArray) -> FloatArray:
         return np.asarray(weight * ((outcome <= at[rows]) - share[rows]) / size[rows])
 
-    return Linearised(share, inside)
+    return Linearised(share, inside, parts=(under, size))
 
 
 def quantile(p: float) -> Linearise:
-    """Return the array function of a quantile: q = the inverse of F at p, u = -u of F(q) / f(q).
-
-    The density f is the rise of F over its run between two quantiles: those ``REACH`` standard
-    errors of F to either side, computed for Kish's effective number of independent records.
-    """
+    """Return the array function of a quantile: q = the inverse of F at p, u = -u of F(q) / f(q)."""
 
     def linearise(
         domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
     ) -> Linearised:
-        rows = RowDistributions([Weighted(domains, outcome, weight)])
+        data = [Weighted(domains, outcome, weight)]
+        rows = RowDistributions(data)
         at = rows.inverse(np.full((1, domains.n_rows), p))[0]
-        function = distribution(domains, weight, outcome, at)
-        size, squares = sums_by_row(domains, weight), sums_by_row(domains, weight**2)
-        reach = REACH * np.sqrt(p * (1.0 - p) * squares) / size
-        low, high = np.clip([p - reach, p + reach], 0.0, 1.0)
-        run = np.diff(rows.inverse(np.stack([low, high])), axis=0)[0]
-        slope = -run / (high - low)  # one over the density
+        function, slope = distribution(domains, weight, outcome, at), slopes(rows, data, p)
         return Linearised(at, lambda codes: function.inside(codes) * slope[codes])
 
     return linearise
+
+
+def slopes(rows: RowDistributions, data: Sequence[Weighted], p: float) -> FloatArray:
+    """Return minus one over the density (D,) of stacked datasets at their quantile of share p.
+
+    The density is the rise of F over its run between two quantiles: those ``REACH`` standard
+    errors of F to either side, computed for Kish's effective number of records of one dataset.
+    """
+    size = sum(sums_by_row(each.domains, each.weight) for each in data)
+    squares = sum(sums_by_row(each.domains, each.weight**2) for each in data)
+    reach = REACH * np.sqrt(p * (1.0 - p) * squares * len(data)) / size
+    low, high = np.clip([p - reach, p + reach], 0.0, 1.0)
+    run = np.diff(rows.inverse(np.stack([low, high])), axis=0)[0]
+    return np.asarray(-run / (high - low))
 
 
 def woodruff(

@@ -62,10 +62,13 @@ class _Replicated:
         self._rule = rule
         self._found: tuple[FloatArray, FloatArray] | None = None
 
-    def add(self, draw: int, replicate: int, estimate: FloatArray, pair: LinearisedTable) -> None:
+    def add(
+        self, draw: int, replicate: int, table: LinearisedTable, pair: LinearisedTable
+    ) -> None:
         """Estimate the one dataset under each set of replicate weights."""
         assert pair.again is not None  # tables are made of data here
         each = np.array([pair.again(weight) for weight in self._rule.weights.T])
+        estimate = table.estimate
         variance = replication_variance(estimate, each, self._rule.replicates)
         variance[records_of(pair.statistic, pair.domains) < pair.statistic.least_for_se] = np.nan
         self._found = estimate, variance

@@ -56,12 +56,12 @@ def _total_of_sums(size: FloatArray, total: FloatArray) -> FloatArray:
 
 
 _PYTHON_MEAN = Program(
-    ("value = (w * y)[inside].sum() / w[inside].sum()",),
-    ("u = w * inside * (y - value) / w[inside].sum()",),
+    ("total, size = (w * y)[inside].sum(), w[inside].sum()",),
+    ("u = w * inside * (y - value) / size",),
 )
 _R_MEAN = Program(
-    ("value <- sum((w * y)[inside]) / sum(w[inside])",),
-    ("u <- w * inside * (y - value) / sum(w[inside])",),
+    ("total <- sum((w * y)[inside])", "size <- sum(w[inside])"),
+    ("u <- w * inside * (y - value) / size",),
 )
 
 #: What tables say of outcomes that are no amounts.
@@ -76,12 +76,12 @@ COUNT = Statistic(
     heading="Estimated number",
     linearise=expansion,
     python=Program(
-        ("value = w[inside].sum()",),
+        ("total, size = w[inside].sum(), 1.0",),
         ("u = w * inside",),
         ("u = w * (inside - value / POPULATION)",),
     ),
     r=Program(
-        ("value <- sum(w[inside])",),
+        ("total <- sum(w[inside])", "size <- 1"),
         ("u <- w * inside",),
         ("u <- w * (inside - value / POPULATION)",),
     ),
@@ -102,12 +102,12 @@ TOTAL = Statistic(
     heading="Estimated total",
     linearise=expansion,
     python=Program(
-        ("value = (w * y)[inside].sum()",),
+        ("total, size = (w * y)[inside].sum(), 1.0",),
         ("u = w * y * inside",),
         ("u = w * (y * inside - value / POPULATION)",),
     ),
     r=Program(
-        ("value <- sum((w * y)[inside])",),
+        ("total <- sum((w * y)[inside])", "size <- 1"),
         ("u <- w * y * inside",),
         ("u <- w * (y * inside - value / POPULATION)",),
     ),

@@ -41,13 +41,14 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibrated_variance import Regression
 from surveysynth.estimation.combining import (
-    ROUNDING,
     Combined,
     mean_estimate,
+    mean_known,
     without_rounding,
 )
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.sample_design import LonelyPsu, SampleDesign
+from surveysynth.estimation.stacked import ROUNDING, Stack
 from surveysynth.estimation.taylor import LinearisedTable, linearised_variance
 from surveysynth.survey.survey import PublicDesign
 
@@ -89,31 +90,33 @@ class _Collected:
         self._df, self._effect = sample_design.degrees_of_freedom, sample_design.design_effect
         self._design = sample_design if self._effect is None else sample_design.one_stage
         self._unlimited = without_fpc(self._design)
-        self._shape, self._group, self._saved = (draws, replicates), group, saved
-        self._values: FloatArray | None = None
+        self._stack, self._group, self._saved = Stack(draws, replicates), group, saved
+        self._variances = np.full((2, draws, replicates, 0), np.nan)
         self._composition: Composition | None = None
 
-    def add(self, draw: int, replicate: int, estimate: FloatArray, pair: LinearisedTable) -> None:
+    def add(
+        self, draw: int, replicate: int, table: LinearisedTable, pair: LinearisedTable
+    ) -> None:
         """Add one dataset."""
-        if self._values is None or self._composition is None:
-            self._values = np.full((3, *self._shape, estimate.size), np.nan)
-            self._composition = Composition(pair, self._group)
+        self._stack.add(draw, replicate, table)
         unlimited = pair.variance(self._unlimited)
         limited = unlimited if self._design.fpc is None else pair.variance(self._design)
-        self._values[:, draw - 1, replicate - 1] = estimate, unlimited, limited
+        if self._composition is None:
+            self._composition = Composition(pair, self._group)
+            self._variances = np.full((*self._variances.shape[:3], limited.size), np.nan)
+        self._variances[:, draw - 1, replicate - 1] = unlimited, limited
         self._composition.add(pair)
 
     def combined(self) -> Combined:
         """Return one estimate, variance and interval of all datasets."""
-        if self._values is None or self._composition is None:
-            raise InputError("There is nothing to combine: no dataset was added.")
-        estimates, variances, limited = self._values
+        estimates, (variances, limited) = self._stack.values, self._variances
+        assert self._composition is not None  # there is a dataset
         return combine_draws(
             estimates,
             variances,
             self._composition.variance(self._unlimited),
             float(self._df),
-            finite_variances=None if self._design.fpc is None else limited.mean(axis=(0, 1)),
+            finite_variances=None if self._design.fpc is None else mean_known(limited),
             design_effect=1.0 if self._effect is None else self._effect,
             saved=self._saved,
         )
@@ -167,7 +170,7 @@ def combine_draws(
         )
     by_draw = estimates.mean(axis=1)
     estimate = mean_estimate(estimates)
-    within = variances.mean(axis=(0, 1))
+    within = mean_known(variances)
     between = by_draw.var(axis=0, ddof=1)
     between[between <= (ROUNDING * estimate) ** 2] = 0.0
     drawn = (1.0 + 1.0 / m) * between

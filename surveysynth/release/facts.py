@@ -249,4 +249,4 @@ def _rounding(kind: Statistic, spec: "Spec", digits: int | None) -> AnyRounding:
     if kind.rounding == "warranted":
         return Warranted() if digits is None else to_digits(digits)
     given = spec.all_tables.digits_mean if digits is None else digits
-    return Warranted(least=0) if given is None else to_digits(given)
+    return Warranted() if given is None else to_digits(given)

@@ -78,6 +78,13 @@ def presentation_of(facts: ReleaseFacts) -> Presentation:
         kind=section.layout,
         name=section.name or "",
         csv="csv" in section.formats,
+        universe=section.universe,
+        place=section.place,
+        period=section.period,
+        numbers={} if section.number is None else {
+            name: section.number + place for place, name in enumerate(section.statistics)
+        },
+        notes=section.notes,
         subpopulation="" if section.where is None else where_words(section.where, facts.labels),
     )
 

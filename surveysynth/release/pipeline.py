@@ -268,11 +268,13 @@ def synthetic_estimates(
     rng: np.random.Generator,
     folder: Path | None,
     see: "Callable[[SyntheticDataset], None] | None" = None,
+    *,
+    every: bool = False,
 ) -> dict[str, Estimates]:
     """Estimate every table, by name, from all synthetic datasets, rounded as published.
 
-    Published datasets are written to ``microdata`` in the release folder, if one is given. ``see``
-    is called with each dataset.
+    Published datasets, or with ``every`` all, are written to ``microdata`` in the folder, if one is
+    given. ``see`` is called with each dataset.
     """
     from surveysynth.estimation.calibrated_dataset import calibrated_dataset
     from surveysynth.inference.synthesis import datasets_of
@@ -298,7 +300,7 @@ def synthetic_estimates(
             of_table.add(published)
         if see is not None:
             see(published)
-        if writer is not None and dataset.replicate <= facts.published_replicates:
+        if writer is not None and (every or dataset.replicate <= facts.published_replicates):
             writer.write(published)
     return estimates
 

@@ -89,13 +89,10 @@ class PrivateTables:
     def _of_one(
         cls, facts: ReleaseFacts, tables: Tables, *, recorded: bool
     ) -> "PrivateTables":
-        presentation = presentation_of(facts)
-        # There is no README.md; what it says of the guarantee is the statement.
-        note = presentation.privacy_note.replace("README.md", "the privacy statement")
         kept = {name: tuple(of_outcomes) for name, of_outcomes in tables.items()}
         return cls(
             kept,
-            replace(presentation, privacy_note=note),
+            presentation_of(facts),
             facts.statement,
             facts.warnings,
             facts.design.n,

@@ -6,7 +6,7 @@ digit, on any machine.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from surveysynth._support import progress as stages
 from surveysynth._support.fragment import fragment
 from surveysynth.errors import InputError
+from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.mechanisms.learned.histogram import learned_design
 from surveysynth.mechanisms.learned.stage import histograms_in
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME, published_draws
@@ -24,10 +25,16 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import st
 from surveysynth.release import files
 from surveysynth.release.facts import curve_files, files_of
 from surveysynth.release.folder.bundle import DOSSIER_NAMES, plan_folder, staged_folder, swap_in
-from surveysynth.release.folder.microdata import file_name, format_of, fraction_name
-from surveysynth.release.folder.reader import read_release
+from surveysynth.release.folder.microdata import (
+    file_name,
+    format_of,
+    fraction_name,
+    weight_column,
+)
+from surveysynth.release.folder.reader import Release, read_release
 from surveysynth.release.pipeline import Streams, facts_of, synthetic_estimates
-from surveysynth.release.tables.table_builder import tables_of_each
+from surveysynth.release.tables.table import stacked_frame
+from surveysynth.release.tables.table_builder import estimates_for, release_tables, tables_of_each
 from surveysynth.release.writers.csv import plain_text
 from surveysynth.release.writers.stata_spss import PROGRAMS
 from surveysynth.spec.build import declaration_of, mechanism_of, model_of, noisy_settings_of
@@ -61,6 +68,7 @@ def rebuild(
     out: str | Path,
     *,
     overwrite: bool = False,
+    all_datasets: bool = False,
     progress: Progress | None = None,
 ) -> Rebuilt:
     """Rebuild the tables of a release by noisy statistics.
@@ -71,6 +79,8 @@ def rebuild(
         The published folder, or the one that holds it as ``release``.
     out
         The folder to write; it must not exist, unless ``overwrite`` is set and it is such a one.
+    all_datasets
+        Whether to write all m r datasets to ``microdata`` too.
     progress
         Called with the name of each stage.
 
@@ -84,7 +94,8 @@ def rebuild(
     source = _folder_of(Path(release))
     target = plan_folder(
         Path(out), overwrite=overwrite,
-        own=("tables", "figures", *DOSSIER_NAMES), marker="tables", what="rebuilt tables",
+        own=("tables", "figures", "microdata", *DOSSIER_NAMES), marker="tables",
+        what="rebuilt tables",
     )  # fmt: skip
     content = _read(source / STATISTICS_NAME)
     spec = _spec_of(content, source)
@@ -100,10 +111,13 @@ def rebuild(
     draws = published_draws(content, model, noisy_settings_of(spec))
     facts = facts_of(spec, design, mechanism, model, test=not statistics.is_private)
     say(stages.SYNTHESIS)
-    estimates = synthetic_estimates(facts, model, draws, streams.synthesis, None)
-    say(stages.DOCUMENTS)
-    tables = tables_of_each(facts.spec, design, estimates)
     with staged_folder(target, "rebuilt tables") as folder:
+        kept = folder if all_datasets else None
+        estimates = synthetic_estimates(
+            facts, model, draws, streams.synthesis, kept, every=all_datasets
+        )
+        say(stages.DOCUMENTS)
+        tables = tables_of_each(facts.spec, design, estimates)
         files.write_tables(facts, tables, folder)
         files.write_dossier(facts, folder)
         files.write_curves(facts, histograms, folder)
@@ -112,6 +126,33 @@ def rebuild(
         same = tuple(each for each in made if _equal(folder / each, source / each))
         swap_in(folder, target)
     return Rebuilt(target, same, tuple(each for each in made if each not in same))
+
+
+def combined(
+    release: Release, tables: Mapping[str, Any], microdata: Path | None = None
+) -> "dict[str, pd.DataFrame]":
+    """Return tables of a section [tables], by statistic: estimates of the datasets, stacked.
+
+    microdata: a folder with all datasets, by ``rebuild``; None: those that are published. Raises
+    ``InputError`` as ``rebuild``, and for a section that the columns do not allow.
+    """
+    content = _read(_folder_of(release.folder) / STATISTICS_NAME)
+    content["specification"] = {**content["specification"], "tables": dict(tables)}
+    content["specification"].pop("all_tables", None)
+    spec = _spec_of(content, release.folder)
+    design = _design_of(spec, release.folder, int(content["records_dropped"]))
+    whole = release if microdata is None else release.with_datasets(microdata)
+    m, r = (max(numbers) for numbers in zip(*whole.keys, strict=True))
+    privacy = spec.privacy.model_copy(update={"m": m, "replicates_per_draw": r})
+    spec = spec.model_copy(update={"privacy": privacy})
+    estimates = estimates_for(spec, design, mechanism_of(spec))
+    for draw, replicate in whole.keys:
+        frame = whole.dataset(draw, replicate, positions=True)
+        outcome = frame[list(design.outcome_names)].to_numpy(dtype=np.float64)
+        weight = frame[weight_column(design)].to_numpy(dtype=np.float64)
+        estimates.add(SyntheticDataset(draw, replicate, outcome, weight, outcome, weight))
+    made = release_tables(spec, design, estimates)
+    return {statistic: stacked_frame(of_outcomes) for statistic, of_outcomes in made.items()}
 
 
 def _folder_of(given: Path) -> Path:

@@ -208,12 +208,11 @@ class TablesSection(Section):
     columns, "compact" has estimate (standard error) in one, and "crosstab" has the levels of the
     last by column side by side. Files for programs do not change. Public: Nothing else."""
     round_counts: Annotated[int, Field(ge=1, le=10**9)] | None = None
-    """The number to whose multiples counts are rounded in tables for reading. Default: two
-    significant digits of the standard error. Public: Nothing else; csv files are not rounded."""
+    """The number to whose multiples counts are rounded in tables for reading. Default: the power of
+    ten of the median standard error. Public: Nothing else; csv files are not rounded."""
     digits_mean: Annotated[int, Field(ge=0, le=15)] | None = None
     """The number of decimals of means in tables for reading; [labels.COLUMN] digits sets it for one
-    outcome. Default: none where a standard error has two digits, otherwise those that its second
-    significant digit needs. Public: Nothing else."""
+    outcome. Default: the power of ten of the median standard error. Public: Nothing else."""
     microdata: Microdata = None
     """The format of the synthetic datasets. dta (Stata) and sav (SPSS) have labels of columns and
     of values. Default: parquet if the survey is a parquet file, otherwise csv. Public: The same
@@ -223,7 +222,20 @@ class TablesSection(Section):
     the rounded values. Public: The microdata with that many digits, as the statement on
     floating-point numbers reports."""
     title: Text = ""
-    """The title of every table. Public: The text."""
+    """The title of the release, which stands below that of every table: tables make their own from
+    the keys that follow. Public: The text."""
+    universe: Text = ""
+    """The population that the tables describe, in the plural, as their titles say it: "doctorate
+    holders". Public: The text."""
+    place: Text = ""
+    """The place in titles: "United States". Public: The text."""
+    period: Text = ""
+    """The period in titles: "2026". Public: The text."""
+    number: Annotated[int, Field(ge=1, le=10**6)] | None = None
+    """The number of the first statistic's table; the next statistics follow. Default: none: titles
+    without numbers. Public: The number."""
+    notes: tuple[Text, ...] = ()
+    """Notes of your own, the first below every table. Type: list of texts. Public: The texts."""
     source: Text = ""
     """The source line below every table. Public: The text."""
     formats: Formats = ("csv", "html")

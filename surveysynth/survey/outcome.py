@@ -182,6 +182,13 @@ class Outcome:
         return (self.lower, self.upper) if given is None else (given.low, given.high)
 
     @property
+    def is_positive(self) -> bool:
+        """True for an amount that cannot be negative, by its kind, its transform or its bounds."""
+        lower = self.limits[0]
+        by_log = self.transform.kind == "log" and self.transform.shift <= 0 and self.split is None
+        return self.kind == "count" or by_log or (lower is not None and lower >= 0)
+
+    @property
     def is_amount(self) -> bool:
         """True for a continuous or semicontinuous outcome, and for a count."""
         return self.kind in ("continuous", "semicontinuous", "count")

@@ -17,11 +17,11 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis, combine
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.estimates import Estimates
+from surveysynth.estimation.stacked import Stack
 from surveysynth.estimation.taylor import (
     Linearisation,
     LinearisedTable,
     SampleDesign,
-    estimate_domains,
     linearise_domains,
 )
 from surveysynth.estimation.total_variance import (
@@ -94,15 +94,15 @@ def datasets(rng: np.random.Generator, alike: int = 1) -> tuple[IntArray, FloatA
     return cell, synthetic[..., 0], np.exp(synthetic[..., 1])
 
 
-def plain_estimates(
+def stacked_estimates(
     cell: IntArray, y: FloatArray, w: FloatArray, statistic: str, known: float | None
 ) -> FloatArray:
-    """Estimates of the three rows, (m r, 3)."""
+    """Estimates of the three rows, (3,), from all datasets in one file."""
     member = ROW_CELLS[:, cell].T
     count, total = w @ member, (w * y) @ member
     if statistic == "mean":
-        return np.asarray(total / count)
-    return np.asarray(count if known is None else count * known / count[:, :1])
+        return np.asarray(total.sum(axis=0) / count.sum(axis=0))
+    return np.asarray(count if known is None else count * known / count[:, :1]).mean(axis=0)
 
 
 def truth(statistic: str, known: float | None) -> FloatArray:
@@ -140,18 +140,14 @@ def release(
         domains, design, cell,
         statistic=statistic, linearisation=linearisation, population_size=known,
     )  # fmt: skip
-    found = []
-    for outcome, weight in zip(y, w, strict=True):
+    stack, variances = Stack(M, R), []
+    for place, (outcome, weight) in enumerate(zip(y, w, strict=True)):
         composition.add(weight, outcome)
-        found.append(
-            estimate_domains(
-                domains, design, weight=weight, outcome=outcome,
-                statistic=statistic, linearisation=linearisation, population_size=known,
-            )
-        )  # fmt: skip
-    estimates = np.array([each.estimate for each in found]).reshape(M, R, -1)
-    variances = np.array([each.variance for each in found]).reshape(M, R, -1)
-    return Parts(estimates, variances, composition.variance())
+        table = composition.linearised(weight, outcome)
+        stack.add(1 + place // R, 1 + place % R, table)
+        variances.append(table.variance(design))
+    made = np.array(variances).reshape(M, R, -1)
+    return Parts(stack.values, made, composition.variance())
 
 
 @pytest.mark.parametrize(
@@ -165,8 +161,7 @@ def test_the_variance_is_that_of_the_estimate(
     rng = np.random.default_rng(1)
     errors = []
     for _ in range(500):
-        estimates = plain_estimates(*datasets(rng), statistic, known)
-        errors.append(estimates.mean(axis=0) - truth(statistic, known))
+        errors.append(stacked_estimates(*datasets(rng), statistic, known) - truth(statistic, known))
     mse = (np.array(errors) ** 2).mean(axis=0)[rows]
     parts = [release(rng, statistic, linearisation) for _ in range(20)]
     stated = np.mean([each.combined().standard_error ** 2 for each in parts], axis=0)[rows]
@@ -188,8 +183,7 @@ def test_a_declared_design_effect_is_that_of_the_sample(statistic: str) -> None:
     """Units of four equal records: sampling varies four times as much, noise as before."""
     rng, effect = np.random.default_rng(3), 4
     errors = [
-        plain_estimates(*datasets(rng, effect), statistic, None).mean(axis=0)
-        - truth(statistic, None)
+        stacked_estimates(*datasets(rng, effect), statistic, None) - truth(statistic, None)
         for _ in range(500)
     ]
     mse = (np.array(errors) ** 2).mean(axis=0)

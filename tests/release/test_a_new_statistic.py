@@ -84,7 +84,7 @@ TRIMMED_MEAN = Statistic(
             "share = w[order.index].cumsum() / w[inside].sum()",
             "low, high = (order[share >= p].iloc[0] for p in (0.1, 0.9))",
             "kept = inside & (y >= low) & (y <= high)",
-            "value = (w * y)[kept].sum() / w[kept].sum()",
+            "total, size = (w * y)[kept].sum() / w[kept].sum(), 1.0",
         ),
         linearised=(
             "winsorised = y.clip(low, high)",
@@ -99,7 +99,8 @@ TRIMMED_MEAN = Statistic(
             "low <- y[sorted][share >= 0.1][1]",
             "high <- y[sorted][share >= 0.9][1]",
             "kept <- inside & y >= low & y <= high",
-            "value <- sum((w * y)[kept]) / sum(w[kept])",
+            "total <- sum((w * y)[kept]) / sum(w[kept])",
+            "size <- 1",
         ),
         linearised=(
             "winsorised <- pmin(pmax(y, low), high)",

@@ -16,6 +16,7 @@ import pytest
 from surveysynth.cli import main
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of, rho_of
+from surveysynth.release.folder.reader import read_release
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
 from tests.release.documents.test_readme_programs import published, results, run_python
@@ -84,6 +85,36 @@ def test_programs_and_rebuilding_give_what_is_published(
         assert (made.out / name).read_bytes() == (alone / name).read_bytes()
     for numbers in results(alone, r="data" not in lines):  # R reads no parquet files by itself
         assert numbers == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.usefixtures("stand_in_posterior", "stand_in_mechanism")
+def test_all_datasets_give_the_printed_numbers(make_spec: MakeSpec, tmp_path: Path) -> None:
+    """By a program of the README, by ``combine``, and as one file; one dataset a draw is near."""
+    several = f"{STRICT[: STRICT.rindex('=')]}= 3"
+    spec = strict_spec(make_spec, privacy=several, tables='statistics = ["mean", "count"]')
+    out = release(spec, tmp_path / "out", seed=2).out / "release"
+    made = rebuild(out, tmp_path / "again", all_datasets=True)
+    assert made.different == ()
+    shutil.copy(out / "README.md", made.out)
+    for numbers in results(made.out):
+        assert numbers == pytest.approx(published(out), rel=1e-9)
+    assert run_python(out) != pytest.approx(published(out), rel=1e-6)
+    released = read_release(out)
+    by = {"by": ["field", "gender"]}
+    tables = released.combine(["mean", "count"], microdata=made.out / "microdata", **by)
+    for statistic, stem in (("mean", "means"), ("count", "counts")):
+        for column in ("estimate", "se"):
+            np.testing.assert_allclose(
+                tables[statistic][column], released.tables[stem][column], rtol=1e-10
+            )
+    near = released.combine(["mean"], **by)["mean"]
+    assert not np.allclose(near["estimate"], released.tables["means"]["estimate"], rtol=1e-6)
+    files = sorted((made.out / "microdata").glob("*.csv"))
+    stacked = pd.concat([pd.read_csv(path, dtype={"field": str}) for path in files])
+    assert len(files) == 30
+    rows = stacked[(stacked["field"] == "b") & (stacked["gender"] == "m")]
+    own = released.tables["means"].query("field == 'b' and gender == 'm'")["estimate"].iloc[0]
+    assert np.average(rows["salary"], weights=rows["weight"]) == pytest.approx(own, rel=1e-10)
 
 
 def test_the_programs_recompute_a_count_closely(make_spec: MakeSpec, tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ from surveysynth.release.folder.bundle import (
     REALISED_NAME,
 )
 from surveysynth.release.result import Adequacy
-from surveysynth.release.tables.rounding import ABSENT, rounding_of_line, show_ratio, to_percent
+from surveysynth.release.tables.rounding import ABSENT, rounding_of_column, show_ratio, to_percent
 from surveysynth.release.tables.table_builder import Tables
 
 if TYPE_CHECKING:
@@ -239,10 +239,10 @@ def _table(
 ) -> tuple[str, PageTable]:
     """Return heading and table: published rows and the sample's, side by side."""
     labels = found.facts.labels
-    rounding = rounding_of(spec, labels)[key]
+    numbers = (table[name].to_numpy(dtype=np.float64) for name in ("published_se", "published"))
+    own = rounding_of_column(rounding_of(spec, labels)[key], *numbers)
 
     def number(estimate: float, se: float) -> Cell:
-        own = rounding_of_line(rounding, se, estimate)
         error = own.show(se, size=estimate)
         return Cell(own.show(estimate), () if error == ABSENT else (f"({error})",))
 

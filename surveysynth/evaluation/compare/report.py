@@ -36,7 +36,7 @@ from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE
 from surveysynth.release.facts import labels_of, rounding_of
 from surveysynth.release.figure_style import MARK
 from surveysynth.release.tables.labels import listed
-from surveysynth.release.tables.rounding import ABSENT, rounding_of_line, show_ratio
+from surveysynth.release.tables.rounding import ABSENT, rounding_of_column, show_ratio
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,10 +152,10 @@ def _table(
 ) -> tuple[str, PageTable, bool]:
     """Put estimates with standard errors of every method side by side."""
     labels = labels_of(spec)
-    rounding = rounding_of(spec, labels)[key]
+    numbers = (by_method[SAMPLE][name].to_numpy(dtype=float) for name in ("se", "estimate"))
+    own = rounding_of_column(rounding_of(spec, labels)[key], *numbers)
 
     def cell(estimate: float, se: float, flag: str) -> Cell:
-        own = rounding_of_line(rounding, se, estimate)
         error = own.show(se, size=estimate)
         notes = () if error == ABSENT else (f"({error})",)
         return Cell(own.show(estimate), notes, "impossible value" * (flag == IMPOSSIBLE_FLAG))

@@ -28,6 +28,7 @@ data = "survey.csv"            # relative to this file
 weight = "weight"              # sampling weight: confidential, it is synthesised too
 strata = "field"               # public: the sample was drawn by field
 population_size = {size}       # public: from a frame or a published source
+weights_from = []              # the weights were not made from confidential answers
 
 [synthesizer]
 model = "fbs"                  # fbs or fbp
@@ -38,11 +39,15 @@ transform = "log"
 [tables]
 by = ["field", "gender"]       # all cells and all margins are made
 statistics = ["count", "mean"]
-title = "Doctorate holders: number and mean salary by field and gender"
+title = "Survey of doctorate holders"
+universe = "doctorate holders" # titles: Mean annual salary of doctorate holders, ..
+place = "United States"
+period = "simulated"
+number = 1                     # of the first table
 source = "Simulated survey; population sizes and means as published for a simulation study."
 formats = ["csv", "html", "xlsx", "latex", "markdown"]
-figures = ["png"]              # png, svg, pdf: estimates with their intervals
-flags = "none"                 # nchs, statcan, or thresholds: mark or withhold unreliable numbers
+figures = ["svg", "png"]       # also pdf: estimates with their intervals
+flags = "nchs"                 # or statcan, thresholds, none: mark or withhold unreliable numbers
 
 [labels.field]
 title = "Field"

@@ -181,8 +181,8 @@ class NoisyStatisticsMechanism:
         budget = self.settings.budget
         return (
             f"Privacy: {GUARANTEE}, rho = {budget.rho:.4g} (epsilon = {budget.epsilon:.4g} at "
-            f"delta = {budget.delta:.3g}), for the whole release, with the assumptions and limits "
-            "stated in README.md."
+            f"delta = 1 in {1 / budget.delta:,.0f}), for the whole release; the privacy statement "
+            "has assumptions and limits."
         )
 
     def prepared(self, design: PublicDesign) -> PublicDesign:

@@ -162,8 +162,8 @@ class PseudoPosterior:
             return UNPROTECTED
         return (
             f"Privacy: asymptotic differential privacy with epsilon at most {settings.epsilon:g} "
-            f"for the whole release (m = {settings.m} draws), with the assumptions and limits "
-            "stated in README.md."
+            f"for the whole release (m = {settings.m} draws); the privacy statement has "
+            "assumptions and limits."
         )
 
     def prepared(self, design: PublicDesign) -> PublicDesign:

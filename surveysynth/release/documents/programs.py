@@ -13,7 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from surveysynth._support.templates import environment
-from surveysynth.estimation.quantiles import ROUNDING
+from surveysynth.estimation.quantiles import REACH, ROUNDING
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, saved_by_law
 from surveysynth.release.folder.microdata import VARIANCE_SUFFIX
@@ -191,7 +191,7 @@ def r_program(setting: ExampleSetting) -> str:
 def _program(name: str, setting: ExampleSetting) -> str:
     kind = statistic_of(setting.statistic)
     text = _templates().get_template(f"templates/{name}").render(
-        s=setting, kind=kind, rounding=ROUNDING, least_df=f"{LEAST_DF:g}",
+        s=setting, kind=kind, rounding=ROUNDING, reach=REACH, least_df=f"{LEAST_DF:g}",
         saved=None if kind.share is None else repr(saved_by_law(kind.share)),
     )  # fmt: skip
     return text.removesuffix("\n")

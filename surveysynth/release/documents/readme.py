@@ -187,7 +187,10 @@ def _rows(facts: ReleaseFacts) -> dict[str, Any]:
         "by_level": any(kind.by_level for _, kind in pairs),
         "exact_intervals": _plurals([kind for each, kind in pairs if by_korn_graubard(each, kind)]),
         "logit_intervals": _plurals([kind for kind in auto if kind.interval == "logit"]),
-        "positive_intervals": _plurals([kind for kind in auto if kind.interval == "positive"]),
+        "positive_intervals": " and ".join(filter(None, [
+            _plurals([kind for kind in auto if kind.interval == "positive"]),
+            "amounts that cannot be negative" if any(k.interval == "t" for k in auto) else "",
+        ])),
         "pooled": pooling is not None and bool(pooling.record.any()),
         "synthetic_rows": dict.fromkeys(
             name for each in spec.each_table for name in synthetic_columns(each)
@@ -241,19 +244,9 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> dict[str
 
 
 def _digits(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return digits of synthetic values, and of tables for reading where all tables agree."""
-    sections, digits = facts.spec.tables, facts.digits
-    first = sections[0]
+    """Return the digits of synthetic values."""
+    digits = facts.digits
     return {
         "amount_words": digits.amount_words,
         "weight_words": None if digits.weight_step is None else digits.weight_words,
-        "digits_agree": all(
-            (each.round_counts, each.digits_mean) == (first.round_counts, first.digits_mean)
-            for each in sections
-        ),
-        "round_counts": first.round_counts,
-        "means": (
-            "the decimals of two significant digits of theirs"
-            if first.digits_mean is None else f"{first.digits_mean} decimals"
-        ),
     }

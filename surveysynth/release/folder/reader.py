@@ -4,8 +4,9 @@ A convenience. The files are plain csv and JSON, and their README says how to do
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _CODEBOOK_NAME = "codebook.json"
+_DATASET = re.compile(r"draw_(\d+)_rep_(\d+)")
 _LABELLED = tuple(f".{each}" for each in PROGRAMS)
 #: Columns of tables that a first look does without.
 _DETAILS = ["is_margin", "df", "df_design"]
@@ -126,6 +128,45 @@ class Release:
                 codes = [level["code"] for level in column["levels"]]
                 frame[column["name"]] = _positions(frame[column["name"]], codes, path)
         return frame
+
+    def combine(
+        self, statistics: Sequence[str], *, microdata: str | Path | None = None, **tables: Any
+    ) -> "dict[str, pd.DataFrame]":
+        """Return tables of your own, by statistic, from a release by noisy statistics.
+
+        The estimates are those of the datasets stacked in one file, the standard errors follow from
+        what each adds, and from the rule of the release. With all datasets, or one a draw (r = 1),
+        these are the numbers of the release's own tables.
+
+        Parameters
+        ----------
+        statistics
+            "count", "mean", "quantile(0.9)", .. as in a specification.
+        microdata
+            Folder of all datasets, which ``rebuild`` with ``all_datasets`` writes; None: the
+            published ones.
+        **tables
+            Other keys of the section [tables]: by, where, level.
+
+        Raises
+        ------
+        InputError
+            For a release by the pseudo-posterior, whose README has a program instead, and for keys
+            that do not suit the columns.
+        """
+        from surveysynth.release.rebuild import combined
+
+        section = {"statistics": list(statistics), **tables}
+        return combined(self, section, None if microdata is None else Path(microdata))
+
+    def with_datasets(self, folder: Path) -> "Release":
+        """Return the release with the datasets of another folder."""
+        found = {
+            (int(match[1]), int(match[2])): str(path.resolve())
+            for path in sorted(folder.iterdir())
+            if (match := _DATASET.fullmatch(path.stem))
+        }
+        return replace(self, _files=found)
 
     def datasets(self) -> Iterator[tuple[int, int, "pd.DataFrame"]]:
         """Draw, replicate and frame of every dataset, one at a time."""

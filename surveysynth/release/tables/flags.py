@@ -133,7 +133,9 @@ class NchsRules:
     reviewed with fewer than 8 degrees of freedom.
     Means and totals: neither report covers them. The earlier rule of the Center's surveys, as for
     the National Home and Hospice Care Survey, applies: withheld below 30 sample records, marked
-    below 60 or with a relative standard error of 30% or more; degrees of freedom as above.
+    below 60 or with a relative standard error of 30% or more. Few degrees of freedom make such an
+    error worse than it looks, so that the relative width of the 95% interval counts too, as for
+    counts: withheld above 160%, marked above 120% (a relative standard error of 30%).
     """
 
     source: str = "presentation standards of the National Center for Health Statistics"
@@ -261,8 +263,7 @@ class FlagPolicy:
         if not meanings:
             return ()
         return (
-            f"Flags by {self.rules.source}: {'; '.join(meanings)}. They follow from the published "
-            "estimates and standard errors and the numbers of sample records.",
+            f"Flags by {self.rules.source}: {'; '.join(meanings)}.",
         )
 
 
@@ -300,8 +301,10 @@ def _nchs_count(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]:
 
 def _nchs_mean(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]:
     """Return unreliable, caution, review (D,) of means and totals."""
-    unreliable = (table.n < 30) | ~np.isfinite(table.se)
-    caution = (table.n < 60) | ~(table.rse < 0.30)
+    with np.errstate(invalid="ignore"):
+        width = 2 * t_quantile(0.975, table.df) * table.rse
+    unreliable = (table.n < 30) | ~np.isfinite(table.se) | (width > 1.60)
+    caution = (table.n < 60) | ~(table.rse < 0.30) | (width > 1.20)
     return unreliable, caution, np.zeros(table.n.size, dtype=bool)
 
 

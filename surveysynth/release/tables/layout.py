@@ -6,13 +6,24 @@ nothing and chooses no words of its own.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
+import numpy as np
+
+from surveysynth._support.messages import capitalised
 from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.release.tables.labels import Labels, listed
-from surveysynth.release.tables.rounding import ABSENT, AnyRounding, Rounding, rounding_of_line
+from surveysynth.release.tables.rounding import (
+    ABSENT,
+    KNOWN,
+    AnyRounding,
+    Rounding,
+    is_known,
+    rounding_of_column,
+    to_digits,
+)
 from surveysynth.release.tables.row_layout import (
     Record,
     StubRow,
@@ -46,9 +57,10 @@ _FOOTNOTES = {
     SMALL_DATASET_FLAG: f"Fewer than {SMALL_SAMPLE} records in some synthetic dataset: use with "
     "great caution.",
 }
-_EMPTY_MEAN = "No records in some synthetic dataset, hence no estimate."
 _EMPTY = "No records in any synthetic dataset: a standard error cannot be estimated."
-_WITHHELD = "Withheld as too unreliable; the flag says by which rule."
+_WITHHELD = "Withheld as too unreliable."
+_KNOWN = f"A known total: it has no standard error and no interval ({KNOWN})."
+_ROUNDED = "Details may not add to totals because of rounding."
 _FLAGGED = "Flag {}; the notes say what it means."
 _IN_BRACKETS = "Standard errors are in brackets."
 _ELSEWHERE = "Intervals and numbers of sample records are in the csv file."
@@ -62,7 +74,8 @@ _NO_END = "Too few records for this end of the interval."
 class Presentation:
     """Texts, labels and rounding that the statistics of one table of a release share.
 
-    title, source: the caller's, may be empty; privacy_note: one sentence with the epsilon; banner:
+    title, source, universe, place, period, notes: the caller's, may be empty; number: of the first
+    table, by statistic; privacy_note: one sentence with the epsilon; banner:
     a warning set above and below the table, empty for a private release; rounding: by statistic and
     outcome (None for counts); kind: "columns" has estimate, standard error and interval in columns,
     "compact" estimate (standard error) in one, "crosstab" one such column for each level of the
@@ -80,6 +93,11 @@ class Presentation:
     name: str = ""
     subpopulation: str = ""
     csv: bool = False
+    universe: str = ""
+    place: str = ""
+    period: str = ""
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def for_sheets(self) -> "Presentation":
@@ -167,22 +185,47 @@ class Layout:
         return any(row.stub.group for row in self.rows)
 
 
-def describe(tables: Sequence[ReleaseTable], presentation: Presentation) -> str:
-    """Describe the table in a phrase: statistic, outcomes, by-columns and subpopulation."""
-    labels = presentation.labels
-    outcomes = [labels.titled_with_unit(t.outcome) for t in tables if t.outcome is not None]
-    heading = statistic_of(tables[0].statistic).heading
-    if outcomes:
-        heading = f"{heading}: {', '.join(outcomes)}"
-    by = [labels.title(column) for column in tables[0].by]
-    shown = f"{heading}, by {listed(by)}" if by else heading
-    return f"{shown}; {presentation.subpopulation}" if presentation.subpopulation else shown
+def describe(
+    tables: Sequence[ReleaseTable], presentation: Presentation, word: str = "Table"
+) -> str:
+    """Return the title: number, statistic, universe, by what, subpopulation, place, period."""
+    labels, kind = presentation.labels, statistic_of(tables[0].statistic)
+    outcomes = listed([labels.title(t.outcome) for t in tables if t.outcome is not None])
+    shown = capitalised(kind.heading.removeprefix("Estimated "))
+    if outcomes:  # "Mean annual salary", "Percentage: heating"
+        amount = kind.contrast is None and not kind.percent and not kind.of
+        shown += f"{'' if amount else ':'} {_within(outcomes)}"
+    if presentation.universe:
+        shown += f" of {presentation.universe}"
+    if by := [_within(labels.title(column)) for column in tables[0].by]:
+        shown += f", by {listed(by)}"
+    if presentation.subpopulation:
+        shown += f"; {presentation.subpopulation}"
+    if where := ", ".join(filter(None, [presentation.place, presentation.period])):
+        shown += f": {where}"
+    number = presentation.numbers.get(tables[0].statistic)
+    return shown if number is None else f"{word} {number}. {shown}"
+
+
+def unit_of(tables: Sequence[ReleaseTable], presentation: Presentation) -> str:
+    """Return the line below the title: the unit of the estimates, "" without one."""
+    kind, units = statistic_of(tables[0].statistic), {
+        presentation.labels.of(table.outcome).unit for table in tables if table.outcome is not None
+    }  # fmt: skip
+    if kind.percent:
+        return "Percent"
+    unit = units.pop() if len(units) == 1 and kind.unit != "ratio" else None
+    return f"In {unit}" if unit else ""
+
+
+def _within(title: str) -> str:
+    """Return a title as it stands within a sentence: "Annual salary" but "GDP", "US dollars"."""
+    return title if title[1:2].isupper() else title[:1].lower() + title[1:]
 
 
 def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layout:
     """Lay out the tables of one statistic, one an outcome, as one table."""
     labels, first = presentation.labels, tables[0]
-    shown = describe(tables, presentation)
     flagged = any(table.flag_codes for table in tables)
     across = "crosstab" in presentation.kind and bool(first.by)
     columns = (
@@ -203,8 +246,8 @@ def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layou
         by_titles = (*by_titles, heading)
     return Layout(
         stem="-".join(filter(None, [statistic_of(first.statistic).stem, presentation.name])),
-        title=presentation.title or shown,
-        subtitle=shown if presentation.title else "",
+        title=describe(tables, presentation),
+        subtitle=" · ".join(filter(None, [presentation.title, unit_of(tables, presentation)])),
         stub_heading=heading,
         by_titles=by_titles,
         columns=columns,
@@ -262,7 +305,7 @@ def _columns(table: ReleaseTable, kind: LayoutKind, *, flagged: bool) -> tuple[C
         )
     )
     flag = (Column("flag", "Flag"),) if flagged else ()
-    return (*numbers, Column("n", "Sample records"), *flag)
+    return (*numbers, Column("n", "Sample size (unweighted)"), *flag)
 
 
 def _across(table: ReleaseTable, presentation: Presentation) -> tuple[Column, ...]:
@@ -286,7 +329,7 @@ def _rows(
     several: bool,
 ) -> Iterator[Row]:
     labels = presentation.labels
-    rounding = presentation.rounding[table.statistic, table.outcome]
+    rounding = rounding_of_table(table, presentation)
     prefix = labels.titled_with_unit(table.outcome) if several and table.outcome else ""
     across = bool(table.by) and "-" in columns[0].key
     head, lines = crossed(table) if across else (table, [(each,) for each in records_of(table)])
@@ -297,9 +340,14 @@ def _rows(
             codes.append((table.outcome or "", str(records[0][LEVEL])))
         cells: list[Cell] = []
         for record in records:
-            in_line = rounding_of_line(rounding, record["se"], record["estimate"])
-            cells += (_cell(key, record, in_line, table, marks, across=across) for key in keys)
+            cells += (_cell(key, record, rounding, table, marks, across=across) for key in keys)
         yield Row(stub, tuple(labels.level(column, code) for column, code in codes), tuple(cells))
+
+
+def rounding_of_table(table: ReleaseTable, presentation: Presentation) -> Rounding:
+    """Return the one rounding of a table's estimates."""
+    numbers = (table.frame[name].to_numpy(dtype=np.float64) for name in ("se", "estimate"))
+    return rounding_of_column(presentation.rounding[table.statistic, table.outcome], *numbers)
 
 
 def stubs_of(table: ReleaseTable, labels: Labels, *, prefix: str = "") -> list[StubRow]:
@@ -328,14 +376,23 @@ def _cell(
         return Cell(FLAG_SEPARATOR.join(codes))
     estimate, se = record["estimate"], record["se"]
     texts = _cell_footnotes(key, record, table)
+    known = statistic_of(table.statistic).additive and is_known(estimate, se) and estimate != 0
+    if known:
+        rounding = to_digits(0)
+        texts += [_KNOWN] * (key in ("estimate", "paired"))
     if across and key in ("estimate", "paired"):
         flags = record["flag"].split(FLAG_SEPARATOR)
         texts += [_FLAGGED.format(code) for code in flags if code in table.flag_codes]
     found = tuple(marks.of(text) for text in texts)
     if key == "paired":
-        error = f" ({rounding.show(se, size=estimate)})" if not math.isnan(estimate) else ""
+        error = KNOWN if known else rounding.show(se, size=estimate)
+        error = f" ({error})" if not math.isnan(estimate) else ""
         return Cell(rounding.show(estimate) + error, marks=found)
+    if known and key != "estimate":
+        return Cell(KNOWN)
     value = record[key]
+    if key == "se":
+        rounding = rounding.error or rounding
     text = rounding.show(value, size=estimate if key == "se" else None)
     number = None if text.startswith("<") else rounding.rounded(value)
     return Cell(text, number, found, rounding.decimals)
@@ -347,11 +404,12 @@ def _cell_footnotes(key: str, record: Record, table: ReleaseTable) -> list[str]:
     texts: list[str] = []
     missing, empty_somewhere = math.isnan(record["estimate"]), EMPTY_DATASET_FLAG in flags
     if key in ("estimate", "paired"):
-        if empty_somewhere and not statistic_of(table.statistic).additive:
-            return [_EMPTY_MEAN]
         if missing and NO_SAMPLE_FLAG not in flags:
-            return [_WITHHELD]
-        texts = [text for flag, text in _FOOTNOTES.items() if flag in flags]
+            return [] if table.flag_codes else [_WITHHELD]
+        texts = [
+            text for flag, text in _FOOTNOTES.items()
+            if flag in flags and not (table.flag_codes and flag == SMALL_SAMPLE_FLAG)
+        ]  # fmt: skip
     without_error = math.isnan(record["se"]) and not missing
     if key in ("se", "paired") and without_error:
         alone = isinstance(record["n"], int) and record["n"] == 1
@@ -369,7 +427,11 @@ def _notes(
     if across:
         remarks = [_IN_BRACKETS] * (presentation.kind == "crosstab")
         notes += filter(None, [" ".join([*remarks, *[_ELSEWHERE] * presentation.csv])])
+    notes.extend(presentation.notes)
+    notes.extend(dict.fromkeys(note for table in tables for note in table.notes))
+    kind = statistic_of(tables[0].statistic)
+    if kind.additive or kind.by_level:
+        notes.append(_ROUNDED)
     if presentation.source:
         notes.append(f"Source: {presentation.source}")
-    notes.extend(dict.fromkeys(note for table in tables for note in table.notes))
-    return [*notes, presentation.privacy_note]
+    return [*notes, *dict.fromkeys(t.method for t in tables if t.method), presentation.privacy_note]

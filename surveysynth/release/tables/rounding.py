@@ -4,19 +4,30 @@ import math
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
+
+from surveysynth._support.types import FloatArray
+
 ABSENT = "–"
 """Shown where there is no number; a footnote says why."""
+
+KNOWN = "†"
+"""Shown for the standard error and the interval of a known total."""
 
 _NOISE = 1e-9
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """Round to multiples of ``base``, show ``decimals`` digits; ``factor`` 100 shows percent."""
+    """Round to multiples of ``base``, show ``decimals`` digits; ``factor`` 100 shows percent.
+
+    error: the same of standard errors, where they have another base.
+    """
 
     base: float
     decimals: int
     factor: float = 1.0
+    error: "Rounding | None" = None
 
     def rounded(self, value: float) -> float | None:
         """Return the number that ``show`` writes, None where there is none."""
@@ -31,43 +42,50 @@ class Rounding:
         With ``size``, the estimate of a standard error, an error that is not zero never shows as
         zero but as less than one unit. Floating-point noise is zero.
         """
+        if size is not None and self.error is not None:
+            return self.error.show(value, size=size)
         rounded = self.rounded(value)
         if rounded is None:
             return ABSENT
-        if size is not None and rounded == 0 and value > _NOISE * max(abs(size), _NOISE):
+        if size is not None and rounded == 0 and not is_known(size, value):
             return f"<{self.base:,.{self.decimals}f}"
         text = f"{abs(rounded):,.{self.decimals}f}"
         return f"−{text}" if rounded < 0 else text
 
 
+def is_known(estimate: float, se: float) -> bool:
+    """Return whether a standard error is none but for floating-point noise."""
+    return se <= _NOISE * max(abs(estimate), _NOISE)
+
+
 @dataclass(frozen=True)
 class Warranted:
-    """Two significant digits of each number's own standard error; ``least`` decimals or more."""
+    """One unit a column: the power of ten of its median standard error.
 
-    significant: int = 2
-    factor: float = 1.0
-    least: int | None = None
+    Standard errors have half that unit.
+    """
 
-    def of(self, se: float, estimate: float) -> Rounding:
-        """Return the rounding of a line: of its estimate, standard error and ends of the interval.
+    def of(self, se: FloatArray, estimate: FloatArray) -> Rounding:
+        """Return the rounding of a column of estimates with standard errors, (D,) each.
 
-        A number without an error (known, or none) is rounded to whole units, a small one to five
-        digits.
+        Numbers without errors are rounded to whole units, small ones to five digits.
         """
-        size, digits = se, self.significant
-        if not (math.isfinite(se) and se > _NOISE * abs(estimate)):
-            if not math.isfinite(estimate) or estimate == round(estimate) or abs(estimate) >= 1e5:
-                return to_digits(0)
-            size, digits = abs(estimate), 5
-        decimals = digits - 1 - math.floor(math.log10(size))
-        return to_digits(decimals if self.least is None else max(decimals, self.least))
+        found = se[np.isfinite(se) & (se > _NOISE * np.abs(estimate))]
+        if found.size:
+            power = math.floor(math.log10(np.median(found)))
+            halves = Rounding(10.0**power / 2, max(1 - power, 0) if power < 1 else 0)
+            return Rounding(10.0**power, max(-power, 0), error=halves)
+        found = np.abs(estimate[np.isfinite(estimate) & (estimate != 0)])
+        if not found.size or found.max() >= 1e5 or (found == np.round(found)).all():
+            return to_digits(0)
+        return to_digits(max(4 - math.floor(math.log10(np.median(found))), 0))
 
 
 AnyRounding: TypeAlias = Rounding | Warranted
 
 
-def rounding_of_line(rule: AnyRounding, se: float, estimate: float) -> Rounding:
-    """Return the rounding of one line of a table."""
+def rounding_of_column(rule: AnyRounding, se: FloatArray, estimate: FloatArray) -> Rounding:
+    """Return the rounding of one column of a table, for readers."""
     return rule.of(se, estimate) if isinstance(rule, Warranted) else rule
 
 

@@ -65,7 +65,7 @@ class ReleaseTable:
     ``level`` is the confidence level; ``notes`` are sentences that hold for the whole table;
     ``flag_codes`` are the codes of the reliability rules in force, whether they occur or not.
     ``categories``: of a statistic by level, the levels of the outcome; frame then has a line for
-    each in every row, and before the by-columns a column ``level``.
+    each in every row, and before the by-columns a column ``level``. method: how they were made.
     """
 
     statistic: str
@@ -76,6 +76,7 @@ class ReleaseTable:
     notes: tuple[str, ...]
     flag_codes: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
+    method: str = ""
 
     @property
     def interval_words(self) -> str:
@@ -98,6 +99,7 @@ def make_table(
     notes: Sequence[str] = (),
     flags: FlagPolicy | None = None,
     categories: Sequence[str] = (),
+    method: str = "",
 ) -> ReleaseTable:
     """Assemble a table from its cells, numbers and flags.
 
@@ -106,9 +108,8 @@ def make_table(
 
     A domain without sample records has no estimate. A domain with fewer than the statistic needs
     has no standard error: the linearised variable of the mean of a single record is zero whatever
-    the record says (methods 5). Where rows are by an outcome, a sum may be empty in some datasets;
-    a mean may not. ``flags`` adds its codes to the column ``flag`` and empties the numbers that it
-    withholds.
+    the record says (methods 5). Where rows are by an outcome, some datasets may be empty.
+    ``flags`` adds its codes to the column ``flag`` and empties the numbers that it withholds.
     """
     by = tuple(str(column) for column in cells.columns if column != "is_margin")
     numbers, frame = _lines(numbers, cells, categories)
@@ -117,12 +118,11 @@ def make_table(
         frame[column] = np.asarray(getattr(numbers, column), dtype=np.float64) + np.zeros(
             len(frame)
         )
-    sum_of_none = varying & statistic_of(statistic).additive
-    empty = (numbers.n == 0) & ~sum_of_none
+    empty = (numbers.n == 0) & ~varying
     frame.loc[empty, list(_NUMBERS)] = np.nan
-    too_few = (numbers.n < statistic_of(statistic).least_for_se) & ~sum_of_none
+    too_few = (numbers.n < statistic_of(statistic).least_for_se) & ~varying
     # Zero in every dataset says nothing of how far it may be from there.
-    too_few |= sum_of_none & (frame["estimate"] == 0).to_numpy() & (frame["se"] == 0).to_numpy()
+    too_few |= varying & (frame["estimate"] == 0).to_numpy() & (frame["se"] == 0).to_numpy()
     frame.loc[too_few, ["se", "df", "ci_lower", "ci_upper"]] = np.nan
     codes = _codes(statistic, frame, numbers, varying, policy := flags or FlagPolicy())
     frame["n"] = _shown(numbers.n, varying)
@@ -138,6 +138,7 @@ def make_table(
         (*notes, *policy.legend()),
         tuple(flag.code for flag in policy.rules.flags),
         tuple(categories),
+        method,
     )
 
 

@@ -1,6 +1,7 @@
 """Builds the tables of a release from its specification: rows, estimates, words."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -39,6 +40,7 @@ from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_ta
 from surveysynth.release.tables.table_notes import (
     by_korn_graubard,
     level_note,
+    method_note,
     table_notes,
 )
 from surveysynth.spec.build import calibration_of
@@ -210,9 +212,13 @@ def _table(
     statistic, column = key
     lines, categories = estimates.lines(key), estimates.levels(key)
     held = np.repeat(lines.held, len(categories) or 1)
-    lower, upper = _interval(
-        spec, statistic_of(statistic), combined, lines, len(categories) or 1
-    )
+    kind = statistic_of(statistic)
+    named = kind.of or (() if column is None else (design.outcome_names[column],))
+    if kind.interval == "t" and not kind.signed and all(
+        each.is_positive for each in design.outcomes if each.name in named
+    ):  # fmt: skip
+        kind = replace(kind, interval="positive")
+    lower, upper = _interval(spec, kind, combined, lines, len(categories) or 1)
     pooled = _pooled(estimates.rows, design)
     numbers = TableNumbers(
         estimate=combined.estimate[held],
@@ -234,6 +240,7 @@ def _table(
         notes=[*level_note(spec, design, key), *table_notes(spec, design, statistic)],
         flags=policy_of(spec.table.flags, spec.table.flag_action),
         categories=categories,
+        method=method_note(spec),
     )
 
 

@@ -38,14 +38,9 @@ def level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
 
 def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
     """Return what readers of a table must know of its estimates and intervals."""
-    m, replicates = spec.privacy.m, spec.privacy.replicates_per_draw
-    datasets = f"{m * replicates} synthetic dataset{'s' if m * replicates > 1 else ''}"
-    draws = f"m = {m} released draw{'s' if m > 1 else ''}"
-    rule = COMBINING_RULES[spec.privacy.combining]
-    notes = [
-        f"Estimates from {datasets} ({draws}); standard errors by Taylor linearisation, "
-        f"combined by the {rule}."
-    ]
+    m = spec.privacy.m
+    noise = " and the noise that protects privacy" if m > 1 else ""
+    notes = [f"Standard errors and intervals include sampling error{noise}."]
     kind = statistic_of(statistic)
     notes += _known_totals(spec, kind)
     if kind.share_below is not None and spec.table.interval == "auto":
@@ -86,6 +81,18 @@ def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[st
         left_out = f"{design.dropped:,} survey records with missing values were left out."
         notes.append(f"{left_out} {design.shift}".strip())
     return notes
+
+
+def method_note(spec: "Spec") -> str:
+    """Return how estimates and standard errors were made."""
+    m, replicates = spec.privacy.m, spec.privacy.replicates_per_draw
+    datasets = f"{m * replicates} synthetic dataset{'s' if m * replicates > 1 else ''}"
+    draws = f"m = {m} released draw{'s' if m > 1 else ''}"
+    rule = COMBINING_RULES[spec.privacy.combining]
+    return (
+        f"Method: estimates from {datasets} ({draws}), stacked; standard errors by Taylor "
+        f"linearization, combined by the {rule}."
+    )
 
 
 def _known_totals(spec: "Spec", kind: Statistic) -> list[str]:

@@ -1,7 +1,7 @@
 """Figures that may be published: estimates with their intervals, from published numbers alone."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
@@ -10,13 +10,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from surveysynth._support.types import FloatArray
+from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth._support.xml_text import xml_text
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release import figure_style as style
-from surveysynth.release.tables.layout import Presentation, Shown, describe, stubs_of
+from surveysynth.release.tables.layout import (
+    Presentation,
+    Shown,
+    describe,
+    rounding_of_table,
+    stubs_of,
+)
 from surveysynth.release.tables.row_layout import StubRow
-from surveysynth.release.tables.table import ReleaseTable
+from surveysynth.release.tables.table import FLAG_SEPARATOR, ReleaseTable
 from surveysynth.spec.formats import Format
 
 if TYPE_CHECKING:
@@ -44,6 +50,8 @@ _NO_DATE: dict[str, dict[str, None]] = {
     "pdf": {"CreationDate": None},
     "png": {"Software": None},
 }
+#: Where image formats keep a description for readers who do not see the image.
+_ALT = {"svg": "Description", "pdf": "Subject", "png": "Description"}
 
 
 def write(shown: Shown, folder: Path, made: Format) -> None:
@@ -55,8 +63,12 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
 
 
 def save(figure: Figure, path: Path, made: Format) -> None:
-    """Write a figure without the date, so that the same numbers give the same bytes."""
-    figure.savefig(path, format=made.ending, metadata=_NO_DATE[made.ending])
+    """Write a figure without the date, so that the same numbers give the same bytes.
+
+    Its label is the text for readers who do not see it.
+    """
+    alt = {_ALT[made.ending]: str(figure.get_label())} if figure.get_label() else {}
+    figure.savefig(path, format=made.ending, metadata={**_NO_DATE[made.ending], **alt})
 
 
 def shown_figure(tables: Sequence[ReleaseTable], presentation: Presentation) -> Figure:
@@ -93,14 +105,18 @@ def estimates_with_intervals(
     panels = figure.subplots(len(tables), 1, squeeze=False, height_ratios=shown)[:, 0]
     for panel, table in zip(panels, tables, strict=True):
         _panel(panel, table, presentation)
-    title = describe(tables, presentation)
+    title = describe(tables, presentation, "Figure")
     figure.suptitle(
-        wrapped("\n".join(filter(None, [presentation.title, title])), 88),
+        wrapped("\n".join(filter(None, [title, presentation.title])), 88),
         x=0.01,
         ha="left",
         fontsize=10.5,
         fontweight="bold",
         color=style.INK,
+    )
+    figure.set_label(
+        f"{xml_text(title)}. Each of {sum(shown)} rows has a mark with its "
+        f"{interval_words(tables[0])}. The table of the same name has all numbers."
     )
     colour = style.WARNING if presentation.banner else style.INK
     figure.supxlabel(notes, x=0.01, ha="left", fontsize=7.5, color=colour)
@@ -109,20 +125,56 @@ def estimates_with_intervals(
 
 def _panel(panel: "Axes", table: ReleaseTable, presentation: Presentation) -> None:
     labels = presentation.labels
-    rounding = presentation.rounding[table.statistic, table.outcome]
+    factor = 100.0 if statistic_of(table.statistic).percent else 1.0
     frame = table.frame.iloc[:MOST_ROWS]
     rows = stubs_of(table, labels)[:MOST_ROWS]
     estimate, lower, upper = (
-        frame[name].to_numpy(dtype=np.float64) * rounding.factor
+        frame[name].to_numpy(dtype=np.float64) * factor
         for name in ("estimate", "ci_lower", "ci_upper")
     )
     places = np.arange(len(rows), dtype=np.float64)
-    strong = np.array([row.strong for row in rows])
-    for chosen, colour, marker in ((strong, style.INK, "D"), (~strong, COLOR, "o")):
+    strong = frame["is_margin"].to_numpy(dtype=bool)
+    outside = _out_of_scale(table, estimate, upper)
+    for chosen, colour, marker, words in (
+        (strong & ~outside, style.INK, "D", "total or subtotal"),
+        (~strong & ~outside, COLOR, "o", "cell"),
+    ):  # fmt: skip
         panel.hlines(places[chosen], lower[chosen], upper[chosen], color=colour, linewidth=1.4)
-        panel.plot(estimate[chosen], places[chosen], marker, color=colour, markersize=4)
+        if chosen.any():
+            panel.plot(
+                estimate[chosen], places[chosen], marker, color=colour, markersize=4, label=words
+            )
+    panel.plot([], [], "-", color=style.INK, linewidth=1.4, label=interval_words(table))
+    panel.legend(
+        ncols=3, loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8, borderpad=0
+    )
     _axes(panel, rows, table, presentation)
-    _say_missing(panel, estimate, places)
+    show = rounding_of_table(table, presentation).show
+    withheld = [
+        "no estimate" if set(table.flag_codes).isdisjoint(codes) else "withheld"
+        for codes in frame["flag"].str.split(FLAG_SEPARATOR)
+    ]
+    _say(panel, {place: withheld[place] for place in np.flatnonzero(np.isnan(estimate)).tolist()})
+    beyond = {place: f"{show(estimate[place])} ▸" for place in np.flatnonzero(outside).tolist()}
+    _say(panel, beyond, right=True)
+
+
+def interval_words(table: ReleaseTable) -> str:
+    """Name the interval, and what is in it."""
+    return f"{table.interval_words}, with privacy noise"
+
+
+def _out_of_scale(
+    table: ReleaseTable, estimate: FloatArray, upper: FloatArray
+) -> BoolArray:
+    """Return rows (D,) of sums that are known, or margins beyond every cell."""
+    none = np.zeros(estimate.size, dtype=bool)
+    margin = table.frame["is_margin"].to_numpy(dtype=bool)[: estimate.size]
+    if not statistic_of(table.statistic).additive or margin.all():
+        return none
+    known = margin & (table.frame["se"].to_numpy(dtype=np.float64)[: estimate.size] == 0)
+    most = np.nanmax(upper[~margin], initial=0.0)
+    return known | (margin & (estimate > 1.3 * most)) if most > 0 else none
 
 
 def _axes(
@@ -136,7 +188,7 @@ def _axes(
     heading = statistic_of(table.statistic).heading
     if table.outcome is not None:
         heading = f"{heading}: {xml_text(presentation.labels.titled_with_unit(table.outcome))}"
-    panel.set_xlabel(f"{heading}, with {table.interval_words}")
+    panel.set_xlabel(heading)
 
 
 def _row_label(row: StubRow) -> str:
@@ -145,18 +197,13 @@ def _row_label(row: StubRow) -> str:
     return text if len(text) <= 46 else text[:45] + "…"
 
 
-def _say_missing(panel: "Axes", estimate: FloatArray, places: FloatArray) -> None:
-    """Mark rows without a number at the left end of the axis."""
-    for place in places[np.isnan(estimate)]:
+def _say(panel: "Axes", words: Mapping[int, str], *, right: bool = False) -> None:
+    """Write words by place instead of a mark, at an end of the axis."""
+    for place, text in words.items():
         panel.text(
-            0.005,
-            place,
-            "no estimate",
-            transform=panel.get_yaxis_transform(),
-            va="center",
-            fontsize=8,
-            color=style.FAINT,
-        )
+            0.995 if right else 0.005, place, text, transform=panel.get_yaxis_transform(),
+            va="center", ha="right" if right else "left", fontsize=8, color=style.FAINT,
+        )  # fmt: skip
 
 
 def _notes(

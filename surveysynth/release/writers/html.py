@@ -16,6 +16,9 @@ from surveysynth.spec.formats import Format
 if TYPE_CHECKING:
     import pandas as pd
 
+STATEMENT = "dossier.html"
+"""The privacy statement for a review board, in the folder of a release."""
+
 _OPTIONS: dict[str, Any] = {
     "table_font_names": [
         "system-ui",
@@ -62,6 +65,7 @@ body { margin: 0; padding: 24px 16px; background: #fff; color: #1b1b1b; }
 #TABLE .gt_group_heading { font-weight: 600; padding-top: 12px; }
 #TABLE .gt_sourcenote { color: #333; }
 #TABLE sup { font-size: 75%; line-height: 0; padding-right: 2px; }
+.link { max-width: 54.5rem; margin: 8px auto; font: 12px system-ui, sans-serif; }
 .banner { max-width: 54rem; margin: 0 auto 16px; padding: 10px 14px; border: 2px solid #b00020;
   color: #b00020; font: 600 15px/1.4 system-ui, sans-serif; }
 @media (max-width: 640px) {
@@ -91,11 +95,12 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
     """Write one page a statistic."""
     for statistic, layout in shown.layouts.items():
         path = folder / made.file_of(statistic)
-        path.write_text(render_page(layout), encoding="utf-8")
+        up = "../" * (1 + bool(shown.presentation.name))
+        path.write_text(render_page(layout, f"{up}{STATEMENT}"), encoding="utf-8")
 
 
-def render_page(layout: Layout) -> str:
-    """Return the page as text; every label is escaped."""
+def render_page(layout: Layout, statement: str = "") -> str:
+    """Return the page as text; every label is escaped. statement: address of the dossier."""
     table = _with_caption(_great_table(layout).as_raw_html(), layout, heading=True)
     table = _in_region(_with_parent_headings(table, layout), layout)
     banner = f'<p class="banner">{escape(layout.banner)}</p>\n' if layout.banner else ""
@@ -103,10 +108,16 @@ def render_page(layout: Layout) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(layout.title)}</title>\n</head>\n<body>\n<main>\n{banner}{table}\n"
+        f"{_link(statement)}"
         # After the table's own style, which it changes.
         f"<style>{_PAGE_CSS.replace('#TABLE', '#' + layout.stem)}</style>\n</main>\n</body>\n"
         "</html>\n"
     )
+
+
+def _link(address: str) -> str:
+    words = "How these numbers were made, and what protects the people in them"
+    return f'<p class="link"><a href="{escape(address)}">{words}</a></p>\n' if address else ""
 
 
 def render_fragment(layout: Layout) -> str:

@@ -38,12 +38,16 @@ _SPECIAL = {
     # The signs that the numbers use; pdfTeX does not know the first.
     "−": r"\textminus{}",
     "–": r"\textendash{}",
+    "†": r"\textdagger{}",
     "±": r"\textpm{}",
     "·": r"\textperiodcentered{}",
 }
 #: Pairs that fonts draw as another sign: -- as a dash, '' as a quotation mark, ?` as one upside
 #: down (the grave accent is escaped above).
 _LIGATURE = re.compile(r"([-',])(?=\1)")
+
+#: LaTeX counts tables itself.
+_NUMBER = re.compile(r"^Table \d+\. ")
 
 _PREAMBLE = r"""\documentclass[11pt]{article}
 \usepackage{iftex}
@@ -149,7 +153,7 @@ def _banner(layout: Layout) -> list[str]:
 
 
 def _caption(layout: Layout) -> str:
-    title = escape(layout.title)
+    title = escape(_NUMBER.sub("", layout.title))
     return rf"{title}. {escape(layout.subtitle)}" if layout.subtitle else title
 
 
@@ -177,7 +181,9 @@ def _heading(layout: Layout) -> list[str]:
 
 def _short(column: Column) -> str:
     """Shorten headings to fit the page; the caption says what is estimated."""
-    short = {"estimate": "Estimate", "se": "Std. error", "n": "Records", "paired": "Estimate (SE)"}
+    short = {
+        "estimate": "Estimate", "se": "Std. error", "n": "Sample size", "paired": "Estimate (SE)",
+    }  # fmt: skip
     if column.key.startswith("paired-"):  # of a cross table, whose columns are levels
         return column.heading
     return short.get(column.key.partition("-")[0], column.heading)

@@ -15,14 +15,15 @@ from typing import Literal
 from surveysynth._support.xml_text import xml_text
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.tables.layout import Cell, Layout, Presentation, Row, Shown, lay_out
-from surveysynth.release.tables.rounding import ABSENT
+from surveysynth.release.tables.rounding import ABSENT, KNOWN
 
-NO_NUMBER, NONE = "[x]", "[none]"
+NO_NUMBER, NOT_APPLICABLE, NONE = "[x]", "[z]", "[none]"
 CONTENTS, NOTES = "Contents", "Notes"
 #: Names that sheets of tables cannot have.
 RESERVED = ("Cover", CONTENTS, NOTES)
 _LEGEND = (
     f"{NO_NUMBER} no number is available or it is withheld, for a reason that the notes give",
+    f"{NOT_APPLICABLE} not applicable: a known total has no standard error and no interval",
     f"{NONE} nothing to remark",
 )
 _DEFAULT_TITLE = "Tables from synthetic survey microdata"
@@ -174,7 +175,8 @@ def _table_sheet(name: str, layout: Layout, notes: _Notes, presentation: Present
         for text in (*layout.notes, *(text for _, text in layout.footnotes))
         if text not in (source, presentation.banner)  # which have lines of their own
     ]
-    lines = (f"{_ONE_TABLE} The notes sheet explains it: {''.join(references)}", *_LEGEND, source)
+    explained = f"{_ONE_TABLE} The notes sheet explains it: {''.join(references)}"
+    lines = (layout.subtitle, explained, *_LEGEND, source)
     titles = layout.by_titles or (layout.stub_heading,)
     columns = [
         *(SheetColumn(xml_text(title), "label") for title in titles),
@@ -188,7 +190,7 @@ def _table_sheet(name: str, layout: Layout, notes: _Notes, presentation: Present
     ]
     return Sheet(
         name=name,
-        title=xml_text(layout.subtitle or layout.title),
+        title=xml_text(layout.title),
         banner=xml_text(layout.banner),
         lines=tuple(map(xml_text, filter(None, lines))),
         columns=tuple(columns),
@@ -208,7 +210,7 @@ def _value(cell: Cell) -> Value:
     """Return the number of a cell, or the text in its place."""
     if cell.value is not None and math.isfinite(cell.value):
         return cell.value
-    return {ABSENT: NO_NUMBER, "": NONE}.get(cell.text, cell.text)
+    return {ABSENT: NO_NUMBER, KNOWN: NOT_APPLICABLE, "": NONE}.get(cell.text, cell.text)
 
 
 def _decimals(layout: Layout, place: int) -> int:

@@ -338,8 +338,11 @@ def _tables(choices: Choices) -> list[str]:
         line("statistics", statistics, "also total, proportion, quantile(0.9)"),
         *(_STATISTICS.split("\n") if still_open else ()),
         line("formats", ["csv", "html"], "also xlsx, ods, latex, markdown"),
-        '# flags = "nchs"                # or "statcan": mark or withhold unreliable numbers',
-        '# title = ".."',
+        line("flags", "nchs", 'or "statcan", "none": mark or withhold unreliable numbers'),
+        '# universe = ".."               # titles: Mean income of UNIVERSE, by sex: PLACE, PERIOD',
+        '# place = ".."',
+        '# period = ".."',
+        '# title = ".."                  # of the release',
     ]
 
 

@@ -196,7 +196,7 @@ def test_with_a_declared_design_effect_the_sample_alone_is_by_unit(
 @pytest.mark.usefixtures("stand_in")
 def test_the_report_needs_nothing_else_and_says_what_it_is(spec: Path, tmp_path: Path) -> None:
     title = "<script>alert('x')</script> & more"
-    given = "Doctorate holders: number and mean salary by field and gender"
+    given = "Survey of doctorate holders"
     changed(spec, (given, title), ('"1" = "Field 1"', '"1" = "<b>One</b>"'))
     write_comparison(spec, tmp_path / "out", models=["normal"])
     page = Page((tmp_path / "out" / "report.html").read_text())

@@ -225,10 +225,10 @@ def test_programs_know_a_synthetic_subpopulation(
 PLACES = {
     "python": ("    inside = pd.Series(True, index=data.index)\n",
                "    for column, code in CELL.items():\n        inside &= data[column] == code\n",
-               "    published = value\n", "CODES = ["),
+               "    published = total, size\n", "CODES = ["),
     "r": ("  inside <- rep(TRUE, nrow(data))\n",
           "  for (column in names(CELL)) inside <- inside & data[[column]] == CELL[[column]]\n",
-          "  published <- value\n", "CODES <- c("),
+          "  published <- c(total, size)\n", "CODES <- c("),
 }  # fmt: skip
 
 

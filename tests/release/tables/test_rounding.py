@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from surveysynth.release.tables.rounding import (
     ABSENT,
     Warranted,
-    rounding_of_line,
+    rounding_of_column,
     show_ratio,
     to_digits,
     to_multiples,
@@ -60,34 +61,43 @@ def test_ratios_have_about_three_digits(value: float, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("estimate", "se", "shown"),
+    ("se", "estimates", "errors"),
     [
-        (73512.384, 1234.5, ("73,500", "1,200")),
-        (1.06935, 0.078514, ("1.069", "0.079")),
-        (-12.3, 25.1, ("−12", "25")),
-        (0.000123, 0.0000456, ("0.000123", "0.000046")),
-        (100_000.0, 1e-10, ("100,000", "0")),  # known
-        (0.62, math.nan, ("0.62000", ABSENT)),
-        (math.nan, math.nan, (ABSENT, ABSENT)),
-        (512.0, math.nan, ("512", ABSENT)),
-        (9961.0, 996.0, ("9,960", "1,000")),
+        # The median error is 2,100: thousands, and errors in 500; counts whose error is 480.
+        ([1234.5, 2100.0, 9870.0], ["74,000", "1,000", "2,000"], ["1,000", "2,000", "10,000"]),
+        ([480.0, 100.0, 1700.0], ["73,500", "1,000", "2,100"], ["500", "100", "1,700"]),
+        ([0.04, 0.02, 0.3], ["73,512.38", "1,000.49", "2,060.00"], ["0.040", "0.020", "0.300"]),
+        ([9.0, 3.0, 1.2], ["73,512", "1,000", "2,060"], ["9.0", "3.0", "1.0"]),
+        ([10.0, 1.0, 20.0], ["73,510", "1,000", "2,060"], ["10", "<5", "20"]),
     ],
 )
-def test_two_digits_of_the_standard_error_are_warranted(
-    estimate: float, se: float, shown: tuple[str, str]
+def test_a_column_has_the_unit_of_its_median_error(
+    se: list[float], estimates: list[str], errors: list[str]
 ) -> None:
-    line = rounding_of_line(Warranted(), se, estimate)
-    assert (line.show(estimate), line.show(se, size=estimate)) == shown
+    estimate = np.array([73512.384, 1000.49, 2060.0])
+    column = rounding_of_column(Warranted(), np.array(se), estimate)
+    assert [column.show(each) for each in estimate] == estimates
+    assert [column.show(e, size=x) for e, x in zip(se, estimate, strict=True)] == errors
     fixed = to_digits(1)
-    assert rounding_of_line(fixed, se, estimate) is fixed
+    assert rounding_of_column(fixed, np.array(se), estimate) is fixed
 
 
 @pytest.mark.parametrize(
-    ("se", "estimate", "shown"),
-    [(1234.5, 73512.384, "73,512"), (12.0, 340.6, "341"), (9.9, 340.62, "340.6"),
-     (0.36, 29.0512, "29.05"), (0.0, 3.0, "3")],
+    ("estimate", "se", "shown"),
+    [(100_000.0, 1e-10, "100,000"), (0.62, math.nan, "0.62000"), (512.0, math.nan, "512"),
+     (math.nan, math.nan, ABSENT)],
 )  # fmt: skip
-def test_means_have_whole_units_and_the_decimals_that_errors_warrant(
-    se: float, estimate: float, shown: str
+def test_a_column_without_errors_has_whole_units_or_five_digits(
+    estimate: float, se: float, shown: str
 ) -> None:
-    assert rounding_of_line(Warranted(least=0), se, estimate).show(estimate) == shown
+    column = rounding_of_column(Warranted(), np.array([se]), np.array([estimate]))
+    assert column.show(estimate) == shown
+
+
+@given(st.lists(st.floats(1.0, 1e6), min_size=3, max_size=9), st.floats(0.01, 1e5))
+def test_details_add_to_their_total_within_rounding(parts: list[float], error: float) -> None:
+    estimate = np.array([sum(parts), *parts])
+    column = rounding_of_column(Warranted(), np.full(estimate.size, error), estimate)
+    shown = [column.rounded(each) or 0.0 for each in estimate]
+    assert column.base <= error * (1 + 1e-9)
+    assert abs(shown[0] - sum(shown[1:])) <= column.base / 2 * estimate.size * (1 + 1e-6)

@@ -102,7 +102,7 @@ def sheet_rows(parts: dict[str, str], number: int) -> list[list[object]]:
 def test_the_layout_holds_every_part() -> None:
     layout = lay_out([table(["All", "a", "b", "c"], flags="nchs")], presentation())
     assert [column.heading for column in layout.columns] == [
-        "Estimated mean", "Standard error", "Lower", "Upper", "Sample records", "Flag",
+        "Estimated mean", "Standard error", "Lower", "Upper", "Sample size (unweighted)", "Flag",
     ]  # fmt: skip
     assert [column.spanner for column in layout.columns[2:4]] == ["95% confidence interval"] * 2
     first, *others = layout.rows
@@ -111,16 +111,18 @@ def test_the_layout_holds_every_part() -> None:
     )
     assert [row.cells[5].text for row in others] == ["", "U", "U"]
     assert [row.cells[0].text for row in others] == ["–", "–", "–"]
-    assert [row.cells[0].marks for row in others] == [("a",), ("b",), ("b",)]
-    assert [text[:9] for _, text in layout.footnotes] == ["No sample", "Withheld "]
-    assert layout.notes[0] == "Source: A frame"
+    # What the flags mean is said once, in their legend.
+    assert [row.cells[0].marks for row in others] == [("a",), (), ()]
+    assert [text[:9] for _, text in layout.footnotes] == ["No sample"]
+    assert sum("withheld" in note for note in layout.notes) == 1
+    assert "Source: A frame" in layout.notes
     assert layout.notes[-1] == "Privacy: epsilon."
 
 
 def test_compact_pairs_an_estimate_with_its_error() -> None:
     layout = lay_out([table(["All", "a", "b", "c"])], presentation(kind="compact"))
     assert [column.heading for column in layout.columns] == (
-        ["Estimated mean (standard error)", "Sample records"]
+        ["Estimated mean (standard error)", "Sample size (unweighted)"]
     )
     assert [row.cells[0].text for row in layout.rows] == (
         ["1,234.6 (123.5)", "–", "−66,254.8 (–)", "−99,999.5 (10,000.0)"]
@@ -258,7 +260,7 @@ def test_group_headings_are_text_and_headers_of_their_cells(text: str) -> None:
     for headers in read.cells:
         assert set(headers) <= set(read.ids), "a header that does not exist"
     last = [read.ids[each].strip() for each in read.cells[-1]]
-    assert last[1:] == ["1", "m", "Sample records"]
+    assert last[1:] == ["1", "m", "Sample size (unweighted)"]
     assert " ".join(last[0].split()) == f"r: {' '.join(text.split())}"
 
 

@@ -45,7 +45,8 @@ def test_marks_and_lines_are_the_published_numbers(statistic: str, factor: float
     made = table(["All", "a", "b", "c"], statistic)
     figure = estimates_with_intervals([made], presentation())
     (panel,) = figure.axes
-    points = np.concatenate([np.column_stack(line.get_data()) for line in panel.lines])
+    marks = [line for line in panel.lines if line.get_marker() != "None"]
+    points = np.concatenate([np.column_stack(line.get_data()) for line in marks])
     points = points[np.argsort(points[:, 1])]
     assert np.allclose(points[:, 0], factor * made.frame["estimate"], equal_nan=True)
     assert points[:, 1].tolist() == [0, 1, 2, 3]

@@ -137,7 +137,7 @@ def test_page_shows_statistic_flags_and_notes() -> None:
     for shown in (
         "95% confidence interval",
         "Standard error",
-        "Estimated mean: y, z, by g",
+        "Mean y and z, by g",
         "No sample records in this cell",
         "Fewer than 5",
         "Source: A frame",
