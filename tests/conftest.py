@@ -22,8 +22,8 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 REQUIRE_PYSTAN = "SURVEYSYNTH_REQUIRE_PYSTAN"
 
 CPU_SECONDS = "cpu_seconds"
-#: CPU seconds of a test's call: more than these are reported, and more than those fail. Those of one
-#: test differ by a factor of three where others use the machine.
+#: CPU seconds of a test's call: more than these are reported, and more than those fail. Those of
+#: one test differ by a factor of three where others use the machine.
 MANY_CPU_SECONDS, MOST_CPU_SECONDS = 2, 20
 #: Tests that may take longer.
 _LONG = ("slow", "pages", "pystan", "cmdstan")

@@ -193,15 +193,18 @@ def test_check_proposes_a_formula_without_strata(
     own = f"{outcome}\n{PLAN}"  # whose predictors are the gender
     by_default = own.replace("predictors = 'gender'\n", "")
     given = {"survey": SURVEY.replace("'gender'", "'region'"), "privacy": STRICT}
-    assert main(["check", "--quick", str(spec_of(make_spec, frame, **given, synthesizer=by_default))]) == 0
+    spec = spec_of(make_spec, frame, **given, synthesizer=by_default)
+    assert main(["check", "--quick", str(spec)]) == 0
     said = capsys.readouterr().out
     assert 'predictors = "gender" in [synthesizer] has 2 cells in place of 10' in said
-    assert main(["check", "--quick", str(spec_of(make_spec, frame, **given, synthesizer=own))]) == 0
+    spec = spec_of(make_spec, frame, **given, synthesizer=own)
+    assert main(["check", "--quick", str(spec)]) == 0
     said = capsys.readouterr().out
     assert "Noise: on 2 x " in said
     assert "in place of" not in said
     declared = given | {"survey": given["survey"] + "\ndesign_effect = 2"}
-    assert main(["check", "--quick", str(spec_of(make_spec, frame, **declared, synthesizer=own))]) != 0
+    spec = spec_of(make_spec, frame, **declared, synthesizer=own)
+    assert main(["check", "--quick", str(spec)]) != 0
     assert "must contain strata" in capsys.readouterr().err
 
 

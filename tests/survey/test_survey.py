@@ -222,7 +222,8 @@ def test_real_survey_messages() -> None:
 
 @needs_real_data
 def test_real_psu_codes_keep_their_zeros() -> None:
-    survey = read_survey(real_spec(survey='missing = "drop"\npsu = "psu"\ndesign_effect = 2', synthesizer=INCOME))
+    given = 'missing = "drop"\npsu = "psu"\ndesign_effect = 2'
+    survey = read_survey(real_spec(survey=given, synthesizer=INCOME))
     assert "01203" in set(survey.design.frame["psu"])
     assert survey.design.psu is not None
     assert survey.design.psu.max() + 1 == survey.design.frame["psu"].nunique()
