@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -15,34 +14,9 @@ import pytest
 from surveysynth.errors import IncompleteError, InputError, StoppedError
 from surveysynth.estimation.statistics import REPORT_COLUMNS, STUDY_COLUMNS, TABLE_COLUMNS
 from surveysynth.evaluation.studies.frame_report import run_frame_study
-from surveysynth.evaluation.studies.frame_study import OWN, FrameStudy
-from tests.evaluation.studies.test_frame_study import study_of
+from tests.evaluation.studies.study_cases import quick
 
 NAMES = ("rows.csv", "summary.csv", "refusals.csv", "replicates.parquet", "study.json")
-
-
-@dataclass(frozen=True, eq=False)
-class Quick(FrameStudy):
-    """Samples and their noisy tables alone; the second one kills its process ``deaths`` times."""
-
-    folder: str = ""
-    deaths: int = 0
-
-    def tasks(self):
-        return [task for task in super().tasks() if task.group == OWN]
-
-    def run(self, task):
-        if task.sample == 1:
-            died = len(list(Path(self.folder).iterdir())) if self.deaths else 0
-            if died < self.deaths:
-                (Path(self.folder) / str(died)).touch()
-                os._exit(9)
-        return super().run(task)
-
-
-def quick(samples=6, **changes):
-    whole = study_of(samples=samples)
-    return Quick(whole.population, whole.design, whole.specs, samples, laplace=True, **changes)
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +88,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from surveysynth.evaluation.studies.frame_report import run_frame_study
-from tests.evaluation.studies.test_scheduling import quick
+from tests.evaluation.studies.study_cases import quick
 if __name__ == "__main__":
     run_frame_study(quick(60), Path(sys.argv[2]), workers=2)
 """
