@@ -1,7 +1,8 @@
 """Tables 4 and 5 of the tabular-products paper beside ours:
 ``python -m tests.long_runs.published_tables``.
 
-Reads the committed cells of 100 samples, by the engine of commit 2812de3d, and writes ``vignettes/coverage/README.md``; every number in it comes from there.
+Reads the committed cells of 100 samples, by the engine of commit 2812de3d, and writes
+``vignettes/coverage/README.md``; every number in it comes from there.
 """
 
 import textwrap
