@@ -21,9 +21,6 @@ from .api.commands import (
 from .api.commands import (
     run_release as run_release,
 )
-from .api.commands import (
-    study as study,
-)
 from .api.coverage import coverage as coverage
 from .api.private_tables import tables as tables
 from .api.start import example as example

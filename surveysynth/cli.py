@@ -17,7 +17,7 @@ from surveysynth._support import exits
 from surveysynth._support.confidential import sweep
 from surveysynth._support.versions import THREAD_VARIABLES, version_of
 from surveysynth.api.shell_commands import init_command, read_guesses
-from surveysynth.api.study_command import MethodsOption, study_command, words
+from surveysynth.api.study_command import study_command
 from surveysynth.errors import RefusedError
 
 app = typer.Typer(
@@ -61,7 +61,7 @@ def example(
     n: Annotated[int, typer.Option("--n", help="Number of records.")] = 1000,
     seed: SeedOption = None,
     study: Annotated[
-        bool, typer.Option("--study", help="Also write population.csv and study.toml.")
+        bool, typer.Option("--study", help="Also write population.csv, the frame of a study.")
     ] = False,
 ) -> None:
     """Write a simulated survey.csv and a specification for each mechanism."""
@@ -74,7 +74,10 @@ def example(
     print(f"Next: surveysynth release {spec} --out out")
     print(f"The papers' mechanism: {spec.with_name('spec_pseudo_posterior.toml')}.")
     if study:
-        print(f"And:  surveysynth study {directory / 'study.toml'} --out study")
+        print(
+            f"And:  surveysynth study {spec} --population {directory / 'population.csv'} "
+            f"--size-column size --n {n} --out study"
+        )
 
 
 init = app.command("init")(init_command)
@@ -221,7 +224,12 @@ def compare(
         list[str] | None,
         typer.Option(metavar="NAME", help="A further synthesizer. May be repeated."),
     ] = None,
-    methods: MethodsOption = None,
+    methods: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="A,B,..", help="Methods to compare with the sample. May be repeated."
+        ),
+    ] = None,
     sensitivity: Annotated[
         str,
         typer.Option(
@@ -243,7 +251,7 @@ def compare(
             overwrite=overwrite,
             seed=seed,
             models=model or (),
-            methods=words(methods),
+            methods=_words(methods or ()),
             sensitivity=sensitivity,
             progress=progress,
         )
@@ -252,6 +260,12 @@ def compare(
     print(f"CONFIDENTIAL: {result.out / REPORT_NAME} shows confidential estimates.")
     print("Nothing was released. Do not publish any file of this folder.")
     print("\n".join(result.ledger.sentences()))
+
+
+def _words(given: Sequence[str]) -> tuple[str, ...]:
+    """Return the words of options with comma-separated lists, each once."""
+    found = (word.strip() for each in given for word in each.split(","))
+    return tuple(dict.fromkeys(word for word in found if word))
 
 
 @app.command("ledger")

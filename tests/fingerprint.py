@@ -153,9 +153,6 @@ SPECS = {
                         plan=MANY_SHORT, tables=NO_SEVERAL_KINDS),
     "noisy_several": text(outcomes=AMOUNTS, privacy=STRICT, tables=SEVERAL),
 }  # fmt: skip
-STUDY = text().replace('weight = "weight"\n', "").replace("population_size = 30000", "") + (
-    '[study]\nn = 150\nsize = "weight"\nreplicates = 2\nmethods = ["laplace", "fbs"]\n'
-)
 
 
 def release(name: str) -> Case:
@@ -177,7 +174,7 @@ def command(*arguments: str, spec: str = "fbs", frame: int = 300) -> Case:
 
     def case(folder: Path, run: Callable[..., str]) -> None:
         survey(frame).to_csv(folder / "survey.csv", index=False)
-        (folder / "spec.toml").write_text({**SPECS, "study": STUDY}[spec], encoding="utf-8")
+        (folder / "spec.toml").write_text(SPECS[spec], encoding="utf-8")
         run(*arguments)
 
     return case
@@ -227,8 +224,7 @@ CASES: dict[str, Case] = {
     "compare": command("compare", "spec.toml", "--out", "out", "--seed", "1"),
     "compare noisy": command("compare", "spec.toml", "--out", "out", "--seed", "1", spec="noisy"),
     "compare kinds": command("compare", "spec.toml", "--out", "out", "--seed", "1", spec="kinds"),
-    "study": command("study", "spec.toml", "--out", "out", spec="study", frame=2000),
-    "study published": command("study", "--out", "out", "--replicates", "1"),
+    "study published": command("study", "--out", "out", "--samples", "1"),
     "expected": command("check", "spec.toml", "--out", "out", spec="noisy"),
     "init": command("init", "survey.csv", "--out", "new.toml", "--outcome", "salary:continuous",
                     "--weight", "weight", "--mechanism", "noisy_statistics", "--epsilon", "3.6"),

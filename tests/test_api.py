@@ -362,8 +362,3 @@ def test_a_check_tells_as_it_goes(tmp_path: Path) -> None:
     assert found.feasible
     assert "200 records" in told[0]
     assert "Feasible" in told[1]
-
-
-def test_two_studies_at_once_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"two[_-]stage"):
-        ss.study("spec.toml", out=tmp_path / "study", two_stage=True)

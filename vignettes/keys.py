@@ -27,7 +27,7 @@ from surveysynth.spec.formats import format_names
 from surveysynth.spec.outcome_section import OutcomeSection
 from surveysynth.spec.privacy import NoisyStatisticsSection, PseudoPosteriorSection
 from surveysynth.spec.privacy_section import PrivacySection
-from surveysynth.spec.sections import LabelSection, Section, StudySection, SurveySection
+from surveysynth.spec.sections import LabelSection, Section, SurveySection
 from surveysynth.spec.spec import Spec
 from surveysynth.spec.synthesizer_section import OPTION_TEXTS, SynthesizerSection
 from surveysynth.spec.tables_section import TablesSection
@@ -44,7 +44,6 @@ SETTINGS: dict[str, tuple[type[BaseModel], ...]] = {
     "calibration": (CalibrationSection,),
     "tables": (TablesSection,),
     "labels": (LabelSection,),
-    "study": (StudySection,),
 }
 #: Values that registries know; the settings accept any text.
 _REGISTRIES: dict[str, Callable[[], Sequence[str]]] = {

@@ -50,6 +50,13 @@ def records(count: int) -> str:
     return f"{count:,} record" + ("" if count == 1 else "s")
 
 
+def duration(seconds: float) -> str:
+    """Return seconds in words."""
+    if seconds < 90:
+        return f"about {seconds:.0f} seconds"
+    return f"about {seconds / 60:.0f} minutes"
+
+
 def raise_problems(heading: str, problems: Sequence[str]) -> None:
     """Raise one ``InputError`` for all problems; nothing happens when there are none."""
     if len(problems) == 1:

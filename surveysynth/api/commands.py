@@ -1,23 +1,18 @@
 """The commands as functions."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from surveysynth._support.progress import shows_parts, shows_stages
+from surveysynth._support.progress import shows_stages
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run as run_mechanism
 from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.folder.ledger_file import Ledger
 from surveysynth.release.pipeline import release as release_alone
 from surveysynth.release.result import ReleaseResult
 
-if TYPE_CHECKING:
-    from surveysynth.evaluation.studies.work import StudyResult
-
-__all__ = ["ledger", "release", "run_mechanism", "run_release", "study"]
+__all__ = ["ledger", "release", "run_mechanism", "run_release"]
 
 Progress = Callable[[str], None]
-Count = Callable[[str, int, int], None]
 
 
 @shows_stages()
@@ -104,95 +99,6 @@ def release(
 
 #: The former name of ``release``.
 run_release = release
-
-
-@shows_parts
-def study(
-    spec: str | Path | None = None,
-    *,
-    out: str | Path,
-    replicates: int | None = None,
-    seed: int = 0,
-    two_stage: bool = False,
-    methods: Sequence[str] = (),
-    epsilons: Sequence[float] = (),
-    resume: bool = False,
-    scheduler: str | None = None,
-    workers: int | None = None,
-    progress: Count | None = None,
-) -> "StudyResult":
-    """Measure coverage and error of every method over repeated samples of a population.
-
-    Parameters
-    ----------
-    spec
-        A specification with [study], whose data are a population; None for the published
-        simulation at epsilon 10.8.
-    out
-        The folder to write.
-    replicates
-        Number of samples; None for the specification's, or 100.
-    seed
-        Makes another study of the same kind.
-    two_stage
-        Run a simulation of clusters instead of ``spec``.
-    methods
-        Methods instead of those of the study: "laplace", "fbs", "fbs_noisy" ...
-    epsilons
-        Values at which every method runs, instead of those of the study.
-    resume
-        Continue with the batches that ``out`` lacks.
-    scheduler
-        Address of a Dask scheduler; without it, processes of this machine.
-    workers
-        Number of processes; None for one per processor.
-    progress
-        Called with a line, the number of finished batches and the number of all batches; otherwise
-        notebooks show a progress bar.
-
-    Returns
-    -------
-    StudyResult
-        Measures by cell and method, and the folder.
-
-    Raises
-    ------
-    InputError
-        For unusable input and a folder that exists or holds another study.
-    StoppedError
-        If interrupted; ``resume`` continues.
-    IncompleteError
-        If batches failed, after everything else was written.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import surveysynth as ss
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = ss.example(Path(folder) / "ex", n=200, study=True)
-    ...     spec = Path(folder) / "ex" / "study.toml"
-    ...     text, _, methods = spec.read_text().partition("methods = ")
-    ...     _ = spec.write_text(text + 'methods = ["laplace"]')
-    ...     found = ss.study(spec, out=Path(folder) / "study", replicates=2, workers=1)
-    >>> found.summary["method"].unique().tolist()
-    ['sample', 'laplace']
-    """
-    from surveysynth.evaluation.studies.folder import write_study
-    from surveysynth.evaluation.studies.specified import chosen_study
-
-    return write_study(
-        chosen_study(
-            spec, replicates=replicates, seed=seed, two_stage=two_stage, methods=methods,
-            epsilons=epsilons,
-        ),
-        out,
-        resume=resume,
-        scheduler=scheduler,
-        workers=workers,
-        progress=progress,
-        report=True,
-    )
 
 
 def ledger(survey_id: str, path: str | Path | None = None) -> LedgerSummary:

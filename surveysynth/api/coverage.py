@@ -17,8 +17,8 @@ Count = Callable[[str, int, int], None]
 
 @shows_parts
 def coverage(
-    frame: "pd.DataFrame | str | Path",
-    spec: "str | Path | Spec | Mapping[str, Any]",
+    frame: "pd.DataFrame | str | Path | None" = None,
+    spec: "str | Path | Spec | Mapping[str, Any] | None" = None,
     *,
     also: "Sequence[str | Path | Spec | Mapping[str, Any]]" = (),
     samples: int = 100,
@@ -47,10 +47,12 @@ def coverage(
     ----------
     frame
         One row per unit with all columns of the specification except the weight, complete: a data
-        frame, or a file (csv, parquet, dta, sav, xpt).
+        frame, or a file (csv, parquet, dta, sav, xpt). None for the simulated population of the
+        papers, with samples of 1,000 in proportion to size, with replacement.
     spec
         The specification of the release: a file, a ``Spec``, or its sections as a mapping. A
-        population size and sizes of strata are replaced by those of the frame.
+        population size and sizes of strata are replaced by those of the frame. None, without a
+        frame, for releases of the published simulation by both mechanisms at epsilon 10.8.
     also
         Further specifications of the same tables, such as another mechanism or epsilon.
     samples
@@ -58,7 +60,7 @@ def coverage(
     seed
         Another seed draws other samples and other noise.
     n
-        Records of a sample. Required unless ``allocation`` names a column.
+        Records of a sample. Required for a frame unless ``allocation`` names a column.
     design
         "pps" (systematic, in proportion to ``size``), "pps_wr" (with replacement), "srs", or
         "two_stage" for clusters; None for the one that the specification and ``size`` imply.
@@ -68,8 +70,13 @@ def coverage(
     allocation
         How n is divided among the strata: "proportional", "equal", "power", "neyman" (by size), or
         a column with the sample size of each stratum.
-    per_cluster, clusters, within
-        As in [study], for "two_stage".
+    per_cluster
+        For "two_stage": units drawn in each cluster.
+    clusters
+        For "two_stage": clusters are drawn by their number of "units", by the sum of their "size",
+        or at random ("srs").
+    within
+        For "two_stage": units of a cluster are drawn at random ("srs"), or "pps".
     laplace
         Also measure Laplace noise on the tables of each sample.
     out
@@ -79,7 +86,8 @@ def coverage(
     scheduler
         Address of a Dask scheduler.
     workers
-        Number of processes; None for one per processor. The result does not depend on it.
+        Number of processes, by Dask if there are several; None for one per processor. The result
+        does not depend on it.
     progress
         Called with a line, the number of finished tasks and of all tasks.
 
@@ -116,7 +124,8 @@ def coverage(
     from surveysynth.evaluation.studies.frame_report import run_frame_study
 
     study = chosen_frame_study(
-        Path(frame) if isinstance(frame, str) else frame, [spec, *also], samples=samples,
+        Path(frame) if isinstance(frame, str) else frame,
+        [*([] if spec is None else [spec]), *also], samples=samples,
         seed=seed, n=n, design=design, size=size, allocation=allocation, per_cluster=per_cluster,
         clusters=clusters, within=within, laplace=laplace,
     )  # fmt: skip

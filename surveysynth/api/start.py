@@ -41,7 +41,7 @@ def example(
     seed
         Makes another survey of the same kind.
     study
-        Also write population.csv, from which the survey was drawn, and study.toml.
+        Also write population.csv, from which the survey was drawn.
 
     Returns
     -------

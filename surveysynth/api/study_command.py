@@ -1,44 +1,34 @@
-"""The command ``study``: of simulated or declared populations, and on a frame.
+"""The command ``study``: samples of a frame, released again and again.
 
 Imported at the start of every command: heavy modules are imported inside.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-
-from surveysynth.errors import InputError
-
-MethodsOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="A,B,..", help="Methods to compare with the sample. May be repeated."),
-]
-
 
 SpecOption = Annotated[
     Path | None,
     typer.Argument(
         metavar="[SPEC]",
-        help="With --population: the specification of a release. Else one with [study], whose "
-        "data are a population. Without it, the published simulation.",
+        help="The specification of a release. Without it, releases of the published simulation.",
     ),
 ]
 FrameOption = Annotated[
     Path | None,
     typer.Option(
-        metavar="FRAME", help="A public file of a whole population, to draw samples from."
+        metavar="FRAME",
+        help="A public file of a whole population, to draw samples from. Without it, the "
+        "simulated population of the papers.",
     ),
 ]
-SamplesOption = Annotated[
-    int | None,
-    typer.Option(
-        "--samples", "--replicates", help="Number of samples. Default without SPEC: 100.", min=1
-    ),
-]
+SamplesOption = Annotated[int, typer.Option(help="Number of samples.", min=1)]
 ResumeOption = Annotated[
-    bool, typer.Option("--resume", help="Run the batches that are missing in DIR.")
+    bool,
+    typer.Option(
+        "--resume", help="Continue with what is missing in DIR; --samples may be more than before."
+    ),
 ]
 SchedulerOption = Annotated[
     str | None,
@@ -50,54 +40,47 @@ SchedulerOption = Annotated[
 WorkersOption = Annotated[
     int | None, typer.Option(help="Number of processes. Default: one per processor.", min=1)
 ]
-TwoStageOption = Annotated[
-    bool, typer.Option("--two-stage", help="Run a simulation of clusters instead of SPEC.")
-]
-EpsilonOption = Annotated[
-    list[str] | None,
-    typer.Option(metavar="E,..", help="Epsilons for every method. May be repeated."),
-]
 AlsoOption = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="SPEC2",
-        help="With --population: a further specification of the same tables. May be repeated.",
+        help="A further specification of the same tables. May be repeated.",
     ),
 ]
 RecordsOption = Annotated[
-    int | None, typer.Option("--n", help="With --population: records of a sample.", min=2)
+    int | None, typer.Option("--n", help="Records of a sample.", min=2)
 ]
 DesignOption = Annotated[
     str | None,
     typer.Option(
         metavar="DESIGN",
-        help="With --population: pps, pps_wr, srs or two_stage. Default: two_stage with "
+        help="How samples are drawn: pps, pps_wr, srs or two_stage. Default: two_stage with "
         "survey.psu, else pps with --size-column, else srs.",
     ),
 ]
 SizeOption = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="With --population: the measure of size for PPS."),
+    typer.Option(metavar="COLUMN", help="The measure of size for PPS."),
 ]
 AllocationOption = Annotated[
-    str | None,
+    str,
     typer.Option(
         metavar="RULE",
-        help="With --population: proportional, equal, power, neyman, or a column with the "
-        "sample size of each stratum. Default: proportional.",
+        help="Of n to strata: proportional, equal, power, neyman, or a column with the "
+        "sample size of each stratum.",
     ),
 ]
 PerClusterOption = Annotated[
-    int | None, typer.Option(help="For two_stage: units of a cluster. Default: 5.", min=1)
+    int, typer.Option(help="For two_stage: units of a cluster.", min=1)
 ]
 ClustersOption = Annotated[
-    str | None, typer.Option(metavar="RULE", help="For two_stage: units, size or srs.")
+    str, typer.Option(metavar="RULE", help="For two_stage: units, size or srs.")
 ]
 WithinOption = Annotated[
-    str | None, typer.Option(metavar="RULE", help="For two_stage: srs or pps.")
+    str, typer.Option(metavar="RULE", help="For two_stage: srs or pps.")
 ]
 LaplaceOption = Annotated[
-    bool, typer.Option("--laplace", help="With --population: also noise on the tables.")
+    bool, typer.Option("--laplace", help="Also Laplace noise on the tables.")
 ]
 
 
@@ -105,107 +88,38 @@ def study_command(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
     spec: SpecOption = None,
     population: FrameOption = None,
-    samples: SamplesOption = None,
+    samples: SamplesOption = 100,
     seed: Annotated[int, typer.Option(help="The seed of the study.", min=0)] = 0,
     resume: ResumeOption = False,
     scheduler: SchedulerOption = None,
     workers: WorkersOption = None,
-    two_stage: TwoStageOption = False,
-    methods: MethodsOption = None,
-    epsilon: EpsilonOption = None,
     also: AlsoOption = None,
     n: RecordsOption = None,
     design: DesignOption = None,
     size_column: SizeOption = None,
-    allocation: AllocationOption = None,
-    per_cluster: PerClusterOption = None,
-    clusters: ClustersOption = None,
-    within: WithinOption = None,
+    allocation: AllocationOption = "proportional",
+    per_cluster: PerClusterOption = 5,
+    clusters: ClustersOption = "units",
+    within: WithinOption = "srs",
     laplace: LaplaceOption = False,
 ) -> None:
-    """Measure coverage and error of every method over repeated samples of a population.
+    """Measure coverage and error of a release over repeated samples of a population.
 
-    With --population: samples are drawn from FRAME, a public file of a whole population such as a
-    register or last year's file, and released as SPEC says; FRAME costs no budget. Without SPEC:
-    the published simulation at epsilon 10.8, m = 3. With --two-stage: a simulated population of
-    clusters, from which 50 clusters and then 20 units of each are drawn. Exit code 4: batches
-    failed twice; the measures are those of the other batches.
+    Samples are drawn from FRAME, a public file of a whole population such as a register or last
+    year's file, and released as SPEC says; FRAME costs no budget. Without FRAME they are 1,000
+    records of the papers' simulated population, and without SPEC too its releases by both
+    mechanisms at epsilon 10.8. Exit code 4: tasks failed; the measures are those of the others.
     """
-    run: dict[str, Any] = {
-        "out": out, "seed": seed, "resume": resume, "scheduler": scheduler, "workers": workers,
-    }  # fmt: skip
-    drawn = {
-        "n": n, "design": design, "size": size_column, "allocation": allocation,
-        "per_cluster": per_cluster, "clusters": clusters, "within": within,
-        "laplace": laplace or None, "also": also or None,
-    }  # fmt: skip
-    drawn = {name: value for name, value in drawn.items() if value is not None}
-    if population is not None:
-        if spec is None:
-            raise InputError("--population: name the specification of a release as SPEC.")
-        _refuse("without --population", {
-            "--two-stage": two_stage, "--methods": methods, "--epsilon": epsilon,
-        })  # fmt: skip
-        _on_frame(population, spec, samples or 100, run, drawn)
-        return
-    _refuse("with --population", {f"--{_option(name)}": True for name in drawn})
-    _of_population(spec, {
-        **run, "replicates": samples, "two_stage": two_stage, "methods": words(methods),
-        "epsilons": numbers("--epsilon", epsilon),
-    })  # fmt: skip
-
-
-def _on_frame(
-    population: Path, spec: Path, samples: int, run: dict[str, Any], drawn: dict[str, Any]
-) -> None:
     from surveysynth._support.progress import report_count
     from surveysynth.api.coverage import coverage
-    from surveysynth.evaluation.studies.work import REPORT_NAME
+    from surveysynth.evaluation.studies.folder import REPORT_NAME
 
-    result = coverage(population, spec, samples=samples, progress=report_count, **run, **drawn)
+    result = coverage(
+        population, spec, also=also or (), samples=samples, seed=seed, n=n, design=design,
+        size=size_column, allocation=allocation, per_cluster=per_cluster, clusters=clusters,
+        within=within, laplace=laplace, out=out, resume=resume, scheduler=scheduler,
+        workers=workers, progress=report_count,
+    )  # fmt: skip
     print(result)
     print("The study describes the frame. It costs none of the survey's privacy budget.")
-    print(f"Report: {run['out'] / REPORT_NAME}")
-
-
-def _of_population(spec: Path | None, given: dict[str, Any]) -> None:
-    from surveysynth._support.progress import report_count
-    from surveysynth.api.commands import study
-    from surveysynth.evaluation.studies.work import REPORT_NAME
-
-    result = study(spec, progress=report_count, **given)
-    summary = result.summary
-    # The sample's own epsilon is infinite.
-    if summary["epsilon"].where(summary["epsilon"] < float("inf")).nunique() <= 1:
-        summary = summary.drop(columns=["m", "epsilon"])
-    print(summary.round(3).to_string(index=False))
-    print(f"Cells, replicates, refusals, figures: {result.out}")
-    print(f"Report: {result.out / REPORT_NAME}")
-
-
-def _option(name: str) -> str:
-    return "size-column" if name == "size" else name.replace("_", "-")
-
-
-def _refuse(when: str, options: dict[str, Any]) -> None:
-    """Raise ``InputError`` if any of these options is given."""
-    given = [name for name, value in options.items() if value]
-    if given:
-        raise InputError(f"{', '.join(given)}: this works only {when}; leave it out.")
-
-
-def words(given: Sequence[str] | None) -> tuple[str, ...]:
-    """Return the words of options with comma-separated lists, each once."""
-    found = (word.strip() for each in given or () for word in each.split(","))
-    return tuple(dict.fromkeys(word for word in found if word))
-
-
-def numbers(option: str, given: Sequence[str] | None) -> tuple[float, ...]:
-    """Return the numbers of an option with comma-separated lists, each once."""
-    try:
-        return tuple(float(word) for word in words(given))
-    except ValueError:
-        raise InputError(
-            f"{option}: expected numbers above zero with commas between, got "
-            f"{', '.join(given or ())}."
-        ) from None
+    print(f"Report: {out / REPORT_NAME}")

@@ -195,6 +195,7 @@ REPORT_COLUMNS = (
 STUDY_COLUMNS = (
     "m", "epsilon", "row", "truth", "bias", "sd", "rmse_ratio", "coverage", "coverage_mcse",
     "ci_length", "cv", "replicates", "bias_mcse", "rmse_ratio_mcse", "ci_length_mcse",
+    "units", "records", "size", "has_error", "bias_ratio", "length_ratio",
 )  # fmt: skip
 """Those of coverage studies besides."""
 

@@ -1,13 +1,13 @@
 """The registry of methods: names, labels, colors, and promises, for comparisons and studies.
 
 A method is the sample itself, noise on its tables, or a synthesizer by one of the two mechanisms.
-Names of synthesizers may end in ``_noisy`` (noisy statistics) or, in studies, in the inference.
+Names of synthesizers may end in ``_noisy`` (noisy statistics).
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.errors import InputError
@@ -26,15 +26,6 @@ NOISY = "_noisy"
 #: Compared by default, by both mechanisms.
 DEFAULT_MODELS = ("fbs", "fbp")
 
-Inference = Literal["debiased", "paper", "published"]
-#: In studies, what may follow a model's name; without it inference is debiased.
-INFERENCES: dict[str, Inference] = {
-    "_paper": "paper", "_debiased": "debiased", "_published": "published"
-}  # fmt: skip
-_INFERENCE_WORDS = {
-    "paper": "inference as in the paper", "published": "as published", "debiased": "debiased"
-}  # fmt: skip
-
 #: Okabe and Ito's palette, distinct under every common color blindness; its yellow is too pale.
 _COLORS = {
     SAMPLE: "#4d4d4d", LAPLACE: "#D55E00", "fbs": "#0072B2",
@@ -48,14 +39,12 @@ _LABELS = {"fbs": "FBS", "fbp": "FBP"}
 class Method:
     """A method by name.
 
-    model: of a synthesizer, else empty; noisy: whether it promises zero-concentrated privacy;
-    inference: how a study makes tables from a synthesizer's draws.
+    model: of a synthesizer, else empty; noisy: whether it promises zero-concentrated privacy.
     """
 
     name: str
     model: str = ""
     noisy: bool = False
-    inference: Inference = "debiased"
 
     @classmethod
     def synthesizer(cls, model: str, *, noisy: bool = False) -> "Method":
@@ -81,30 +70,6 @@ def method_names(spec: "Spec | None" = None) -> tuple[str, ...]:
     own = () if spec is None else (method_name(spec.synthesizer.model),)
     noisy = (f"{name}{NOISY}" for name in noisy_models())
     return tuple(dict.fromkeys((*MODEL_FREE, *model_names(), *own, *noisy)))
-
-
-def study_method_names() -> tuple[str, ...]:
-    """Return every method of a study."""
-    inferred = [name + suffix for suffix in ("", *INFERENCES) for name in model_names()]
-    return (*MODEL_FREE, *inferred, *(name + NOISY for name in noisy_models()))
-
-
-def study_method(name: str) -> Method:
-    """Return the method of a study by its name; raise ``InputError`` for an unknown one."""
-    if name in MODEL_FREE:
-        return Method(name)
-    if name in model_names():
-        return Method(name, name)
-    if name.removesuffix(NOISY) in noisy_models():
-        return Method(name, name.removesuffix(NOISY), noisy=True)
-    for suffix, inference in INFERENCES.items():
-        if name.endswith(suffix) and name.removesuffix(suffix) in model_names():
-            return Method(name, name.removesuffix(suffix), inference=inference)
-    raise InputError(
-        f"there is no method {name!r}.{nearest(name, study_method_names())} Known: "
-        f"{', '.join((*MODEL_FREE, *model_names()))}, synthesizers also with "
-        f"{' or '.join(INFERENCES)}, and {', '.join(noisy_models())} with {NOISY}."
-    )
 
 
 def is_strict(name: str) -> bool:
@@ -146,33 +111,16 @@ def synthesizers(
 
 
 def label_of(name: str) -> str:
-    """Return a method's name for readers, with its inference if that is in the name."""
-    for suffix, inference in INFERENCES.items():
-        if name.endswith(suffix):
-            return f"{label_of(name.removesuffix(suffix))}, {_INFERENCE_WORDS[inference]}"
+    """Return a method's name for readers."""
     if name.endswith(NOISY):
         return f"{label_of(name.removesuffix(NOISY))}, noisy statistics"
     return _LABELS.get(name, name.replace("_", " ").capitalize())
 
 
 def color_of(name: str, names: Sequence[str] = ()) -> str:
-    """Return a method's color, the same in every figure that shows the methods ``names``.
-
-    A model's other inferences have its color half way to white or to black.
-    """
-    for suffix, inference in INFERENCES.items():
-        if name.endswith(suffix):
-            models = [each.removesuffix(suffix) for each in names]
-            color = color_of(name.removesuffix(suffix), models)
-            towards = {"paper": 255, "published": 0}.get(inference)
-            return color if towards is None else _mixed(color, towards)
+    """Return a method's color, the same in every figure that shows the methods ``names``."""
     others = [each for each in names if each not in _COLORS]
     return _COLORS.get(name) or _OTHER_COLORS[others.index(name) % len(_OTHER_COLORS)]
-
-
-def _mixed(color: str, gray: int) -> str:
-    parts = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
-    return "#" + "".join(f"{(each + gray) // 2:02x}" for each in parts)
 
 
 def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:

@@ -133,11 +133,6 @@ def _open(spec: "Spec") -> "tuple[Table, Declaration]":
     from surveysynth.survey.columns import missing_column
     from surveysynth.survey.files import open_table
 
-    if spec.study is not None:
-        raise InputError(
-            f"{spec.path} has a section [study], so its data are a population, not a survey: run "
-            "'surveysynth study' with it, or remove the section."
-        )
     declaration = declaration_of(spec)
     table = open_table(spec.data_path)
     absent = [
@@ -180,10 +175,9 @@ def model_options(spec: "Spec") -> dict[str, Any]:
 def grouping_of(spec: "Spec") -> tuple[str, ...] | None:
     """Return the columns whose cells have spreads of their own, None for by and strata.
 
-    One covariance under the pseudo-posterior, and in [study], which is of the papers' models.
+    One covariance under the pseudo-posterior.
     """
-    of_papers = not spec.privacy.needs_declared_scales or spec.study is not None
-    return () if of_papers else spec.synthesizer.grouping
+    return spec.synthesizer.grouping if spec.privacy.needs_declared_scales else ()
 
 
 def check_engine(spec: "Spec", model: "Model") -> None:

@@ -124,8 +124,6 @@ def calibration_problems(
     public: Sequence[str],
     weight: Sequence[str | None],
     tables: TablesSection,
-    *,
-    study: bool,
 ) -> list[str]:
     """Return the settings that cannot hold; ``public``: columns with a public role."""
     problems = []
@@ -151,11 +149,6 @@ def calibration_problems(
             )
     except InputError as error:
         problems.append(f"{place_of(0)}.{error}")
-    if study:
-        problems.append(
-            "calibration: [study] simulates samples of a population, which are not calibrated; "
-            "leave one of both out, or run surveysynth study SPEC --population FRAME."
-        )
     if tables.linearisation is not None:
         problems.append(
             "tables.linearisation: variances of calibrated weights are those of residuals; leave "

@@ -27,7 +27,7 @@ def with_file_labels(spec: "Spec") -> "Spec":
     specification has none. Only cells of public columns with labels are read. Raises
     ``InputError`` as ``open_table`` does, and for labels that are not distinct.
     """
-    if not spec.data_path.name.lower().endswith(LABELLED_SUFFIXES) or spec.study is not None:
+    if not spec.data_path.name.lower().endswith(LABELLED_SUFFIXES):
         return spec
     table = open_table(spec.data_path)
     assert isinstance(table, LabelledTable)  # by its ending

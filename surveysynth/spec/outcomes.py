@@ -10,7 +10,6 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import (
     LEVEL,
     REPORT_COLUMNS,
-    STUDY_COLUMNS,
     TABLE,
     TABLE_COLUMNS,
     statistic_of,
@@ -281,8 +280,6 @@ def by_problems(
     declared: Sequence[Outcome],
     labels: Mapping[str, LabelSection],
     statistics: Sequence[str],
-    *,
-    study: bool,
 ) -> list[str]:
     """Return the columns that cannot define rows; ``statistics``: of all tables."""
     problems = []
@@ -295,10 +292,6 @@ def by_problems(
                 f"tables.by: {name!r} is an amount; rows are defined by public columns, and by "
                 "binary or categorical outcomes. Declare its classes as a separate outcome."
             )
-        elif study:
-            problems.append(
-                f"tables.by: {name!r} is an outcome; public columns define the rows of a study."
-            )
         elif margin in outcome.levels:
             problems.append(
                 f"tables.by: {name!r} has a level {margin!r}, the name of its margin; rename the "
@@ -308,7 +301,6 @@ def by_problems(
     own = {
         "tables": TABLE_COLUMNS,
         "comparisons with the confidential sample": REPORT_COLUMNS,
-        "coverage studies": STUDY_COLUMNS if study else (),
         "several tables": (TABLE,) if tables.name is not None else (),
         "tables of shares": (LEVEL,) if of_shares else (),
     }
@@ -327,13 +319,10 @@ def strict_problems(
     privacy: PrivacySection,
     outcomes: Outcomes,
     public: Sequence[str],
-    *,
-    whole: bool = False,
 ) -> list[str]:
     """Return settings that noisy statistics lack or do not support.
 
-    ``public``: names of public columns; ``whole``: True if the data are a population, whose size
-    is then known.
+    ``public``: names of public columns.
     """
     problems: list[str] = []
     for key in ("engine", "inference"):
@@ -343,7 +332,7 @@ def strict_problems(
             )
     problems += scale_problems(synthesizer, outcomes)
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
-    modelled = not (whole or survey.public_weights or learns_weight(synthesizer, outcomes))
+    modelled = not (survey.public_weights or learns_weight(synthesizer, outcomes))
     if survey.population_size is None and of_weight.centre is None and modelled:
         problems.append(
             "outcomes.weight.centre: missing; without survey.population_size noisy statistics need "

@@ -10,97 +10,12 @@ from surveysynth._support.messages import (
 )
 from surveysynth.spec.learned import is_learned, learns_weight, of_counts
 from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
-from surveysynth.spec.privacy_section import PrivacySection
-from surveysynth.spec.sections import StudySection, SurveySection
+from surveysynth.spec.sections import SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_section import TablesSection
-from surveysynth.survey.outcome import Outcome
 
 #: Keys of amounts that are not plain.
 _OF_KINDS = ("spikes", "lower", "upper", "split")
-
-
-def study_problems(
-    survey: SurveySection,
-    synthesizer: SynthesizerSection,
-    privacy: PrivacySection,
-    study: StudySection,
-    outcomes: Sequence[Outcome],
-    tables: TablesSection,
-    *,
-    kept: int,
-    several: bool,
-) -> list[str]:
-    """Return settings that a study, whose data are a population, does not support or would ignore.
-
-    ``outcomes``: as declared; ``kept``: draws of a fit; ``several``: True for more than one table
-    of all records.
-    """
-    problems = _survey_of_study_problems(survey)
-    if synthesizer.grouping or not all(
-        each.is_plain and each.learned is None for each in outcomes
-    ):
-        problems.append(
-            "outcomes: studies support only continuous outcomes without bounds, declared "
-            "transforms and one residual covariance; remove other kinds, bounds, range "
-            "and covariance_by, or run 'surveysynth study SPEC --population FILE' with a "
-            "specification without [study]."
-        )
-    if several:
-        problems.append(
-            "tables: a study makes one [tables] of all records; leave out where and further "
-            "tables."
-        )
-    if privacy.module_names:
-        problems.append(
-            "privacy.modules: a study with [study] has all outcomes together; leave it out, or run "
-            "'surveysynth study SPEC --population FILE' with a specification without [study]."
-        )
-    if synthesizer.needs_stan or synthesizer.engine == "cmdstan":
-        problems.append(
-            "synthesizer: studies run on the embedded samplers; name a model that has one, "
-            "and leave engine out."
-        )
-    if not privacy.private:
-        problems.append(
-            "privacy.risk: a study compares methods at one epsilon, and risk = 'none' has no "
-            "epsilon; choose another risk."
-        )
-    if max(study.draws, default=1) > kept:
-        problems.append(
-            f"study.draws: {max(study.draws)} draws cannot be released out of chains x draws "
-            f"= {kept}; lower them or raise synthesizer.draws."
-        )
-    return problems
-
-
-def _survey_of_study_problems(survey: SurveySection) -> list[str]:
-    """Return the settings of ``[survey]`` that a study does not support."""
-    problems = []
-    for key in ("weight", "stratum_sizes", "fpc", "public_columns"):
-        if getattr(survey, key):
-            problems.append(
-                f"survey.{key}: with [study] the data are a population, which has no such column; "
-                "leave it out."
-            )
-    if survey.weights_from is not None:
-        problems.append(
-            "survey.weights_from: the samples of a study have design weights; leave it out."
-        )
-    if survey.missing == "model":
-        problems.append(
-            "survey.missing: the samples of a study have no missing answers; leave it out."
-        )
-    if survey.public_weights:
-        problems.append(
-            "survey.weights: studies draw samples with confidential weights and do not support "
-            "public ones; leave it out."
-        )
-    if survey.lonely_psu != "fail":
-        problems.append(
-            "survey.lonely_psu: the samples of a study have no lonely PSU; leave it out."
-        )
-    return problems
 
 
 def pseudo_posterior_problems(

@@ -40,9 +40,8 @@ from surveysynth.spec.problems import (
     pattern_problems,
     pseudo_posterior_problems,
     public_weight_problems,
-    study_problems,
 )
-from surveysynth.spec.sections import LabelSection, StudySection, SurveySection
+from surveysynth.spec.sections import LabelSection, SurveySection
 from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.spec.tables_in_file import ALL_TABLES, folded, section_of, where_problems
 from surveysynth.spec.tables_section import TablesSection
@@ -53,6 +52,13 @@ from surveysynth.survey.transforms import Transform
 #: Replaces the path of a file if the survey is in memory and the model may be an object.
 NO_FILE = "specification.toml"
 
+#: What replaces a section of earlier files.
+STUDY = (
+    " Studies have no section: run 'surveysynth study SPEC --population FRAME' with the "
+    "specification of a release and a public file of the whole population; options describe the "
+    "design of the samples."
+)
+
 #: Keys of each section.
 _SECTIONS: dict[str, tuple[str, ...]] = {
     "survey": tuple(SurveySection.model_fields),
@@ -61,7 +67,6 @@ _SECTIONS: dict[str, tuple[str, ...]] = {
     "calibration": tuple(CalibrationSection.model_fields),
     "tables": tuple(TablesSection.model_fields),
     ALL_TABLES: tuple(TablesSection.model_fields),
-    "study": tuple(StudySection.model_fields),
 }
 
 #: Sections with a section for each name in them.
@@ -90,7 +95,6 @@ class Spec(BaseModel):
     labels: dict[str, LabelSection] = {}
     outcomes: dict[str, OutcomeSection] = {}
     calibration: tuple[CalibrationSection, ...] = ()
-    study: StudySection | None = None
     path: Path
 
     @model_validator(mode="before")
@@ -127,7 +131,7 @@ class Spec(BaseModel):
     @model_validator(mode="after")
     def _agree(self) -> "Spec":
         synthesizer = self.synthesizer
-        problems = self._survey_problems() if self.study is None else self._study_problems()
+        problems = self._survey_problems()
         problems += self.privacy.missing
         kept = self.plan.kept
         if self.privacy.m > kept:
@@ -145,7 +149,7 @@ class Spec(BaseModel):
             self.survey, synthesizer, self.outcomes,
             known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
         )  # fmt: skip
-        if self.privacy.down_weights and self.study is None:
+        if self.privacy.down_weights:
             problems += pseudo_posterior_problems(self.survey, synthesizer, self.outcomes)
         if not wrong:
             for number in range(len(self.tables)):
@@ -155,29 +159,15 @@ class Spec(BaseModel):
             levels = {name: tuple(label.levels) for name, label in self.labels.items()}
             problems += label_problems(self.declared, levels)
             problems += calibration_problems(
-                self.calibration, self.declared, self.public_names, weight, self.all_tables,
-                study=self.study is not None,
-            )  # fmt: skip
+                self.calibration, self.declared, self.public_names, weight, self.all_tables
+            )
         if not wrong and self.privacy.needs_declared_scales:
             problems += strict_problems(
-                self.survey, synthesizer, self.privacy, self.outcomes, self.public_names,
-                whole=self.study is not None,
-            )  # fmt: skip
+                self.survey, synthesizer, self.privacy, self.outcomes, self.public_names
+            )
         if problems:
             raise ValueError("\n".join(problems))
         return self
-
-    def _study_problems(self) -> list[str]:
-        """Return settings that a study does not support or would ignore."""
-        assert self.study is not None  # checked by the caller
-        outcomes: tuple[Outcome, ...] = ()
-        with suppress(InputError):  # reported by the checks of outcomes
-            outcomes = self.declared
-        return study_problems(
-            self.survey, self.synthesizer, self.privacy, self.study, outcomes,
-            self.all_tables, kept=self.plan.kept,
-            several=self.named_tables or self.all_tables.where is not None,
-        )  # fmt: skip
 
     def _table_problems(self, number: int) -> list[str]:
         """Return the problems of one table, with its place in the file."""
@@ -185,9 +175,8 @@ class Spec(BaseModel):
         place = f"tables[{number + 1}]" if self.named_tables else "tables"
         known = tuple(dict.fromkeys((*self.public_by, *self.formula_columns)))
         weight = None if self.survey.public_weights else self.survey.weight
-        problems = by_problems(
-            tables, declared, self.labels, self.statistics, study=self.study is not None
-        ) or statistic_problems(tables, declared)
+        problems = by_problems(tables, declared, self.labels, self.statistics)
+        problems = problems or statistic_problems(tables, declared)
         problems += apart_problems(self.privacy.module_names, tables, declared)
         problems += where_problems(tables.where, declared, known, weight)
         if tables.name is not None and not self.named_tables:
@@ -307,16 +296,12 @@ class Spec(BaseModel):
 
     @property
     def linearisation(self) -> Literal["ratio", "plain"]:
-        """The given linearisation, else ratio if weights are scaled to a population size.
-
-        A study has a population size.
-        """
+        """The given linearisation, else ratio if weights are scaled to a population size."""
         if self.all_tables.linearisation is not None:
             return self.all_tables.linearisation
         if self.survey.public_weights:
             return "plain"
-        known = self.survey.population_size is not None or self.study is not None
-        return "ratio" if known else "plain"
+        return "plain" if self.survey.population_size is None else "ratio"
 
     def margin_label(self, column: str) -> str:
         """Return the name of the margin over ``column`` (``All`` unless labelled otherwise)."""
@@ -384,7 +369,7 @@ def validate_spec(content: Mapping[str, Any], source: str) -> Spec:
 def with_defaults(spec: Spec) -> Spec:
     """Return the specification with the defaults of its mechanism that depend on other sections."""
     given = spec.outcomes
-    if spec.privacy.answers_every_survey and spec.study is None:
+    if spec.privacy.answers_every_survey:
         outcomes = with_learned_weight(spec.survey, spec.synthesizer, given)
     else:
         outcomes = without_learned_weight(given)
@@ -393,6 +378,8 @@ def with_defaults(spec: Spec) -> Spec:
 
 def _known_keys(location: tuple[int | str, ...]) -> str:
     name = str(location[-1])
+    if location == ("study",):
+        return STUDY
     if len(location) == 1:
         names = {"shared": ALL_TABLES}
         sections = [names.get(key, key) for key in Spec.model_fields if key != "path"]

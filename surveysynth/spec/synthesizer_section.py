@@ -79,9 +79,9 @@ OPTION_TEXTS = {
         With mechanism = "pseudo_posterior" cells with fewer than 60 records at epsilon 10.8, and
         540 at 3.6, are pooled: there one record could move the release by more than is stated.
         Type: list of names of columns. Default: by and strata columns with noisy statistics; [],
-        one covariance for all, with the pseudo-posterior, in a [study], and where primary sampling
-        units are too few to show how they differ beyond strata and predictors. Public: The columns,
-        which are public anyway.""",
+        one covariance for all, with the pseudo-posterior and where primary sampling units are too
+        few to show how they differ beyond strata and predictors. Public: The columns, which are
+        public anyway.""",
     "components": """
         The number of components of the mixture. Public: The number.""",
 }

@@ -28,7 +28,6 @@ from surveysynth._support.progress import (
 )
 from surveysynth._support.xml_text import xml_text
 from surveysynth.evaluation.compare.folder import ComparisonResult
-from surveysynth.evaluation.studies.work import StudyResult
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.rebuild import Rebuilt
@@ -99,11 +98,6 @@ def comparison_result() -> ComparisonResult:
     return ComparisonResult(HERE, comparison, LEDGER)
 
 
-def study_result() -> StudyResult:
-    summary = pd.DataFrame({"method": ["fbs <x>"], "coverage": [0.9512]})
-    return StudyResult(HERE, summary, summary, summary, summary, {"batch 3": "memory"})
-
-
 RESULTS: dict[str, tuple[Callable[[], Any], list[str], list[str]]] = {
     "release": (release_result, ["TEST RUN", "a <b> folder", "1 more to know", "10.8"],
                 ["4711", "815", "canary"]),
@@ -111,7 +105,6 @@ RESULTS: dict[str, tuple[Callable[[], Any], list[str], list[str]]] = {
                             "Field <of>", "All", "1,235", "0.01234", "epsilon 10.8"],
              ["is_margin"]),
     "comparison": (comparison_result, ["CONFIDENTIAL", "report.html", "sample"], ["nan"]),
-    "study": (study_result, ["Batches that failed: 1", "fbs <x>", "0.9512"], []),
     "check": (lambda: ss.CheckResult(("400 records <x>",), FeasibilityReport(
         ss.MechanismSettings(epsilon=10.8), ()), confidential="canary"),
         ["A release can be made.", "400 records <x>"], ["canary"]),

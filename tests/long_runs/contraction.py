@@ -22,9 +22,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.evaluation.studies.coverage import CoverageStudy
-from surveysynth.evaluation.studies.designs import SamplingDesign
-from surveysynth.evaluation.studies.population import Population, paper_population
+from surveysynth.evaluation.studies.population import published_cells, simulate_population
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskData
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weights import capped
@@ -33,6 +31,7 @@ from surveysynth.release.figure_style import new_figure, violin
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform
+from tests.long_runs.samples import sample_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,14 +80,12 @@ def _counts(y: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> Survey:
 
 def _sample(n: int, seed: int, number: int) -> Survey:
     """A sample of the published design (methods 7), with the same columns of X at every n."""
-    return CoverageStudy(_population(seed), SamplingDesign(n=n), ("sample",), seed=seed).survey(
-        number
-    )
+    return sample_of(_population(seed), n, seed, number)
 
 
 @lru_cache(maxsize=1)
-def _population(seed: int) -> Population:
-    return replace(paper_population(_generator(seed, 0, 0)), predictors="field + gender")
+def _population(seed: int) -> pd.DataFrame:
+    return simulate_population(published_cells(), _generator(seed, 0, 0))
 
 
 def _generator(seed: int, *key: int) -> np.random.Generator:

@@ -21,18 +21,19 @@ import json  # noqa: E402
 import time  # noqa: E402
 from collections.abc import Callable, Iterator, Sequence  # noqa: E402
 from dataclasses import dataclass, replace  # noqa: E402
+from functools import cache  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any, get_args  # noqa: E402
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
+import surveysynth as ss  # noqa: E402
 from surveysynth._support.types import FloatArray, Theta  # noqa: E402
-from surveysynth.evaluation.studies.batches import run_task  # noqa: E402
-from surveysynth.evaluation.studies.coverage import CoverageStudy, Task  # noqa: E402
-from surveysynth.evaluation.studies.designs import SamplingDesign  # noqa: E402
-from surveysynth.evaluation.studies.measures import measure_cells, summarise_methods  # noqa: E402
-from surveysynth.evaluation.studies.population import paper_population  # noqa: E402
+from surveysynth.evaluation.studies.population import (  # noqa: E402
+    published_cells,
+    simulate_population,
+)
 from surveysynth.inference.debias import debias_many  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import (  # noqa: E402
@@ -58,6 +59,7 @@ from tests.audit.posterior import (  # noqa: E402
 )
 from tests.audit.posterior import log_ratios as ratios_of_posteriors  # noqa: E402
 from tests.long_runs import debias_study  # noqa: E402
+from tests.long_runs.samples import sample_of  # noqa: E402
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "ce2015q3.csv"
 GOLDEN = Path(__file__).parents[1] / "golden" / "origin_study.json"
@@ -88,61 +90,66 @@ def rounded(values: Any) -> Any:
 # --- tables of simulated samples --------------------------------------------------------------
 
 
-def study_of(n: int, model: str, origin: Origin) -> CoverageStudy:
-    """Samples of n records of the published simulation, one population for all."""
-    population = replace(
-        paper_population(np.random.default_rng(SEED)), predictors="field + gender"
-    )
-    return CoverageStudy(
-        population, SamplingDesign(n=n), ("sample", f"{model}_paper", model),
-        replicates=TABLES[n], seed=SEED, settings=replace(settings_of(origin), plan=PLAN),
-        debias_plan=DEBIAS_PLAN, batch=TABLES[n],
-    )  # fmt: skip
-
-
 def tables(n: int, model: str) -> Iterator[dict[str, Any]]:
     """Mean risk weights and tables of the same samples under each origin."""
     for origin in ORIGINS:
-        study = study_of(n, model, origin)
         start = time.process_time()
-        alphas = mean_risk_weights(study, model)
-        parts = [run_task(study, Task(0, group)) for group in ("noise", model)]
-        replicates = pd.concat([part.replicates for part in parts], ignore_index=True)
-        cells = measure_cells(replicates, study.truth())
-        summary = summarise_methods(replicates, cells)
-        found = {
-            f"{row.statistic} {'debiased' if row.method == model else 'as drawn'}": {
-                "coverage": float(row.coverage), "rmse_ratio": float(row.rmse_ratio),
-                "length_ratio": float(row.length_ratio),
-            }
-            for row in summary.itertuples() if row.method != "sample"
-        }  # fmt: skip
+        specs = [specification(model, origin, inference) for inference in ("debiased", "paper")]
+        found = ss.coverage(
+            frame(), specs[0], also=specs[1:], samples=TABLES[n], seed=SEED, n=n, design="pps_wr",
+            size="size",
+        )
+        names = dict(zip([*dict.fromkeys(found.rows["method"])][1:], ("debiased", "as drawn"),
+                         strict=True))  # fmt: skip
+        rows = found.rows[found.rows["has_error"]]
+        debiased = rows[rows["method"].map(names) == "debiased"]
+        relative = (debiased["rmse"] / debiased["truth"]) ** 2
         yield {
             "n": n, "model": model, "origin": origin, "samples": TABLES[n],
-            "refused": sum(len(part.refusals) for part in parts),
-            "mean_risk_weight": float(np.mean(alphas)), **found,
-            "rmse": rmse_of_rows(cells, model),
+            "refused": len(found.refusals),
+            "mean_risk_weight": float(np.mean(mean_risk_weights(n, model, origin))),
+            **{
+                f"{row.statistic} {names[row.method]}": {
+                    "coverage": float(row.coverage), "rmse_ratio": float(row.rmse_ratio),
+                    "length_ratio": float(row.length_ratio),
+                }
+                for row in found.summary.itertuples() if row.method in names
+            },
+            "rmse": {str(k): float(np.sqrt(v.mean()))
+                     for k, v in relative.groupby(debiased["statistic"])},
             "seconds": round(time.process_time() - start),
         }  # fmt: skip
 
 
-def rmse_of_rows(cells: pd.DataFrame, model: str) -> dict[str, float]:
-    """Root mean over rows of squared errors relative to the truth, debiased."""
-    own = cells[(cells["method"] == model) & cells["rmse"].notna()]
-    relative = (own["rmse"] / own["truth"]) ** 2
-    return {str(k): float(np.sqrt(v.mean())) for k, v in relative.groupby(own["statistic"])}
+@cache
+def frame() -> pd.DataFrame:
+    """One population for all."""
+    return simulate_population(published_cells(), np.random.default_rng(SEED))
 
 
-def mean_risk_weights(study: CoverageStudy, model: str) -> list[float]:
-    """Of the first samples of a study."""
-    surveys = [study.survey(sample) for sample in range(min(12, study.replicates))]
+def specification(model: str, origin: Origin, inference: str) -> dict[str, Any]:
+    """The release of a sample, in half of the default draws."""
+    return {
+        "survey": {"weight": "weight", "strata": "field", "population_size": len(frame())},
+        "synthesizer": {"model": model, "outcome": "salary", "predictors": "field + gender",
+                        "inference": inference, "chains": 4, "warmup": 150, "draws": 125},
+        "privacy": {"mechanism": "pseudo_posterior", "epsilon": EPSILON, "m": M,
+                    "origin": origin},
+        "tables": {"by": ["field", "gender"], "statistics": ["count", "mean"]},
+    }  # fmt: skip
+
+
+def mean_risk_weights(n: int, model: str, origin: Origin) -> list[float]:
+    """Of the first samples."""
+    surveys = [sample_of(frame(), n, SEED, k) for k in range(min(12, TABLES[n]))]
     columns = surveys[0].design.matrix.columns
     made = get_model(model)
     databases = [
         Database(made.records(each.design, each.confidential), each.design.n)
         for each in surveys if each.design.matrix.columns == columns
     ]  # fmt: skip
-    results = run_batch(made, databases, study.settings, np.random.default_rng(SEED))
+    settings = replace(settings_of(origin), plan=PLAN)
+    results = run_batch(made, databases, settings, np.random.default_rng(SEED))
     return [float(each[1].risk_weights.mean()) for each in results if isinstance(each, tuple)]
 
 
@@ -177,7 +184,7 @@ class Neighbours:
     def survey(self, sample: int) -> Survey:
         """A sample of the published simulation, or counts of the study of debiasing."""
         if self.model in ("fbs", "fbp", "normal"):
-            return study_of_neighbours(self.n).survey(sample)
+            return sample_of(frame(), self.n, SEED + 1, sample)
         return counts(self.model, self.n, sample)
 
 
@@ -187,14 +194,6 @@ NEIGHBOURS = (
     Neighbours("normal", 1000), Neighbours("poisson", 1000), Neighbours("negative_binomial", 1000),
     Neighbours("fbs", 300, samples=3), Neighbours("fbp", 300, samples=3),
 )  # fmt: skip
-
-
-def study_of_neighbours(n: int) -> CoverageStudy:
-    """Samples of n records of the published simulation."""
-    population = replace(
-        paper_population(np.random.default_rng(SEED)), predictors="field + gender"
-    )
-    return CoverageStudy(population, SamplingDesign(n=n), ("sample",), seed=SEED + 1)
 
 
 def counts(name: str, n: int, sample: int) -> Survey:

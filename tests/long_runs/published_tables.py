@@ -1,8 +1,8 @@
 """Tables 4 and 5 of the tabular-products paper beside ours:
 ``python -m tests.long_runs.published_tables``.
 
-Reads the committed cells of ``python -m tests.long_runs.coverage_table`` (with and without
-``--paper``) and writes ``vignettes/coverage/README.md``; every number in it comes from there.
+Reads the committed cells of 100 samples, by the engine of commit 2812de3d, and writes
+``vignettes/coverage/README.md``; every number in it comes from there.
 """
 
 import textwrap
@@ -114,8 +114,9 @@ numbers, each with its Monte Carlo standard error in brackets:
 - **ours**: the defaults of this package: fixed-point risk weights, FBP weights smoothed by
   E(pi | x), ratio linearization, and debiased inference (six datasets a draw).
 
-`python -m tests.long_runs.coverage_table DIR` runs the studies (`--paper` the first), and `python
--m tests.long_runs.published_tables` makes this page. In summary, over the 24 cells of each table:
+The studies were run by the engine of commit 2812de3d (`python -m tests.long_runs.coverage_table`
+there), which knew the conventions; `python -m tests.long_runs.published_tables` makes this page.
+In summary, over the 24 cells of each table:
 """
 
 _TEXT = """\

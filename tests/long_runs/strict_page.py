@@ -1,6 +1,7 @@
-"""The table of ``vignettes/two_mechanisms.md`` from the committed results of ``strict_study`` and,
-for FBS and FBP by the pseudo-posterior at epsilon 10.8 and 1,000 records, of ``coverage_table``:
-``python -m tests.long_runs.strict_page``.
+"""The table of ``vignettes/two_mechanisms.md``: ``python -m tests.long_runs.strict_page``.
+
+Reads results of the engine of commit 2812de3d (``strict_study`` and, for FBS and FBP by the
+pseudo-posterior at epsilon 10.8 and 1,000 records, ``coverage_table`` there).
 """
 
 import json

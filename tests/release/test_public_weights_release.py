@@ -229,10 +229,3 @@ def test_mistakes_of_a_specification_are_named(
     with pytest.raises(InputError) as caught:
         load_spec(make_spec(**lines))
     assert words in str(caught.value)
-
-
-def test_a_study_knows_no_public_weights(make_spec: MakeSpec) -> None:
-    path = make_spec(survey="weights = 'public'\nweight = 'weight'")
-    path.write_text(path.read_text() + "[study]\nn = 100\n")
-    with pytest.raises(InputError, match="studies draw samples with confidential weights"):
-        load_spec(path)

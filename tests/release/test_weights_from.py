@@ -181,14 +181,6 @@ def test_surveys_in_memory_follow_the_same_rules() -> None:
         make_survey(frame, weights_from=[3], **rest)
 
 
-def test_studies_have_design_weights(make_spec: MakeSpec) -> None:
-    path = make_spec(survey="weights_from = []")
-    text = path.read_text().replace('weight = "weight"\n', "") + "[study]\nn = 50\n"
-    path.write_text(text)
-    with pytest.raises(InputError, match=r"survey.weights_from: the samples of a study"):
-        load_spec(path)
-
-
 def test_stated_sizes_agree() -> None:
     """Others move the sums by a part of what the record itself may: rho grows by the square."""
     for part, factor in zip(MEASURED, RHO_FACTORS, strict=True):

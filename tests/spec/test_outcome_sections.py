@@ -332,12 +332,6 @@ def test_a_split_of_a_survey_in_memory_is_that_of_a_file() -> None:
     np.testing.assert_allclose(clipping.radius**2, stats.chi2.ppf(0.995, 2), rtol=1e-5)
 
 
-def test_studies_take_continuous_outcomes() -> None:
-    text = text_of("[outcomes.y]\nkind = 'binary'\n[study]\n").replace('weight = "w"', "")
-    with pytest.raises(InputError, match="studies support only continuous outcomes"):
-        parse_spec(text)
-
-
 ONE_OF_EACH = (
     "[outcomes.pay]\nrange = [0, 9]\n[outcomes.works]\nkind = 'binary'\n"
     "[outcomes.degree]\nkind = 'categorical'\nlevels = ['a', 'b']\n"

@@ -3,12 +3,11 @@
 import re
 import tomllib
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from surveysynth.evaluation.studies import designs
 from surveysynth.models import get_model, model_names
 from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, PseudoPosteriorSection
 from surveysynth.spec.sections import Section
@@ -117,24 +116,12 @@ def _is_unknown(key: Key, word: str) -> bool:
 
 @pytest.mark.parametrize(
     "key",
-    [key for key in KEYS if key.values and key.section != "study"],
+    [key for key in KEYS if key.values],
     ids=lambda key: key.path,
 )
 def test_values_are_taken_and_others_are_not(key: Key) -> None:
     assert [value for value in key.values if _is_unknown(key, value.strip('"'))] == []
     assert _is_unknown(key, "certainly none")
-
-
-def test_words_of_studies_are_those_that_studies_know() -> None:
-    known = {
-        "design": designs.DesignKind,
-        "allocation": designs.Allocation,
-        "clusters": designs.ClusterRule,
-        "within": designs.WithinRule,
-    }
-    told = {key.name: key.values for key in KEYS if key.section == "study" and key.values}
-    assert told == {name: tuple(f'"{word}"' for word in get_args(kind))
-                    for name, kind in known.items()}  # fmt: skip
 
 
 def test_endings_of_data_files_are_those_that_are_read() -> None:

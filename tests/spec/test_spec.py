@@ -16,7 +16,6 @@ from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.spec.build import noisy_settings_of
-from surveysynth.spec.sections import StudySection
 from surveysynth.spec.spec import Spec, load_spec, parse_spec
 from surveysynth.survey.transforms import Transform
 
@@ -399,21 +398,6 @@ def test_linear_weights_take_their_keys() -> None:
         ("labels.field", "levels = {1 = 2}", ["labels.field.levels.1", "a text"]),
         ("labels.field", "levels = {1 = 'All'}", ["labels.field", "margin", "'All'"]),
         ("labels.field", "levels = {1 = 'a', 2 = 'a'}", ["labels.field", "more than one level"]),
-        ("study", "n = 1", ["study.n", "not less than 2", "got 1"]),
-        ("study", "replicats = 3", ["study.replicats", "Did you mean 'replicates'"]),
-        ("study", "epsilon = 3", ["study.epsilon", "belongs in [privacy]"]),
-        ("survey", "replicates = 3", ["survey.replicates", "belongs in [study]"]),
-        ("study", "draws = [0]", ["study.draws[1]", "not less than 1"]),
-        ("study", "draws = 3", ["study.draws", "a list", "got 3"]),
-        ("study", "draws = [3, 3]", ["study.draws", "'3' is repeated"]),
-        ("study", "draws = [1001]", ["study.draws[1]", "1000"]),
-        ("study", "bounds = [0]", ["study.bounds[1]", "greater than 0"]),
-        ("study", "epsilons = [inf]", ["study.epsilons[1]", "finite number"]),
-        ("study", "bounds = [1.8]\nepsilons = [10.8]", ["bounds and epsilons", "one of them"]),
-        ("study", "methods = 'fbs'", ["study.methods", "a list"]),
-        ("study", "batch = 0", ["study.batch", "not less than 1"]),
-        ("study", "per_cluster = 0", ["study.per_cluster"]),
-        ("study", "n = 50", ["survey.weight", "population", "leave it out"]),
         ("surveys", "n = 3", ["surveys", "unknown section", "Did you mean 'survey'"]),
     ],
 )  # fmt: skip
@@ -424,43 +408,11 @@ def test_each_mistake_is_named(section: str, line: str, expected: list[str]) -> 
     assert_plain(text)
 
 
-STUDY = MINIMAL.replace('weight = "weight"\n', "") + "[study]\n"
-
-
-def test_a_study_needs_no_weight_and_knows_its_population() -> None:
-    spec = parse_spec(STUDY)
-    assert spec.study is not None
-    written = "n = 1000\ndesign = 'pps_wr'\nallocation = 'proportional'\nper_cluster = 5\n"
-    written += "clusters = 'units'\nwithin = 'srs'\n"
-    written += "methods = []\nreplicates = 100\ndraws = []\nbounds = []\nepsilons = []\nbatch = 25"
-    assert parse_spec(STUDY + written).study == spec.study
-    assert spec.linearisation == "ratio"
-    assert parse_spec(STUDY.replace("outcome =", "model = 'fbp'\noutcome =")).study is not None
-    assert parse_spec(STUDY + "bounds = [3.4, 1.8]").study.bounds == (3.4, 1.8)  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("section", "line", "expected"),
-    [
-        ("survey", "fpc = 'f'", ["survey.fpc", "population", "leave it out"]),
-        ("survey", "public_columns = ['f']", ["survey.public_columns"]),
-        ("survey", "lonely_psu = 'adjust'", ["survey.lonely_psu", "no lonely PSU"]),
-        ("synthesizer", "model = 'own.toml'", ["embedded samplers"]),
-        ("synthesizer", "engine = 'cmdstan'", ["embedded samplers"]),
-        ("privacy", "risk = 'none'", ["privacy.risk", "has no epsilon"]),
-    ],
-)
-def test_what_a_study_cannot_take(section: str, line: str, expected: list[str]) -> None:
-    text = message(with_key(section, line, STUDY))
-    for part in expected:
-        assert part in text
+def test_a_section_of_studies_names_the_command() -> None:
+    text = message(MINIMAL + "[study]\nn = 100\n")
+    assert "study: unknown section. Studies have no section: run 'surveysynth study SPEC" in text
+    assert "--population FRAME'" in text
     assert_plain(text)
-
-
-def test_more_draws_of_a_study_than_there_are() -> None:
-    few = with_key("synthesizer", "chains = 2\ndraws = 20", STUDY)
-    assert parse_spec(few + "draws = [40]").study is not None
-    assert "study.draws: 41 draws" in message(few + "draws = [1, 41]")
 
 
 def assert_plain(text: str) -> None:
@@ -569,7 +521,7 @@ KEYS = sorted(
     | set(tomllib.loads(COMPLETE)["synthesizer"])
     | set(tomllib.loads(COMPLETE)["privacy"])
     | set(tomllib.loads(COMPLETE)["tables"])
-    | set(StudySection.model_fields)
+
 )
 SECTIONS = ["survey", "synthesizer", "privacy", "tables", "labels", "labels.x", "study"]
 WORDS = ["fbs", "fbp", "log", "asinh", "count", "proportion", "none", "linear", "ratio", "a.csv"]
@@ -610,7 +562,6 @@ def test_any_values_give_a_spec_or_a_plain_input_error(entries: list[tuple[str, 
         assert len(spec.transforms) == len(spec.synthesizer.outcome)
         assert spec.privacy.epsilon > 0
         assert spec.privacy.m >= 1
-        assert spec.study is None or spec.study.n >= 2
 
 
 @pytest.mark.parametrize(

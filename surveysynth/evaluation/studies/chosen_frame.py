@@ -16,6 +16,12 @@ from surveysynth.evaluation.studies.frame_population import (
     refuse_survey_file,
 )
 from surveysynth.evaluation.studies.frame_study import FrameStudy
+from surveysynth.evaluation.studies.published import (
+    DESIGN,
+    SOURCE,
+    published_frame,
+    published_specs,
+)
 from surveysynth.spec.in_memory import NO_DATA
 from surveysynth.spec.spec import NO_FILE, Spec, load_spec, validate_spec
 
@@ -24,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def chosen_frame_study(
-    frame: "pd.DataFrame | Path",
+    frame: "pd.DataFrame | Path | None",
     specs: "Sequence[str | Path | Spec | Mapping[str, Any]]",
     *,
     samples: int,
@@ -40,15 +46,19 @@ def chosen_frame_study(
 ) -> FrameStudy:
     """Return the study that the arguments of ``surveysynth.coverage`` describe.
 
-    Raises ``InputError`` for what cannot be a study.
+    Without a frame it is on that of the published simulation, whose design and releases replace
+    those that are not given. Raises ``InputError`` for what cannot be a study.
     """
-    given = [_spec_of(each) for each in specs]
-    first = given[0]
-    if first.study is not None:
-        raise InputError(
-            f"{first.path} has a section [study], so its data are a population. Give the "
-            "specification of a release; options describe the design of the samples."
-        )
+    source = "the frame" if not isinstance(frame, Path) else frame.name
+    named = _named([_spec_of(each) for each in specs])
+    if frame is None:
+        frame, source = published_frame(seed), SOURCE
+        n = DESIGN["n"] if n is None else n
+        design, size = design or DESIGN["design"], size or DESIGN["size"]
+        named = named or {name: _spec_of(each) for name, each in published_specs().items()}
+    if not named:
+        raise InputError("spec: missing; name the specification of a release for this frame.")
+    first, *_ = given = list(named.values())
     if isinstance(frame, Path):
         for each in given:
             refuse_survey_file(frame, each)
@@ -61,16 +71,13 @@ def chosen_frame_study(
         raise InputError(
             f"n: the column {drawn!r} gives the sample size of each stratum; leave n out."
         )
-    population = read_frame(frame, first, size=size, drawn=drawn)
+    population = read_frame(frame, first, size=size, drawn=drawn, source=source)
     total = n if n is not None else int(population.drawn_by_stratum.sum())
     kind: Any = design or default_design(first, size)
     rules: Any = {"allocation": rule, "clusters": clusters, "within": within}
     sampling = SamplingDesign(kind, total, per_cluster=per_cluster, **rules)
     check_design(sampling, population, first)
-    return FrameStudy(
-        population, sampling, _named(given), samples, seed, laplace,
-        frame.name if isinstance(frame, Path) else "the frame",
-    )  # fmt: skip
+    return FrameStudy(population, sampling, named, samples, seed, laplace, source)
 
 
 def _spec_of(given: "str | Path | Spec | Mapping[str, Any]") -> Spec:

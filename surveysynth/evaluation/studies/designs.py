@@ -5,7 +5,6 @@ generator is NumPy's global one, which no thread can seed for itself; its PPS wi
 raises TypeError; and its systematic selection in random order takes units with wrong probabilities.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
@@ -200,13 +199,6 @@ class SamplingDesign:
         """True if samples have PSUs."""
         return self.kind == "two_stage"
 
-    @property
-    def equal_weights(self) -> bool:
-        """True if all records of a stratum have the same weight, which is then public."""
-        return self.kind == "srs" or (
-            self.two_stage and (self.clusters, self.within) == ("units", "srs")
-        )
-
     def check(self, population: "Population") -> None:
         """Raise ``InputError`` if the design does not fit the population."""
         by_size = self.kind in ("pps_wr", "pps") or self.clusters == "size" or self.within == "pps"
@@ -318,34 +310,3 @@ class SamplingDesign:
             weights.append(weight * second)
         draws = np.repeat(np.arange(drawn), [part.size for part in parts])
         return np.concatenate(parts), np.concatenate(weights), draws
-
-
-def check_clusters(
-    design: SamplingDesign, synthesizers: Sequence[str], design_effect: float | None
-) -> None:
-    """Raise ``InputError`` for designs that leave nothing to fit or that models cannot fit.
-
-    These are weights determined by strata or clusters, and synthesizers by the pseudo-posterior for
-    a two-stage design without a declared design effect.
-    """
-    if design.equal_weights:
-        raise InputError(
-            f"records of a stratum have equal weights under the design {design.kind!r}, so the "
-            "strata determine them and nothing is left to model. Choose a design by PPS (of two "
-            "stages: within = 'pps')."
-        )
-    if not design.two_stage and design_effect is not None:
-        raise InputError("design_effect needs a two-stage design; leave it out.")
-    if not design.two_stage or design_effect is not None:
-        return
-    if design.within == "srs":
-        raise InputError(
-            "records of a cluster have equal weights under within = 'srs', which the effects of "
-            "clusters would determine. Choose within = 'pps' or give design_effect."
-        )
-    if synthesizers:
-        raise InputError(
-            f"the synthesizer {synthesizers[0]!r} has no effects of clusters by the "
-            "pseudo-posterior, and its standard errors would be far too small. Take "
-            f"{synthesizers[0]}_noisy, or give design_effect."
-        )

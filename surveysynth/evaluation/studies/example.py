@@ -81,42 +81,6 @@ m = 3
 #: The specifications by file name, and what each has on privacy.
 _PRIVACY = {"spec.toml": _NOISY, "spec_pseudo_posterior.toml": _PSEUDO}
 
-_STUDY = """\
-# A study for surveysynth: what every method does over repeated samples of a population.
-# Run:  surveysynth study study.toml --out study
-spec_version = 1
-
-[survey]
-data = "population.csv"        # every unit of the population, relative to this file; no weights
-strata = "field"
-
-[synthesizer]
-model = "fbs"
-outcome = "salary"
-transform = "log"
-
-[privacy]
-mechanism = "pseudo_posterior"
-epsilon = 10.8                 # of each release, and of every other method
-m = 3
-replicates_per_draw = 4
-
-[tables]
-by = ["field", "gender"]
-statistics = ["count", "mean"]
-
-[study]
-n = 1000                       # records of a sample
-design = "pps_wr"              # pps_wr, pps, or two_stage with survey.psu
-size = "size"                  # measure of size: inclusion in proportion to it
-allocation = "proportional"    # of n to the strata; or equal, power
-replicates = 100               # samples
-methods = ["laplace", "fbs_paper", "fbs", "fbp_paper", "fbp"]    # the sample is always there
-# draws = [1, 3, 5, 10]        # numbers of draws m, from the same fits
-# bounds = [1.8, 3.4]          # bounds of one draw, instead of epsilon / (2 m)
-"""
-
-
 def simulate_survey(n: int, rng: np.random.Generator) -> "pd.DataFrame":
     """Simulate a sample of n persons (methods 7): field, gender, salary (dollars), weight.
 
@@ -135,8 +99,8 @@ def write_example(
     """Write survey.csv and spec.toml into ``folder``, new or empty; return their paths.
 
     spec.toml names noisy statistics, and spec_pseudo_posterior.toml beside it the other mechanism.
-    ``study``: also write population.csv, from which the survey was drawn, and study.toml, a study
-    of such samples. Raises ``InputError`` if the folder holds anything or cannot be written;
+    ``study``: also write population.csv, from which the survey was drawn: the frame of a study.
+    Raises ``InputError`` if the folder holds anything or cannot be written;
     nothing is left then.
     """
     if seed < 0:
@@ -169,7 +133,6 @@ def _write(folder: Path, survey: "pd.DataFrame", population_seed: int | None) ->
             population = simulate_population(cells, np.random.default_rng(population_seed))
             population = population.round({"salary": 2, "size": 2})
             population.to_csv(staged / "population.csv", index=False, lineterminator="\n")
-            (staged / "study.toml").write_text(_STUDY, encoding="utf-8")
         if folder.exists():
             folder.rmdir()
         shutil.move(staged, folder)

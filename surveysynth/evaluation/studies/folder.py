@@ -1,76 +1,29 @@
-"""The folder of a study: batches as they finish, then measures, tables and figures.
+"""The folder of a study: each task as it finishes, then measures, tables and figures.
 
-Every finished batch is written at once, whole or not at all. A study that was stopped, by Ctrl-C or
-a power cut, can be resumed with the missing batches and ends with the same files.
+Every finished task is written at once, whole or not at all. A study that was stopped, by Ctrl-C or
+a power cut, can be resumed with the missing tasks and ends with the same files.
 """
 
-import hashlib
 import json
 import math
 import os
+import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from surveysynth._support.messages import duration
 from surveysynth.errors import IncompleteError, InputError, StoppedError
-from surveysynth.evaluation.studies.coverage import CoverageStudy, Task
-from surveysynth.evaluation.studies.measures import KEYS, measure_cells, summarise_methods
-from surveysynth.evaluation.studies.report import write_report
-from surveysynth.evaluation.studies.scheduling import Study, run_tasks
-from surveysynth.evaluation.studies.work import StudyResult, TaskResult
+from surveysynth.evaluation.studies.scheduling import Study, Task, TaskResult, run_tasks
 
 if TYPE_CHECKING:
     import pandas as pd
 
-STUDY_NAME, BATCHES = "study.json", "batches"
-CELLS_NAME, SUMMARY_NAME, REPLICATES_NAME = "cells.csv", "summary.csv", "replicates.parquet"
-REFUSALS_NAME = "refusals.csv"
-
-
-def fingerprint(study: CoverageStudy) -> dict[str, Any]:
-    """Return what identifies a study: all settings that its methods use, and a population hash."""
-    population = study.population
-    hashed = hashlib.sha256(pd.util.hash_pandas_object(population.frame).to_numpy().tobytes())
-    hashed.update("\0".join(map(str, population.frame.columns)).encode())
-    return {
-        "population": {
-            "sha256": hashed.hexdigest(),
-            "units": population.n_units,
-            "outcome": population.outcome,
-            "by": population.by,
-            "strata": population.strata,
-            "size": population.size,
-            "psu": population.psu,
-            "transforms": [asdict(each) for each in population.transforms],
-            "predictors": population.predictors,
-        },
-        "design": asdict(study.design),
-        "methods": study.methods,
-        "replicates": study.replicates,
-        "seed": study.seed,
-        "draws": study.draws,
-        "bounds": study.bounds,
-        "mechanism": _settings(study),
-        "replicates_per_draw": study.replicates_per_draw,
-        "statistics": study.statistics,
-        "linearisation": study.linearisation,
-        "level": study.level,
-        "options": study.options,
-        "batch": study.batch,
-        "debias_plan": asdict(study.debias_plan),
-        "design_effect": study.design_effect,
-        # Settings of noise identify a study only if a method uses them.
-        **({"strict": study.noise.as_dict()} if study.strict_methods else {}),
-    }
-
-
-def _settings(study: CoverageStudy) -> dict[str, Any]:
-    settings = {**vars(study.settings), "plan": asdict(study.settings.plan)}
-    settings["risk"] = study.settings.measure.name
-    return settings
+STUDY_NAME, TASKS = "study.json", "tasks"
+SUMMARY_NAME, REPLICATES_NAME = "summary.csv", "replicates.parquet"
+REFUSALS_NAME, REPORT_NAME, FIGURES = "refusals.csv", "report.html", "figures"
 
 
 def open_folder(
@@ -78,7 +31,7 @@ def open_folder(
 ) -> "Store":
     """Make the folder, or check that it belongs to the study with this identity.
 
-    may_grow: a number of the identity that may be larger than it was, where batches do not depend
+    may_grow: a number of the identity that may be larger than it was, where tasks do not depend
     on it."""
     mine = json.loads(json.dumps(identity))
     path = folder / STUDY_NAME
@@ -100,7 +53,7 @@ def open_folder(
                 f"the study in {folder} was made with other settings ({names}); give the same "
                 "specification, seed and number of replicates, or name another folder."
             )
-    (folder / BATCHES).mkdir(parents=True, exist_ok=True)
+    (folder / TASKS).mkdir(parents=True, exist_ok=True)
     replace_file(path, json.dumps(mine, indent=1).encode())
     return Store(folder)
 
@@ -111,9 +64,9 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.place = str(folder)
         self.kept = (
-            f"the finished batches are in {folder}, and --resume continues with the others."
+            f"the finished tasks are in {folder}, and --resume continues with the others."
         )
-        self._folder = folder / BATCHES
+        self._folder = folder / TASKS
 
     def _path(self, task: Task, kind: str) -> Path:
         return self._folder / f"{task.name}.{kind}.parquet"
@@ -178,46 +131,18 @@ Progress = Callable[[str, int, int], None]
 """Called with a line, and how many of how many tasks are done."""
 
 
-def write_study(
-    study: CoverageStudy,
-    out: str | Path,
-    *,
-    resume: bool = False,
-    scheduler: str | None = None,
-    workers: int | None = None,
-    progress: Progress | None = None,
-    report: bool = False,
-) -> StudyResult:
-    """Run a study and write it to ``out``, a new folder or, with ``resume``, one of this study.
-
-    scheduler: address of a Dask scheduler; without it, ``workers`` processes run on this machine
-    (None: one a processor). report: also figures and a page that shows them.
-    Raises ``InputError`` for a folder that exists or holds another study,
-    ``StoppedError`` when interrupted, and ``IncompleteError``, after everything was written, when
-    batches failed.
-    """
-    folder = Path(out).expanduser().resolve()
-    store = open_folder(folder, fingerprint(study), resume=resume)
-    failed = run_batches(study, store, scheduler=scheduler, workers=workers, progress=progress)
-    result = _collect(study, store, folder, failed)
-    if report:
-        write_report(study, result)
-    require_complete(failed, len(study.tasks()), folder)
-    return result
-
-
 def require_complete(failed: dict[str, str], tasks: int, folder: Path | str) -> None:
     """Raise ``IncompleteError`` if any of so many tasks failed, once all is written."""
     if not failed:
         return
     reasons = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items()))
     raise IncompleteError(
-        f"{len(failed)} of {tasks} batches failed twice; the measures in {folder} cover "
+        f"{len(failed)} of {tasks} tasks failed again; the measures in {folder} cover "
         f"the others, and --resume tries again. {reasons}"
     )
 
 
-def run_batches(
+def run_missing(
     study: Study,
     store: Store | MemoryStore,
     *,
@@ -227,14 +152,15 @@ def run_batches(
 ) -> dict[str, str]:
     """Run the tasks that a store lacks; return why tasks failed, by name.
 
-    Arguments and errors are those of ``write_study``.
+    Raises ``StoppedError`` when interrupted; other arguments and errors are those of ``run_tasks``.
     """
     tasks = study.tasks()
     left = [task for task in tasks if not store.has(task)]
     say = progress or (lambda line, done, total: None)
     failed: dict[str, str] = {}
-    done = len(tasks) - len(left)
-    say("starting" if not done else f"{done} of {len(tasks)} batches are there", done, len(tasks))
+    done = before = len(tasks) - len(left)
+    started = time.monotonic()
+    say("starting" if not done else f"{done} of {len(tasks)} tasks are there", done, len(tasks))
 
     def finished(task: Task, result: TaskResult | str) -> None:
         nonlocal done
@@ -243,43 +169,15 @@ def run_batches(
             failed[task.name] = result
         else:
             store.write(task, result)
-        say(f"{task.group}, batch {task.batch + 1} of {study.n_batches}", done, len(tasks))
+        each = (time.monotonic() - started) / (done - before)
+        rest = f"; {duration(each * (len(tasks) - done))} left" if done < len(tasks) else ""
+        say(f"{task.group}, sample {task.sample + 1} of {study.replicates}{rest}", done, len(tasks))
 
     try:
         run_tasks(study, left, finished, scheduler=scheduler, workers=workers)
     except KeyboardInterrupt:
         raise StoppedError(f"interrupted; {store.kept}") from None
     return failed
-
-
-def _collect(
-    study: CoverageStudy, store: Store, folder: Path, failed: dict[str, str]
-) -> StudyResult:
-    """Measure the finished tasks, in the order of the tasks."""
-    tasks = [task for task in study.tasks() if store.has(task)]
-    if not any(task.group == "noise" for task in tasks):
-        raise IncompleteError(f"no batch of the sample succeeded: {'; '.join(failed.values())}")
-    read = [store.read(task) for task in tasks]
-    replicates = pd.concat([each.replicates for each in read], ignore_index=True)
-    refusals = pd.concat([each.refusals for each in read], ignore_index=True)
-    cells = measure_cells(replicates, study.truth())
-    summary = summarise_methods(replicates, cells)
-    write_csv(_labelled(study, cells), folder / CELLS_NAME)
-    write_csv(summary, folder / SUMMARY_NAME)
-    write_csv(refusals, folder / REFUSALS_NAME)
-    _labelled(study, replicates).to_parquet(folder / REPLICATES_NAME, index=False)
-    return StudyResult(folder, replicates, cells, summary, refusals, failed)
-
-
-def _labelled(study: CoverageStudy, frame: "pd.DataFrame") -> "pd.DataFrame":
-    """Replace the row by the by-columns; drop m, epsilon and outcome if all rows share them."""
-    table = study.domains(study.population.frame).table
-    labels = table.drop(columns="is_margin").iloc[frame["row"]].reset_index(drop=True)
-    several = {"m": len(study.draws) > 1, "epsilon": len(study.epsilons) > 1,
-               "outcome": len(study.population.outcome) > 1}  # fmt: skip
-    keys = [name for name in KEYS if name != "row" and several.get(name, True)]
-    rest = [name for name in frame.columns if name not in KEYS]
-    return frame[keys].join(labels).join(frame[rest])
 
 
 def write_csv(frame: "pd.DataFrame", path: Path) -> None:

@@ -95,15 +95,17 @@ def refuse_survey_file(frame: Path, spec: "Spec") -> None:
 
 
 def read_frame(
-    frame: "pd.DataFrame | Path", spec: "Spec", *, size: str | None, drawn: str | None
+    frame: "pd.DataFrame | Path", spec: "Spec", *, size: str | None, drawn: str | None,
+    source: str = "the frame",
 ) -> Population:
     """Return a frame as the population of a study.
 
     ``frame``: one row per unit, in memory or a file. ``size``, ``drawn``: columns of the measure of
-    size and of the sample size of each stratum. Raises ``InputError`` for missing columns, blank
-    cells, values that the declared outcomes cannot have, and sizes that are not positive.
+    size and of the sample size of each stratum. ``source``: of a frame in memory. Raises
+    ``InputError`` for missing columns, blank cells, values that the declared outcomes cannot have,
+    and sizes that are not positive.
     """
-    source = str(frame) if isinstance(frame, Path) else "the frame"
+    source = str(frame) if isinstance(frame, Path) else source
     survey, synthesizer = spec.survey, spec.synthesizer
     roles = make_roles(
         synthesizer.outcome, None, spec.public_by, survey.strata, survey.psu, None,
@@ -135,7 +137,7 @@ def read_frame(
     }
     return Population(
         pd.DataFrame(data, index=pd.RangeIndex(records.n)), roles.outcomes, roles.by, roles.strata,
-        size, roles.psu, (), synthesizer.predictors, drawn,
+        size, roles.psu, drawn,
     )  # fmt: skip
 
 

@@ -13,15 +13,17 @@ from surveysynth.errors import IncompleteError
 from surveysynth.evaluation.methods import SAMPLE
 from surveysynth.evaluation.studies import frame_figures as plots
 from surveysynth.evaluation.studies.folder import (
+    FIGURES,
     REFUSALS_NAME,
     REPLICATES_NAME,
+    REPORT_NAME,
     SUMMARY_NAME,
     MemoryStore,
     Store,
     open_folder,
     replace_file,
     require_complete,
-    run_batches,
+    run_missing,
     write_csv,
 )
 from surveysynth.evaluation.studies.frame_results import (
@@ -33,7 +35,6 @@ from surveysynth.evaluation.studies.frame_results import (
     row_label,
 )
 from surveysynth.evaluation.studies.frame_study import FrameStudy
-from surveysynth.evaluation.studies.work import FIGURES, REPORT_NAME
 from surveysynth.evaluation.style import Cell, PageTable, Row, cells, columns, page
 from surveysynth.release.figure_style import draw, png_bytes
 
@@ -58,14 +59,16 @@ def run_frame_study(
 ) -> CoverageResult:
     """Run a study and write it to ``out``, a new folder or, with ``resume``, one of this study.
 
-    Without ``out`` nothing is kept but the result. Errors are those of ``write_study``.
+    Without ``out`` nothing is kept but the result. Raises ``InputError`` for a folder that exists
+    or holds another study, ``StoppedError`` when interrupted, and ``IncompleteError``, after
+    everything was written, when tasks failed.
     """
     folder = None if out is None else out.expanduser().resolve()
     store: Store | MemoryStore = MemoryStore()
     if folder is not None:
         identity = study.identity()
         store = open_folder(folder, identity, resume=resume, may_grow="replicates")
-    failed = run_batches(study, store, scheduler=scheduler, workers=workers, progress=progress)
+    failed = run_missing(study, store, scheduler=scheduler, workers=workers, progress=progress)
     result = _collected(study, store, failed, folder)
     if folder is not None:
         _write(study, result, folder)

@@ -79,12 +79,6 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 
 def require_same_tables(name: str, spec: Spec, first: Spec) -> None:
     """Raise ``InputError`` if a specification makes other tables than the first."""
-    if spec.study is not None:
-        raise InputError(
-            f"{name}: this specification has a section [study], so its data are a population. "
-            "Give the specification of a release; options describe the design of the samples."
-        )
-
     def tables(each: Spec) -> list[tuple[Any, ...]]:
         own = (one.table for one in each.each_table)
         return [(t.name, t.by, t.statistics, t.where, t.level) for t in own]

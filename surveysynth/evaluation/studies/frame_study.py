@@ -21,7 +21,6 @@ from surveysynth.evaluation.baselines.laplace import has_sensitivity
 from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.evaluation.methods import LAPLACE, SAMPLE
-from surveysynth.evaluation.studies.coverage import Task
 from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.frame_release import (
     NUMBERS,
@@ -37,7 +36,7 @@ from surveysynth.evaluation.studies.frame_specs import (
     require_same_tables,
 )
 from surveysynth.evaluation.studies.population import Population
-from surveysynth.evaluation.studies.work import TaskResult
+from surveysynth.evaluation.studies.scheduling import Task, TaskResult
 from surveysynth.release.tables.table_builder import Tables, estimates_of_each, tables_of_each
 from surveysynth.spec import build
 from surveysynth.spec.spec import Spec
@@ -116,11 +115,6 @@ class FrameStudy:
         size = "" if population.size is None else f"; size: {population.size}"
         return f"{names[design.kind]}; {strata}{size}"
 
-    @property
-    def n_batches(self) -> int:
-        """Number of samples; each is a batch."""
-        return self.replicates
-
     def tasks(self) -> list[Task]:
         """Return all tasks, sample by sample."""
         groups = (OWN, *(f"release{k + 1}" for k in range(len(self.specs))))
@@ -128,26 +122,26 @@ class FrameStudy:
 
     def run(self, task: Task) -> TaskResult:
         """Return the tables of one sample by one method, or why there are none."""
-        stream = np.random.SeedSequence(self.seed, spawn_key=(_RELEASE, task.batch))
+        stream = np.random.SeedSequence(self.seed, spawn_key=(_RELEASE, task.sample))
         if task.group == OWN:
             names, spec = self.methods[: -len(self.specs)], self.spec
         else:
             number = int(task.group.removeprefix("release")) - 1
             names, spec = (tuple(self.specs)[number],), tuple(self.specs.values())[number]
         try:
-            survey = self.survey(task.batch, spec)
+            survey = self.survey(task.sample, spec)
             if task.group == OWN:
-                made = dict(self._own(survey, task.batch))
+                made = dict(self._own(survey, task.sample))
             else:
                 result = released(spec, survey, stream)
                 numbered = self.numbered(result.spec, result.tables, result.estimates)
                 made = {names[0]: numbered}
         except (RefusedError, InputError) as error:
             reason = f"{type(error).__name__}: {error}"
-            rows = [{"sample": task.batch, "method": name, "reason": reason} for name in names]
+            rows = [{"sample": task.sample, "method": name, "reason": reason} for name in names]
             return TaskResult(self._empty(), pd.DataFrame(rows))
         parts = [
-            frame.assign(method=name, sample=task.batch)[list(self._empty().columns)]
+            frame.assign(method=name, sample=task.sample)[list(self._empty().columns)]
             for name, frame in made.items()
         ]
         refusals = pd.DataFrame(columns=["sample", "method", "reason"], dtype=object)

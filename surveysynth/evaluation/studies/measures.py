@@ -4,7 +4,6 @@ Replicates are a frame with one row a sample, method and row of a table: the col
 then sample, estimate, se, df, ci_lower, ci_upper.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +18,6 @@ if TYPE_CHECKING:
 #: Keys of a cell: a method at a number of draws and an epsilon, a statistic, a row of its table.
 METHOD_KEYS = ("method", "m", "epsilon")
 KEYS = (*METHOD_KEYS, "statistic", "outcome", "row")
-SUMMARY_COLUMNS = (
-    "cells", "coverage", "coverage_mcse", "coverage_min", "coverage_max", "rmse_ratio",
-    "length_ratio", "replicates",
-)  # fmt: skip
 #: A public total is known to rounding, and its interval is a point.
 ROUNDING = 1e-9
 
@@ -119,45 +114,3 @@ def root_ratio(errors: FloatArray, reference: FloatArray, size: float) -> tuple[
     error = influence.std(ddof=1) / np.sqrt(b.size)
     # The root of a ratio r has the error of r over 2 sqrt(r).
     return float(np.sqrt(ratio)), float(error / (2 * np.sqrt(ratio))) if ratio else 0.0
-
-
-def summarise_methods(
-    replicates: "pd.DataFrame", cells: "pd.DataFrame", methods: Sequence[str] | None = None
-) -> "pd.DataFrame":
-    """Return one row a method and statistic, over all cells with sampling error (methods 8).
-
-    coverage: mean over cells, with its standard error over samples (the cells of one sample are not
-    independent), minimum and maximum; rmse_ratio: of the median cell; length_ratio: mean length
-    over the sample's, of the median cell.
-    """
-    # A public total, which the sample meets without error, is left out.
-    place = ["statistic", "outcome", "row"]
-    sample = cells[cells["method"] == SAMPLE].drop_duplicates(place).set_index(place)
-    used = sample[sample["rmse"] > ROUNDING * sample["truth"].abs()]
-    cells = cells[pd.MultiIndex.from_frame(cells[place]).isin(used.index)]
-    covered = replicates.merge(cells[[*KEYS, "truth"]], on=list(KEYS), how="inner")
-    covered["covered"] = is_covered(covered)
-    lines = []
-    keys = [*METHOD_KEYS, "statistic"]
-    by_sample = covered.groupby([*keys, "sample"])["covered"].mean()
-    for key, group in cells.groupby(keys, sort=False):
-        if methods is not None and group["method"].iloc[0] not in methods:
-            continue
-        means = by_sample.loc[key].to_numpy(dtype=np.float64)  # type: ignore[index]
-        _, error = mean_with_error(means)
-        lengths = used["ci_length"].reindex(pd.MultiIndex.from_frame(group[place]))
-        ratio = group["ci_length"].to_numpy() / lengths.to_numpy()
-        lines.append(
-            {
-                **dict(zip(keys, key, strict=True)),
-                "cells": len(group),
-                "coverage": group["coverage"].mean(),
-                "coverage_mcse": error,
-                "coverage_min": group["coverage"].min(),
-                "coverage_max": group["coverage"].max(),
-                "rmse_ratio": group["rmse_ratio"].median(),
-                "length_ratio": float(np.nanmedian(ratio)),
-                "replicates": int(group["replicates"].max()),
-            }
-        )
-    return pd.DataFrame(lines, columns=[*keys, *SUMMARY_COLUMNS])

@@ -17,7 +17,6 @@ from surveysynth._support.messages import listing
 from surveysynth._support.resources import literature_table
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,9 +77,8 @@ class Population:
     """A finite population to draw samples from, which defines the truths of a study.
 
     frame: one row a unit. outcome, by, strata, psu and size (measure of size for PPS) name its
-    columns; strata and psu None: none. transforms: one per outcome. predictors: a formula, None:
-    the default of methods 3. drawn: the column of the number of units that are drawn in a unit's
-    stratum; None if a rule allocates them. Raises ``InputError`` for a missing column.
+    columns; strata and psu None: none. drawn: the column of the number of units that are drawn in a
+    unit's stratum; None if a rule allocates them. Raises ``InputError`` for a missing column.
     """
 
     frame: "pd.DataFrame"
@@ -89,8 +87,6 @@ class Population:
     strata: str | None = None
     size: str | None = None
     psu: str | None = None
-    transforms: tuple[Transform, ...] = (Transform(),)
-    predictors: str | None = None
     drawn: str | None = None
 
     def __post_init__(self) -> None:
@@ -110,11 +106,6 @@ class Population:
     def n_units(self) -> int:
         """N, the number of units."""
         return len(self.frame)
-
-    @cached_property
-    def levels(self) -> dict[str, tuple[str, ...]]:
-        """Levels of each by column that occur, in the order of their codes as text."""
-        return {name: tuple(sorted(set(self.frame[name].astype(str)))) for name in self.by}
 
     @cached_property
     def stratum_rows(self) -> tuple[IntArray, ...]:
@@ -164,12 +155,6 @@ class Population:
         if self.size is None:
             return np.ones(self.n_units)
         return self.frame[self.size].to_numpy(dtype=np.float64)
-
-
-def paper_population(rng: np.random.Generator) -> Population:
-    """Simulate the published simulation's population, ready for a study (methods 7)."""
-    frame = simulate_population(published_cells(), rng)
-    return Population(frame, ("salary",), ("field", "gender"), strata="field", size="size")
 
 
 def superpopulation(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from surveysynth._support.messages import listing, nearest
+from surveysynth._support.messages import duration, listing, nearest
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.statistics import LEVEL, TABLE
@@ -297,13 +297,6 @@ def _weights(
     if centre is None:
         centre = float(np.log((design.population_size or design.n) / design.n))
     return _exp(centre + (spread or design.guessed_weight_sd) * unit)
-
-
-def duration(seconds: float) -> str:
-    """Return seconds in words."""
-    if seconds < 90:
-        return f"about {seconds:.0f} seconds"
-    return f"about {seconds / 60:.0f} minutes"
 
 
 def _exp(logs: FloatArray) -> FloatArray:

@@ -1,52 +1,32 @@
-"""Small studies, and one whose worker dies."""
+"""A quick study, whose worker may die; workers of a cluster import it by this name."""
 
 import os
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
-
-from surveysynth.evaluation.studies.coverage import CoverageStudy
-from surveysynth.evaluation.studies.designs import SamplingDesign
-from surveysynth.evaluation.studies.population import paper_population
-from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.sampling.plan import SamplingPlan
-
-PLAN = SamplingPlan(4, 100, 125)
-SETTINGS = MechanismSettings(epsilon=10.8, plan=PLAN)
-DEBIAS_PLAN = SamplingPlan(2, 100, 250)
-
-
-@lru_cache
-def population():
-    return paper_population(np.random.default_rng(4))
-
-
-def small_study(cls=CoverageStudy, **changes):
-    options = {
-        "design": SamplingDesign(n=300),
-        "methods": ("sample", "laplace"),
-        "replicates": 6,
-        "batch": 2,
-        "settings": SETTINGS,
-        "debias_plan": DEBIAS_PLAN,
-        "replicates_per_draw": 1,
-    }
-    return cls(population(), **{**options, **changes})
+from surveysynth.evaluation.studies.frame_study import OWN, FrameStudy
+from tests.evaluation.studies.test_frame_study import study_of
 
 
 @dataclass(frozen=True, eq=False)
-class Deadly(CoverageStudy):
-    """Its second batch kills the process that runs it, ``deaths`` times."""
+class Quick(FrameStudy):
+    """Samples and their noisy tables alone; the second one kills its process ``deaths`` times."""
 
     folder: str = ""
-    deaths: int = 1
+    deaths: int = 0
 
-    def samples_of(self, task):
-        if task.batch == 1:
-            died = len(list(Path(self.folder).iterdir()))
+    def tasks(self):
+        return [task for task in super().tasks() if task.group == OWN]
+
+    def run(self, task):
+        if task.sample == 1:
+            died = len(list(Path(self.folder).iterdir())) if self.deaths else 0
             if died < self.deaths:
                 (Path(self.folder) / str(died)).touch()
                 os._exit(9)
-        return super().samples_of(task)
+        return super().run(task)
+
+
+def quick(samples=6, **changes):
+    whole = study_of(samples=samples)
+    return Quick(whole.population, whole.design, whole.specs, samples, laplace=True, **changes)

@@ -15,15 +15,16 @@ from surveysynth import cli
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.evaluation.studies import frame_study
-from surveysynth.evaluation.studies.coverage import Task
 from surveysynth.evaluation.studies.designs import SamplingDesign, allocate
 from surveysynth.evaluation.studies.frame_population import check_design, read_frame
 from surveysynth.evaluation.studies.frame_release import Made
 from surveysynth.evaluation.studies.frame_report import run_frame_study
 from surveysynth.evaluation.studies.frame_results import CLASSES, size_class
 from surveysynth.evaluation.studies.frame_study import FrameStudy, released
+from surveysynth.evaluation.studies.population import published_cells
+from surveysynth.evaluation.studies.scheduling import Task
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
-from surveysynth.spec.spec import parse_spec, validate_spec
+from surveysynth.spec.spec import validate_spec
 
 QUICK = {"model": "fbs", "inference": "paper", "chains": 2}
 SECTIONS = {
@@ -292,7 +293,7 @@ def test_a_study_grows_without_drawing_its_samples_again(tmp_path, monkeypatch):
     as_ever, calls = FrameStudy.run, []
 
     def counted(self, task):
-        calls.append(task.batch)
+        calls.append(task.sample)
         return as_ever(self, task)
 
     monkeypatch.setattr(FrameStudy, "run", counted)
@@ -459,7 +460,6 @@ def test_the_command(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--n", "100", "--two-stage"], "--two-stage: this works only without --population"),
         ([], "n: missing; a study needs the number of records"),
         (["--n", "100", "--allocation", "take"], "leave n out"),
         (["--n", "100", "--allocation", "half"], "allocation: expected one of 'proportional'"),
@@ -480,12 +480,31 @@ def test_mistakes_write_nothing(tmp_path, capsys, options, words):
     assert not (tmp_path / "out").exists()
 
 
-def test_options_of_a_frame_need_one(tmp_path, capsys):
-    _, spec = with_csv(tmp_path)
-    assert cli.main(["study", str(spec), "--n", "5", "--out", str(tmp_path / "out")]) == 2
-    assert "--n: this works only with --population" in capsys.readouterr().err
-    assert cli.main(["study", "--population", "x.csv", "--out", str(tmp_path / "out")]) == 2
+def test_a_frame_needs_a_specification(tmp_path, capsys):
+    frame, _ = with_csv(tmp_path)
+    assert cli.main(["study", "--population", str(frame), "--out", str(tmp_path / "out")]) == 2
     assert "name the specification of a release" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("quick")
+def test_without_a_frame_it_is_the_published_simulation(tmp_path, capsys):
+    """Truth: the sizes and mean salaries printed in Tables 4 and 5 of the paper."""
+    arguments = ["study", "--samples", "1", "--workers", "1", "--out"]
+    assert cli.main([*arguments, str(tmp_path / "out"), "--laplace"]) == 0
+    said = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (said["units"], said["records"], said["design"]["kind"]) == (100_000, 1000, "pps_wr")
+    methods = ["fbs_paper", "fbs", "fbp_paper", "fbp", "fbs_noisy"]
+    assert list(said["specifications"]) == methods
+    assert {each["method"] for each in said["tables"]} == {"sample", "laplace", *methods}
+    rows = pd.read_csv(tmp_path / "out" / "rows.csv", dtype={"field": str})
+    rows = rows[rows["method"] == "sample"].set_index(["statistic", "field", "gender"])["truth"]
+    cells = published_cells().frame.set_index(["field", "gender"])
+    for key, cell in cells.iterrows():
+        assert rows["count", *key] == cell["size"]
+        assert rows["mean", *key] == pytest.approx(cell["mean"], rel=0.06)
+    _, spec = with_csv(tmp_path)
+    assert cli.main([*arguments, str(tmp_path / "no"), str(spec)]) == 2
+    assert "published simulation" in capsys.readouterr().err
 
 
 def test_the_survey_itself_is_no_frame(tmp_path):
@@ -510,15 +529,6 @@ def test_specifications_must_make_the_same_tables():
     ):
         with pytest.raises(InputError, match=words):
             study_of({"one": spec_of(), "two": spec_of(**changes)})
-    text = """
-        spec_version = 1
-        survey = {data = "x.csv"}
-        synthesizer = {outcome = "income"}
-        privacy = {mechanism = "pseudo_posterior", epsilon = 1.0}
-        study = {}
-    """
-    with pytest.raises(InputError, match=r"has a section \[study\]"):
-        ss.coverage(FRAME, parse_spec(text), n=10)
 
 
 CELLS = st.sampled_from([np.nan, 0.0, -1.0, np.inf, 3.0])

@@ -1,4 +1,4 @@
-"""Truth: the same study in this process. Files and frames must be equal to the bit."""
+"""Truth: the same study in this process. Files must be equal to the bit."""
 
 import json
 import os
@@ -13,66 +13,61 @@ import pytest
 
 from surveysynth.errors import IncompleteError, InputError, StoppedError
 from surveysynth.estimation.statistics import REPORT_COLUMNS, STUDY_COLUMNS, TABLE_COLUMNS
-from surveysynth.evaluation.studies.folder import write_study
-from surveysynth.evaluation.studies.measures import KEYS
-from tests.evaluation.studies.study_cases import Deadly, small_study
+from surveysynth.evaluation.studies.frame_report import run_frame_study
+from tests.evaluation.studies.study_cases import quick
 
-NAMES = ("cells.csv", "summary.csv", "refusals.csv", "replicates.parquet", "study.json")
+NAMES = ("rows.csv", "summary.csv", "refusals.csv", "replicates.parquet", "study.json")
 
 
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
     """The folder of a study that nothing disturbed."""
-    return write_study(small_study(), tmp_path_factory.mktemp("study") / "plain", workers=1).out
+    return run_frame_study(quick(), tmp_path_factory.mktemp("study") / "plain", workers=1).out
 
 
 def assert_same(one: Path, two: Path) -> None:
     for name in NAMES:
         assert (one / name).read_bytes() == (two / name).read_bytes(), name
-    batches = sorted(path.name for path in (one / "batches").iterdir())
-    assert batches == sorted(path.name for path in (two / "batches").iterdir())
+    tasks = sorted(path.name for path in (one / "tasks").iterdir())
+    assert tasks == sorted(path.name for path in (two / "tasks").iterdir())
 
 
 def test_files(plain):
-    cells = pd.read_csv(plain / "cells.csv", dtype={"field": str})
-    assert list(cells.columns)[:16] == [
-        "method", "statistic", "field", "gender", "truth", "bias", "sd", "se", "rmse",
-        "rmse_ratio", "coverage", "coverage_mcse", "ci_length", "cv", "replicates", "bias_mcse",
-    ]  # fmt: skip
-    assert len(cells) == 2 * 2 * 27
+    rows = pd.read_csv(plain / "rows.csv")
     replicates = pd.read_parquet(plain / "replicates.parquet")
     assert sorted(set(replicates["sample"])) == list(range(6))
     # A by column of one of these names could not be told from them, and is refused.
-    own = {*TABLE_COLUMNS, *REPORT_COLUMNS, *STUDY_COLUMNS}
-    assert {*cells, *replicates} - {"field", "gender"} <= own
-    assert own >= {*KEYS}
+    own = {*TABLE_COLUMNS, *REPORT_COLUMNS, *STUDY_COLUMNS, "table", "level"}
+    assert {*rows, *replicates} - {"region", "sex"} <= own
     assert not list(plain.rglob("*.partial"))
 
 
-def test_a_worker_that_dies_has_its_batch_run_again(plain, tmp_path):
+@pytest.mark.slow
+def test_a_worker_that_dies_has_its_task_run_again(plain, tmp_path):
     deaths = tmp_path / "deaths"
     deaths.mkdir()
-    study = small_study(Deadly, folder=str(deaths), deaths=1)
     lines = []
-    out = write_study(
-        study, tmp_path / "out", workers=2, progress=lambda *each: lines.append(each)
-    ).out
+    out = run_frame_study(
+        quick(folder=str(deaths), deaths=1), tmp_path / "out", workers=2,
+        progress=lambda *each: lines.append(each),
+    ).out  # fmt: skip
     assert len(list(deaths.iterdir())) == 1
-    assert [done for _, done, _ in lines] == [0, 1, 2, 3]
+    assert [done for _, done, _ in lines] == list(range(7))
+    assert "left" in lines[3][0]
     assert_same(plain, out)
 
 
-def test_a_batch_that_fails_twice_leaves_the_others(plain, tmp_path):
+@pytest.mark.slow
+def test_a_task_that_always_dies_leaves_the_others(plain, tmp_path):
     deaths = tmp_path / "deaths"
     deaths.mkdir()
-    study = small_study(Deadly, folder=str(deaths), deaths=2)
-    with pytest.raises(IncompleteError, match=r"1 of 3 batches failed twice.*00001_noise"):
-        write_study(study, tmp_path / "out", workers=2)
+    with pytest.raises(IncompleteError, match=r"1 of 6 tasks failed.*00001_own: the workers"):
+        run_frame_study(quick(folder=str(deaths), deaths=99), tmp_path / "out", workers=2)
     assert IncompleteError.exit_code == 4
     left = pd.read_parquet(tmp_path / "out" / "replicates.parquet")
-    assert sorted(set(left["sample"])) == [0, 1, 4, 5]
-    # The third time it goes well.
-    out = write_study(study, tmp_path / "out", workers=1, resume=True).out
+    assert sorted(set(left["sample"])) == [0, 2, 3, 4, 5]
+    # The next time it goes well.
+    out = run_frame_study(quick(), tmp_path / "out", workers=1, resume=True).out
     assert_same(plain, out)
 
 
@@ -82,45 +77,42 @@ def test_an_interrupted_study_goes_on(plain, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(StoppedError, match="--resume"):
-        write_study(small_study(), tmp_path / "out", workers=1, progress=interrupt)
-    assert not (tmp_path / "out" / "cells.csv").exists()
-    out = write_study(small_study(), tmp_path / "out", workers=1, resume=True).out
+        run_frame_study(quick(), tmp_path / "out", workers=1, progress=interrupt)
+    assert not (tmp_path / "out" / "rows.csv").exists()
+    out = run_frame_study(quick(), tmp_path / "out", workers=1, resume=True).out
     assert_same(plain, out)
 
 
 PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from tests.evaluation.studies.study_cases import small_study
-from surveysynth.estimation.statistics import REPORT_COLUMNS, STUDY_COLUMNS, TABLE_COLUMNS
-from surveysynth.evaluation.studies.measures import KEYS
-from surveysynth.evaluation.studies.folder import write_study
+from pathlib import Path
+from surveysynth.evaluation.studies.frame_report import run_frame_study
+from tests.evaluation.studies.study_cases import quick
 if __name__ == "__main__":
-    write_study(small_study(replicates=30), sys.argv[2], workers=2)
+    run_frame_study(quick(60), Path(sys.argv[2]), workers=2)
 """
 
 
+@pytest.mark.slow
 def test_kill_9_then_resume_is_the_uninterrupted_study(tmp_path):
     out, program = tmp_path / "out", tmp_path / "program.py"
     program.write_text(PROGRAM)
     here = str(Path(__file__).parents[3])
-    process = subprocess.Popen([sys.executable, str(program), here, str(out)])
+    environment = {**os.environ, "PYTHONPATH": here}
+    process = subprocess.Popen([sys.executable, str(program), here, str(out)], env=environment)
     try:
         wait_for(
-            lambda: len(list(out.glob("batches/*.replicates.parquet"))) >= 3
+            lambda: len(list(out.glob("tasks/*.replicates.parquet"))) >= 3
             or process.poll() is not None
         )
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    there = len(list(out.glob("batches/*.replicates.parquet")))
-    assert 3 <= there < 15
-    study = small_study(replicates=30)
-    resumed = write_study(study, out, workers=1, resume=True)
-    whole = write_study(study, tmp_path / "whole", workers=1)
-    for name in NAMES:
-        assert (out / name).read_bytes() == (whole.out / name).read_bytes(), name
-    pd.testing.assert_frame_equal(resumed.cells, whole.cells)
+    there = len(list(out.glob("tasks/*.replicates.parquet")))
+    assert 3 <= there < 60
+    run_frame_study(quick(60), out, workers=1, resume=True)
+    assert_same(run_frame_study(quick(60), tmp_path / "whole", workers=1).out, out)
 
 
 def wait_for(condition, seconds=150):
@@ -132,12 +124,12 @@ def wait_for(condition, seconds=150):
 
 def test_folders_of_other_studies_are_left_alone(plain, tmp_path):
     with pytest.raises(InputError, match="exists"):
-        write_study(small_study(), plain)
+        run_frame_study(quick(), plain)
     with pytest.raises(InputError, match=r"other settings \(seed\)"):
-        write_study(small_study(seed=1), plain, resume=True)
+        run_frame_study(quick(seed=1), plain, resume=True)
     (tmp_path / "mine.txt").touch()
     with pytest.raises(InputError, match="holds no study"):
-        write_study(small_study(), tmp_path, resume=True)
+        run_frame_study(quick(), tmp_path, resume=True)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -169,11 +161,12 @@ def cluster(tmp_path):
             process.wait()
 
 
+@pytest.mark.slow
 def test_a_dask_cluster_gives_the_same_with_a_worker_killed(tmp_path, cluster):
     address, workers = cluster
     assert address.startswith("tcp://")
-    study = small_study(replicates=24)
-    whole = write_study(study, tmp_path / "whole", workers=1)
+    study = quick(24)
+    whole = run_frame_study(study, tmp_path / "whole", workers=1)
     killed = []
 
     def kill_one(line, done, total):
@@ -182,7 +175,9 @@ def test_a_dask_cluster_gives_the_same_with_a_worker_killed(tmp_path, cluster):
             killed.append(workers[0].pid)
             os.kill(workers[0].pid, signal.SIGKILL)
 
-    out = write_study(study, tmp_path / "out", scheduler=address, progress=kill_one).out
+    out = run_frame_study(
+        study, tmp_path / "out", scheduler=address, progress=kill_one
+    ).out
     assert killed
     assert workers[0].wait(timeout=10) == -signal.SIGKILL
     assert workers[1].poll() is None
@@ -191,4 +186,4 @@ def test_a_dask_cluster_gives_the_same_with_a_worker_killed(tmp_path, cluster):
 
 def test_a_scheduler_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="no Dask scheduler answers"):
-        write_study(small_study(), tmp_path / "out", scheduler="tcp://127.0.0.1:9")
+        run_frame_study(quick(), tmp_path / "out", scheduler="tcp://127.0.0.1:9")
