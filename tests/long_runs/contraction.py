@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
@@ -34,7 +35,6 @@ from surveysynth.survey.transforms import Transform
 from tests.long_runs.samples import sample_of
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -72,8 +72,6 @@ def _mixture(n: int, seed: int, number: int) -> Survey:
 
 
 def _counts(y: "np.ndarray[tuple[int], np.dtype[np.int64]]") -> Survey:
-    import pandas as pd
-
     frame = pd.DataFrame({"y": y})
     return Survey.from_frame(frame, outcome="y", transforms=Transform("identity"))
 
@@ -109,15 +107,13 @@ def contraction(
     seed: int = 0,
     plan: SamplingPlan | None = None,
     progress: Callable[[str], None] | None = None,
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Delta of every database: columns source, n, scheme, database, delta, least.
 
     least: the smallest f_i of the unweighted fit, which bounds Delta under linear weights from
     below. Databases whose fit has not converged are left out. Raises ``InputError`` for fewer than
     two databases.
     """
-    import pandas as pd
-
     if databases < 2:
         raise InputError(f"a spread needs at least 2 databases, got {databases}.")
     say = progress or (lambda line: None)
@@ -132,9 +128,7 @@ def contraction(
 
 def _batch(
     source: Source, n: int, numbers: Sequence[int], seed: int, plan: SamplingPlan
-) -> "pd.DataFrame":
-    import pandas as pd
-
+) -> pd.DataFrame:
     from surveysynth.mechanisms.pseudo_posterior.fit import Database
     from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
     from surveysynth.models import get_model
@@ -183,14 +177,12 @@ class Capped:
         return 1.0 - capped(data.lipschitz, self.cap)
 
 
-def summarise_contraction(deltas: "pd.DataFrame") -> "pd.DataFrame":
+def summarise_contraction(deltas: pd.DataFrame) -> pd.DataFrame:
     """One row a source, scheme and n: databases, mean, sd with its Monte Carlo error sd_mcse, least
     and largest Delta, and sd_ratio, the SD over that at the smallest n.
 
     A contraction at the rate n^(-1/2) has sd_ratio sqrt(n_0 / n).
     """
-    import pandas as pd
-
     rows = []
     for key, group in deltas.groupby(["source", "scheme", "n"], sort=False):
         delta = group["delta"].to_numpy(dtype=np.float64)
@@ -220,7 +212,7 @@ def sd_with_error(values: FloatArray) -> tuple[float, float]:
     return sd, float(np.sqrt(max(spread, 0.0) / values.size) / (2.0 * sd)) if sd else 0.0
 
 
-def contraction_figure(deltas: "pd.DataFrame") -> "Figure":
+def contraction_figure(deltas: pd.DataFrame) -> "Figure":
     """Delta of every database by n and rule, a row a source ; its SD
     against n on the right, with two Monte Carlo standard errors and the rate n^(-1/2)."""
     summary = summarise_contraction(deltas)
@@ -248,7 +240,7 @@ def contraction_figure(deltas: "pd.DataFrame") -> "Figure":
 _SCHEME_COLORS = {"unweighted": style.FAINT, "linear": "#D55E00", "capped": "#0072B2"}
 
 
-def _sd_against_n(panel: "Axes", summary: "pd.DataFrame") -> None:
+def _sd_against_n(panel: "Axes", summary: pd.DataFrame) -> None:
     for scheme, color in _SCHEME_COLORS.items():
         part = summary[summary["scheme"] == scheme]
         n, sd = part["n"].to_numpy(dtype=np.float64), part["sd"].to_numpy(dtype=np.float64)
