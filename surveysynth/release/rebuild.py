@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from pydantic import ValidationError
@@ -31,12 +31,11 @@ from surveysynth.release.folder.microdata import (
     fraction_name,
     weight_column,
 )
-from surveysynth.release.folder.reader import Release, read_release
 from surveysynth.release.pipeline import Streams, facts_of, synthetic_estimates
 from surveysynth.release.tables.table import stacked_frame
 from surveysynth.release.tables.table_builder import estimates_for, release_tables, tables_of_each
 from surveysynth.release.writers.csv import plain_text
-from surveysynth.release.writers.stata_spss import PROGRAMS
+from surveysynth.release.writers.stata_spss import PROGRAMS, read_labelled, with_codes
 from surveysynth.spec.build import declaration_of, mechanism_of, model_of, noisy_settings_of
 from surveysynth.spec.spec import Spec
 from surveysynth.survey.files import open_table
@@ -128,8 +127,32 @@ def rebuild(
     return Rebuilt(target, same, tuple(each for each in made if each not in same))
 
 
+class Datasets(Protocol):
+    """The synthetic datasets of a release that was read back."""
+
+    @property
+    def folder(self) -> Path:
+        """Of the published files."""
+        ...
+
+    @property
+    def keys(self) -> tuple[tuple[int, int], ...]:
+        """(draw, replicate) of every dataset."""
+        ...
+
+    def dataset(
+        self, draw: int, replicate: int = 1, *, positions: bool = False
+    ) -> "pd.DataFrame":
+        """Return one of them; ``positions``: of levels, in place of codes."""
+        ...
+
+    def with_datasets(self, folder: Path) -> "Datasets":
+        """Return the release with the datasets of another folder."""
+        ...
+
+
 def combined(
-    release: Release, tables: Mapping[str, Any], microdata: Path | None = None
+    release: Datasets, tables: Mapping[str, Any], microdata: Path | None = None
 ) -> "dict[str, pd.DataFrame]":
     """Return tables of a section [tables], by statistic: estimates of the datasets, stacked.
 
@@ -205,7 +228,8 @@ def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
 def _first_dataset(source: Path, path: Path) -> "pd.DataFrame":
     """Read it as the survey file was: codes as text, and for csv files all cells."""
     if path.suffix[1:] in PROGRAMS:
-        return read_release(source).dataset(1)
+        codebook = json.loads((source / "codebook.json").read_text(encoding="utf-8"))
+        return with_codes(read_labelled(path, path.suffix[1:]), codebook, path)
     table = open_table(path)
     frame = table.read(table.columns)
     if path.suffix == ".csv":

@@ -15,9 +15,8 @@ from surveysynth.errors import InputError, SurveySynthError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.folder.bundle import PRIVACY_NAME, RELEASE
 from surveysynth.release.writers.csv import plain_text
-from surveysynth.release.writers.stata_spss import PROGRAMS, read_labelled
+from surveysynth.release.writers.stata_spss import PROGRAMS, damaged, read_labelled, with_codes
 from surveysynth.spec.formats import FORMATS, folder_of
-from surveysynth.survey.columns import text_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,7 +119,7 @@ class Release:
         text = [c["name"] for c in self.codebook["columns"] if "levels" in c or c["type"] == "text"]
         frame = _read_records(path, text)
         if path.suffix in _LABELLED:
-            frame = _with_codes(frame, self.codebook, path)
+            frame = with_codes(frame, self.codebook, path)
         if not positions:
             return frame
         for column in self.codebook["columns"]:
@@ -216,7 +215,7 @@ def read_release(folder: str | Path) -> Release:
         files = {(each["draw"], each["replicate"]): each["file"] for each in codebook["files"]}
         _, paths = privacy["private"], _table_paths(root, codebook, privacy["settings"])
     except (KeyError, TypeError, InputError):
-        raise _damaged(root / _CODEBOOK_NAME) from None
+        raise damaged(root / _CODEBOOK_NAME) from None
     tables = {
         stem: _read_table(path, columns) for stem, (path, columns) in paths.items()
         if path.is_file()
@@ -239,26 +238,22 @@ def _table_paths(
     return paths
 
 
-def _damaged(path: Path) -> InputError:
-    return InputError(f"{path} is not what a release writes; it is damaged or has been changed.")
-
-
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{path} is missing from the release.") from None
     except (OSError, ValueError):
-        raise _damaged(path) from None
+        raise damaged(path) from None
     if not isinstance(content, dict):
-        raise _damaged(path)
+        raise damaged(path)
     return content
 
 
 def _read_table(path: Path, by: list[str]) -> "pd.DataFrame":
     frame = _read_csv(path)
     if not {*by, "is_margin", "n", "flag", *_TABLE_NUMBERS} <= set(frame.columns):
-        raise _damaged(path)
+        raise damaged(path)
     try:
         for column in _TABLE_NUMBERS:
             frame[column] = frame[column].replace("", "nan").map(float)
@@ -266,7 +261,7 @@ def _read_table(path: Path, by: list[str]) -> "pd.DataFrame":
         frame["n"] = frame["n"].mask(~known).map(int, na_action="ignore")
         frame["n"] = frame["n"].astype("int64" if known.all() else "Int64")
     except ValueError:
-        raise _damaged(path) from None
+        raise damaged(path) from None
     frame["is_margin"] = frame["is_margin"] == "True"
     return frame
 
@@ -282,38 +277,19 @@ def _read_records(path: Path, text: list[str]) -> "pd.DataFrame":
         except SurveySynthError:
             raise
         except Exception:  # of pyreadstat, which has several
-            raise _damaged(path) from None
+            raise damaged(path) from None
     if path.suffix == ".parquet":
         try:
             frame = pd.read_parquet(path)
         except (OSError, ValueError):
-            raise _damaged(path) from None
+            raise damaged(path) from None
         return frame.astype({name: str for name in text if name in frame})
     frame = _read_csv(path)
     try:
         numbers = {name: pd.to_numeric(frame[name]) for name in frame if name not in text}
     except ValueError:
-        raise _damaged(path) from None
+        raise damaged(path) from None
     return frame.assign(**{str(name): values for name, values in numbers.items()})
-
-
-def _with_codes(
-    frame: "pd.DataFrame", codebook: Mapping[str, Any], path: Path
-) -> "pd.DataFrame":
-    """Replace the numbers of a dataset of Stata or SPSS by the codes of the codebook."""
-    for column in codebook["columns"]:
-        name = column["name"]
-        if name not in frame:
-            raise _damaged(path)
-        code_of = {
-            str(level["value"]): level["code"] for level in column.get("levels", ())
-            if "value" in level
-        }  # fmt: skip
-        codes = [level["code"] for level in column.get("levels", ())]
-        if code_of or column["type"] == "text":
-            text = text_column(frame[name], name, codes).values()
-            frame[name] = text.map(lambda value, codes=code_of: codes.get(value, value))
-    return frame
 
 
 def _positions(column: "pd.Series[str]", codes: list[str], path: Path) -> "pd.Series[float]":
@@ -321,7 +297,7 @@ def _positions(column: "pd.Series[str]", codes: list[str], path: Path) -> "pd.Se
     position = {code: float(index) for index, code in enumerate(codes)}
     found = column.map(position)
     if found.isna().any():
-        raise _damaged(path)
+        raise damaged(path)
     return found
 
 
@@ -334,5 +310,5 @@ def _read_csv(path: Path) -> "pd.DataFrame":
     except FileNotFoundError:
         raise InputError(f"{path} is missing from the release.") from None
     except (OSError, ValueError):
-        raise _damaged(path) from None
+        raise damaged(path) from None
     return frame.rename(columns=plain_text).map(plain_text)

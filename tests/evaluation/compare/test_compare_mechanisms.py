@@ -58,7 +58,7 @@ def no_pseudo_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_its_tables_are_those_of_a_release_with_the_same_streams(tmp_path: Path) -> None:
-    path = written(tmp_path, *STRICT)
+    path = written(tmp_path, *STRICT, ('flags = "nchs"', 'flags = "none"'))
     release(path, tmp_path / "out", seed=7)
     spec = load_spec(path)
     survey = read_survey(spec)
