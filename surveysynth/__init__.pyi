@@ -113,8 +113,8 @@ from .release.folder.reader import Release as Release
 from .release.folder.reader import read_release as read_release
 from .release.private_tables import PrivateTables as PrivateTables
 from .sampling.plan import SamplingPlan as SamplingPlan
-from .spec.build import read_survey as read_survey
-from .spec.spec import load_spec as load_spec
+from .config.build import read_survey as read_survey
+from .config.spec import load_spec as load_spec
 from .survey.learned import LearnedTransform as LearnedTransform
 from .survey.outcome import Outcome as Outcome
 from .survey.survey import (

@@ -271,9 +271,9 @@ def _words(given: Sequence[str]) -> tuple[str, ...]:
 @app.command("ledger")
 def ledger_of(spec: SpecArgument, ledger: LedgerOption = None) -> None:
     """Show what all releases of a survey have spent so far, by mechanism: CONFIDENTIAL."""
+    from surveysynth.config.spec import load_spec
     from surveysynth.release.run_record import entry_of, hints_of
     from surveysynth.release.run_record import ledger_of as find
-    from surveysynth.spec.spec import load_spec
 
     specification = load_spec(spec)
     kept = find(specification, ledger)

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surveysynth._support.resources import tables_directory
+from surveysynth.config.formats import TABLES_FOLDER
 from surveysynth.errors import InputError
 from surveysynth.release.folder.bundle import RELEASE
 from surveysynth.release.pipeline import release
-from surveysynth.spec.formats import TABLES_FOLDER
 
 SPEC_NAME, EXPECTED_NAME = "spec.toml", "expected"
 SEED = 1

@@ -19,7 +19,7 @@ PACKAGE = Path(surveysynth.__file__).parent
 #: and those before it, so that no two packages import each other.
 RANKS = (
     "errors", "_support", "survey", "sampling", "models", "mechanisms", "inference", "estimation",
-    "spec", "release", "evaluation", "api", "datasets", "cli", "__main__",
+    "config", "release", "evaluation", "api", "datasets", "cli", "__main__",
 )  # fmt: skip
 #: Allowed to see confidential data: no release may rest on them.
 BESIDE_RELEASE = ("evaluation",)
@@ -201,7 +201,7 @@ def test_no_release_rests_on_what_sees_confidential_data() -> None:
         ("models/base.py", "def fit():\n    from surveysynth.mechanisms import base", "up"),
         ("survey/survey.py", "import surveysynth.cli", "up"),
         ("sampling/plan.py", "from surveysynth.models.base import Model", "up"),
-        ("spec/spec.py", "from surveysynth.release.pipeline import release", "up"),
+        ("config/spec.py", "from surveysynth.release.pipeline import release", "up"),
         ("survey/files.py", "from surveysynth.survey.survey import Survey", "circle"),
         ("release/pipeline.py", "from surveysynth.survey.survey import Confidential", ""),
         ("release/readme.py", "from surveysynth.survey.survey import Confidential", "confidential"),

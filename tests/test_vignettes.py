@@ -140,8 +140,8 @@ def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_readme_specification_is_the_example_s(tmp_path: Path) -> None:
     """The specification in the README is valid, with the example's settings."""
+    from surveysynth.config.spec import load_spec
     from surveysynth.evaluation.studies.example import write_example
-    from surveysynth.spec.spec import load_spec
 
     spec = load_spec(write_example(tmp_path, n=100)[1])
     for document in (README, ROOT / "vignettes" / "survey_to_release.md"):
@@ -157,8 +157,8 @@ def test_readme_specification_is_the_example_s(tmp_path: Path) -> None:
 
 def test_readme_s_second_specification_is_the_first_with_another_privacy(tmp_path: Path) -> None:
     """As the second file of the example is."""
+    from surveysynth.config.spec import load_spec
     from surveysynth.evaluation.studies.example import write_example
-    from surveysynth.spec.spec import load_spec
 
     written = write_example(tmp_path / "ex", n=100)[1]
     papers = load_spec(written.with_name("spec_pseudo_posterior.toml"))

@@ -20,17 +20,17 @@ from typing import Any
 from pydantic import BaseModel
 
 from surveysynth._support.messages import listing
+from surveysynth.config.calibration_section import CalibrationSection
+from surveysynth.config.formats import format_names
+from surveysynth.config.outcome_section import OutcomeSection
+from surveysynth.config.privacy import NoisyStatisticsSection, PseudoPosteriorSection
+from surveysynth.config.privacy_section import PrivacySection
+from surveysynth.config.sections import LabelSection, Section, SurveySection
+from surveysynth.config.spec import Spec
+from surveysynth.config.synthesizer_section import OPTION_TEXTS, SynthesizerSection
+from surveysynth.config.tables_section import TablesSection
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.models import model_names, registered
-from surveysynth.spec.calibration_section import CalibrationSection
-from surveysynth.spec.formats import format_names
-from surveysynth.spec.outcome_section import OutcomeSection
-from surveysynth.spec.privacy import NoisyStatisticsSection, PseudoPosteriorSection
-from surveysynth.spec.privacy_section import PrivacySection
-from surveysynth.spec.sections import LabelSection, Section, SurveySection
-from surveysynth.spec.spec import Spec
-from surveysynth.spec.synthesizer_section import OPTION_TEXTS, SynthesizerSection
-from surveysynth.spec.tables_section import TablesSection
 
 #: The keys above the first section.
 FILE = "file"
@@ -58,7 +58,7 @@ _WIDTH = 96
 _HEAD = """\
 # Every key of a specification
 
-<!-- by `python -m vignettes.keys`: edit the texts in surveysynth/spec -->
+<!-- by `python -m vignettes.keys`: edit the texts in surveysynth/config -->
 
 A specification is a [TOML](https://toml.io) file. `surveysynth init` writes one with comments, and
 `surveysynth check` reads one and releases nothing. An unknown key, a value of the wrong type, or a

@@ -10,8 +10,8 @@ from surveysynth._support.progress import shows_stages
 from surveysynth.errors import InputError
 
 if TYPE_CHECKING:
+    from surveysynth.config.spec import Spec
     from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
-    from surveysynth.spec.spec import Spec
 
 Progress = Callable[[str], None]
 
@@ -137,9 +137,9 @@ def check(
     ...     ss.check(ss.example(folder, n=400)[1]).feasible
     True
     """
+    from surveysynth.config.file_labels import with_file_labels
+    from surveysynth.config.spec import load_spec
     from surveysynth.release.run_record import ledger_of, spending
-    from surveysynth.spec.file_labels import with_file_labels
-    from surveysynth.spec.spec import load_spec
 
     say = tell or (lambda part: None)
     specification = with_file_labels(load_spec(spec))
@@ -175,10 +175,16 @@ def _of_the_bound(
     progress: Progress | None,
 ) -> CheckResult:
     """Preview a release by the pseudo-posterior, and whether its bound can be reached."""
+    from surveysynth.config.build import (
+        check_engine,
+        model_of,
+        read_survey,
+        settings_of,
+        spreads_of,
+    )
     from surveysynth.mechanisms.pseudo_posterior import feasibility
     from surveysynth.models.weighted import weighted_form
     from surveysynth.release.preview import preview_lines
-    from surveysynth.spec.build import check_engine, model_of, read_survey, settings_of, spreads_of
     from surveysynth.survey.weights_from import refuse_sources
 
     model, settings = model_of(specification), settings_of(specification)

@@ -9,8 +9,8 @@ from surveysynth._support.progress import shows_parts
 if TYPE_CHECKING:
     import pandas as pd
 
+    from surveysynth.config.spec import Spec
     from surveysynth.evaluation.studies.frame_results import CoverageResult
-    from surveysynth.spec.spec import Spec
 
 Count = Callable[[str, int, int], None]
 

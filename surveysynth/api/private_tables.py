@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._support.progress import shows_stages
+from surveysynth.config.build import engine_of, mechanism_of, model_of
 from surveysynth.errors import InputError
 from surveysynth.release.pipeline import Streams, facts_of, private_estimates
 from surveysynth.release.private_tables import PrivateTables
 from surveysynth.release.run_record import Recorder, entry_in_memory, ledger_of
 from surveysynth.release.tables.table_builder import tables_of_each
-from surveysynth.spec.build import engine_of, mechanism_of, model_of
 from surveysynth.survey.survey import Survey, require_survey
 from surveysynth.survey.weights_from import refuse_sources
 
 if TYPE_CHECKING:
+    from surveysynth.config.in_memory import Sections
+    from surveysynth.config.spec import Spec
     from surveysynth.inference.synthesis import Inference
     from surveysynth.models.base import Model
-    from surveysynth.spec.in_memory import Sections
-    from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 
 Progress = Callable[[str], None]
@@ -238,8 +238,8 @@ def _specification(
 
     Arguments that are None have the defaults of a file.
     """
-    from surveysynth.spec.in_memory import spec_of_survey
-    from surveysynth.spec.tables_in_file import ALL_TABLES
+    from surveysynth.config.in_memory import spec_of_survey
+    from surveysynth.config.tables_in_file import ALL_TABLES
 
     merged = {name: dict(keys) for name, keys in sections.items()}
     for section, keys in arguments.items():
@@ -276,7 +276,7 @@ def _margins(calibration: Any) -> list[dict[str, Any]]:
 
 def _each_own(several: Any) -> list[dict[str, Any]]:
     """Return the own keys of each of several tables, as in a file."""
-    from surveysynth.spec.wording import shown
+    from surveysynth.config.wording import shown
 
     listed = isinstance(several, list | tuple)
     if not listed or not all(isinstance(each, Mapping) for each in several):
@@ -306,9 +306,9 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     confidential columns.
     """
     from surveysynth._support.messages import nearest, raise_problems
+    from surveysynth.config.in_memory import SOURCE
+    from surveysynth.config.learned import weight_transform
     from surveysynth.release.folder.microdata import public_order
-    from surveysynth.spec.in_memory import SOURCE
-    from surveysynth.spec.learned import weight_transform
     from surveysynth.survey.learned import LearnedTransform
     from surveysynth.survey.outcome import zero_one
     from surveysynth.survey.value_problems import binary_problems

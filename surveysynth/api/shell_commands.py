@@ -15,8 +15,8 @@ import typer
 from surveysynth.errors import InputError
 
 if TYPE_CHECKING:
-    from surveysynth.spec.draft.choices import Choices
-    from surveysynth.spec.draft.write import Drafted
+    from surveysynth.config.draft.choices import Choices
+    from surveysynth.config.draft.write import Drafted
 
 OutcomeOption = Annotated[
     list[str] | None,
@@ -126,7 +126,7 @@ def _write(
     **given: Any,
 ) -> None:
     """Write the choices of flags and, on a terminal, answers; ``given``: parts of ``Choices``."""
-    from surveysynth.spec.draft.choices import (
+    from surveysynth.config.draft.choices import (
         Choices,
         check_choices,
         check_said,
@@ -134,8 +134,8 @@ def _write(
         read_sources,
         split_columns,
     )
-    from surveysynth.spec.draft.columns import open_data
-    from surveysynth.spec.draft.write import check_free, write_draft
+    from surveysynth.config.draft.columns import open_data
+    from surveysynth.config.draft.write import check_free, write_draft
 
     check_free(out, overwrite=overwrite)  # before any question
     file = open_data(data)
@@ -170,7 +170,7 @@ _PROMPTS = {
 
 def _prompted(choices: "Choices", columns: Sequence[str]) -> "Choices":
     """Return the choices with a prompt for each missing flag, asked until the answer is valid."""
-    from surveysynth.spec.draft.choices import (
+    from surveysynth.config.draft.choices import (
         check_choices,
         read_number,
         read_outcomes,

@@ -21,8 +21,8 @@ from surveysynth.survey.weights_from import given_weights_from
 if TYPE_CHECKING:
     import pandas as pd
 
-    from surveysynth.spec.draft.choices import OutcomeChoice
-    from surveysynth.spec.draft.write import Drafted
+    from surveysynth.config.draft.choices import OutcomeChoice
+    from surveysynth.config.draft.write import Drafted
 
 
 def example(
@@ -194,9 +194,9 @@ def init(
     ...     made.open, ss.load_spec(made.path).outcomes["salary"].range
     ((), (0.0, 1000000.0))
     """
-    from surveysynth.spec.draft.choices import Choices
-    from surveysynth.spec.draft.columns import open_data
-    from surveysynth.spec.draft.write import SPEC_NAME, write_draft
+    from surveysynth.config.draft.choices import Choices
+    from surveysynth.config.draft.columns import open_data
+    from surveysynth.config.draft.write import SPEC_NAME, write_draft
 
     path = Path(data)
     choices = Choices(
@@ -222,7 +222,7 @@ def init(
 
 
 def _outcome(name: str, given: Mapping[str, Any] | None) -> "OutcomeChoice":
-    from surveysynth.spec.draft.choices import OutcomeChoice
+    from surveysynth.config.draft.choices import OutcomeChoice
 
     constants = dict(given or {})
     return OutcomeChoice(name, constants.pop("kind", None), constants)

@@ -10,13 +10,13 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.messages import listing, nearest
+from surveysynth.config.build import mechanism_of, method_name
 from surveysynth.errors import InputError
 from surveysynth.models import get_model, model_names
-from surveysynth.spec.build import mechanism_of, method_name
 
 if TYPE_CHECKING:
+    from surveysynth.config.spec import Spec
     from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-    from surveysynth.spec.spec import Spec
 
 SAMPLE, LAPLACE = "sample", "laplace"
 #: Methods without a model.

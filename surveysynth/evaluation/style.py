@@ -15,7 +15,7 @@ from surveysynth.release.tables.rounding import ABSENT
 from surveysynth.release.tables.row_layout import level_heading, level_rows, stub_heading, stub_rows
 
 if TYPE_CHECKING:
-    from surveysynth.spec.spec import Spec
+    from surveysynth.config.spec import Spec
 
 Key = tuple[str, str | None]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._support.templates import render
+from surveysynth.config.formats import FIGURES_FOLDER, FORMATS, Format, table_files
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
 from surveysynth.release.digits import Digits
@@ -20,14 +21,13 @@ from surveysynth.release.tables.rounding import (
     to_percent,
 )
 from surveysynth.release.writers.csv import MicrodataFormat
-from surveysynth.spec.formats import FIGURES_FOLDER, FORMATS, Format, table_files
 
 if TYPE_CHECKING:
+    from surveysynth.config.spec import Spec
     from surveysynth.estimation.clusters import Clusters
     from surveysynth.estimation.margins_of_calibration import Calibration
     from surveysynth.inference.bias_search import DebiasRecord
     from surveysynth.mechanisms.base import Mechanism, Settings, Statement
-    from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 
 

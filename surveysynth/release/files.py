@@ -6,6 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surveysynth.config.calibration_section import inlined
+from surveysynth.config.formats import FIGURES_FOLDER, FORMATS, folder_of, table_files
+from surveysynth.config.replicates import REPLICATE_KEYS
+from surveysynth.config.tables_in_file import unfolded
 from surveysynth.mechanisms.learned.histogram import NoisyHistogram
 from surveysynth.release.documents.codebook import make_codebook
 from surveysynth.release.documents.ddi import DDI_NAME, make_ddi
@@ -24,14 +28,10 @@ from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers import csv
-from surveysynth.spec.calibration_section import inlined
-from surveysynth.spec.formats import FIGURES_FOLDER, FORMATS, folder_of, table_files
-from surveysynth.spec.replicates import REPLICATE_KEYS
-from surveysynth.spec.tables_in_file import unfolded
 
 if TYPE_CHECKING:
+    from surveysynth.config.spec import Spec
     from surveysynth.mechanisms.base import Released
-    from surveysynth.spec.spec import Spec
 
 def planned_files(spec: "Spec") -> Iterator[str]:
     """Yield the files of all tables and figures, relative to the release."""

@@ -47,12 +47,12 @@ from surveysynth.sampling.randomness import secret_generator
 from surveysynth.survey.weights_from import refuse_sources
 
 if TYPE_CHECKING:
+    from surveysynth.config.spec import Spec
     from surveysynth.inference.synthesis import SyntheticDataset
     from surveysynth.mechanisms.base import Mechanism, PrivateDraws, Released
     from surveysynth.models.base import Model
     from surveysynth.release.facts import ReleaseFacts
     from surveysynth.release.folder.pending_noise import PendingNoise
-    from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign, Survey
 
 Progress = Callable[[str], None]
@@ -92,10 +92,10 @@ def release(
     Arguments, result, and errors are those of ``surveysynth.release``, which adds the observer: it
     compares the release with the survey, and nothing that is published depends on it.
     """
+    from surveysynth.config.build import engine_of, mechanism_of, model_of
+    from surveysynth.config.file_labels import with_file_labels
+    from surveysynth.config.spec import load_spec
     from surveysynth.release.files import planned_files
-    from surveysynth.spec.build import engine_of, mechanism_of, model_of
-    from surveysynth.spec.file_labels import with_file_labels
-    from surveysynth.spec.spec import load_spec
 
     say = progress or (lambda stage: None)
     plan = plan_bundle(
@@ -139,7 +139,7 @@ def _survey_and_model(
     spec: "Spec", chosen: "Model", mechanism: "Mechanism"
 ) -> "tuple[Survey, Model]":
     """Read the survey as the mechanism gets it, with its model; refuse what cannot be released."""
-    from surveysynth.spec.build import read_survey
+    from surveysynth.config.build import read_survey
 
     survey = read_survey(spec)
     refuse_sources(survey.design.confidential_sources)
@@ -318,9 +318,9 @@ def facts_of(
     Raises ``InputError`` for a condition or contrast of a table that the public columns do not
     allow.
     """
+    from surveysynth.config.build import calibration_of
     from surveysynth.estimation.taylor import SampleDesign
     from surveysynth.release.facts import ReleaseFacts, labels_of
-    from surveysynth.spec.build import calibration_of
 
     for each in spec.each_table:
         rows_of(each, design)

@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from surveysynth.config.build import calibration_of
+from surveysynth.config.replicates import replicate_lines
 from surveysynth.estimation.clusters import cluster_lines
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.subpopulation import WHERE, shown_rows
@@ -25,14 +27,12 @@ from surveysynth.release.tables.labels import Labels, listed, span, where_words
 from surveysynth.release.tables.table import SMALL_SAMPLE
 from surveysynth.release.tables.table_builder import public_domains, row_counts
 from surveysynth.release.tables.table_notes import synthetic_columns
-from surveysynth.spec.build import calibration_of
-from surveysynth.spec.replicates import replicate_lines
 from surveysynth.survey.pooling import ROUNDING
 from surveysynth.survey.weights_from import RHO_FACTORS
 
 if TYPE_CHECKING:
+    from surveysynth.config.spec import Spec
     from surveysynth.models.base import Model
-    from surveysynth.spec.spec import Spec
 from surveysynth.survey.survey import PublicDesign
 
 _SHOWN_CELLS = 40
@@ -137,8 +137,8 @@ def _sign_lines(design: "PublicDesign") -> list[str]:
 
 def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     """State records per coefficient, and what is pooled so that there are enough."""
+    from surveysynth.config.build import settings_of
     from surveysynth.mechanisms.pseudo_posterior.mechanism import smallest_records
-    from surveysynth.spec.build import settings_of
 
     settings, smallest = settings_of(spec), smallest_records(design)
     least = settings.least_records_of(design)
@@ -244,9 +244,9 @@ def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
 
 
 def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
+    from surveysynth.config.build import settings_of
     from surveysynth.mechanisms.pseudo_posterior.mechanism import outside_of_stated
     from surveysynth.models.weighted import weighted_form
-    from surveysynth.spec.build import settings_of
 
     if not spec.privacy.private:
         return 'risk = "none": NOT private'

@@ -31,7 +31,7 @@ from surveysynth.release.writers.stata_spss import PROGRAMS, check_names
 from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
 
 if TYPE_CHECKING:
-    from surveysynth.spec.spec import Spec
+    from surveysynth.config.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 
 

@@ -16,6 +16,8 @@ from pydantic import ValidationError
 
 from surveysynth._support import progress as stages
 from surveysynth._support.fragment import fragment
+from surveysynth.config.build import declaration_of, mechanism_of, model_of, noisy_settings_of
+from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.mechanisms.learned.histogram import learned_design
@@ -36,8 +38,6 @@ from surveysynth.release.tables.table import stacked_frame
 from surveysynth.release.tables.table_builder import estimates_for, release_tables, tables_of_each
 from surveysynth.release.writers.csv import plain_text
 from surveysynth.release.writers.stata_spss import PROGRAMS, read_labelled, with_codes
-from surveysynth.spec.build import declaration_of, mechanism_of, model_of, noisy_settings_of
-from surveysynth.spec.spec import Spec
 from surveysynth.survey.files import open_table
 from surveysynth.survey.survey import PublicDesign, public_design
 

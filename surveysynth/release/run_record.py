@@ -15,7 +15,7 @@ from surveysynth.release.folder.pending_noise import PendingNoise, purpose_of
 from surveysynth.survey.files import open_table
 
 if TYPE_CHECKING:
-    from surveysynth.spec.spec import Spec
+    from surveysynth.config.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 
 
@@ -127,7 +127,7 @@ def entry_in_memory(
 def _entry(
     spec: "Spec", *, survey: str, spec_sha256: str, data_sha256: str, test: bool, released: bool
 ) -> LedgerEntry:
-    from surveysynth.spec.build import mechanism_of, method_name
+    from surveysynth.config.build import mechanism_of, method_name
 
     privacy, settings = spec.privacy, mechanism_of(spec).settings
     cost = privacy.cost
@@ -151,7 +151,7 @@ def _entry(
 
 def with_unit_size(entry: LedgerEntry, spec: "Spec", design: "PublicDesign") -> LedgerEntry:
     """Return the entry with the size of the largest unit of protection, a public number."""
-    from surveysynth.spec.build import noisy_settings_of
+    from surveysynth.config.build import noisy_settings_of
 
     if not entry.in_rho:
         return entry

@@ -26,7 +26,7 @@ from surveysynth.survey.outcome import needs_general_form
 from surveysynth.survey.weights_from import refuse_sources
 
 if TYPE_CHECKING:
-    from surveysynth.spec.spec import Spec
+    from surveysynth.config.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 
 
@@ -37,7 +37,7 @@ def check_strict(spec: "Spec") -> list[str]:
     ``RefusedError`` for PSUs that neither the model nor a design effect allows for, and for weights
     that were computed from confidential columns.
     """
-    from surveysynth.spec.build import model_of, noisy_settings_of, read_design
+    from surveysynth.config.build import model_of, noisy_settings_of, read_design
 
     design = read_design(spec)
     refuse_sources(design.confidential_sources)
@@ -54,7 +54,7 @@ def check_strict(spec: "Spec") -> list[str]:
 
 def _promise(spec: "Spec", design: "PublicDesign", model: GeneralLocation) -> list[str]:
     """State the guarantee, the constants, and the noise of counts and moments by block."""
-    from surveysynth.spec.build import noisy_settings_of
+    from surveysynth.config.build import noisy_settings_of
 
     settings = noisy_settings_of(spec)
     promise, later = _guarantee(spec, design, settings), []

@@ -27,12 +27,12 @@ from surveysynth._support.progress import (
     shows_stages,
 )
 from surveysynth._support.xml_text import xml_text
+from surveysynth.config.draft.write import Drafted
 from surveysynth.evaluation.compare.folder import ComparisonResult
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.rebuild import Rebuilt
 from surveysynth.release.result import Adequacy, ReleaseResult
-from surveysynth.spec.draft.write import Drafted
 
 VOID = {"br", "col", "hr", "img", "input", "meta", "link", "wbr"}
 HERE = Path("a <b> folder")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth.config.build import engine_of, mechanism_of, model_of, read_design, spreads_of
 from surveysynth.evaluation.studies.example import simulate_survey
 from surveysynth.evaluation.studies.population import published_cells
 from surveysynth.mechanisms.base import Mechanism
@@ -29,7 +30,6 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.base import Model, require
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.spec.build import engine_of, mechanism_of, model_of, read_design, spreads_of
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
@@ -39,7 +39,7 @@ from tests.audit.lines import Case
 if TYPE_CHECKING:
     import pandas as pd
 
-    from surveysynth.spec.spec import Spec
+    from surveysynth.config.spec import Spec
 
 EPSILON, DELTA = 10.8, 1e-6
 #: Many short chains cost less than few long ones with as many draws.

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.pseudo_posterior.settings import own_settings
-from surveysynth.spec.spec import load_spec
 from tests.audit.calibrated import calibration_lines
 from tests.audit.cases import CALIBRATED, EXAMPLES, specified_case
 from tests.audit.lines import Case, Line, head_of

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 
 import surveysynth as ss
+from surveysynth.config.spec import load_spec
 from surveysynth.mechanisms.noisy_statistics.release import location_statistics
 from surveysynth.mechanisms.noisy_statistics.release.sensitivity import noise_variances
-from surveysynth.spec.spec import load_spec
 from tests.audit.__main__ import main
 from tests.audit.cases import specified_case
 from tests.audit.lines import Line, frame_of, worst

@@ -24,8 +24,8 @@ import cmdstanpy
 
 from surveysynth import cli
 from surveysynth._support.confidential import PREFIX
-from surveysynth.spec.build import engine_of, model_of
-from surveysynth.spec.spec import load_spec
+from surveysynth.config.build import engine_of, model_of
+from surveysynth.config.spec import load_spec
 from tests.stan.test_processes import chains_in, supervisors_in, wait_until
 from tests.surveys import pseudo_example
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from surveysynth.config.build import model_of
+from surveysynth.config.spec import parse_spec
+from surveysynth.config.synthesizer_section import SynthesizerSection
 from surveysynth.errors import InputError
 from surveysynth.models import get_model, model_names, registered
 from surveysynth.models.options import Choice, ColumnNames, Option, WholeNumber
-from surveysynth.spec.build import model_of
-from surveysynth.spec.spec import parse_spec
-from surveysynth.spec.synthesizer_section import SynthesizerSection
 
 SPEC = """
 spec_version = 1

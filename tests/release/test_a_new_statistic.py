@@ -14,6 +14,8 @@ import pytest
 
 import surveysynth
 from surveysynth._support.types import FloatArray
+from surveysynth.config.build import read_survey
+from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.replicate_weights import preston_bootstrap
@@ -26,8 +28,6 @@ from surveysynth.evaluation.compare.folder import make_pictures
 from surveysynth.evaluation.compare.report import render_report
 from surveysynth.release.folder.reader import read_release
 from surveysynth.release.pipeline import release
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.spec import load_spec, parse_spec
 from tests.release.documents.test_readme_programs import assert_recomputes
 from tests.surveys import small_survey
 

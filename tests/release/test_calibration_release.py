@@ -15,6 +15,8 @@ import pandas as pd
 import pytest
 
 import surveysynth as ss
+from surveysynth.config.build import model_of, read_design, read_survey
+from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.evaluation.compare.comparison import CALIBRATED, compare
 from surveysynth.evaluation.compare.tables import sample_tables
@@ -22,8 +24,6 @@ from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.rebuild import rebuild
-from surveysynth.spec.build import model_of, read_design, read_survey
-from surveysynth.spec.spec import load_spec, parse_spec
 from tests.release.documents.test_readme_programs import (
     assert_recomputes,
     program_of,

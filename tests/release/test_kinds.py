@@ -11,14 +11,14 @@ import pandas as pd
 import pytest
 
 import surveysynth as ss
+from surveysynth.config.build import model_of, read_design
+from surveysynth.config.spec import load_spec
 from surveysynth.inference import synthesis as synthesis_module
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.digits import Digits
 from surveysynth.release.folder.reader import read_release
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
-from surveysynth.spec.build import model_of, read_design
-from surveysynth.spec.spec import load_spec
 from tests.release.documents.test_readme_programs import assert_recomputes, has_haven, program_of
 from tests.surveys import NOISY, WEIGHT, small_survey
 

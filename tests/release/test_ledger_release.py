@@ -113,7 +113,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return noted
 
-    monkeypatch.setattr("surveysynth.spec.build.read_survey", note("read_survey"))
+    monkeypatch.setattr("surveysynth.config.build.read_survey", note("read_survey"))
     monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", note("run"))
     return seen
 

@@ -9,11 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surveysynth.config.build import read_survey
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
 from surveysynth.release.pipeline import release
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.spec import load_spec
 from tests.long_runs.missing_study import RULES, covered
 from tests.surveys import small_survey
 

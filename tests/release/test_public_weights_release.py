@@ -14,12 +14,12 @@ import pytest
 
 from surveysynth.api.commands import release as run_release
 from surveysynth.cli import main
+from surveysynth.config.build import read_design
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.models import get_model
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
-from surveysynth.spec.build import read_design
-from surveysynth.spec.spec import load_spec
 from tests.release.documents.test_readme_programs import assert_recomputes
 from tests.surveys import NOISY, small_survey
 

@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surveysynth.config.build import read_survey
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.models import get_model
 from surveysynth.release import files
@@ -19,8 +21,6 @@ from surveysynth.release.documents.programs import python_literal
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.result import ReleaseResult
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.spec import load_spec
 from tests.surveys import small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")

@@ -14,6 +14,8 @@ import pandas as pd
 import pytest
 
 import surveysynth as ss
+from surveysynth.config.build import model_of, read_survey
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import TABLE, TABLE_COLUMNS
 from surveysynth.evaluation.compare.comparison import compare
@@ -26,8 +28,6 @@ from surveysynth.release.folder.reader import read_release
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.rebuild import rebuild
-from surveysynth.spec.build import model_of, read_survey
-from surveysynth.spec.spec import load_spec
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Survey

@@ -18,6 +18,8 @@ import pytest
 
 from surveysynth._support.types import FloatArray
 from surveysynth.api.commands import release as release_and_look
+from surveysynth.config.build import model_of, read_design, read_survey
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.report import render_report
@@ -28,8 +30,6 @@ from surveysynth.release.folder.reader import read_release
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.tables.rounding import ABSENT
-from surveysynth.spec.build import model_of, read_design, read_survey
-from surveysynth.spec.spec import load_spec
 from surveysynth.survey.outcome import Outcome
 from tests.release.documents.test_readme_programs import assert_recomputes, program_of
 from tests.release.test_kinds import MakeSpec, frame_of

@@ -13,6 +13,8 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from surveysynth.config.build import read_survey
+from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.evaluation.compare.comparison import compare
 from surveysynth.evaluation.compare.folder import make_pictures
@@ -20,8 +22,6 @@ from surveysynth.evaluation.compare.report import render_report
 from surveysynth.release.folder.reader import read_release
 from surveysynth.release.pipeline import release
 from surveysynth.release.writers.sheets import sheet_name
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.spec import load_spec, parse_spec
 from tests.surveys import NOISY, WEIGHT, small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")

@@ -15,6 +15,14 @@ import pandas as pd
 import pytest
 
 from surveysynth.cli import main
+from surveysynth.config.build import (
+    mechanism_of,
+    model_of,
+    noisy_settings_of,
+    read_design,
+    read_survey,
+)
+from surveysynth.config.spec import Spec, load_spec
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
@@ -23,14 +31,6 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
 )
 from surveysynth.release.pipeline import release
 from surveysynth.release.strict_check import check_strict
-from surveysynth.spec.build import (
-    mechanism_of,
-    model_of,
-    noisy_settings_of,
-    read_design,
-    read_survey,
-)
-from surveysynth.spec.spec import Spec, load_spec
 from surveysynth.survey import files
 from tests.release.test_strict_release import SALARY, STRICT, MakeSpec, strict_spec
 from tests.surveys import SPREAD_BY_CELL, clustered_survey, small_survey

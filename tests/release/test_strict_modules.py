@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 
 from surveysynth.cli import main
+from surveysynth.config.build import mechanism_of, model_of, read_survey
+from surveysynth.config.spec import load_spec
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
 from surveysynth.release.strict_check import check_strict
-from surveysynth.spec.build import mechanism_of, model_of, read_survey
-from surveysynth.spec.spec import load_spec
 from tests.release.test_strict_kinds import first_chains_kept, frame_of
 from tests.surveys import spec_text, write_survey
 

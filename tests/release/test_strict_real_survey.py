@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 
 from surveysynth._support.types import FloatArray
+from surveysynth.config.build import read_survey
+from surveysynth.config.spec import load_spec
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.taylor import (
     DomainEstimates,
@@ -19,8 +21,6 @@ from surveysynth.estimation.taylor import (
     estimate_domains,
 )
 from surveysynth.release.pipeline import release
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.spec import load_spec
 from surveysynth.survey.survey import Survey
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "ce2015q3.csv"

@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 
 from surveysynth.cli import main
+from surveysynth.config.build import engine_of, model_of, noisy_settings_of, read_survey
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     LocationStatistics,
@@ -24,8 +26,6 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
-from surveysynth.spec.build import engine_of, model_of, noisy_settings_of, read_survey
-from surveysynth.spec.spec import load_spec
 from tests.release.test_strict_kinds import (
     AMOUNT,
     KINDS,

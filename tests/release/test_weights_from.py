@@ -11,6 +11,9 @@ import pytest
 
 import surveysynth as ss
 from surveysynth import cli
+from surveysynth.config.build import mechanism_of, model_of, read_survey
+from surveysynth.config.in_memory import spec_of_survey
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.privacy_file import make_privacy_record
@@ -19,9 +22,6 @@ from surveysynth.release.documents.render import render_markdown
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.pipeline import facts_of
 from surveysynth.release.preview import preview_lines
-from surveysynth.spec.build import mechanism_of, model_of, read_survey
-from surveysynth.spec.in_memory import spec_of_survey
-from surveysynth.spec.spec import load_spec
 from surveysynth.survey.weights_from import MEASURED, RHO_FACTORS
 from tests.surveys import make_survey, small_survey
 

@@ -14,6 +14,8 @@ import pandas as pd
 import pytest
 
 from surveysynth._support.types import DIVERGENT
+from surveysynth.config.build import engine_of, model_of
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.pseudo_posterior import pace
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
@@ -25,8 +27,6 @@ from surveysynth.release.pipeline import release
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import BACKEND_VARIABLE, StanRun
 from surveysynth.sampling.stan.source import StanSource, declared_names
-from surveysynth.spec.build import engine_of, model_of
-from surveysynth.spec.spec import load_spec
 from surveysynth.survey.survey import Survey
 from tests.surveys import write_survey
 

@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from surveysynth.config.build import read_survey
+from surveysynth.config.spec import Spec, parse_spec
 from surveysynth.errors import InputError
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.spec import Spec, parse_spec
 from surveysynth.survey.survey import Survey, require_variation
 from tests.surveys import CANARIES, good, make_survey, spec_text
 

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surveysynth._support import readstat
+from surveysynth.config.build import read_survey
+from surveysynth.config.file_labels import with_file_labels
+from surveysynth.config.spec import Spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.release.facts import labels_of
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.file_labels import with_file_labels
-from surveysynth.spec.spec import Spec, parse_spec
 from surveysynth.survey.files import LabelledTable, open_table
 from tests.surveys import CANARIES, CANARY_OUTCOME, good
 

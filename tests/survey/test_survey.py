@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surveysynth.config.build import read_survey
+from surveysynth.config.spec import Spec, parse_spec
 from surveysynth.errors import InputError
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.spec import Spec, parse_spec
 from surveysynth.survey.transforms import Transform
 from tests.survey.messages import csv_bytes, make_spec, read_bytes
 from tests.surveys import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT, good, make_survey

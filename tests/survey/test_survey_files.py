@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from surveysynth.config.build import read_survey
 from surveysynth.errors import InputError
-from surveysynth.spec.build import read_survey
 from surveysynth.survey.survey import Survey
 from tests.survey.messages import (
     checked,

@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
 
+    from surveysynth.config.spec import Spec
     from surveysynth.inference.synthesis import SyntheticDataset
     from surveysynth.mechanisms.base import Released
     from surveysynth.release.facts import ReleaseFacts
-    from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import Survey
 
 OWNER_ONLY = 0o600

@@ -15,6 +15,8 @@ import pandas as pd
 
 from surveysynth._support.messages import raise_problems
 from surveysynth._support.progress import NOISY_TABLES, synthesizer_stage
+from surveysynth.config.build import with_noisy_statistics, with_pseudo_posterior
+from surveysynth.config.outcomes import kind_problems
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluation.baselines.laplace import Rule
 from surveysynth.evaluation.compare.answered import answered
@@ -36,13 +38,11 @@ from surveysynth.evaluation.methods import (
     promises,
     synthesizers,
 )
-from surveysynth.spec.build import with_noisy_statistics, with_pseudo_posterior
-from surveysynth.spec.outcomes import kind_problems
 from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
+    from surveysynth.config.spec import Spec
     from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-    from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import Survey
 
 Progress = Callable[[str], None]

@@ -9,6 +9,9 @@ from surveysynth._support import progress as stages
 from surveysynth._support.fragment import fragment
 from surveysynth._support.page import Picture
 from surveysynth._support.progress import shows_stages
+from surveysynth.config.build import read_survey
+from surveysynth.config.file_labels import with_file_labels
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.evaluation.baselines.laplace import Rule
 from surveysynth.evaluation.compare import figures as plots
@@ -19,9 +22,6 @@ from surveysynth.release.files import write_json
 from surveysynth.release.folder.bundle import plan_folder, publish_folder, staged_folder
 from surveysynth.release.folder.ledger import LEDGER_NAME, LedgerSummary, summarise
 from surveysynth.release.run_record import entry_of, ledger_of, with_unit_size
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.file_labels import with_file_labels
-from surveysynth.spec.spec import load_spec
 
 if TYPE_CHECKING:
     from surveysynth._support.page import Picture

@@ -30,7 +30,7 @@ from surveysynth.evaluation.compare.tables import (
 from surveysynth.release.tables.table_builder import estimates_for, keys_of, rows_of
 
 if TYPE_CHECKING:
-    from surveysynth.spec.spec import Spec
+    from surveysynth.config.spec import Spec
     from surveysynth.survey.survey import Survey
 
 IMPOSSIBLE_FLAG = "impossible"

@@ -41,7 +41,7 @@ from surveysynth.release.tables.rounding import ABSENT, rounding_of_column, show
 if TYPE_CHECKING:
     import pandas as pd
 
-    from surveysynth.spec.spec import Spec
+    from surveysynth.config.spec import Spec
 
 _SUMMARY = (
     ("rmse_ratio", "RMSE"),

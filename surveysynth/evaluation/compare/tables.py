@@ -12,6 +12,8 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.types import FloatArray
+from surveysynth.config import build
+from surveysynth.config.replicates import replicates_of
 from surveysynth.errors import InputError
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.replicated_sample import ReplicatedSample
@@ -21,11 +23,9 @@ from surveysynth.models.base import require
 from surveysynth.release.folder.microdata import public_order
 from surveysynth.release.pipeline import facts_of, synthetic_estimates
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
-from surveysynth.spec import build
-from surveysynth.spec.replicates import replicates_of
 
 if TYPE_CHECKING:
-    from surveysynth.spec.spec import Spec
+    from surveysynth.config.spec import Spec
     from surveysynth.survey.survey import PublicDesign, Survey
 
 Key: TypeAlias = tuple[str, str | None]

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surveysynth.config.in_memory import NO_DATA
+from surveysynth.config.spec import NO_FILE, Spec, load_spec, validate_spec
 from surveysynth.errors import InputError
 from surveysynth.evaluation.methods import MODEL_FREE
 from surveysynth.evaluation.studies.designs import SamplingDesign
@@ -22,8 +24,6 @@ from surveysynth.evaluation.studies.published import (
     published_frame,
     published_specs,
 )
-from surveysynth.spec.in_memory import NO_DATA
-from surveysynth.spec.spec import NO_FILE, Spec, load_spec, validate_spec
 
 if TYPE_CHECKING:
     import pandas as pd

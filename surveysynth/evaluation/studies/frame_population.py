@@ -32,7 +32,7 @@ from surveysynth.survey.records import Records, predictor_problems, read_records
 from surveysynth.survey.value_problems import binary_problems, outcome_problem
 
 if TYPE_CHECKING:
-    from surveysynth.spec.spec import Spec
+    from surveysynth.config.spec import Spec
 
 #: Columns of a study's files, which no by column may be named like.
 OWN_COLUMNS = (*TABLE_COLUMNS, *REPORT_COLUMNS, *STUDY_COLUMNS, TABLE, LEVEL)

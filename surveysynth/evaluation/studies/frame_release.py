@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from surveysynth.config import build
+from surveysynth.config.spec import Spec
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.release.pipeline import facts_of, prepared_survey, private_estimates
 from surveysynth.release.tables.table_builder import Tables, tables_of_each
-from surveysynth.spec import build
-from surveysynth.spec.spec import Spec
 from surveysynth.survey.survey import Survey
 
 NUMBERS = ("estimate", "se", "df", "ci_lower", "ci_upper")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
-from surveysynth.spec.spec import Spec
 
 if TYPE_CHECKING:
     from surveysynth.evaluation.studies.population import Population

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from surveysynth.config import build
+from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.evaluation.baselines.laplace import has_sensitivity
@@ -38,8 +40,6 @@ from surveysynth.evaluation.studies.frame_specs import (
 from surveysynth.evaluation.studies.population import Population
 from surveysynth.evaluation.studies.scheduling import Task, TaskResult
 from surveysynth.release.tables.table_builder import Tables, estimates_of_each, tables_of_each
-from surveysynth.spec import build
-from surveysynth.spec.spec import Spec
 from surveysynth.survey.survey import Survey, survey_of
 from surveysynth.survey.transforms import Transform
 

@@ -15,6 +15,7 @@ import pandas as pd
 
 from surveysynth._support.messages import duration, listing, nearest
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.config.outcome_section import WEIGHT
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.evaluation.compare.tables import sample_weight
@@ -25,14 +26,13 @@ from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
-from surveysynth.spec.outcome_section import WEIGHT
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import BELOW, Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
 
 if TYPE_CHECKING:
+    from surveysynth.config.spec import Spec
     from surveysynth.models.base import Model
-    from surveysynth.spec.spec import Spec
 
 TABLE_NAME = "simulated_se.csv"
 WHAT = "standard errors of a simulated release"
@@ -107,7 +107,7 @@ def simulated_releases(
     """
     if not all(0.0 < each < np.inf for each in epsilons):
         raise InputError(f"--epsilon: expected numbers above zero, got {list(epsilons)}.")
-    from surveysynth.spec.build import model_of
+    from surveysynth.config.build import model_of
 
     _check_guesses(learned_outcomes(design.modelled), guesses or {})
     rng = np.random.default_rng(SEED)
@@ -137,8 +137,8 @@ def simulated_report(
     ``out``: a folder for the standard errors of all rows, which are public. Raises ``InputError``
     as ``simulated_releases``, for public columns that cannot be read and a folder that exists.
     """
+    from surveysynth.config.build import read_design
     from surveysynth.release.writers.csv import write_records
-    from surveysynth.spec.build import read_design
 
     own, target = (TABLE_NAME,), None
     if out is not None:
@@ -220,7 +220,7 @@ def _values(
 
     Amounts fall where weights rise, as in samples in proportion to size; units hold a twentieth of
     the variance, as in many household surveys."""
-    from surveysynth.spec.build import declared_of
+    from surveysynth.config.build import declared_of
 
     declared = declared_of(spec)
     of_weight = _unit_normals(design, rng)

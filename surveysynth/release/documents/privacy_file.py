@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.versions import version_of
+from surveysynth.config.build import model_of
 from surveysynth.release.facts import ReleaseFacts, debias_facts
-from surveysynth.spec.build import model_of
 
 if TYPE_CHECKING:
-    from surveysynth.spec.spec import Spec
-    from surveysynth.spec.tables_section import TablesSection
+    from surveysynth.config.spec import Spec
+    from surveysynth.config.tables_section import TablesSection
     from surveysynth.survey.design_matrix import DesignMatrix
 
 _LIBRARIES = ("surveysynth", "numpy", "scipy", "pandas")

@@ -5,6 +5,7 @@
 
 from typing import Any
 
+from surveysynth.config.formats import FORMATS, folder_of, table_files
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns, saved_by_law
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
@@ -37,7 +38,6 @@ from surveysynth.release.tables.table import (
 )
 from surveysynth.release.tables.table_notes import by_korn_graubard, synthetic_columns
 from surveysynth.release.writers.stata_spss import PROGRAMS
-from surveysynth.spec.formats import FORMATS, folder_of, table_files
 
 
 def make_readme(

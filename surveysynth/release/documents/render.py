@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.messages import capitalised
 from surveysynth._support.templates import environment
+from surveysynth.config.privacy import as_noisy_statistics
 from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.writers.markdown import escape
-from surveysynth.spec.privacy import as_noisy_statistics
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -21,8 +21,8 @@ from surveysynth.survey.outcome import Outcome
 if TYPE_CHECKING:
     import pandas as pd
 
+    from surveysynth.config.spec import Spec
     from surveysynth.inference.synthesis import SyntheticDataset
-    from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 
 DEFAULT_WEIGHT_NAME = "weight"

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surveysynth.config.replicates import REPLICATE_KEYS
 from surveysynth.errors import InputError
 from surveysynth.release.folder.atomic import (
     PRIVATE_MODE,
@@ -27,10 +28,9 @@ from surveysynth.release.folder.ledger import (
     text_of,
 )
 from surveysynth.release.folder.ledger_file import Ledger
-from surveysynth.spec.replicates import REPLICATE_KEYS
 
 if TYPE_CHECKING:
-    from surveysynth.spec.spec import Spec
+    from surveysynth.config.spec import Spec
 
 #: What may change between the noise and another attempt: how long chains run, and no more.
 _OF_CHAINS = {"chains", "draws", "warmup"}

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.fragment import fragment
+from surveysynth.config.formats import FORMATS, folder_of
 from surveysynth.errors import InputError, SurveySynthError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.folder.bundle import PRIVACY_NAME, RELEASE
 from surveysynth.release.writers.csv import plain_text
 from surveysynth.release.writers.stata_spss import PROGRAMS, damaged, read_labelled, with_codes
-from surveysynth.spec.formats import FORMATS, folder_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth.config.build import calibration_of
 from surveysynth.errors import InputError
 from surveysynth.estimation.classes import ByOutcome
 from surveysynth.estimation.combining import (
@@ -43,12 +44,11 @@ from surveysynth.release.tables.table_notes import (
     method_note,
     table_notes,
 )
-from surveysynth.spec.build import calibration_of
 from surveysynth.survey.where import parse_where
 
 if TYPE_CHECKING:
+    from surveysynth.config.spec import Spec
     from surveysynth.mechanisms.base import Mechanism
-    from surveysynth.spec.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 
 Tables: TypeAlias = Mapping[str, Sequence[ReleaseTable]]

@@ -11,7 +11,7 @@ from surveysynth.release.tables.labels import listed
 from surveysynth.survey.where import columns_of, parse_where
 
 if TYPE_CHECKING:
-    from surveysynth.spec.spec import Spec
+    from surveysynth.config.spec import Spec
     from surveysynth.survey.survey import PublicDesign
 
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from surveysynth.config.formats import Format
 from surveysynth.release.tables.layout import Shown
 from surveysynth.release.tables.table import ReleaseTable, stacked_frame
-from surveysynth.spec.formats import Format
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth._support.xml_text import xml_text
+from surveysynth.config.formats import Format
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release import figure_style as style
 from surveysynth.release.tables.layout import (
@@ -23,7 +24,6 @@ from surveysynth.release.tables.layout import (
 )
 from surveysynth.release.tables.row_layout import StubRow
 from surveysynth.release.tables.table import FLAG_SEPARATOR, ReleaseTable
-from surveysynth.spec.formats import Format
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

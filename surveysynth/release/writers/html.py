@@ -10,8 +10,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surveysynth.config.formats import Format
 from surveysynth.release.tables.layout import Cell, Layout, Shown
-from surveysynth.spec.formats import Format
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,8 +10,8 @@ from itertools import groupby
 from pathlib import Path
 
 from surveysynth._support.xml_text import xml_text
+from surveysynth.config.formats import Format
 from surveysynth.release.tables.layout import Cell, Column, Layout, Row, Shown
-from surveysynth.spec.formats import Format
 
 _ROWS_ON_A_PAGE = 40
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from surveysynth.config.formats import Format
 from surveysynth.release.tables.layout import Cell, Layout, Row, Shown
-from surveysynth.spec.formats import Format
 
 _SPECIAL = frozenset("\\`*_[]{}<>#|&~$")
 _INDENT = "&emsp;"

@@ -37,9 +37,9 @@ from odf.table import (
 from odf.text import A, P
 
 from surveysynth._support.xml_text import xml_text
+from surveysynth.config.formats import Format
 from surveysynth.release.tables.layout import Shown
 from surveysynth.release.writers.sheets import RESERVED, Book, Sheet, SheetColumn, Value, make_book
-from surveysynth.spec.formats import Format
 
 #: Widths of columns of numbers, of labels, and of texts.
 _NARROW, _LABELS, _TEXTS = "3.6cm", "4.8cm", "20cm"

@@ -11,6 +11,7 @@ from typing import Any
 
 from xlsxwriter import Workbook
 
+from surveysynth.config.formats import Format
 from surveysynth.release.tables.layout import Shown
 from surveysynth.release.writers.sheets import (
     CONTENTS,
@@ -21,7 +22,6 @@ from surveysynth.release.writers.sheets import (
     SheetColumn,
     make_book,
 )
-from surveysynth.spec.formats import Format
 
 #: XlsxWriter's default is the present time; equal tables must give equal bytes.
 _CREATED = datetime(1980, 1, 1)

@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 
 from surveysynth.api.commands import release as release_and_look
+from surveysynth.config.build import model_of, read_design, read_survey
+from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.evaluation.compare.tables import sample_tables
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
-from surveysynth.spec.build import model_of, read_design, read_survey
-from surveysynth.spec.spec import load_spec, parse_spec
 from tests.surveys import small_survey, spec_text, write_survey
 
 GOLDEN = Path(__file__).parents[2] / "golden"

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from surveysynth.config.build import read_survey
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.evaluation.compare.comparison import Comparison, _with_model
 from surveysynth.evaluation.compare.figures import amounts_of, densities, outcome_against_weight
@@ -14,8 +16,6 @@ from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.tables import ModelRun
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.figure_style import draw
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.spec import load_spec
 from tests.surveys import small_survey, spec_text, write_survey
 
 SECTIONS = """

@@ -11,6 +11,8 @@ import pandas as pd
 import pytest
 
 from surveysynth import cli
+from surveysynth.config.build import read_survey, with_noisy_statistics, with_pseudo_posterior
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluation.compare import figures as plots
 from surveysynth.evaluation.compare.comparison import Comparison, compare
@@ -22,8 +24,6 @@ from surveysynth.evaluation.methods import color_of, synthesizers, two_currencie
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.pipeline import release
-from surveysynth.spec.build import read_survey, with_noisy_statistics, with_pseudo_posterior
-from surveysynth.spec.spec import load_spec
 from tests.surveys import pseudo_example
 
 OUTCOMES = "\n[outcomes.salary]\ncentre = 100000\nspread = 0.45\n"

@@ -14,6 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surveysynth import cli
+from surveysynth.config.build import read_survey
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.statistics import REPORT_COLUMNS, TABLE_COLUMNS
@@ -28,8 +30,6 @@ from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
 from surveysynth.release.figure_style import MARK, draw, outcome_ticks
 from surveysynth.release.folder.ledger import read_ledger, summarise
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.spec import load_spec
 from surveysynth.survey.transforms import Transform
 from tests.surveys import pseudo_example
 

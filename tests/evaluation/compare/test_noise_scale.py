@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
+from surveysynth.config.build import read_survey
+from surveysynth.config.spec import load_spec
 from surveysynth.evaluation.baselines.laplace import laplace_tables
 from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.release.tables.table_builder import estimates_for
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.spec import load_spec
 from tests.surveys import small_survey, spec_text, write_survey
 
 

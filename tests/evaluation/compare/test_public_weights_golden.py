@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surveysynth.config.build import read_survey
+from surveysynth.config.spec import load_spec
 from surveysynth.evaluation.compare.comparison import compare
 from surveysynth.release.pipeline import release
-from surveysynth.spec.build import read_survey
-from surveysynth.spec.spec import load_spec
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 RESULTS: dict[str, Any] = json.loads((GOLDEN / "public_weights.json").read_text())

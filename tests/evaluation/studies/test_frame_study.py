@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import surveysynth as ss
 from surveysynth import cli
+from surveysynth.config.spec import validate_spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.evaluation.studies import frame_study
@@ -24,7 +25,6 @@ from surveysynth.evaluation.studies.frame_study import FrameStudy, released
 from surveysynth.evaluation.studies.population import published_cells
 from surveysynth.evaluation.studies.scheduling import Task
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
-from surveysynth.spec.spec import validate_spec
 
 QUICK = {"model": "fbs", "inference": "paper", "chains": 2}
 SECTIONS = {

@@ -11,10 +11,10 @@ import pytest
 
 import surveysynth as ss
 from surveysynth.cli import main
+from surveysynth.config.build import model_of, read_design
+from surveysynth.config.spec import Spec, load_spec
 from surveysynth.evaluation.studies import simulated
 from surveysynth.evaluation.studies.simulated import TABLE_NAME
-from surveysynth.spec.build import model_of, read_design
-from surveysynth.spec.spec import Spec, load_spec
 from surveysynth.survey.survey import Confidential
 from tests.surveys import small_survey, spec_text, write_survey
 

@@ -19,9 +19,9 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.config.spec import load_spec
 from surveysynth.evaluation.studies.designs import SamplingDesign, allocate
 from surveysynth.evaluation.studies.population import Population
-from surveysynth.spec.spec import load_spec
 from surveysynth.survey.transforms import Transform
 
 SAMPLES, RIDGE, POOLED, FEWEST = 80, 11.0, 20.0, 20

@@ -14,14 +14,14 @@ import pytest
 
 import surveysynth as ss
 from surveysynth import LearnedTransform
+from surveysynth.config.build import mechanism_of, model_of
+from surveysynth.config.in_memory import spec_of_survey
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.learned.stage import first_stage
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.rebuild import rebuild
-from surveysynth.spec.build import mechanism_of, model_of
-from surveysynth.spec.in_memory import spec_of_survey
 from tests.mechanisms.learned.learned_cases import frame_of, survey_of
 
 RANGE = "range = [0, 5000000]\nlearned_by = 'strata'"

@@ -17,6 +17,8 @@ from scipy import stats
 
 import surveysynth as ss
 from surveysynth import LearnedTransform, Transform
+from surveysynth.config.build import mechanism_of, model_of
+from surveysynth.config.in_memory import spec_of_survey
 from surveysynth.errors import InputError
 from surveysynth.inference.synthesis import scaled
 from surveysynth.mechanisms.learned.histogram import (
@@ -29,8 +31,6 @@ from surveysynth.mechanisms.learned.redraw import redrawn_designs
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.rebuild import rebuild
-from surveysynth.spec.build import mechanism_of, model_of
-from surveysynth.spec.in_memory import spec_of_survey
 from tests.mechanisms.learned.learned_cases import frame_of, survey_of
 
 RANGE = (2.0, 2000.0)

@@ -11,11 +11,11 @@ import pytest
 
 import surveysynth as ss
 from surveysynth._support.types import FloatArray
+from surveysynth.config.build import mechanism_of
 from surveysynth.inference import synthesis
 from surveysynth.mechanisms.learned.redraw import redrawn_designs, redrawn_knots
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts
 from surveysynth.sampling.primitives import NORMAL_NODES
-from surveysynth.spec.build import mechanism_of
 from surveysynth.survey.learned import BINS, LearnedTransform, normal_scores
 from surveysynth.survey.survey import PublicDesign
 from tests.mechanisms.learned.learned_cases import survey_of

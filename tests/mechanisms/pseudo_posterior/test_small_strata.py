@@ -167,9 +167,9 @@ def test_readme_and_privacy_file_of_a_release_tell_it(released) -> None:
 
 def test_check_tells_it_beforehand(released) -> None:
     spec, _ = released
+    from surveysynth.config.build import model_of, read_survey, settings_of
+    from surveysynth.config.spec import load_spec
     from surveysynth.release.preview import preview_lines
-    from surveysynth.spec.build import model_of, read_survey, settings_of
-    from surveysynth.spec.spec import load_spec
 
     given = load_spec(spec)
     design = settings_of(given).prepared(read_survey(given).design)

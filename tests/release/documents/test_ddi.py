@@ -11,11 +11,11 @@ from xml.etree import ElementTree
 import pytest
 
 from surveysynth._support.xml_text import xml_text
+from surveysynth.config.build import mechanism_of, model_of, read_survey
+from surveysynth.config.spec import load_spec
 from surveysynth.release.documents.codebook import make_codebook
 from surveysynth.release.documents.ddi import make_ddi
 from surveysynth.release.pipeline import facts_of, release
-from surveysynth.spec.build import mechanism_of, model_of, read_survey
-from surveysynth.spec.spec import load_spec
 from tests.surveys import small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")

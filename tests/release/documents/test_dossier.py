@@ -11,6 +11,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from surveysynth.config.build import mechanism_of, model_of, read_survey
+from surveysynth.config.spec import load_spec
 from surveysynth.inference.bias_search import DebiasRecord
 from surveysynth.release import files
 from surveysynth.release.documents.dossier import make_dossier
@@ -18,8 +20,6 @@ from surveysynth.release.documents.readme import guarantee_context
 from surveysynth.release.documents.render import percent, render_markdown
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.pipeline import facts_of
-from surveysynth.spec.build import mechanism_of, model_of, read_survey
-from surveysynth.spec.spec import load_spec
 from tests.surveys import clustered_survey, small_survey
 
 MakeSpec = Callable[..., Path]

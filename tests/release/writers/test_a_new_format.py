@@ -12,13 +12,13 @@ from types import ModuleType
 import pytest
 
 import surveysynth
+from surveysynth.config.build import model_of, read_survey
+from surveysynth.config.formats import FORMATS, Format
+from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.tables.layout import Shown
-from surveysynth.spec.build import model_of, read_survey
-from surveysynth.spec.formats import FORMATS, Format
-from surveysynth.spec.spec import load_spec, parse_spec
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism", "tabs")
 
@@ -82,7 +82,7 @@ def test_a_specification_knows_it_by_name(make_spec: MakeSpec) -> None:
 
 def test_no_format_is_named_outside_its_writer_and_its_row() -> None:
     package = Path(surveysynth.__file__).parent
-    allowed = {package / "spec" / "formats.py", *(package / "release" / "writers").glob("*.py")}
+    allowed = {package / "config" / "formats.py", *(package / "release" / "writers").glob("*.py")}
     allowed.add(package / "evaluation" / "studies" / "example.py")  # the text of a specification
     named = [
         f"{path.name}: {line.strip()}"

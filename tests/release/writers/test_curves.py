@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from surveysynth.config.formats import FORMATS
 from surveysynth.mechanisms.learned.histogram import learned_design, noisy_histograms
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.writers.curves import curves_figure, curves_of, write
-from surveysynth.spec.formats import FORMATS
 from tests.mechanisms.learned.learned_cases import survey_of
 
 HOSTILE = "<script>alert(1)</script> & $x_1^2$"

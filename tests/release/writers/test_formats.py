@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from surveysynth.config.formats import FORMATS
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.tables.layout import Layout, Presentation, Shown, lay_out
 from surveysynth.release.tables.rounding import Rounding, to_digits, to_multiples
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import html, latex, markdown, xlsx
-from surveysynth.spec.formats import FORMATS
 
 XLSX = FORMATS["xlsx"]
 SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surveysynth.config.formats import FORMATS
 from surveysynth.release.tables.layout import Presentation, Shown, lay_out
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import ods
-from surveysynth.spec.formats import FORMATS
 from tests.release.writers.test_formats import HOSTILE, hostile_presentation, presentation, table
 
 ODS = FORMATS["ods"]

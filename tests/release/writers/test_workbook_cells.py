@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surveysynth.config.formats import FORMATS
 from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import sheets, xlsx
-from surveysynth.spec.formats import FORMATS
 from tests.release.writers.test_formats import HOSTILE, hostile_presentation, presentation, table
 
 openpyxl = pytest.importorskip("openpyxl")

@@ -10,14 +10,14 @@ import numpy as np
 from pydantic import ValidationError
 
 from surveysynth._support.xml_text import visible
+from surveysynth.config.sections import LabelSection
 from surveysynth.errors import InputError
-from surveysynth.spec.sections import LabelSection
 from surveysynth.survey.columns import text_column
 from surveysynth.survey.files import LABELLED_SUFFIXES, LabelledTable, open_table
 from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
 
 if TYPE_CHECKING:
-    from surveysynth.spec.spec import Spec
+    from surveysynth.config.spec import Spec
 
 
 def with_file_labels(spec: "Spec") -> "Spec":

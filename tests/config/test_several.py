@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surveysynth.config.spec import Spec, parse_spec, validate_spec
+from surveysynth.config.tables_in_file import folded, unfolded
+from surveysynth.config.tables_section import table_name
 from surveysynth.errors import InputError
-from surveysynth.spec.spec import Spec, parse_spec, validate_spec
-from surveysynth.spec.tables_in_file import folded, unfolded
-from surveysynth.spec.tables_section import table_name
 
 HEAD = """
 [survey]

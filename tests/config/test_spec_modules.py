@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surveysynth.config.build import noisy_settings_of
+from surveysynth.config.spec import Spec, parse_spec
 from surveysynth.errors import InputError
-from surveysynth.spec.build import noisy_settings_of
-from surveysynth.spec.spec import Spec, parse_spec
 
 NAMES = ["pay", "work", "sick", "rooms"]
 TEXT = """

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from surveysynth.config.calibration_section import method_of, place_of
+from surveysynth.config.learned import weight_transform
+from surveysynth.config.replicates import columns_of_pattern, replicate_problems
 from surveysynth.errors import InputError
-from surveysynth.spec.calibration_section import method_of, place_of
-from surveysynth.spec.learned import weight_transform
-from surveysynth.spec.replicates import columns_of_pattern, replicate_problems
 
 if TYPE_CHECKING:
+    from surveysynth.config.spec import Spec
     from surveysynth.estimation.margins_of_calibration import Calibration, Margin
     from surveysynth.mechanisms.base import Mechanism
     from surveysynth.mechanisms.declared import Declared
     from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.models.base import Model
-    from surveysynth.spec.spec import Spec
     from surveysynth.survey.declaration import Declaration
     from surveysynth.survey.files import Table
     from surveysynth.survey.survey import PublicDesign, Survey
@@ -231,10 +231,10 @@ def mechanism_of(spec: "Spec") -> "Mechanism":
 
 def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
     """Return the settings of noisy statistics, all public; ``changes``: of a comparison."""
+    from surveysynth.config.outcome_section import WEIGHT
+    from surveysynth.config.privacy import as_noisy_statistics
     from surveysynth.mechanisms.declared import Declared
     from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, NoisySettings
-    from surveysynth.spec.outcome_section import WEIGHT
-    from surveysynth.spec.privacy import as_noisy_statistics
 
     synthesizer, privacy = spec.synthesizer, as_noisy_statistics(spec.privacy)
 
@@ -277,9 +277,9 @@ def spreads_of(spec: "Spec") -> dict[str, float]:
 
 def settings_of(spec: "Spec") -> "MechanismSettings":
     """Return the settings of the pseudo-posterior, all public."""
+    from surveysynth.config.privacy import as_pseudo_posterior
     from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS, MechanismSettings
     from surveysynth.sampling.plan import SamplingPlan
-    from surveysynth.spec.privacy import as_pseudo_posterior
 
     privacy, synthesizer = as_pseudo_posterior(spec.privacy), spec.synthesizer
     of_papers = synthesizer.inference == "paper"
@@ -312,9 +312,9 @@ def with_noisy_statistics(spec: "Spec") -> "Spec":
     Raises ``InputError`` for missing settings, such as centres and spreads.
     """
     from surveysynth._support.messages import raise_problems
-    from surveysynth.spec.outcomes import strict_problems
-    from surveysynth.spec.privacy import as_noisy_statistics
-    from surveysynth.spec.spec import with_defaults
+    from surveysynth.config.outcomes import strict_problems
+    from surveysynth.config.privacy import as_noisy_statistics
+    from surveysynth.config.spec import with_defaults
 
     privacy = as_noisy_statistics(spec.privacy)
     if privacy is spec.privacy:
@@ -334,7 +334,7 @@ def with_pseudo_posterior(spec: "Spec") -> "Spec":
 
     The guarantees of the two mechanisms differ.
     """
-    from surveysynth.spec.privacy import as_pseudo_posterior
-    from surveysynth.spec.spec import with_defaults
+    from surveysynth.config.privacy import as_pseudo_posterior
+    from surveysynth.config.spec import with_defaults
 
     return with_defaults(spec.model_copy(update={"privacy": as_pseudo_posterior(spec.privacy)}))

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, create_model, model_validator
 
 from surveysynth._support.messages import nearest
+from surveysynth.config.sections import Name, Names, Section, distinct
 from surveysynth.errors import InputError
 from surveysynth.models import get_model, model_names, registered
 from surveysynth.models.options import Choice, ColumnNames, Option
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.spec.sections import Name, Names, Section, distinct
 from surveysynth.survey.transforms import TransformKind
 
 #: Fewer than two chains have no R-hat; fewer draws a chain than this have no useful one.

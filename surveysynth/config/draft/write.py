@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surveysynth._support.fragment import fragment
+from surveysynth.config.draft.choices import Choices, check_choices
+from surveysynth.config.draft.columns import DataFile
+from surveysynth.config.draft.text import draft_text
+from surveysynth.config.spec import parse_spec
 from surveysynth.errors import InputError
-from surveysynth.spec.draft.choices import Choices, check_choices
-from surveysynth.spec.draft.columns import DataFile
-from surveysynth.spec.draft.text import draft_text
-from surveysynth.spec.spec import parse_spec
 
 SPEC_NAME = "spec.toml"
 
@@ -30,7 +30,7 @@ class Drafted:
     Examples
     --------
     >>> from pathlib import Path
-    >>> from surveysynth.spec.draft.write import Drafted
+    >>> from surveysynth.config.draft.write import Drafted
     >>> Drafted(Path("spec.toml"), ("outcomes.salary.kind",), ("field",)).open
     ('outcomes.salary.kind',)
     """

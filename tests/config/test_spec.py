@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from surveysynth.config.build import noisy_settings_of
+from surveysynth.config.spec import Spec, load_spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.spec.build import noisy_settings_of
-from surveysynth.spec.spec import Spec, load_spec, parse_spec
 from surveysynth.survey.transforms import Transform
 
 MINIMAL = """
@@ -139,7 +139,7 @@ def test_minimal_spec_has_the_defaults_of_the_contract() -> None:
 
 
 def test_inference_as_in_the_papers_has_their_origin() -> None:
-    from surveysynth.spec.build import settings_of
+    from surveysynth.config.build import settings_of
 
     def origin(lines: str, inference: str = "paper") -> str | None:
         text = with_key("synthesizer", f'inference = "{inference}"', with_key("privacy", lines))

@@ -6,6 +6,20 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.messages import listing, nearest
+from surveysynth.config.learned import (
+    LEARNED,
+    OF_LEARNED,
+    learned_transform,
+    learns_weight,
+    of_counts,
+    weight_problems,
+)
+from surveysynth.config.outcome_section import WEIGHT, Outcomes, OutcomeSection
+from surveysynth.config.privacy_section import PrivacySection
+from surveysynth.config.scales import scale_problems
+from surveysynth.config.sections import LabelSection, SurveySection
+from surveysynth.config.synthesizer_section import SynthesizerSection
+from surveysynth.config.tables_section import TablesSection
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import (
     LEVEL,
@@ -16,20 +30,6 @@ from surveysynth.estimation.statistics import (
 )
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.models import get_model, registered
-from surveysynth.spec.learned import (
-    LEARNED,
-    OF_LEARNED,
-    learned_transform,
-    learns_weight,
-    of_counts,
-    weight_problems,
-)
-from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
-from surveysynth.spec.privacy_section import PrivacySection
-from surveysynth.spec.scales import scale_problems
-from surveysynth.spec.sections import LabelSection, SurveySection
-from surveysynth.spec.synthesizer_section import SynthesizerSection
-from surveysynth.spec.tables_section import TablesSection
 from surveysynth.survey.outcome import Outcome, OutcomeKind
 from surveysynth.survey.transforms import Transform
 

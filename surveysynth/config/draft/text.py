@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from surveysynth._support.xml_text import visible
-from surveysynth.spec.draft.choices import Choices, OutcomeChoice, settled_amount
-from surveysynth.spec.draft.columns import PublicLevels
-from surveysynth.spec.mistakes import ANSWERS, OPEN
+from surveysynth.config.draft.choices import Choices, OutcomeChoice, settled_amount
+from surveysynth.config.draft.columns import PublicLevels
+from surveysynth.config.mistakes import ANSWERS, OPEN
 from surveysynth.survey.records import LEAST_RECORDS
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")

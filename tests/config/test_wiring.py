@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from surveysynth.config.build import noisy_settings_of, read_survey, settings_of
+from surveysynth.config.spec import Spec, load_spec
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.spec.build import noisy_settings_of, read_survey, settings_of
-from surveysynth.spec.spec import Spec, load_spec
 from tests.surveys import small_survey, spec_text, write_survey
 
 FIT = "chains = 5\nwarmup = 77\ndraws = 99"

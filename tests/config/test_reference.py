@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from surveysynth.config.privacy import PRIVACY_KEYS, Privacy, PseudoPosteriorSection
+from surveysynth.config.sections import Section
+from surveysynth.config.spec import Spec, parse_spec
 from surveysynth.models import get_model, model_names
-from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy, PseudoPosteriorSection
-from surveysynth.spec.sections import Section
-from surveysynth.spec.spec import Spec, parse_spec
 from surveysynth.survey.files import SUFFIXES
 from vignettes.keys import FILE, SETTINGS, Key, markdown, sections, texts_of
 

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from surveysynth.config.outcome_section import WEIGHT, Outcomes, OutcomeSection
+from surveysynth.config.sections import SurveySection
+from surveysynth.config.synthesizer_section import SynthesizerSection
 from surveysynth.errors import InputError
 from surveysynth.models import get_model, registered
-from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
-from surveysynth.spec.sections import SurveySection
-from surveysynth.spec.synthesizer_section import SynthesizerSection
 from surveysynth.survey.learned import LEARNED_SHARE, OF_MEAN_WEIGHT, LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform

@@ -14,19 +14,16 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from surveysynth._support.messages import listing, nearest
-from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import statistic_of
-from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.spec.calibration_section import CalibrationSection, calibration_problems
-from surveysynth.spec.learned import (
+from surveysynth.config.calibration_section import CalibrationSection, calibration_problems
+from surveysynth.config.learned import (
     learned_columns,
     with_learned_weight,
     without_learned_weight,
 )
-from surveysynth.spec.mistakes import raise_mistakes
-from surveysynth.spec.modules import apart_problems, module_problems
-from surveysynth.spec.outcome_section import WEIGHT, OutcomeSection
-from surveysynth.spec.outcomes import (
+from surveysynth.config.mistakes import raise_mistakes
+from surveysynth.config.modules import apart_problems, module_problems
+from surveysynth.config.outcome_section import WEIGHT, OutcomeSection
+from surveysynth.config.outcomes import (
     by_problems,
     declared_outcome,
     label_problems,
@@ -34,18 +31,21 @@ from surveysynth.spec.outcomes import (
     statistic_problems,
     strict_problems,
 )
-from surveysynth.spec.privacy import PRIVACY_KEYS, Privacy
-from surveysynth.spec.problems import (
+from surveysynth.config.privacy import PRIVACY_KEYS, Privacy
+from surveysynth.config.problems import (
     group_problems,
     pattern_problems,
     pseudo_posterior_problems,
     public_weight_problems,
 )
-from surveysynth.spec.sections import LabelSection, SurveySection
-from surveysynth.spec.synthesizer_section import SynthesizerSection
-from surveysynth.spec.tables_in_file import ALL_TABLES, folded, section_of, where_problems
-from surveysynth.spec.tables_section import TablesSection
-from surveysynth.spec.wording import read_text, why_not_toml
+from surveysynth.config.sections import LabelSection, SurveySection
+from surveysynth.config.synthesizer_section import SynthesizerSection
+from surveysynth.config.tables_in_file import ALL_TABLES, folded, section_of, where_problems
+from surveysynth.config.tables_section import TablesSection
+from surveysynth.config.wording import read_text, why_not_toml
+from surveysynth.errors import InputError
+from surveysynth.estimation.statistics import statistic_of
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 

@@ -8,10 +8,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from surveysynth._support.messages import listing, nearest
+from surveysynth.config.mistakes import OPEN
+from surveysynth.config.outcome_section import WEIGHT
+from surveysynth.config.privacy import NOISY_STATISTICS, PROMISES, PSEUDO_POSTERIOR
 from surveysynth.errors import InputError
-from surveysynth.spec.mistakes import OPEN
-from surveysynth.spec.outcome_section import WEIGHT
-from surveysynth.spec.privacy import NOISY_STATISTICS, PROMISES, PSEUDO_POSTERIOR
 from surveysynth.survey.transforms import Transform
 from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom
 

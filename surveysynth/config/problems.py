@@ -8,11 +8,11 @@ from surveysynth._support.messages import (
     nearest,
     noisy_statistics_alone,
 )
-from surveysynth.spec.learned import is_learned, learns_weight, of_counts
-from surveysynth.spec.outcome_section import WEIGHT, Outcomes, OutcomeSection
-from surveysynth.spec.sections import SurveySection
-from surveysynth.spec.synthesizer_section import SynthesizerSection
-from surveysynth.spec.tables_section import TablesSection
+from surveysynth.config.learned import is_learned, learns_weight, of_counts
+from surveysynth.config.outcome_section import WEIGHT, Outcomes, OutcomeSection
+from surveysynth.config.sections import SurveySection
+from surveysynth.config.synthesizer_section import SynthesizerSection
+from surveysynth.config.tables_section import TablesSection
 
 #: Keys of amounts that are not plain.
 _OF_KINDS = ("spikes", "lower", "upper", "split")

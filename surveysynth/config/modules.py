@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from surveysynth._support.messages import listing, nearest
+from surveysynth.config.calibration_section import CalibrationSection, place_of
+from surveysynth.config.tables_section import TablesSection
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.spec.calibration_section import CalibrationSection, place_of
-from surveysynth.spec.tables_section import TablesSection
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.where import columns_of, parse_where
 

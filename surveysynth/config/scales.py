@@ -1,8 +1,8 @@
 """Public centres and spreads of amounts: where they are required."""
 
-from surveysynth.spec.learned import is_learned
-from surveysynth.spec.outcome_section import Outcomes, OutcomeSection
-from surveysynth.spec.synthesizer_section import SynthesizerSection
+from surveysynth.config.learned import is_learned
+from surveysynth.config.outcome_section import Outcomes, OutcomeSection
+from surveysynth.config.synthesizer_section import SynthesizerSection
 
 
 def scale_problems(synthesizer: SynthesizerSection, outcomes: Outcomes) -> list[str]:

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from surveysynth._support.messages import BACKSLASH, nearest, nearest_file
+from surveysynth.config.privacy import PROMISES
 from surveysynth.errors import InputError
-from surveysynth.spec.privacy import PROMISES
 from surveysynth.survey.files import SUFFIXES
 
 _TYPE_WORDS = {

@@ -22,8 +22,8 @@ from pydantic_core import PydanticKnownError
 
 from surveysynth._support.messages import listing
 from surveysynth._support.xml_text import has_control
+from surveysynth.config.replicates import setting_problems
 from surveysynth.estimation.replication import ReplicateMethod
-from surveysynth.spec.replicates import setting_problems
 from surveysynth.survey.declaration import (
     EFFECT_WITHOUT_PSU,
     MAX_DESIGN_EFFECT,

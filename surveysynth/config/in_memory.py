@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from surveysynth.config.outcome_section import WEIGHT
+from surveysynth.config.spec import NO_FILE, Spec, validate_spec
+from surveysynth.config.tables_in_file import ALL_TABLES, TABLES
 from surveysynth.errors import InputError
-from surveysynth.spec.outcome_section import WEIGHT
-from surveysynth.spec.spec import NO_FILE, Spec, validate_spec
-from surveysynth.spec.tables_in_file import ALL_TABLES, TABLES
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome, needs_general_form
 from surveysynth.survey.transforms import Transform

@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 import surveysynth as ss
 from surveysynth import cli
 from surveysynth._support.xml_text import has_control
-from surveysynth.errors import InputError
-from surveysynth.estimation.statistics import LEVEL, TABLE_COLUMNS
-from surveysynth.spec.draft import columns as draft_columns
-from surveysynth.spec.draft.choices import (
+from surveysynth.config.draft import columns as draft_columns
+from surveysynth.config.draft.choices import (
     Choices,
     OutcomeChoice,
     read_outcomes,
@@ -27,9 +25,11 @@ from surveysynth.spec.draft.choices import (
     settled_amount,
     split_columns,
 )
-from surveysynth.spec.draft.columns import PublicLevels, open_data
-from surveysynth.spec.draft.text import draft_text
-from surveysynth.spec.spec import load_spec, parse_spec
+from surveysynth.config.draft.columns import PublicLevels, open_data
+from surveysynth.config.draft.text import draft_text
+from surveysynth.config.spec import load_spec, parse_spec
+from surveysynth.errors import InputError
+from surveysynth.estimation.statistics import LEVEL, TABLE_COLUMNS
 from surveysynth.survey.files import Table, open_table
 from tests.surveys import CANARIES, good
 

@@ -6,12 +6,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from surveysynth.config.sections import Name, Section
 from surveysynth.mechanisms.base import Combining, Currency
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.spec.sections import Name, Section
 
 
 class PrivacySection(Section):

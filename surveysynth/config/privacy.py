@@ -10,13 +10,13 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
 
 from surveysynth._support.messages import no_fixed_point, no_peak
+from surveysynth.config.privacy_section import PrivacySection
+from surveysynth.config.sections import Names, as_tuple
 from surveysynth.mechanisms.base import Combining, Currency
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, RECORD
 from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.spec.privacy_section import PrivacySection
-from surveysynth.spec.sections import Names, as_tuple
 
 PSEUDO_POSTERIOR, NOISY_STATISTICS = "pseudo_posterior", "noisy_statistics"
 NO_MECHANISM = "no_mechanism"

@@ -6,8 +6,8 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
 
-from surveysynth.spec.sections import Name, Section, as_tuple
-from surveysynth.spec.wording import shown
+from surveysynth.config.sections import Name, Section, as_tuple
+from surveysynth.config.wording import shown
 from surveysynth.survey.learned import LearnedBy
 from surveysynth.survey.outcome import OutcomeKind
 from surveysynth.survey.transforms import TransformKind

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from surveysynth._support.messages import listing, nearest
+from surveysynth.config.formats import format_names
+from surveysynth.config.sections import Names, Section, Text, as_tuple, distinct, known_name
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import COUNT, MEAN, STATISTICS, statistic_of
-from surveysynth.spec.formats import format_names
-from surveysynth.spec.sections import Names, Section, Text, as_tuple, distinct, known_name
 from surveysynth.survey.where import parse_where
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")

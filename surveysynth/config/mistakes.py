@@ -6,10 +6,10 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from surveysynth._support.messages import raise_problems
+from surveysynth.config.privacy import without_tag
+from surveysynth.config.tables_in_file import as_written, inherited
+from surveysynth.config.wording import KEY, OTHER_TYPE, describe, where_of
 from surveysynth.errors import InputError
-from surveysynth.spec.privacy import without_tag
-from surveysynth.spec.tables_in_file import as_written, inherited
-from surveysynth.spec.wording import KEY, OTHER_TYPE, describe, where_of
 
 #: The value of a key that a person must fill in. No key accepts it, so validation finds each one.
 OPEN = "?"
