@@ -26,6 +26,8 @@ from .api.private_tables import tables as tables
 from .api.start import example as example
 from .api.start import example_survey as example_survey
 from .api.start import init as init
+from .config.build import read_survey as read_survey
+from .config.spec import load_spec as load_spec
 from .errors import (
     ConfidentialWarning as ConfidentialWarning,
 )
@@ -113,8 +115,6 @@ from .release.folder.reader import Release as Release
 from .release.folder.reader import read_release as read_release
 from .release.private_tables import PrivateTables as PrivateTables
 from .sampling.plan import SamplingPlan as SamplingPlan
-from .config.build import read_survey as read_survey
-from .config.spec import load_spec as load_spec
 from .survey.learned import LearnedTransform as LearnedTransform
 from .survey.outcome import Outcome as Outcome
 from .survey.survey import (
