@@ -72,11 +72,6 @@ def method_names(spec: "Spec | None" = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*MODEL_FREE, *model_names(), *own, *noisy)))
 
 
-def is_strict(name: str) -> bool:
-    """Return whether a method promises zero-concentrated privacy."""
-    return name.endswith(NOISY)
-
-
 def synthesizers(
     spec: "Spec", models: Sequence[str] = (), methods: Sequence[str] = ()
 ) -> tuple[list[Method], list[str]]:

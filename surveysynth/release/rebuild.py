@@ -33,11 +33,12 @@ from surveysynth.release.folder.microdata import (
     fraction_name,
     weight_column,
 )
+from surveysynth.release.folder.published_files import CODEBOOK_NAME, read_json, read_records
 from surveysynth.release.pipeline import Streams, facts_of, synthetic_estimates
 from surveysynth.release.tables.table import stacked_frame
 from surveysynth.release.tables.table_builder import estimates_for, release_tables, tables_of_each
 from surveysynth.release.writers.csv import plain_text
-from surveysynth.release.writers.stata_spss import PROGRAMS, read_labelled, with_codes
+from surveysynth.release.writers.stata_spss import PROGRAMS
 from surveysynth.survey.files import open_table
 from surveysynth.survey.survey import PublicDesign, public_design
 
@@ -228,8 +229,7 @@ def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
 def _first_dataset(source: Path, path: Path) -> "pd.DataFrame":
     """Read it as the survey file was: codes as text, and for csv files all cells."""
     if path.suffix[1:] in PROGRAMS:
-        codebook = json.loads((source / "codebook.json").read_text(encoding="utf-8"))
-        return with_codes(read_labelled(path, path.suffix[1:]), codebook, path)
+        return read_records(path, read_json(source / CODEBOOK_NAME))
     table = open_table(path)
     frame = table.read(table.columns)
     if path.suffix == ".csv":

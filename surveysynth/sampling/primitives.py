@@ -9,7 +9,7 @@ numbers), which makes the search for a target bound smooth.
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import chdtri, log_ndtr, ndtri, ndtri_exp
+from scipy.special import chdtri, ndtri
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 
@@ -22,12 +22,6 @@ GRID = 64
 NORMAL_NODES = ndtri((np.arange(400) + 0.5) / 400)
 #: Matrices of size d are many from so many times d^2 on.
 MANY = 16
-
-
-def cut_at_zero(mean: FloatArray, uniform: FloatArray, sd: FloatArray | float = 1.0) -> FloatArray:
-    """Draw normals N(mean, sd^2) that are above zero, each by a uniform number."""
-    below = log_ndtr(mean / sd)
-    return np.asarray(mean - sd * ndtri_exp(np.log1p(-uniform) + below))
 
 
 def half_t_log_density(scale: FloatArray, df: float, prior_scale: float) -> FloatArray:
@@ -388,26 +382,3 @@ def _many_from_precision(
             values[j] = values[j] - entry[k, j] * values[k]
         values[j] = values[j] / entry[j, j]
     return np.stack(values, axis=1)
-
-
-def symmetric_axes(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return eigenvalues (..., q) and eigenvectors (..., q, q) of matrices that are not negative.
-
-    In closed form for q < 3, where LAPACK takes far longer. No eigenvalue is below 1e-300.
-    """
-    q = matrix.shape[-1]
-    if q > 2:
-        values, vectors = np.linalg.eigh(matrix)
-        return np.maximum(values, 1e-300), vectors
-    if q < 2:
-        return np.maximum(matrix[..., 0], 1e-300), np.ones_like(matrix)
-    a, b, d = matrix[..., 0, 0], matrix[..., 0, 1], matrix[..., 1, 1]
-    angle = 0.5 * np.arctan2(2.0 * b, a - d)
-    cos, sin = np.cos(angle), np.sin(angle)
-    largest = np.maximum(0.5 * (a + d) + np.hypot(0.5 * (a - d), b), 1e-300)
-    values, vectors = np.empty((*a.shape, 2)), np.empty((*a.shape, 2, 2))
-    values[..., 0] = largest
-    values[..., 1] = np.maximum(a * d - b * b, 0.0) / largest
-    vectors[..., 0, 0] = vectors[..., 1, 1] = cos
-    vectors[..., 1, 0], vectors[..., 0, 1] = sin, -sin
-    return np.maximum(values, 1e-300), vectors

@@ -3,7 +3,6 @@
 A convenience. The files are plain csv and JSON, and their README says how to do without it.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,18 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.fragment import fragment
 from surveysynth.config.formats import FORMATS, folder_of
-from surveysynth.errors import InputError, SurveySynthError
+from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.folder.bundle import PRIVACY_NAME, RELEASE
-from surveysynth.release.writers.csv import plain_text
-from surveysynth.release.writers.stata_spss import PROGRAMS, damaged, read_labelled, with_codes
+from surveysynth.release.folder.published_files import (
+    CODEBOOK_NAME,
+    damaged,
+    read_csv,
+    read_json,
+    read_records,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_CODEBOOK_NAME = "codebook.json"
 _DATASET = re.compile(r"draw_(\d+)_rep_(\d+)")
-_LABELLED = tuple(f".{each}" for each in PROGRAMS)
 #: Columns of tables that a first look does without.
 _DETAILS = ["is_margin", "df", "df_design"]
 _TABLE_NUMBERS = ("estimate", "se", "df", "df_design", "ci_lower", "ci_upper")
@@ -116,10 +118,7 @@ class Release:
                 f"draws 1 to {draws} with replicates 1 to {replicates}."
             )
         path = self.folder / self._files[draw, replicate]
-        text = [c["name"] for c in self.codebook["columns"] if "levels" in c or c["type"] == "text"]
-        frame = _read_records(path, text)
-        if path.suffix in _LABELLED:
-            frame = with_codes(frame, self.codebook, path)
+        frame = read_records(path, self.codebook)
         if not positions:
             return frame
         for column in self.codebook["columns"]:
@@ -210,12 +209,12 @@ def read_release(folder: str | Path) -> Release:
             f"{given} holds no release: neither it nor {given / RELEASE} has a {PRIVACY_NAME}."
         )
     root = found[0]
-    codebook, privacy = _read_json(root / _CODEBOOK_NAME), _read_json(root / PRIVACY_NAME)
+    codebook, privacy = read_json(root / CODEBOOK_NAME), read_json(root / PRIVACY_NAME)
     try:
         files = {(each["draw"], each["replicate"]): each["file"] for each in codebook["files"]}
         _, paths = privacy["private"], _table_paths(root, codebook, privacy["settings"])
     except (KeyError, TypeError, InputError):
-        raise damaged(root / _CODEBOOK_NAME) from None
+        raise damaged(root / CODEBOOK_NAME) from None
     tables = {
         stem: _read_table(path, columns) for stem, (path, columns) in paths.items()
         if path.is_file()
@@ -238,20 +237,8 @@ def _table_paths(
     return paths
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing from the release.") from None
-    except (OSError, ValueError):
-        raise damaged(path) from None
-    if not isinstance(content, dict):
-        raise damaged(path)
-    return content
-
-
 def _read_table(path: Path, by: list[str]) -> "pd.DataFrame":
-    frame = _read_csv(path)
+    frame = read_csv(path)
     if not {*by, "is_margin", "n", "flag", *_TABLE_NUMBERS} <= set(frame.columns):
         raise damaged(path)
     try:
@@ -266,32 +253,6 @@ def _read_table(path: Path, by: list[str]) -> "pd.DataFrame":
     return frame
 
 
-def _read_records(path: Path, text: list[str]) -> "pd.DataFrame":
-    import pandas as pd
-
-    if path.suffix in _LABELLED:
-        if not path.is_file():
-            raise InputError(f"{path} is missing from the release.")
-        try:
-            return read_labelled(path, path.suffix[1:])
-        except SurveySynthError:
-            raise
-        except Exception:  # of pyreadstat, which has several
-            raise damaged(path) from None
-    if path.suffix == ".parquet":
-        try:
-            frame = pd.read_parquet(path)
-        except (OSError, ValueError):
-            raise damaged(path) from None
-        return frame.astype({name: str for name in text if name in frame})
-    frame = _read_csv(path)
-    try:
-        numbers = {name: pd.to_numeric(frame[name]) for name in frame if name not in text}
-    except ValueError:
-        raise damaged(path) from None
-    return frame.assign(**{str(name): values for name, values in numbers.items()})
-
-
 def _positions(column: "pd.Series[str]", codes: list[str], path: Path) -> "pd.Series[float]":
     """Return positions among the codes of a codebook."""
     position = {code: float(index) for index, code in enumerate(codes)}
@@ -299,16 +260,3 @@ def _positions(column: "pd.Series[str]", codes: list[str], path: Path) -> "pd.Se
     if found.isna().any():
         raise damaged(path)
     return found
-
-
-def _read_csv(path: Path) -> "pd.DataFrame":
-    """Read every field as the text that was written."""
-    import pandas as pd
-
-    try:
-        frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
-    except FileNotFoundError:
-        raise InputError(f"{path} is missing from the release.") from None
-    except (OSError, ValueError):
-        raise damaged(path) from None
-    return frame.rename(columns=plain_text).map(plain_text)

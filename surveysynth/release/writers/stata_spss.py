@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from surveysynth._support.messages import listing
 from surveysynth._support.readstat import read_with
 from surveysynth.errors import InputError
-from surveysynth.survey.columns import text_column
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -157,28 +156,4 @@ def read_labelled(path: Path, file_format: str) -> "pd.DataFrame":
     Raises what pyreadstat raises for a damaged file.
     """
     frame: pd.DataFrame = read_with(f"read_{file_format}", path.read_bytes())[0]
-    return frame
-
-
-def damaged(path: Path) -> InputError:
-    """Return the error of a published file that is not as it was written."""
-    return InputError(f"{path} is not what a release writes; it is damaged or has been changed.")
-
-
-def with_codes(
-    frame: "pd.DataFrame", codebook: Mapping[str, Any], path: Path
-) -> "pd.DataFrame":
-    """Replace the numbers of a dataset of Stata or SPSS by the codes of the codebook."""
-    for column in codebook["columns"]:
-        name = column["name"]
-        if name not in frame:
-            raise damaged(path)
-        code_of = {
-            str(level["value"]): level["code"] for level in column.get("levels", ())
-            if "value" in level
-        }  # fmt: skip
-        codes = [level["code"] for level in column.get("levels", ())]
-        if code_of or column["type"] == "text":
-            text = text_column(frame[name], name, codes).values()
-            frame[name] = text.map(lambda value, codes=code_of: codes.get(value, value))
     return frame
