@@ -277,6 +277,22 @@ def test_rebuilding_tells_what_differs_and_refuses_what_it_cannot(
     assert "statistics.json" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("stand_in_posterior")
+@pytest.mark.parametrize("content", [b"no such file", None])
+def test_rebuilding_tells_of_damaged_microdata(
+    make_spec: MakeSpec, tmp_path: Path, content: bytes | None
+) -> None:
+    out = release(strict_spec(make_spec, tables='microdata = "dta"'), tmp_path / "out", seed=2).out
+    (first,) = (out / "release" / "microdata").glob("draw_01_rep_01.dta")
+    if content is None:
+        first.unlink()
+    else:
+        first.write_bytes(content)
+    with pytest.raises(InputError, match=first.name):
+        rebuild(out, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
 def test_no_confidential_number_is_published(make_spec: MakeSpec, tmp_path: Path) -> None:
     """Planted values, and constants of the survey, searched for in all published files."""
     frame = small_survey()
