@@ -12,8 +12,8 @@ from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE, column_
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import FIRST_SHARE
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
-    budget_of_blocks,
     check_public,
+    costs_of_modules,
     location_design,
     require_general,
 )
@@ -72,9 +72,9 @@ def _noise_lines(module: Module, model: GeneralLocation) -> list[str]:
     """State the noise of counts and moments by block, and of sums by PSU."""
     design, settings = module.design, module.settings
     public = location_design(model, design, settings)
-    budget = budget_of_blocks(model, design, settings)
+    (costs,) = costs_of_modules(model, design, settings)
     variances = public.variances(
-        budget.rho, settings.count_share, settings.unit_size(design)
+        costs.blocks.rho, settings.count_share, settings.unit_size(design)
     )
     shape = public.shape
     cells, combinations = len(shape.x_cells), len(shape.combinations)

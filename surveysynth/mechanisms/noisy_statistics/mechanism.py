@@ -35,6 +35,7 @@ from surveysynth.mechanisms.learned.stage import (
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import FIRST_SHARE
+from surveysynth.mechanisms.noisy_statistics.release.level_squares import RADIUS
 from surveysynth.mechanisms.noisy_statistics.release.noise import (
     NoiseSource,
     SeededNoise,
@@ -55,6 +56,7 @@ def strict_statement(
 
     ``test``: its noise came from a seed."""
     budget, clipping = settings.budget, settings.clipping(design)
+    costs = survey_statistics.costs_of_modules(model, design, settings)
     public, by_unit = design.public_weight is not None, settings.protect != RECORD
     scales = zip(
         column_names(design), clipping.centre.tolist(), clipping.spread.tolist(), strict=True
@@ -89,7 +91,11 @@ def strict_statement(
         first_share=f"{FIRST_SHARE:g}",
         about_groups=_about_groups(settings, design, model),
         of_sums=f"{settings.of_sums(design.modelled).rho:.6g}",
-        of_units=f"{survey_statistics.cost_of_units(model, design, settings):.6g}",
+        of_units=f"{float(sum(each.units for each in costs)):.6g}",
+        of_levels=f"{float(sum(each.levels for each in costs)):.6g}",
+        levels=any(each.levels for each in costs),
+        level_radius=f"{RADIUS:g}",
+        weight=design.weight_words,
         declared=len(learned_outcomes(design.modelled)) < len(column_names(design)),
     )
     return Statement.read(text)

@@ -20,6 +20,8 @@ from surveysynth.survey.survey import PublicDesign
 #: Name of the log weight's part, whatever the column's name.
 WEIGHT = "weight"
 _BELOW = "_below"
+#: Parameters of draws: log variances of the weight by level (E,), less their log means (G,).
+LEVEL_SPREADS, LEVEL_MEANS = "level_spreads", "level_means"
 #: A logit's shrunken columns have this times ``interaction_scale`` as prior SD: a record of a share
 #: of one half has information 1/4, so that the prior is worth as many records as in a regression.
 LOGIT_RIDGE = 2.0
@@ -194,6 +196,24 @@ def level_deviations(
     if deviations is None or not deviations.size:
         return np.zeros((group.size, len(indicators)))
     return np.asarray(deviations[group] @ indicators.T)
+
+
+def level_log_variances(
+    theta: Theta, categories: tuple[int, ...], group: IntArray, category: IntArray
+) -> FloatArray | float:
+    """Return by how much levels raise the log residual variance of the weight (r,).
+
+    group (r,), category (r, p). Zero for parameters without spreads by level.
+    """
+    if LEVEL_SPREADS not in theta:
+        return 0.0
+    spreads, first = theta[LEVEL_SPREADS], 0
+    total = -theta[LEVEL_MEANS][group]
+    for j, size in enumerate(categories):
+        if size > 1:
+            total = total + spreads[first + category[:, j]]
+            first += size
+    return np.asarray(total)
 
 
 def part_name(outcome: int, side: int) -> str:

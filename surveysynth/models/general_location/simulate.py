@@ -19,7 +19,12 @@ from scipy.special import log_ndtr, ndtri_exp
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated
-from surveysynth.models.general_location.layout import Layout, LogitPart, RegressionPart
+from surveysynth.models.general_location.layout import (
+    Layout,
+    LogitPart,
+    RegressionPart,
+    level_log_variances,
+)
 from surveysynth.models.parts import logit
 from surveysynth.survey.outcome import ABOVE, BELOW, Outcome
 from surveysynth.survey.survey import PublicDesign
@@ -224,7 +229,11 @@ class Simulation:
             there = self.layout.present(category)[:, part.earlier]
             residual = np.where(there, z[:, part.earlier] - fitted, 0.0)
             mean = mean + (residual * self._slopes(part)[group]).sum(-1)
-        return mean, self.theta[f"variance_{part.name}"][group]
+        variance = self.theta[f"variance_{part.name}"][group]
+        if part.outcome is None:
+            raised = level_log_variances(self.theta, self.layout.categories, group, category)
+            variance = variance * np.exp(raised)
+        return mean, variance
 
     def _mean(self, part: RegressionPart, tilde: FloatArray, group: IntArray) -> FloatArray:
         """Return the means (r,) of a column of z given x~ (r, W) and groups (r,) alone."""

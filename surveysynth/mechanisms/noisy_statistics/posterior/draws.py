@@ -5,7 +5,7 @@ the true sums integrated out (``amount_law``, ``category_law``). It costs no eps
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from surveysynth._support.progress import more_rounds
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.noisy_statistics.posterior.level_spreads import level_spreads
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters, Point
 from surveysynth.mechanisms.noisy_statistics.posterior.prior_columns import alike
@@ -96,8 +97,11 @@ def _location_draws(
     points, record = fit(parameters, settings, rng, progress)
     points = points[_spread_out(settings.m, len(points))]
     drawn = PrivateDraws(model.name, theta_of(parameters, points, root), settings)
-    units = statistics.units
-    return draws_with_effects(drawn, model, design, parameters, points, units, rng), record
+    drawn = draws_with_effects(drawn, model, design, parameters, points, statistics.units, rng)
+    if statistics.levels is not None:
+        spreads = level_spreads(parameters, points, statistics.levels, rng)
+        drawn = replace(drawn, theta={**drawn.theta, **spreads})
+    return drawn, record
 
 
 def fit(

@@ -20,6 +20,7 @@ from surveysynth.mechanisms.noisy_statistics.release.group_centres import (
     two_stages,
     within,
 )
+from surveysynth.mechanisms.noisy_statistics.release.level_squares import LevelSquares
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource, SystemNoise, added
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import (
@@ -209,6 +210,8 @@ class LocationStatistics(Published):
     units
         Products between primary sampling units (PSUs), with a cost of their own, where PSUs have
         effects.
+    levels
+        Squares of the weight by level, with a cost of their own, where outcomes have categories.
     first
         First sums, from which groups have centres of their own; part of rho is theirs.
         ``cross``, ``squares`` and ``radius`` are then about those.
@@ -235,12 +238,13 @@ class LocationStatistics(Published):
     records: int
     noise: str
     units: UnitProducts | None = None
+    levels: LevelSquares | None = None
     first: GroupSums | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return numbers, words and nested lists; no units or first sums where there are none."""
+        """Return numbers, words and nested lists; no stages that there are not."""
         result = super().to_dict()
-        for name in ("units", "first"):
+        for name in ("units", "levels", "first"):
             part = result.pop(name)
             result |= {} if part is None else {name: part.to_dict()}
         return result
@@ -248,7 +252,7 @@ class LocationStatistics(Published):
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
         """Return the inverse of ``to_dict``; raise ``InputError`` where entries do not fit."""
-        return super().from_dict({"units": None, "first": None, **given})
+        return super().from_dict({"units": None, "levels": None, "first": None, **given})
 
     @property
     def centres(self) -> FloatArray:
@@ -279,7 +283,8 @@ class LocationStatistics(Published):
                  "block_group": np.int64, "present": bool}  # fmt: skip
         values.update((name, np.array(given[name], kind)) for name, kind in kinds.items())
         values["squares_sd"] = tuple(given["squares_sd"])
-        for name, kind in (("units", UnitProducts), ("first", GroupSums)):
+        stages = (("units", UnitProducts), ("levels", LevelSquares), ("first", GroupSums))
+        for name, kind in stages:
             part = given[name]
             values[name] = None if part is None else kind.from_dict(part)
         return cls(**values)

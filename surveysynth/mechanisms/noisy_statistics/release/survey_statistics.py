@@ -6,7 +6,7 @@ number of times, by any model that has such statistics, at no further cost.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, TypeAlias
 
@@ -16,6 +16,11 @@ from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import group_noise
+from surveysynth.mechanisms.noisy_statistics.release.level_squares import (
+    SHARE,
+    has_levels,
+    level_squares,
+)
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     Centring,
     LocationDesign,
@@ -52,9 +57,9 @@ def release_statistics(
 ) -> Statistics:
     """Return the noisy statistics of a survey: of categories, amounts and the transformed weight.
 
-    The model says whether products between PSUs are among them. ``centres``: of the groups of each
-    module, in place of those that first sums give. Raises ``InputError`` before the survey is
-    looked at.
+    Model and design say whether products between PSUs and squares by level are among them.
+    ``centres``: of the groups of each module, in place of those that first sums give. Raises
+    ``InputError`` before the survey is looked at.
     """
     general = require_general(model)
     modules = settings.modules_of(design)
@@ -97,43 +102,53 @@ def _location_statistics(
     """Return the noisy statistics of categories, transformed amounts and the log weight."""
     public = location_design(model, design, settings)
     records, psu = model.records(design, confidential), psu_codes(model, design)
-    budget, units = settings.of_sums(design.modelled), None
-    size = settings.unit_size(design)
+    costs, size = _costs(model, public, design, settings), settings.unit_size(design)
+    budget, units, levels = costs.blocks, None, None
     if psu is not None:
-        cost, budget = divided(budget, unit_sizes(public, design, settings).best_share())
         units = unit_products(
             public.shape, public.clipping, psu, records.category, records.z,
-            rho=cost, records=size, source=source,
+            rho=costs.units, records=size, source=source,
+        )  # fmt: skip
+    if costs.levels:
+        levels = level_squares(
+            public.shape, public.clipping, records.category, records.z,
+            rho=costs.levels, records=size, source=source,
         )  # fmt: skip
     made = location_statistics(
         public, records.cell, records.category, records.z,
         budget=budget, share=settings.count_share, records=size, source=source, centres=centres,
     )  # fmt: skip
-    return replace(made, units=units)
+    return replace(made, units=units, levels=levels)
 
 
-def budget_of_blocks(
-    model: Model, design: PublicDesign, settings: NoisySettings
-) -> Budget:
-    """Return the budget of counts and moments by block: what products between PSUs leave."""
-    whole = settings.of_sums(design.modelled)
-    if psu_codes(model, design) is None:
-        return whole
-    public = location_design(require_general(model), design, settings)
-    return divided(whole, unit_sizes(public, design, settings).best_share())[1]
+@dataclass(frozen=True)
+class Costs:
+    """rho of products between PSUs and of squares by level, 0 without them, and what they leave."""
+
+    units: Fraction
+    levels: Fraction
+    blocks: Budget
 
 
-def cost_of_units(model: Model, design: PublicDesign, settings: NoisySettings) -> float:
-    """Return the rho of products between PSUs, of all modules together."""
-    if psu_codes(model, design) is None:
-        return 0.0
-    general = require_general(model)
-    cost = Fraction(0)
+def _costs(
+    model: Model, public: LocationDesign, design: PublicDesign, settings: NoisySettings
+) -> Costs:
+    left, units, levels = settings.of_sums(design.modelled), Fraction(0), Fraction(0)
+    if psu_codes(model, design) is not None:
+        units, left = divided(left, unit_sizes(public, design, settings).best_share())
+    if has_levels(public.shape):
+        levels, left = divided(left, SHARE)
+    return Costs(units, levels, left)
+
+
+def costs_of_modules(model: Model, design: PublicDesign, settings: NoisySettings) -> list[Costs]:
+    """Return the costs of each module."""
+    general, found = require_general(model), list[Costs]()
     for each in settings.modules_of(design):
-        public = location_design(general.of(each.design), each.design, each.settings)
-        share = unit_sizes(public, each.design, each.settings).best_share()
-        cost += divided(each.settings.of_sums(each.design.modelled), share)[0]
-    return float(cost)
+        own = general.of(each.design)
+        public = location_design(own, each.design, each.settings)
+        found.append(_costs(own, public, each.design, each.settings))
+    return found
 
 
 def unit_sizes(
