@@ -143,8 +143,11 @@ def _content(
     )
     content = {LEARNED: [each.to_dict() for each in histograms], **made.to_dict()}
     of_modules = made.modules if isinstance(made, ModuleStatistics) else (made,)
-    units = [each.units for each in of_modules if isinstance(each, LocationStatistics)]
-    cost = learned_cost(rho, design.modelled) + sum(each.rho for each in units if each is not None)
+    parts = [
+        part for each in of_modules if isinstance(each, LocationStatistics)
+        for part in (each.units, each.levels) if part is not None
+    ]  # fmt: skip
+    cost = learned_cost(rho, design.modelled) + sum(each.rho for each in parts)
     # Of modules what is promised; what their statistics state is checked against it.
     stated = made.rho + cost
     return content, min(stated, rho) if isinstance(made, ModuleStatistics) else stated
