@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from surveysynth._support.fragment import fragment
+from surveysynth._support.page import fragment
 from surveysynth._support.progress import shows_stages
 from surveysynth.errors import InputError
 

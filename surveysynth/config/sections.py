@@ -20,8 +20,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
-from surveysynth._support.messages import listing
-from surveysynth._support.xml_text import has_control
+from surveysynth._support.messages import has_control, listing
 from surveysynth.config.replicates import setting_problems
 from surveysynth.estimation.replication import ReplicateMethod
 from surveysynth.survey.declaration import (

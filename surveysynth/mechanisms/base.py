@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from surveysynth._support.confidential import Unpickled
-from surveysynth._support.templates import render
+from surveysynth._support.resources import render
 from surveysynth._support.types import Theta
 from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan

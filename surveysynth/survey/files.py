@@ -22,9 +22,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from surveysynth._support.confidential import Unpickled
-from surveysynth._support.messages import BACKSLASH, nearest_file, records
+from surveysynth._support.messages import BACKSLASH, nearest_file, records, visible, xml_text
 from surveysynth._support.readstat import read_with
-from surveysynth._support.xml_text import visible, xml_text
 from surveysynth.errors import InputError
 from surveysynth.survey.cells import text_of
 from surveysynth.survey.columns import repeated_positions, text_column

@@ -8,7 +8,7 @@ import numpy as np
 
 from surveysynth._support import progress as stages
 from surveysynth._support.messages import listing
-from surveysynth._support.templates import render
+from surveysynth._support.resources import render
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import (
     SEEDED,

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from surveysynth._support.exact import rounded_down
+from surveysynth._support.numeric import rounded_down
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.declared import Declared, typical

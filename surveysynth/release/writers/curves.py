@@ -9,8 +9,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import ndtr
 
+from surveysynth._support.messages import xml_text
 from surveysynth._support.types import FloatArray
-from surveysynth._support.xml_text import xml_text
 from surveysynth.config.formats import Format
 from surveysynth.mechanisms.learned.histogram import NoisyHistogram, side_of
 from surveysynth.release import figure_style as style
