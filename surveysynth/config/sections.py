@@ -26,10 +26,12 @@ from surveysynth.estimation.replication import ReplicateMethod
 from surveysynth.survey.declaration import (
     EFFECT_WITHOUT_PSU,
     MAX_DESIGN_EFFECT,
+    UNKNOWN,
+    WeightsFrom,
     weight_problems,
+    weights_from_problems,
 )
 from surveysynth.survey.files import SUFFIX_WORDS, SUFFIXES
-from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom, weights_from_problems
 
 T = TypeVar("T")
 

@@ -225,8 +225,10 @@ class LearnedTransform(Transform):
 
     def forward(self, outcome: FloatArray) -> FloatArray:
         """Return z of values."""
-        part, share = self._part(outcome)
-        row = self._rows(outcome)
+        parts, row = self.knots.shape[1] - 1, self._rows(outcome)
+        place = self.place(outcome) * self.parts
+        part = np.minimum(place.astype(np.int64), parts - 1)
+        share = place - part
         lower, upper = self.knots[row, part], self.knots[row, part + 1]
         return np.asarray(lower + share * (upper - lower), dtype=np.float64)
 
@@ -251,27 +253,9 @@ class LearnedTransform(Transform):
             y = self.divisor * np.sinh(x)
         return np.asarray(np.clip(y, self.low, self.high), dtype=np.float64)
 
-    def log_slope(self, outcome: FloatArray) -> FloatArray:
-        """Return the log of dz/dy; outside the range that of its end."""
-        part, _ = self._part(outcome)
-        row, (low, high) = self._rows(outcome), self.grid
-        rise = self.knots[row, part + 1] - self.knots[row, part]
-        if self.whole:
-            return np.asarray(np.log(rise * self.parts / np.diff(self.edges)[part // self.parts]))
-        width = (high - low) / (self.knots.shape[1] - 1)
-        inside = np.clip(outcome, self.low, self.high)
-        return np.asarray(np.log(rise / width) - np.log(np.hypot(self.divisor, inside)))
-
     def describe(self, name: str) -> str:
         """Return the transform as a formula."""
         return f"learned({name}, {self.low:,.10g} to {self.high:,.10g})"
-
-    def _part(self, outcome: FloatArray) -> tuple[IntArray, FloatArray]:
-        """Return the part of a bin that values are in, and their place in it, from 0 to 1."""
-        parts = self.knots.shape[1] - 1
-        place = self.place(outcome) * self.parts
-        part = np.minimum(place.astype(np.int64), parts - 1)
-        return part, place - part
 
     def _rows(self, values: FloatArray) -> IntArray:
         """Return the row of ``knots`` of each value."""

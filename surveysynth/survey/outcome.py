@@ -380,14 +380,6 @@ class Outcome:
         return {**facts, **{key: end for key, end in ends.items() if end is not None}}
 
 
-def outcomes_of(
-    names: Sequence[str], transforms: Sequence[Transform]
-) -> tuple[Outcome, ...]:
-    """Return a continuous outcome for each name and transform."""
-    pairs = zip(names, transforms, strict=True)
-    return tuple(Outcome(name, transform=transform) for name, transform in pairs)
-
-
 def needs_general_form(outcomes: Sequence[Outcome]) -> bool:
     """Return True if some outcome has a discrete part or bounds, unlike in the papers."""
     return not all(outcome.is_plain for outcome in outcomes)
@@ -403,4 +395,15 @@ def zero_one(outcomes: Sequence[Outcome]) -> tuple[int, ...]:
         j
         for j, each in enumerate(outcomes)
         if each.kind == "continuous" and each.transform.kind == "identity"
+    )
+
+
+def undeclared(outcome: Outcome, side: int) -> str:
+    """Say that an amount lacks its public constants."""
+    where = outcome.side_name(side)
+    return (
+        f"The outcome {outcome.name!r} needs a declared centre and spread"
+        f"{f' {where}' if where else ''}, from public sources and never from these data: a typical "
+        "value in its own units and a typical standard deviation on the scale of its transform. Or "
+        "declare a public range and learn the transform."
     )

@@ -17,8 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import surveysynth as ss
-from surveysynth._support import readstat
 from surveysynth.errors import InputError
+from surveysynth.survey import files
 from surveysynth.survey.cells import alike, is_missing, text_of
 from surveysynth.survey.columns import level_column, number_column, text_column
 from surveysynth.survey.files import SUFFIXES, open_table
@@ -184,7 +184,7 @@ def every_format(
 def test_columns_of_every_format_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given_survey: Any
 ) -> None:
-    monkeypatch.setattr(readstat, "_survives", lambda *_: True)  # a process for each file
+    monkeypatch.setattr(files, "_survives", lambda *_: True)  # a process for each file
     frame, cells, suffixes = given_survey
     levels = tuple(sorted({text for text in cells if text is not None}))
     outcome = Outcome("by", "categorical", levels=levels)
@@ -202,7 +202,7 @@ def test_columns_of_every_format_are_the_same(
 def test_files_of_every_format_are_one_survey(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given_survey: Any
 ) -> None:
-    monkeypatch.setattr(readstat, "_survives", lambda *_: True)
+    monkeypatch.setattr(files, "_survives", lambda *_: True)
     frame, cells, suffixes = given_survey
     common: dict[str, Any] = {"weight": "weight", "population_size": 1000, "missing": "drop"}
     kept = [text for text in cells if text is not None]

@@ -12,14 +12,14 @@ from hypothesis.extra import numpy as hnp
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.survey.design_matrix import (
+    INTERACTION_SCALE,
     DesignMatrix,
     build_design_matrix,
     distinct_rows,
     records_per_coefficient,
 )
-from surveysynth.survey.determined import least_squares_residuals, within_groups
+from surveysynth.survey.determined import least_squares_residuals
 from surveysynth.survey.formula import MOST_COLUMNS
-from surveysynth.survey.interactions import INTERACTION_SCALE
 
 
 def sample(n: int = 800, seed: int = 5) -> pd.DataFrame:
@@ -419,15 +419,6 @@ def test_residuals_equal_dense_least_squares(seed: int) -> None:
     x = dense(matrix)
     expected = values - x @ np.linalg.lstsq(x, values, rcond=None)[0]
     np.testing.assert_allclose(least_squares_residuals(matrix, values), expected, atol=1e-10)
-    # Within groups: the regression on X and an indicator of every group.
-    group = np.random.default_rng(seed + 1).integers(0, 9, 200)
-    group = np.unique(frame["field"].to_numpy() * 9 + group, return_inverse=True)[1]
-    wide = np.column_stack([x, group[:, None] == np.arange(group.max() + 1)])
-    expected = values - wide @ np.linalg.lstsq(wide, values, rcond=None)[0]
-    inside, centred = within_groups(matrix, values, group)
-    np.testing.assert_allclose(least_squares_residuals(inside, centred), expected, atol=1e-10)
-    # What is constant in a stratum is constant in a group of it.
-    assert inside.n_columns < matrix.n_columns
 
 
 TOKENS = [

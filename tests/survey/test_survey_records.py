@@ -235,35 +235,6 @@ def test_strata_of_one_psu_are_lonely() -> None:
     assert "the sample has one PSU" in message(frame.assign(school="a"), psu="school", strata=None)
 
 
-def test_weights_and_outcomes_must_vary_within_units() -> None:
-    frame = good()
-    units = frame["field"] + frame["school"]
-    rng = np.random.default_rng(1)
-    by_unit = dict(zip(units.unique(), np.exp(rng.normal(3, 1, 12)), strict=True))
-    female = np.where(frame["gender"] == "F", 1.3, 1.0)
-    for name, words in (("weight", "weight 'weight' is"), ("salary", "outcome 'salary' is")):
-        known = frame.assign(**{name: units.map(by_unit) * female})
-        assert make_survey(known).design.n == 240  # the predictors alone do not determine it
-        text = message(known, psu="school")
-        assert f"{words} (nearly) a function" in text
-        assert "declare design_effect" in text.lower()
-        assert ("weights = 'public'" in text) is (name == "weight")
-        assert make_survey(known, psu="school", design_effect=2.0).design.psu is not None
-        noisy = known.assign(**{name: known[name] * np.exp(rng.normal(0, 0.05, 240))})
-        assert make_survey(noisy, psu="school").design.psu is not None
-
-
-def test_units_of_one_record_are_taken_while_others_have_more() -> None:
-    frame = good()
-    frame["school"] = np.where(frame.index < 60, frame.index.astype(str), frame["school"])
-    design = make_survey(frame, psu="school").design
-    assert design.psu is not None
-    assert np.bincount(design.psu).min() == 1
-    alone = message(frame.assign(school=frame.index), psu="school")
-    assert "240 units for 240 records" in alone
-    assert "remove psu if the sample is one-stage" in alone
-
-
 def test_fpc_as_sizes_counts_psus_or_records() -> None:
     sizes = {"01": 120, "02": 240, "03": 600, "04": 60}
     frame = good().assign(fraction=lambda f: f["field"].map(sizes))

@@ -21,8 +21,7 @@ from surveysynth.mechanisms.noisy_statistics.release.learned_radius import learn
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.learned import LearnedTransform
-from surveysynth.survey.outcome import Outcome
-from surveysynth.survey.pseudo_records import undeclared
+from surveysynth.survey.outcome import Outcome, undeclared
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: Neighbours differ in one record; else in the records of a unit of a public column.
