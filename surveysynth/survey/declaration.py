@@ -9,8 +9,7 @@ from typing import Any, Literal, get_args
 
 from surveysynth._support.messages import listing
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.survey.cells import text_of
-from surveysynth.survey.columns import missing_column
+from surveysynth.survey.columns import missing_column, text_of
 from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
@@ -69,25 +68,18 @@ class Roles:
     @cached_property
     def needed(self) -> tuple[str, ...]:
         """All columns to read, each once."""
-        public = [name for name in (self.fpc, self.public_weight) if name is not None]
-        return tuple(
-            dict.fromkeys(
-                [*self.confidential, *self.text, *public, *self.predictors, *self.public_columns]
-            )
-        )
+        public = filter(None, [self.fpc, self.public_weight])
+        names = *self.confidential, *self.text, *public, *self.predictors, *self.public_columns
+        return tuple(dict.fromkeys(names))
 
     def public(self) -> list[tuple[str, str]]:
         """Return (role, column) of every public column."""
-        single = [
-            ("strata", self.strata), ("psu", self.psu), ("fpc", self.fpc),
-            ("weight", self.public_weight),
-        ]  # fmt: skip
-        return [
-            *(("by", name) for name in self.by),
-            *((role, name) for role, name in single if name is not None),
-            *(("predictors", name) for name in self.predictors),
-            *(("public_columns", name) for name in self.public_columns),
-        ]
+        names = {
+            "by": self.by, "strata": (self.strata,), "psu": (self.psu,), "fpc": (self.fpc,),
+            "weight": (self.public_weight,), "predictors": self.predictors,
+            "public_columns": self.public_columns,
+        }  # fmt: skip
+        return [(role, name) for role, each in names.items() for name in each if name is not None]
 
     def problems(self, columns: Sequence[str]) -> list[str]:
         """List columns that are absent, repeated, or both public and confidential."""
@@ -104,17 +96,14 @@ class Roles:
                 problems.append(
                     f"{role}: {name!r} is {what}, which is confidential; name a public column."
                 )
+        roles = [*(("outcome", name) for name in self.outcomes), ("weight", self.weight)]
         absent: dict[str, str] = {}
-        confidential = [("outcome", name) for name in self.outcomes]
-        weight = [("weight", self.weight)] if self.weight is not None else []
-        for role, name in [*confidential, *weight, *self.public()]:
-            if name not in columns:
+        for role, name in [*roles, *self.public()]:
+            if name is not None and name not in columns:
                 absent.setdefault(name, role)
-        return [
-            *problems,
-            *(f"{role}: {missing_column(name, columns, self.needed)}"
-              for name, role in absent.items()),
-        ]  # fmt: skip
+        return problems + [
+            f"{role}: {missing_column(name, columns, self.needed)}" for name, role in absent.items()
+        ]
 
 
 def make_roles(
@@ -134,11 +123,8 @@ def make_roles(
     Raises ``InputError`` for a formula that cannot be parsed.
     """
     predictors = () if formula is None else parse_formula(formula).variables
-    public = weights == "public"
-    return Roles(
-        outcomes, None if public else weight, by, strata, psu, fpc, predictors, public_columns,
-        weight if public else None,
-    )  # fmt: skip
+    own, public = (None, weight) if weights == "public" else (weight, None)
+    return Roles(outcomes, own, by, strata, psu, fpc, predictors, public_columns, public)
 
 
 @dataclass(frozen=True)
@@ -199,7 +185,7 @@ class Declaration:
             (effect is None or 1.0 <= effect <= MAX_DESIGN_EFFECT,
              f"design_effect: expected a number between 1 and {MAX_DESIGN_EFFECT}, got "
              f"{effect!r}."),
-            (size is None or (math.isfinite(size) and size > 0),
+            (size is None or 0 < size < math.inf,
              f"population_size: expected a finite number above zero, got {size!r}."),
         ]  # fmt: skip
         sources = self.weights_from if self.weights_from != UNKNOWN else None
@@ -271,37 +257,32 @@ def weight_problems(
     fpc: str | None,
 ) -> list[str]:
     """List settings of weights that contradict each other, whatever the data."""
-    sizes = stratum_sizes or {}
-    wrong = [name for name, size in sizes.items() if not (math.isfinite(size) and size > 0)]
     if weights not in get_args(Weights):
         return [f"weights: expected 'confidential' or 'public', got {weights!r}."]
     if stratum_sizes is None:
-        checks = [(
-            weights == "confidential" or weight is not None,
+        return [] if weights == "confidential" or weight is not None else [
             "weights: 'public' needs the column of the weights as weight, or population counts "
-            "by stratum as stratum_sizes.",
-        )]  # fmt: skip
-    elif weights == "confidential":
-        checks = [(
-            False,
-            "stratum_sizes: population counts by stratum give public weights; set weights = "
-            "'public', or remove stratum_sizes.",
-        )]  # fmt: skip
-    else:
-        checks = [
-            (weight is None,
-             "stratum_sizes: these give the weights, and weight also names a column of weights; "
-             "remove one of the two."),
-            (strata is not None,
-             "stratum_sizes: these are sizes of strata; name the column of the strata as strata."),
-            (fpc is None, "fpc: stratum_sizes already give the sampling fractions; remove fpc."),
-            (psu is None,
-             "stratum_sizes: these are for simple random samples of records within strata; for a "
-             "sample of primary sampling units name the column of the weights as weight."),
-            (not wrong,
-             "stratum_sizes: expected finite numbers above zero, got another for "
-             f"{listing(wrong)}."),
+            "by stratum as stratum_sizes."
         ]  # fmt: skip
+    if weights == "confidential":
+        return [
+            "stratum_sizes: population counts by stratum give public weights; set weights = "
+            "'public', or remove stratum_sizes."
+        ]
+    wrong = [name for name, size in stratum_sizes.items() if not 0 < size < math.inf]
+    checks = [
+        (weight is None,
+         "stratum_sizes: these give the weights, and weight also names a column of weights; "
+         "remove one of the two."),
+        (strata is not None,
+         "stratum_sizes: these are sizes of strata; name the column of the strata as strata."),
+        (fpc is None, "fpc: stratum_sizes already give the sampling fractions; remove fpc."),
+        (psu is None,
+         "stratum_sizes: these are for simple random samples of records within strata; for a "
+         "sample of primary sampling units name the column of the weights as weight."),
+        (not wrong,
+         f"stratum_sizes: expected finite numbers above zero, got another for {listing(wrong)}."),
+    ]  # fmt: skip
     return [text for holds, text in checks if not holds]
 
 

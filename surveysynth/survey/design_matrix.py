@@ -3,6 +3,10 @@
 X must contain strata and the main effects of all by variables. This is decided by column spaces,
 not by names, so a recoding that spans the same effects is sufficient. Where primary sampling units
 have effects, these can stand for differences of strata, which X may then leave out.
+
+An interaction of categories has the columns R V, R the indicators of its cells and V orthonormal,
+whose coefficients are independent, N(0, kappa^2): a deviation of each cell from main effects that
+models shrink, worth 1 / kappa^2 records. Empty cells have no indicator, and so no column.
 """
 
 import math
@@ -19,7 +23,6 @@ from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import encode
 from surveysynth.survey.formula import (
-    DefaultFormula,
     ParsedFormula,
     check_variables,
     default_formula,
@@ -38,7 +41,6 @@ _DIGITS = 12
 
 #: A column with at most this share of its length outside the others is their combination.
 TOLERANCE = 1e-9
-_BLOCK = 65_536
 
 
 @dataclass(frozen=True)
@@ -136,12 +138,13 @@ def build_design_matrix(
     """
     design = list(dict.fromkeys([*([strata] if strata is not None else []), *by]))
     codes = {name: encode(frame[name].astype("str"))[0] for name in design}
-    default = DefaultFormula(formula) if formula is not None else default_formula(codes)
-    parsed = parse_formula(default.text)
+    text, left_out = (formula, ()) if formula is not None else default_formula(codes)
+    parsed = parse_formula(text)
     confidential = [*outcome_names, *([weight_name] if weight_name is not None else [])]
     check_variables(parsed, map(str, frame.columns), confidential)
     base, index = base_rows(frame, parsed, categorical=design)
-    shrunken = shrunken_of(parsed, base)
+    classes = [n for n in parsed.variables if isinstance(base[n].dtype, pd.CategoricalDtype)]
+    shrunken = shrunken_terms(parsed, classes)
     columns, terms, rows = evaluate(without_terms(parsed, shrunken), base, n_records=len(frame))
     count = np.bincount(index, minlength=len(base))
     cells = [Cells.of(each, rows[:, np.isin(terms, mains)], count)
@@ -154,19 +157,13 @@ def build_design_matrix(
         parsed.text, columns + own_columns, distinct, position[index],
         by_default=formula is None,
         ridged=np.repeat([False, True], [len(columns), len(own_columns)]),
-        left_out=default.left_out,
+        left_out=left_out,
     )  # fmt: skip
     check_rank(matrix, terms + own_terms)
     if unit_effects:
         codes = {name: codes[name] for name in by}
     _check_contains(matrix, codes, strata)
     return matrix
-
-
-def shrunken_of(parsed: ParsedFormula, base: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the interactions that the models shrink, with the names of their main effects."""
-    classes = [n for n in parsed.variables if isinstance(base[n].dtype, pd.CategoricalDtype)]
-    return shrunken_terms(parsed, classes)
 
 
 def base_rows(
@@ -274,37 +271,11 @@ def _too_many(parsed: ParsedFormula, columns: int, n_records: int) -> str:
 
 
 def distinct_rows(rows: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Return distinct rows (G, K) of (n, K) in order of first appearance, and each row's number.
-
-    Rows are hashed column by column and the hashes sorted, O(n log n); the result is compared with
-    the input, so a collision of hashes cannot pass.
-    """
-    n = rows.shape[0]
-    key = np.zeros(n, dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for column in rows.T:
-            key ^= np.ascontiguousarray(column).view(np.uint64)
-            key *= np.uint64(0x9E3779B97F4A7C15)
-            key ^= key >> np.uint64(29)
-    _, first, index = np.unique(key, return_index=True, return_inverse=True)
+    """Return distinct rows (G, K) of (n, K) in order of first appearance, and each row's number."""
+    as_bytes = np.ascontiguousarray(rows).view(f"V{rows.itemsize * rows.shape[1]}")[:, 0]
+    _, first, index = np.unique(as_bytes, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(order.size)
-    cells, cell = rows[first[order]], rank[index]
-    if all(np.array_equal(rows[:, k], cells[cell, k]) for k in range(rows.shape[1])):
-        return cells, cell.astype(np.int64)
-    cells, cell = np.unique(rows, axis=0, return_inverse=True)
-    return cells, cell.astype(np.int64).reshape(-1)
-
-
-def _triangle(blocks: Sequence[FloatArray]) -> FloatArray:
-    """Return R of the QR decomposition of [blocks side by side], a slice of rows at a time."""
-    n, width = blocks[0].shape[0], sum(block.shape[1] for block in blocks)
-    triangle = np.zeros((0, width))
-    for start in range(0, n, _BLOCK):
-        rows = np.hstack([block[start : start + _BLOCK] for block in blocks])
-        triangle = np.asarray(np.linalg.qr(np.vstack([triangle, rows]), mode="r"))
-    return triangle
+    return rows[first[order]], np.argsort(order)[index].astype(np.int64)
 
 
 def records_per_coefficient(matrix: DesignMatrix) -> FloatArray:
@@ -352,7 +323,7 @@ def _combinations(rows: FloatArray) -> dict[int, dict[int, float]]:
 
     Shares are for columns of unit length.
     """
-    triangle = _triangle([_unit_columns(rows)])
+    triangle = np.linalg.qr(_unit_columns(rows), mode="r")
     basis, kept = np.zeros_like(triangle), list[int]()
     found = {}
     for k, column in enumerate(triangle.T):
@@ -392,7 +363,8 @@ def _contains(matrix: DesignMatrix, code: IntArray) -> bool:
     indicators = np.zeros((n_cells, int(code.max(initial=0)) + 1))
     indicators[np.arange(n_cells), of_cell] = 1.0
     k = matrix.n_columns
-    triangle = _triangle([_unit_columns(matrix.x_cells), _unit_columns(indicators)])
+    both = np.hstack([_unit_columns(matrix.x_cells), _unit_columns(indicators)])
+    triangle = np.linalg.qr(both, mode="r")
     return bool(np.linalg.norm(triangle[k:, k:], axis=0).max(initial=0.0) < 1e-7)
 
 

@@ -30,8 +30,7 @@ import pyarrow.csv
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import BACKSLASH, nearest_file, records, visible, xml_text
 from surveysynth.errors import InputError
-from surveysynth.survey.cells import text_of
-from surveysynth.survey.columns import repeated_positions, text_column
+from surveysynth.survey.columns import repeated_positions, text_column, text_of
 
 #: The pyreadstat function that reads a file, and the program that writes such files.
 _READERS = {

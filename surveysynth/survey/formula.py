@@ -187,30 +187,25 @@ def quote(name: str) -> str:
     return name if name.isidentifier() and name not in FUNCTIONS else f"`{name}`"
 
 
-@dataclass(frozen=True)
-class DefaultFormula:
-    """The default formula, and the interactions that it leaves out for want of records."""
-
-    text: str
-    left_out: tuple[str, ...] = ()
-
-
-def default_formula(codes: Mapping[str, IntArray]) -> DefaultFormula:
+def default_formula(codes: Mapping[str, IntArray]) -> tuple[str, tuple[str, ...]]:
     """Return main effects of strata and by columns, and all interactions of two of them.
 
     ``codes``: integer codes 0.. of each variable, (n,), in the order of the terms. Variables with
     one level are left out, and so are those that another determines (a region if there are states),
     whose main effects include theirs. The models shrink interactions, so cells may have any number
     of records; only where X would have more than ``MOST_COLUMNS`` columns of interactions a record
-    the largest of them are left out (methods 3).
+    the largest of them are left out (methods 3), which are returned, too.
     """
     kept: list[str] = []
     for name, code in codes.items():
         if code.size == 0 or code.max() == 0 or any(_determines(codes[k], code) for k in kept):
             continue
         kept = [k for k in kept if not _determines(code, codes[k])] + [name]
-    own = {pair: _own_columns(*(codes[name] for name in pair))
-           for pair in itertools.combinations(kept, 2)}  # fmt: skip
+    own = {}  # about how many columns each interaction adds to main effects
+    for pair in itertools.combinations(kept, 2):
+        one, other = (codes[name] for name in pair)
+        mains = np.unique(one).size + np.unique(other).size
+        own[pair] = max(_cells(one, other) - mains + 1, 1)
     room = MOST_COLUMNS * max((code.size for code in codes.values()), default=0)
     left_out: list[tuple[str, str]] = []
     while own and sum(own.values()) > room:
@@ -218,24 +213,19 @@ def default_formula(codes: Mapping[str, IntArray]) -> DefaultFormula:
         for pair in [pair for pair, columns in own.items() if columns == largest]:
             left_out.append(pair)
             del own[pair]
-    terms = [quote(name) for name in kept] + [_product(pair) for pair in own]
-    return DefaultFormula(" + ".join(terms) or "1", tuple(map(_product, left_out)))
+    written = {pair: ":".join(map(quote, pair)) for pair in (*own, *left_out)}
+    text = " + ".join([*map(quote, kept), *(written[pair] for pair in own)]) or "1"
+    return text, tuple(written[pair] for pair in left_out)
 
 
-def _product(names: Sequence[str]) -> str:
-    return ":".join(map(quote, names))
-
-
-def _own_columns(first: IntArray, second: IntArray) -> int:
-    """Return about how many columns the interaction of two codes (n,) adds to main effects."""
-    cells = np.unique(first * (int(second.max()) + 1) + second).size
-    return max(cells - np.unique(first).size - np.unique(second).size + 1, 1)
+def _cells(first: IntArray, second: IntArray) -> int:
+    """Return the number of pairs of two codes (n,) that occur."""
+    return np.unique(first * (int(second.max()) + 1) + second).size
 
 
 def _determines(finer: IntArray, coarser: IntArray) -> bool:
     """Return True if every level of ``finer`` lies in a single level of ``coarser``."""
-    pairs = np.unique(finer * (int(coarser.max()) + 1) + coarser).size
-    return pairs == np.unique(finer).size
+    return _cells(finer, coarser) == np.unique(finer).size
 
 
 @dataclass(frozen=True)

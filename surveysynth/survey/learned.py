@@ -1,17 +1,9 @@
 """A transform that is learned: normal scores of a curve over a public range.
 
-The range is divided into ``BINS`` bins by equal steps of x = asinh(y / s), with s a thousandth of
-the end that is farther from zero. A curve gives z at the ends of ``PARTS`` equal parts of each bin,
-and is linear in x between them. It is public: a mechanism computes it from a noisy histogram.
-Values outside the range count as its nearer end, and no inverse lies outside it.
-
-A count is a whole number y from ``low`` to ``high``. Its transform takes y + U, with U uniform on
-[0, 1) (``mechanisms/learned/counts.py``), so its argument is in [low, high + 1). Bins end at whole
-numbers. Up to ``BINS`` values have one each, others whole numbers of values in about equal steps of
-asinh(y). Within a bin y + U is uniform, and the inverse rounds down. So a count has exactly the
-probabilities of the curve.
-
-Until a curve is learned, z is linear in x from -3 to 3: a guess from the public range alone.
+A curve gives z at the ends of parts of bins, equal steps of x = asinh(y / s), and is linear in x
+between them; a mechanism computes it from a noisy histogram (strict 8). A count enters as y + U,
+U uniform on [0, 1), bins of counts end at whole numbers, and the inverse rounds down. Until a curve
+is learned, z is linear in x from -3 to 3: a guess from the public range alone.
 """
 
 from dataclasses import dataclass, field, replace
@@ -138,17 +130,11 @@ class LearnedTransform(Transform):
         """
         return self.by or ("cells" if self.whole else "all")
 
-    def ends_of_side(self, split: float | None, side: int) -> tuple[float, float]:
-        """Return the range of the transform's argument: amounts, or distances from a split."""
-        if split is None:
-            return self.low, self.high
-        return 0.0, self.high - split if side == 0 else split - self.low
-
     def of_side(self, split: float | None, side: int) -> "LearnedTransform":
-        """Return the transform of one side of a split."""
+        """Return the transform of one side of a split, which takes distances from it."""
         if split is None:
             return self
-        low, high = self.ends_of_side(split, side)
+        low, high = 0.0, self.high - split if side == 0 else split - self.low
         return replace(self, low=low, high=high, curves=self.curves[side : side + 1])
 
     def at(self, rows: IntArray | BoolArray) -> "LearnedTransform":

@@ -113,16 +113,16 @@ class Outcome:
             known = get_args(OutcomeKind)
             hint = nearest(str(self.kind), known)
             return [("kind", f"expected one of {listing(known)}, got {self.kind!r}.{hint}")]
-        bounds = {"lower": self.lower, "upper": self.upper}
+        bounds, given = {"lower": self.lower, "upper": self.upper}, self.learned
         points = (self.lower, self.split, self.upper)
         ends = [end for end in points if end is not None]
         several = bool(self.spikes) or self.split is not None
         last = ABOVE if self.split is None else BELOW
         wanted = {"binary": 2, "categorical": max(2, len(self.levels))}.get(self.kind, 0)
         checks = [
-            ("transform", self.kind != "count" or self.learned is not None,
+            ("transform", self.kind != "count" or given is not None,
              "kind 'count' needs a learned transform, with the public range of the count."),
-            ("transform", self.kind == "count" or self.learned is None or not self.learned.whole,
+            ("transform", self.kind == "count" or given is None or not given.whole,
              f"a transform of whole numbers is for kind 'count', got kind {self.kind!r}."),
             ("spikes", several or self.kind != "semicontinuous",
              "kind 'semicontinuous' needs spikes (points where values pile up, such as [0]) or "
@@ -149,10 +149,11 @@ class Outcome:
               for key, end in bounds.items() if end is not None),
             ("lower", self.lower is None or self.upper is None or self.lower < self.upper,
              f"expected a number below upper, got {self.lower!r} and {self.upper!r}."),
-            *((key, self.learned is None, "a learned transform has a range in the place of bounds; "
+            *((key, given is None, "a learned transform has a range in the place of bounds; "
                f"records outside it count as its end. Remove {key}.")
               for key, end in bounds.items() if end is not None),
-            ("split", self._splits_range, "expected a number inside the range."),
+            ("split", given is None or self.split is None or given.low < self.split < given.high,
+             "expected a number inside the range."),
             ("split", all(one < other for one, other in pairwise(ends)),
              f"expected a number between lower and upper, got {self.split!r} with "
              f"{self.lower!r} and {self.upper!r}."),
@@ -169,11 +170,6 @@ class Outcome:
     def learned(self) -> LearnedTransform | None:
         """The transform if it is a learned one."""
         return self.transform if isinstance(self.transform, LearnedTransform) else None
-
-    @property
-    def _splits_range(self) -> bool:
-        given = self.learned
-        return given is None or self.split is None or given.low < self.split < given.high
 
     @property
     def limits(self) -> tuple[float | None, float | None]:
@@ -221,9 +217,8 @@ class Outcome:
     @property
     def category_names(self) -> tuple[str, ...]:
         """Names of the categories of values: levels, or all other values and then the spikes."""
-        spikes = (f"{spike:.15g}" for spike in self.spikes)
-        return self.levels or (*(self.side_name(side) or OTHER_VALUES for side in self.sides),
-                               *spikes)  # fmt: skip
+        amounts = (self.side_name(side) or OTHER_VALUES for side in self.sides)
+        return self.levels or (*amounts, *(f"{spike:.15g}" for spike in self.spikes))
 
     @property
     def sides(self) -> range:
@@ -362,9 +357,7 @@ class Outcome:
     @property
     def words(self) -> str:
         """All declarations in a line: "benefit, as log(benefit) (..)"."""
-        return f"{self.model_words} ({self.public_words})" if self.public_words else (
-            self.model_words
-        )
+        return self.model_words + (f" ({self.public_words})" if self.public_words else "")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the declarations as JSON; only amounts have bounds and a transform."""

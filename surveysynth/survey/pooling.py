@@ -1,22 +1,9 @@
 """Pool small levels for a model, by a rule on public columns alone (methods 2.10).
 
 A row x of X rests on 1 / h records, where h = x'(X'X)^-1 x is its leverage. Where that is fewer
-than required, one record moves the fit at its own row, which makes protecting it expensive.
-Pooling removes coefficients until every row rests on enough records:
-
-1. A level with too few records loses its coefficients. Its records get the mean row of X over the
-   other levels, weighted by their frequency, and keep their own values of all other columns.
-2. A cell of a shrunken interaction (methods 3) loses its deviation from the terms within it if its
-   records and those that the shrinkage is worth are too few together.
-3. A cell of another interaction with too few records loses what is its own: its columns of that
-   interaction are predicted from the terms within it, by least squares over the larger cells. What
-   these do not determine is arbitrary, since X has a column for it. An interaction without the
-   terms within it is replaced by them.
-4. Rows that are still short lose the smallest cell of a shrunken interaction that they lie in, then
-   the smallest other interaction, then cells of shrunken interactions whatever their size, and at
-   last the smallest level.
-
-Nothing depends on the order of records or levels, on labels, or on how levels are coded.
+than required, one record moves the fit at its own row, which makes protecting it expensive. So
+coefficients of small levels and cells are removed until every row rests on enough records. Nothing
+depends on the order of records or levels, on labels, or on how levels are coded.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,8 +53,7 @@ class Pooling:
     levels: those without coefficients of their own, by column, with the number of their records;
     interactions: the terms that were removed from the formula; cells: the numbers of small cells
     and of their records, by interaction that was kept; record: (n,) True for a record with a pooled
-    level or in a small cell; together: True if interactions of the default were removed whatever
-    their size, because all of them together leave rows short.
+    level or in a small cell.
     """
 
     least: float

@@ -15,11 +15,11 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import listing, raise_problems, records
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.errors import InputError
-from surveysynth.survey.cells import alike
 from surveysynth.survey.columns import (
     ALMOST_A_LEVEL,
     NumberColumn,
     TextColumn,
+    alike,
     in_words,
     level_column,
     looks_numeric,

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from surveysynth.errors import InputError
-from surveysynth.survey.cells import written
+from surveysynth.survey.columns import written
 
 Operator: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
 Value: TypeAlias = str | int | float

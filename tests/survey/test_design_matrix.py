@@ -177,12 +177,6 @@ def test_codes_of_by_variables_are_categories_even_when_numbers() -> None:
     )
 
 
-def test_levels_of_numbers_are_in_numeric_order() -> None:
-    frame = pd.DataFrame({"field": [str(1 + i % 11) for i in range(300)]})
-    matrix = build(frame, "field", by=["field"], strata=None)
-    assert matrix.columns[1:] == tuple(f"field[T.{level}]" for level in range(2, 12))
-
-
 @pytest.mark.parametrize("size", [0, 1, 2, 19, 20])
 def test_a_small_cell_costs_no_interaction(size: int) -> None:
     counts = {("a", "M"): 50, ("a", "F"): 50, ("b", "M"): 50, ("c", "M"): 5, ("c", "F"): 5,
@@ -421,42 +415,8 @@ def test_residuals_equal_dense_least_squares(seed: int) -> None:
     np.testing.assert_allclose(least_squares_residuals(matrix, values), expected, atol=1e-10)
 
 
-TOKENS = [
-    "field",
-    "gender",
-    "age",
-    "`family size`",
-    "salary",
-    "+",
-    "-",
-    "*",
-    ":",
-    "/",
-    "**",
-    "^",
-    "|",
-]
-TOKENS += [
-    "~",
-    "(",
-    ")",
-    "{",
-    "}",
-    "[",
-    "]",
-    ",",
-    "C(",
-    "bs(",
-    "log(",
-    "I(",
-    "0",
-    "1",
-    "2",
-    "-1",
-    ".",
-    "%in%",
-]
-TOKENS += ["'a'", "\\", "=", "`", "lambda", "eval(", "__class__", "#", "\n", "é", "∞"]
+TOKENS = ["field", "gender", "age", "`family size`", "salary", "C(", "bs(", "log(", "I(", "eval("]
+TOKENS += [*"+-*:/^|~(){}[],012.\\=`#\né∞", "**", "-1", "%in%", "'a'", "lambda", "__class__"]
 
 
 @given(st.lists(st.sampled_from(TOKENS), max_size=8).map(" ".join) | st.text(max_size=20))
