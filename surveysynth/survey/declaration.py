@@ -96,10 +96,11 @@ class Roles:
                 problems.append(
                     f"{role}: {name!r} is {what}, which is confidential; name a public column."
                 )
-        roles = [*(("outcome", name) for name in self.outcomes), ("weight", self.weight)]
+        outcomes = [("outcome", name) for name in self.outcomes]
+        weight = [] if self.weight is None else [("weight", self.weight)]
         absent: dict[str, str] = {}
-        for role, name in [*roles, *self.public()]:
-            if name is not None and name not in columns:
+        for role, name in [*outcomes, *weight, *self.public()]:
+            if name not in columns:
                 absent.setdefault(name, role)
         return problems + [
             f"{role}: {missing_column(name, columns, self.needed)}" for name, role in absent.items()

@@ -323,7 +323,7 @@ def _combinations(rows: FloatArray) -> dict[int, dict[int, float]]:
 
     Shares are for columns of unit length.
     """
-    triangle = np.linalg.qr(_unit_columns(rows), mode="r")
+    triangle = np.asarray(np.linalg.qr(_unit_columns(rows), mode="r"))
     basis, kept = np.zeros_like(triangle), list[int]()
     found = {}
     for k, column in enumerate(triangle.T):
@@ -364,7 +364,7 @@ def _contains(matrix: DesignMatrix, code: IntArray) -> bool:
     indicators[np.arange(n_cells), of_cell] = 1.0
     k = matrix.n_columns
     both = np.hstack([_unit_columns(matrix.x_cells), _unit_columns(indicators)])
-    triangle = np.linalg.qr(both, mode="r")
+    triangle = np.asarray(np.linalg.qr(both, mode="r"))
     return bool(np.linalg.norm(triangle[k:, k:], axis=0).max(initial=0.0) < 1e-7)
 
 

@@ -201,7 +201,7 @@ def _open_csv(content: bytes, name: str) -> _Csv:
     _check_text(content, name)
     reader = _csv_reader(content)
     try:
-        header = next((row for row in reader if row), [])
+        header: list[str] = next((row for row in reader if row), [])
     except csv.Error:
         raise InputError(f"{name}: the header cannot be parsed as csv.") from None
     if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
