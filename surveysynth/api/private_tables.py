@@ -309,9 +309,9 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     from surveysynth.config.in_memory import SOURCE
     from surveysynth.config.learned import weight_transform
     from surveysynth.release.folder.microdata import public_order
-    from surveysynth.survey.learned import LearnedTransform
     from surveysynth.survey.outcome import zero_one
     from surveysynth.survey.records import binary_problems
+    from surveysynth.survey.transforms import LearnedTransform
 
     design, confidential = survey.design, survey.confidential
     refuse_sources(design.confidential_sources)

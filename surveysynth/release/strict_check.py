@@ -22,8 +22,8 @@ from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.preview import budget_words, preview_lines
 from surveysynth.release.psu_check import unit_lines
 from surveysynth.survey.declaration import refuse_sources
-from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import needs_general_form
+from surveysynth.survey.transforms import LearnedTransform
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec

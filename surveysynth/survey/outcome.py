@@ -28,8 +28,7 @@ import numpy as np
 from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.survey.learned import LearnedTransform
-from surveysynth.survey.transforms import Transform
+from surveysynth.survey.transforms import LearnedTransform, Transform
 
 OutcomeKind = Literal["continuous", "semicontinuous", "count", "binary", "categorical"]
 

@@ -20,7 +20,6 @@ from surveysynth.survey.columns import TextColumn, encode
 from surveysynth.survey.declaration import UNKNOWN, Declaration, WeightsFrom
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
 from surveysynth.survey.formula import parse_formula, quote
-from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.pooling import Pooling, pool
 from surveysynth.survey.records import (
@@ -31,7 +30,7 @@ from surveysynth.survey.records import (
     undeclared_levels,
     weight_value_problem,
 )
-from surveysynth.survey.transforms import Transform
+from surveysynth.survey.transforms import LearnedTransform, Transform
 
 #: Names for the columns computed from stratum sizes; the first that no other column has.
 WEIGHT_NAMES = ("weight", "sampling_weight", "design_weight", "stratum_weight")

@@ -26,7 +26,6 @@ from surveysynth.survey.declaration import (
     size_by_stratum,
 )
 from surveysynth.survey.determined import determined_problems
-from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.public_design import PublicDesign, build_public_design, public_design
 from surveysynth.survey.records import (
@@ -34,7 +33,7 @@ from surveysynth.survey.records import (
     public_problems,
     read_records,
 )
-from surveysynth.survey.transforms import Transform
+from surveysynth.survey.transforms import LearnedTransform, Transform
 
 __all__ = ["Confidential", "PublicDesign", "Survey", "public_design"]
 

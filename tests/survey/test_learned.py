@@ -6,7 +6,7 @@ from scipy import stats
 
 from surveysynth import Outcome
 from surveysynth.errors import InputError
-from surveysynth.survey.learned import (
+from surveysynth.survey.transforms import (
     BINS,
     EVERYWHERE,
     PARTS,

@@ -42,8 +42,8 @@ from surveysynth.mechanisms.noisy_statistics.release.noise import (
 )
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.base import Model, psu_codes
-from surveysynth.survey.learned import OF_MEAN_WEIGHT, LearnedTransform
 from surveysynth.survey.survey import Confidential, PublicDesign
+from surveysynth.survey.transforms import OF_MEAN_WEIGHT, LearnedTransform
 
 GUARANTEE = "zero-concentrated differential privacy"
 

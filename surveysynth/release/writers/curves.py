@@ -16,8 +16,8 @@ from surveysynth.mechanisms.learned.histogram import NoisyHistogram, side_of
 from surveysynth.release import figure_style as style
 from surveysynth.release.tables.labels import Labels
 from surveysynth.release.writers.figures import COLOR, save, wrapped, writing_style
-from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.transforms import LearnedTransform
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
