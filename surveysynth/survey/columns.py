@@ -258,8 +258,11 @@ def number_column(series: "pd.Series[Any]", name: str) -> NumberColumn:
 
     Raises ``InputError`` when the type of the column cannot hold numbers.
     """
-    if isinstance(series.dtype, pd.CategoricalDtype):
-        return _of_categories(series, name)
+    if isinstance(series.dtype, pd.CategoricalDtype):  # a missing cell is no category
+        found = number_column(pd.Series(series.cat.categories), name)
+        values = np.append(found.values, np.nan)[series.cat.codes.to_numpy()]
+        wrong = [cell for cell in series if number_of(cell) is None] if found.wrong else []
+        return NumberColumn(values, len(wrong), kinds_of(wrong))
     series = with_double_numbers(series)
     dtype = series.dtype
     if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype):
@@ -276,15 +279,6 @@ def number_column(series: "pd.Series[Any]", name: str) -> NumberColumn:
     parsed = [number_of(value) for value in series]
     wrong = [cell for cell, value in zip(series, parsed, strict=True) if value is None]
     values = np.array([np.nan if value is None else value for value in parsed], dtype=np.float64)
-    return NumberColumn(values, len(wrong), kinds_of(wrong))
-
-
-def _of_categories(series: "pd.Series[Any]", name: str) -> NumberColumn:
-    """Read a column of categories by the numbers of these; a missing one is no category."""
-    codes = series.cat.codes.to_numpy()
-    found = number_column(pd.Series(series.cat.categories), name)
-    values = np.append(found.values, np.nan)[codes]
-    wrong = [cell for cell in series if number_of(cell) is None] if found.wrong else []
     return NumberColumn(values, len(wrong), kinds_of(wrong))
 
 

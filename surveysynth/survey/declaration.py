@@ -218,11 +218,9 @@ def declared_outcomes(
         )
     if outcomes is not None:
         declared = (outcomes,) if isinstance(outcomes, Outcome) else tuple(outcomes)
-        other = next((each for each in declared if not isinstance(each, Outcome)), None)
-        if other is not None:
+        if other := [type(each).__name__ for each in declared if not isinstance(each, Outcome)]:
             raise InputError(
-                f"outcomes: expected Outcome objects, got {type(other).__name__}; give names as "
-                "outcome."
+                f"outcomes: expected Outcome objects, got {other[0]}; give names as outcome."
             )
         if transforms is not None:
             raise InputError("transforms: every Outcome has its own; remove transforms.")

@@ -105,51 +105,38 @@ def _names_in(expression: str, method: str, text: str) -> tuple[tuple[str, ...],
         if expression == ".":
             raise InputError(f"the formula {text!r} uses '.'; name the columns instead.")
         return (expression,), set()
-    quoted: list[str] = []
-
-    def placeholder(match: re.Match[str]) -> str:
-        quoted.append(match.group(1))
-        return f"quoted_column_{len(quoted) - 1}"
-
+    columns = {f"quoted_column_{k}": name for k, name in enumerate(_QUOTED.findall(expression))}
+    placeholders = iter(columns)
     try:
-        tree = ast.parse(_QUOTED.sub(placeholder, expression), mode="eval")
+        tree = ast.parse(_QUOTED.sub(lambda _: next(placeholders), expression), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise InputError(f"the part {expression!r} of the formula cannot be parsed.") from None
-    columns = {f"quoted_column_{index}": name for index, name in enumerate(quoted)}
     names: dict[str, None] = {}
     functions: set[str] = set()
-    called = _check_nodes(tree, expression, functions)
+    called: set[int] = set()  # names that are no columns; a call comes before what it calls
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and id(node) not in called:
-            names[columns.get(node.id, node.id)] = None
-    return tuple(names), functions
-
-
-def _check_nodes(tree: ast.Expression, expression: str, functions: set[str]) -> set[int]:
-    """Allow arithmetic and the listed functions; return the ids of names used as functions."""
-    called: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
+        if isinstance(node, ast.Name):
+            if id(node) not in called:
+                names[columns.get(node.id, node.id)] = None
+        elif isinstance(node, ast.Attribute):
             # ``contr.treatment`` and its siblings: the only dotted names of the formula language.
             if not (isinstance(node.value, ast.Name) and node.value.id == "contr"):
                 raise InputError(_not_allowed(expression))
             called.add(id(node.value))
-        elif isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Name):
-                name = node.func.id
-                if name not in FUNCTIONS | _CODING_FUNCTIONS:
-                    hint = nearest(name, FUNCTIONS)
-                    raise InputError(
-                        f"unknown function {name!r} in a formula.{hint} "
-                        f"Known: {listing(sorted(FUNCTIONS), limit=40)}."
-                    )
-                functions.add(name)
-                called.add(id(node.func))
-            elif not isinstance(node.func, ast.Attribute):
-                raise InputError(_not_allowed(expression))
-        elif not isinstance(node, _ALLOWED_NODES):
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            name = node.func.id
+            if name not in FUNCTIONS | _CODING_FUNCTIONS:
+                raise InputError(
+                    f"unknown function {name!r} in a formula.{nearest(name, FUNCTIONS)} Known: "
+                    f"{listing(sorted(FUNCTIONS), limit=40)}."
+                )
+            functions.add(name)
+            called.add(id(node.func))
+        elif not isinstance(node, _ALLOWED_NODES) or (
+            isinstance(node, ast.Call) and not isinstance(node.func, ast.Attribute)
+        ):
             raise InputError(_not_allowed(expression))
-    return called
+    return tuple(names), functions
 
 
 def _not_allowed(expression: str) -> str:

@@ -1,21 +1,10 @@
 """Public declarations about an outcome: its kind, its transform, and the values it can take.
 
-    continuous      a transform
-    semicontinuous  a transform, and spikes (public points where values pile up) or a split (a
-                    public point above and below which amounts are of two kinds)
-    count           whole numbers in a public range, with a learned transform
-    binary          values 0 and 1, or two levels
-    categorical     levels, in order, public
-
 Values of an outcome are floats (n,): the number itself, or for binary and categorical outcomes the
-position of the level, starting at 0. The discrete part of a value is its category: the level, or
-for a semicontinuous outcome 0 if the value is no spike, otherwise 1 + the position of the spike.
-With a split, amounts above it have category 0, those below have category 1, and spikes follow. A
-missing answer (NaN) of an outcome that may have such is one more category, the last.
-
-Amounts y that are no spikes are modeled as z = T(y). With a split s the transform takes the
-distance from it: z = T(y - s) above and z = T(s - y) below, so it is symmetric. A value at the
-split that is no spike belongs above.
+position of the level, from 0. The discrete part of a value is its category: the level, or for
+amounts 0 (with a split 0 above it and 1 below), then the spikes; a missing answer (NaN), where the
+outcome may have such, is the last. Amounts at no spike are modeled as z = T(y), with a split s as
+T(y - s) above and T(s - y) below (methods 1.5); a value at the split that is no spike is above.
 """
 
 from collections.abc import Sequence

@@ -6,7 +6,7 @@ coefficients of small levels and cells are removed until every row rests on enou
 depends on the order of records or levels, on labels, or on how levels are coded.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -137,7 +137,12 @@ class _Pool:
         self.count = np.bincount(self.index, minlength=len(self.base))
         self.cell = np.zeros(len(self.base), dtype=np.int64)
         self.cell[self.index] = matrix.cell
-        self.factors = {name: _Factor(self.base[name], self.count) for name in self._classes()}
+        coded = {names for term in self.parsed.terms for names, is_coded in term if is_coded}
+        self.factors = {
+            name: _Factor(self.base[name], self.count)
+            for name in self.parsed.variables
+            if (name,) in coded or isinstance(self.base[name].dtype, pd.CategoricalDtype)
+        }
         self.groups = {name: self._groups(name, design) for name in self.factors}
         self.left_out: list[str] = []
         self.small_cells: Mapping[str, tuple[int, int]] = {}
@@ -153,13 +158,6 @@ class _Pool:
         while (short := _short(self.matrix, least)).any():
             self._take_from(short)
             self.matrix = self._build()
-
-    def _classes(self) -> Iterator[str]:
-        """Yield columns with a categorical factor in the formula."""
-        for name in self.parsed.variables:
-            factors = [factor for term in self.parsed.terms for factor in term]
-            if ((name,), True) in factors or isinstance(self.base[name].dtype, pd.CategoricalDtype):
-                yield name
 
     def _groups(self, name: str, design: Sequence[str]) -> IntArray:
         """Group levels, (levels,), by the design's columns that they determine."""
@@ -248,14 +246,14 @@ class _Pool:
 
     def _build(self) -> DesignMatrix:
         """Build X with the rows of pooled levels averaged."""
-        for name, factor in self.factors.items():
-            if factor.small.all():
-                raise RefusedError(
-                    f"no level of {name!r} has the {self.least:g} records that its own coefficient "
-                    f"requires, so there is no level to pool the others with: make {name!r} "
-                    "coarser, remove it, or set small_strata = 'allow', which the privacy "
-                    "statement does not cover."
-                )
+        alone = next((name for name, factor in self.factors.items() if factor.small.all()), None)
+        if alone is not None:
+            raise RefusedError(
+                f"no level of {alone!r} has the {self.least:g} records that its own coefficient "
+                f"requires, so there is no level to pool the others with: make {alone!r} coarser, "
+                "remove it, or set small_strata = 'allow', which the privacy statement does not "
+                "cover."
+            )
         while True:
             columns, terms, rows, own = self._averaged()
             empty = [text for text, cells in self.own_cells.items() if not cells.kept.any()]

@@ -60,10 +60,13 @@ class Records(Unpickled):
         for name in names:
             if name in roles.confidential:
                 raise InputError(f"{name!r} is confidential and cannot be a public column.")
-            text = self.text.get(name)
-            data[name] = text.values() if text is not None else _printed_as_in_file(
-                self.numbers[name]
-            )
+            if name in self.text:
+                data[name] = self.text[name].values()
+                continue
+            values = self.numbers[name]
+            data[name] = pd.Series(values)
+            if (np.abs(values) < 2**53).all() and not (values % 1.0).any():
+                data[name] = pd.Series(values.astype(np.int64))  # prints as in the file
         return pd.DataFrame(data, index=pd.RangeIndex(self.n))
 
 
@@ -199,15 +202,6 @@ def _blank_rows(
     return blank
 
 
-def _printed_as_in_file(values: FloatArray) -> "pd.Series[Any]":
-    """Return whole numbers as integers, so that they print as in the file."""
-    if values.size and np.isfinite(values).all() and (np.abs(values) < 2**53).all():
-        whole = values.astype(np.int64)
-        if np.array_equal(whole, values):
-            return pd.Series(whole)
-    return pd.Series(values)
-
-
 def shift_words(
     columns: Mapping[str, TextColumn], names: Sequence[str], kept: BoolArray
 ) -> str:
@@ -327,8 +321,7 @@ def undeclared_levels(column: TextColumn, declared: Sequence[str]) -> str:
     Levels are not shown: they may be values of another column that slipped in.
     """
     known = np.array([*(level in declared for level in column.levels), True])
-    outside = int(np.count_nonzero(~known[column.codes]))
-    if not outside:
+    if not (outside := int(np.count_nonzero(~known[column.codes]))):
         return ""
     listed = set(map(alike, declared))
     close = np.array([*(alike(level) in listed for level in column.levels), False])

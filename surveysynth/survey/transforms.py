@@ -133,8 +133,9 @@ class Transform:
         if self.kind == "log":
             return np.log(outcome + self.shift)
         scaled = outcome / self.scale
-        if self.kind == "yeo_johnson":
-            return _yeo_johnson(scaled, self.power)
+        if self.kind == "yeo_johnson":  # maps the real line onto itself, and zero to zero
+            below, above = -_box_cox(-scaled, 2.0 - self.power), _box_cox(scaled, self.power)
+            return np.asarray(np.where(scaled < 0, below, above), dtype=np.float64)
         return np.arcsinh(scaled) if self.kind == "asinh" else scaled
 
     def inverse(self, transformed: FloatArray) -> FloatArray:
@@ -142,7 +143,9 @@ class Transform:
         if self.kind == "log":
             return np.exp(transformed) - self.shift
         if self.kind == "yeo_johnson":
-            return _inverse_yeo_johnson(transformed, self.power) * self.scale
+            below = -_inverse_box_cox(-transformed, 2.0 - self.power)
+            above = _inverse_box_cox(transformed, self.power)
+            return np.asarray(np.where(transformed < 0, below, above) * self.scale)
         unscaled = np.sinh(transformed) if self.kind == "asinh" else transformed
         return unscaled * self.scale
 
@@ -164,20 +167,6 @@ class Transform:
         if self.kind == "yeo_johnson":
             return f"yeo_johnson({inner}, power {self.power:g})"
         return f"asinh({inner})" if self.kind == "asinh" else inner
-
-
-def _yeo_johnson(values: FloatArray, power: float) -> FloatArray:
-    """Return ((1 + y)^p - 1)/p for y >= 0, otherwise -((1 - y)^(2 - p) - 1)/(2 - p).
-
-    This maps the real line onto itself, and is the identity near zero.
-    """
-    result = np.where(values < 0, -_box_cox(-values, 2.0 - power), _box_cox(values, power))
-    return np.asarray(result, dtype=np.float64)
-
-
-def _inverse_yeo_johnson(values: FloatArray, power: float) -> FloatArray:
-    below, above = _inverse_box_cox(-values, 2.0 - power), _inverse_box_cox(values, power)
-    return np.asarray(np.where(values < 0, -below, above), dtype=np.float64)
 
 
 def _box_cox(values: FloatArray, power: float) -> FloatArray:
