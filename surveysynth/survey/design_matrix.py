@@ -340,17 +340,12 @@ def _combinations(rows: FloatArray) -> dict[int, dict[int, float]]:
 
 def _check_contains(matrix: DesignMatrix, codes: dict[str, IntArray], strata: str | None) -> None:
     """Raise ``InputError`` unless the columns of X span the main effect of every variable."""
-    missing = [name for name, code in codes.items() if not _contains(matrix, code)]
-    problems = [
-        ("strata" if name == strata else "the by variable") + f" {name!r} (add '+ {quote(name)}')"
-        for name in missing
-    ]
-    if problems:
-        raise_problems(
-            f"the predictors {matrix.formula!r} must contain strata and the main effects of all "
-            "by variables; otherwise tables would be biased. Missing",
-            problems,
-        )
+    raise_problems(
+        f"the predictors {matrix.formula!r} must contain strata and the main effects of all by "
+        "variables; otherwise tables would be biased. Missing",
+        [f"{'strata' if name == strata else 'the by variable'} {name!r} (add '+ {quote(name)}')"
+         for name, code in codes.items() if not _contains(matrix, code)],
+    )  # fmt: skip
 
 
 def _contains(matrix: DesignMatrix, code: IntArray) -> bool:
@@ -430,40 +425,31 @@ def interaction_columns(
         return (), (), np.zeros((len(others), 0))
     indicators = np.hstack([each.indicators(count) for each in cells])
     term_of = [each.term for each in cells for _ in range(int(each.kept.sum()))]
-    root, pivots = _orthonormal_root(_complement(others[count > 0], indicators[count > 0]))
-    terms = tuple(term_of[pivot] for pivot in pivots)
-    numbers: dict[str, Iterator[int]] = {term: iter(range(1, len(terms) + 1)) for term in term_of}
-    names = tuple(f"{term}[{next(numbers[term])}]" for term in terms)
-    return names, terms, np.round(indicators @ root, _DIGITS) + 0.0
-
-
-def _complement(others: FloatArray, indicators: FloatArray) -> FloatArray:
-    """Return the projector (C, C) on what is orthogonal to {u: R u in the span of the others}."""
+    # The projector on what is orthogonal to {u: R u in the span of the others}.
+    others, own = others[count > 0], indicators[count > 0]
     # By powers of two, which change no digit: squares of large numbers would overflow.
     others = np.ldexp(others, -np.frexp(np.abs(others).max(axis=0, initial=0.0))[1])
     length = np.sqrt((others * others).sum(axis=0))
     others = others / np.where(length > 0, length, 1.0)
-    fit = np.linalg.lstsq(others, indicators, rcond=_RANK_TOLERANCE)[0]
-    rest = np.linalg.qr(indicators - others @ fit, mode="r")
+    fit = np.linalg.lstsq(others, own, rcond=_RANK_TOLERANCE)[0]
+    rest = np.linalg.qr(own - others @ fit, mode="r")
     _, values, right = np.linalg.svd(rest)
     used = right[: values.size][values > _RANK_TOLERANCE * max(1.0, values.max(initial=0.0))]
-    return np.asarray(used.T @ used, dtype=np.float64)
-
-
-def _orthonormal_root(projector: FloatArray) -> tuple[FloatArray, list[int]]:
-    """Return V (C, k) with V V' = P and V'V = 1, and the first row of each column that is not zero.
-
-    By Gram-Schmidt on the columns of P in their order: the same V on every machine.
-    """
-    basis, pivots = np.zeros((len(projector), 0)), list[int]()
+    projector = used.T @ used
+    # V with V V' = P and V'V = 1, by Gram-Schmidt in the order of columns: the same on every
+    # machine. ``pivots`` has the first row of each column that is not zero.
+    root, pivots = np.zeros((len(projector), 0)), list[int]()
     rank = round(float(np.trace(projector)))
     for pivot, column in enumerate(projector.T):
-        rest = outside(basis, column)
-        length = float(np.linalg.norm(rest))
-        if len(pivots) < rank and length > np.sqrt(_RANK_TOLERANCE):
-            basis = np.column_stack([basis, rest / length])
+        beyond = outside(root, column)
+        size = float(np.linalg.norm(beyond))
+        if len(pivots) < rank and size > np.sqrt(_RANK_TOLERANCE):
+            root = np.column_stack([root, beyond / size])
             pivots.append(pivot)
-    return basis, pivots
+    terms = tuple(term_of[pivot] for pivot in pivots)
+    numbers: dict[str, Iterator[int]] = {term: iter(range(1, len(terms) + 1)) for term in term_of}
+    names = tuple(f"{term}[{next(numbers[term])}]" for term in terms)
+    return names, terms, np.round(indicators @ root, _DIGITS) + 0.0
 
 
 def outside(basis: FloatArray, column: FloatArray) -> FloatArray:
