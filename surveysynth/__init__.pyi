@@ -115,7 +115,6 @@ from .release.folder.reader import Release as Release
 from .release.folder.reader import read_release as read_release
 from .release.private_tables import PrivateTables as PrivateTables
 from .sampling.plan import SamplingPlan as SamplingPlan
-from .survey.learned import LearnedTransform as LearnedTransform
 from .survey.outcome import Outcome as Outcome
 from .survey.survey import (
     Confidential as Confidential,
@@ -126,6 +125,7 @@ from .survey.survey import (
 from .survey.survey import (
     Survey as Survey,
 )
+from .survey.transforms import LearnedTransform as LearnedTransform
 from .survey.transforms import Transform as Transform
 
 __version__: str

@@ -15,7 +15,7 @@ import typer
 
 from surveysynth._support import exits
 from surveysynth._support.confidential import sweep
-from surveysynth._support.versions import THREAD_VARIABLES, version_of
+from surveysynth._support.resources import THREAD_VARIABLES, version_of
 from surveysynth.api.shell_commands import init_command, read_guesses
 from surveysynth.api.study_command import study_command
 from surveysynth.errors import RefusedError

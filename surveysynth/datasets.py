@@ -11,7 +11,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from surveysynth._support.fragment import fragment
+from surveysynth._support.page import fragment
 from surveysynth.api.start import survey_of
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies.designs import SamplingDesign, stratified_pps_sample

@@ -23,12 +23,6 @@ DEFECT, USAGE, INTERRUPTED = 1, 2, 130
 DEBUG_VARIABLE = "SURVEYSYNTH_DEBUG"
 
 
-def code_of(command: Callable[[], Any]) -> int:
-    """Run a command and return its exit code."""
-    with _unfailing_output():
-        return _code_of(command)
-
-
 class _Unfailing:
     """A stream that shows what it can: its reader may be gone, or the disk of a log file full.
 
@@ -78,7 +72,9 @@ def _unfailing_output() -> Iterator[None]:
         sys.stdout, sys.stderr = before
 
 
-def _code_of(command: Callable[[], Any]) -> int:
+@_unfailing_output()
+def code_of(command: Callable[[], Any]) -> int:
+    """Run a command and return its exit code."""
     debug = bool(os.environ.get(DEBUG_VARIABLE))
     if debug:
         say(f"warning: {DEBUG_VARIABLE} is set; a traceback may show confidential values.")

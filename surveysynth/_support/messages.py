@@ -1,7 +1,8 @@
-"""Parts of messages: nearest names, counts, and several problems in one error."""
+"""Parts of texts: nearest names, counts, several problems in one error, and what XML can hold."""
 
 import contextlib
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -62,14 +63,8 @@ def raise_problems(heading: str, problems: Sequence[str]) -> None:
     if len(problems) == 1:
         raise InputError(f"{heading}: {problems[0]}")
     if problems:
-        raise InputError(
-            "\n".join(
-                [
-                    f"{heading}: {len(problems)} problems.",
-                    *(f"  - {problem}" for problem in problems),
-                ]
-            )
-        )
+        lines = [f"{heading}: {len(problems)} problems.", *(f"  - {each}" for each in problems)]
+        raise InputError("\n".join(lines))
 
 
 def no_fixed_point(risk: str) -> str:
@@ -104,3 +99,21 @@ DESIGN_EFFECT_INSTEAD = (
     "Or declare survey.design_effect, the factor by which clustering raises variances, from a "
     "prior publication and never from these data."
 )
+
+#: What XML cannot contain, such as control characters.
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def has_control(text: str) -> bool:
+    """Return True if a text has characters that XML cannot contain, such as control characters."""
+    return _NOT_XML.search(text) is not None
+
+
+def visible(text: str) -> str:
+    """Return the text with such characters as numbers, so that different texts still differ."""
+    return _NOT_XML.sub(lambda sign: f"\\x{ord(sign[0]):02x}", text)
+
+
+def xml_text(text: str) -> str:
+    """Return the text on one line, without characters that XML cannot contain."""
+    return " ".join(_NOT_XML.sub("", text).split())

@@ -1,9 +1,21 @@
-"""Parts of all HTML reports: the style sheet, and figures inside the page."""
+"""HTML of the package: pages of reports, and results in a notebook.
 
+A notebook's HTML styles nothing outside itself, has no ids, and needs no script.
+"""
+
+import math
+import numbers
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Rows of a table that a notebook shows; the frame itself has all.
+MOST_ROWS = 40
 
 PAGE_CSS = """
 :root { --ink: #1b1b1b; --faint: #6b6b6b; --line: #e4e4e4; --warning: #b00020; }
@@ -81,6 +93,21 @@ img { display: block; max-width: 100%; height: auto; }
 }
 """
 
+_RESULT_CSS = """
+.surveysynth-result { font: 14px/1.45 system-ui, "Segoe UI", Roboto, Arial, sans-serif; }
+.surveysynth-result h3 { font-size: 16px; margin: 4px 0; }
+.surveysynth-result p { margin: 4px 0; max-width: 50rem; text-align: left; }
+.surveysynth-result .mark { border: 2px solid #b00020; color: #b00020; font-weight: 600;
+  padding: 6px 10px; }
+.surveysynth-result .scroll { overflow-x: auto; margin: 6px 0; }
+.surveysynth-result table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+.surveysynth-result caption { text-align: left; font-weight: 600; padding: 4px 0; }
+.surveysynth-result th, .surveysynth-result td { padding: 3px 10px; text-align: right; }
+.surveysynth-result .text { text-align: left; }
+.surveysynth-result thead th { border-bottom: 1px solid; vertical-align: bottom; }
+.surveysynth-result pre { white-space: pre-wrap; margin: 6px 0; }
+"""
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -102,18 +129,78 @@ def whole_page(title: str, mark: str, body: Sequence[str], style: str = "") -> s
 
     body: HTML; style: CSS added to that of all pages.
     """
-    inner = "\n".join(
-        [
-            *([f'<header class="banner">{escape(mark)}</header>'] if mark else []),
-            "<main>",
-            *body,
-            "</main>",
-            *([f'<footer class="banner end">{escape(mark)}</footer>'] if mark else []),
-        ]
-    )
+    top = [f'<header class="banner">{escape(mark)}</header>'] * bool(mark)
+    end = [f'<footer class="banner end">{escape(mark)}</footer>'] * bool(mark)
+    inner = "\n".join([*top, "<main>", *body, "</main>", *end])
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(title)}</title>\n"
         f"<style>{PAGE_CSS}{style}</style>\n</head>\n<body>\n{inner}\n</body>\n</html>\n"
     )
+
+
+def fragment(
+    title: str,
+    *,
+    mark: str | Iterable[str] = (),
+    lines: Iterable[str] = (),
+    text: str = "",
+    frames: "Iterable[tuple[str, pd.DataFrame]]" = (),
+) -> str:
+    """Return the HTML of a result, with all text escaped.
+
+    mark: warnings, shown first; lines: one paragraph each; text: preformatted, with its line ends;
+    frames: tables with their captions.
+    """
+    marks = (mark,) if isinstance(mark, str) else mark
+    parts = [
+        f'<div class="surveysynth-result"><style>{_RESULT_CSS}</style>',
+        f"<h3>{escape(title)}</h3>",
+        *(f'<p class="mark">{escape(each)}</p>' for each in marks if each),
+        *(f"<p>{escape(each)}</p>" for each in lines),
+        *([f"<pre>{escape(text)}</pre>"] if text else []),
+        *(frame_html(frame, caption) for caption, frame in frames),
+        "</div>",
+    ]
+    return "\n".join(parts)
+
+
+def frame_html(frame: "pd.DataFrame", caption: str) -> str:
+    """Return the HTML of at most ``MOST_ROWS`` rows, with text aligned left."""
+    import pandas as pd
+
+    numeric = [pd.api.types.is_numeric_dtype(frame[name]) for name in frame]
+    kinds = ["" if right else ' class="text"' for right in numeric]
+    head = "".join(
+        f'<th scope="col"{kind}>{escape(str(name))}</th>'
+        for name, kind in zip(frame, kinds, strict=True)
+    )
+    rows = [
+        "".join(
+            f"<td{kind}>{escape(shown(value))}</td>" for value, kind in zip(row, kinds, strict=True)
+        )
+        for row in frame.head(MOST_ROWS).itertuples(index=False)
+    ]
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    rest = len(frame) - MOST_ROWS
+    more = f"<p>and {rest:,} more rows.</p>" if rest > 0 else ""
+    return (
+        f'<div class="scroll" tabindex="0"><table><caption>{escape(caption)}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>{more}"
+    )
+
+
+def shown(value: Any) -> str:
+    """Return a value in few digits; empty for missing values.
+
+    Whole numbers and numbers from 1,000 have no decimals, others have four significant digits.
+    """
+    if isinstance(value, bool | str) or not isinstance(value, numbers.Real):
+        return "" if value is None else str(value)
+    number = float(value)
+    if math.isnan(number):
+        return ""
+    if number.is_integer() or abs(number) >= 1000:
+        return f"{number:,.0f}"
+    return f"{number:.4g}"

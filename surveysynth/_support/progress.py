@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import wraps
 from html import escape
 from importlib import import_module
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
@@ -42,29 +42,14 @@ def more_rounds(rounds: int, r_hat: float) -> str:
 
 #: Stages in the order of a run, which may skip some.
 RELEASE_STAGES = (
-    READING,
-    COMPILING,
-    UNWEIGHTED_FIT,
-    RISK_WEIGHTS,
-    CONVERGENCE,
-    NOISE,
-    POSTERIOR,
-    DEBIASING,
-    SYNTHESIS,
-    DOCUMENTS,
-    WRITING,
-)
+    READING, COMPILING, UNWEIGHTED_FIT, RISK_WEIGHTS, CONVERGENCE, NOISE, POSTERIOR, DEBIASING,
+    SYNTHESIS, DOCUMENTS, WRITING,
+)  # fmt: skip
 REBUILD_STAGES = (READING, SYNTHESIS, DOCUMENTS)
 COMPARISON_STAGES = (
-    READING,
-    NOISY_TABLES,
-    synthesizer_stage("fbs"),
-    synthesizer_stage("fbp"),
-    synthesizer_stage("fbs_noisy"),
-    synthesizer_stage("fbp_noisy"),
-    REPORT,
-    WRITING,
-)
+    READING, NOISY_TABLES, *map(synthesizer_stage, ("fbs", "fbp", "fbs_noisy", "fbp_noisy")),
+    REPORT, WRITING,
+)  # fmt: skip
 
 
 def in_notebook() -> bool:
@@ -75,21 +60,21 @@ def in_notebook() -> bool:
 
 
 class NotebookBar:
-    """One output of the cell that runs, which each call of ``show`` replaces."""
+    """One output of the cell that runs, which each call replaces and whose end is empty."""
 
-    def __init__(self) -> None:
+    def __enter__(self) -> "NotebookBar":
         self._display: Any = import_module("IPython.display")
         self._handle = self._display.display(self._display.HTML(""), display_id=True)
+        return self
 
-    def show(self, words: str, done: int, total: int) -> None:
+    def __call__(self, words: str, done: int, total: int) -> None:
         """Show that ``done`` of ``total`` parts are finished and that ``words`` begins.
 
         No part is counted if ``total`` is zero.
         """
         self._handle.update(self._display.HTML(bar_html(words, done, total)))
 
-    def close(self) -> None:
-        """Remove the bar."""
+    def __exit__(self, *error: object) -> None:
         self._handle.update(self._display.HTML(""))
 
 
@@ -118,7 +103,7 @@ class StageReporter:
 
     def __enter__(self) -> "StageReporter":
         if in_notebook():
-            self._notebook = NotebookBar()
+            self._notebook = NotebookBar().__enter__()
         elif sys.stderr.isatty():
             from rich.console import Console
             from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
@@ -134,7 +119,7 @@ class StageReporter:
         """Report that ``stage`` begins."""
         if self._notebook is not None:
             known = stage in self._stages
-            self._notebook.show(
+            self._notebook(
                 stage, self._stages.index(stage) if known else 0, len(self._stages) * known
             )
             return
@@ -145,33 +130,24 @@ class StageReporter:
         if stage in self._stages:
             self._bar.update(self._task, completed=self._stages.index(stage))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
         if self._notebook is not None:
-            self._notebook.close()
+            self._notebook.__exit__()
 
 
-def shows_stages(
-    stages: tuple[str, ...] = RELEASE_STAGES,
+def _shows(
+    bar: Callable[[], AbstractContextManager[Any]],
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a function with an argument ``progress``, which is called with each stage.
-
-    In a notebook the function shows a bar unless ``progress`` is given.
-    """
+    """Decorate a function to show a bar in a notebook, unless its ``progress`` is given."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         @wraps(function)
         def showing(*args: P.args, **kwargs: P.kwargs) -> R:
             if kwargs.get("progress") is not None or not in_notebook():
                 return function(*args, **kwargs)
-            with StageReporter(stages) as reporter:
-                kwargs["progress"] = reporter
+            with bar() as kwargs["progress"]:
                 return function(*args, **kwargs)
 
         return showing
@@ -179,24 +155,16 @@ def shows_stages(
     return decorate
 
 
+def shows_stages(
+    stages: tuple[str, ...] = RELEASE_STAGES,
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a function whose ``progress`` is called with each stage: a bar in a notebook."""
+    return _shows(lambda: StageReporter(stages))
+
+
 def shows_parts(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a function whose ``progress`` is called with a line, parts done and all parts.
-
-    In a notebook the function shows a bar unless ``progress`` is given.
-    """
-
-    @wraps(function)
-    def showing(*args: P.args, **kwargs: P.kwargs) -> R:
-        if kwargs.get("progress") is not None or not in_notebook():
-            return function(*args, **kwargs)
-        bar = NotebookBar()
-        try:
-            kwargs["progress"] = bar.show
-            return function(*args, **kwargs)
-        finally:
-            bar.close()
-
-    return showing
+    """Decorate one whose ``progress`` is called with a line, parts done and all parts."""
+    return _shows(NotebookBar)(function)
 
 
 def report_count(line: str, done: int, total: int) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from surveysynth._support.fragment import fragment
+from surveysynth._support.page import fragment
 from surveysynth._support.progress import shows_stages
 from surveysynth.errors import InputError
 
@@ -185,7 +185,7 @@ def _of_the_bound(
     from surveysynth.mechanisms.pseudo_posterior import feasibility
     from surveysynth.models.weighted import weighted_form
     from surveysynth.release.preview import preview_lines
-    from surveysynth.survey.weights_from import refuse_sources
+    from surveysynth.survey.declaration import refuse_sources
 
     model, settings = model_of(specification), settings_of(specification)
     check_engine(specification, model)

@@ -14,8 +14,8 @@ from surveysynth.release.pipeline import Streams, facts_of, private_estimates
 from surveysynth.release.private_tables import PrivateTables
 from surveysynth.release.run_record import Recorder, entry_in_memory, ledger_of
 from surveysynth.release.tables.table_builder import tables_of_each
+from surveysynth.survey.declaration import refuse_sources
 from surveysynth.survey.survey import Survey, require_survey
-from surveysynth.survey.weights_from import refuse_sources
 
 if TYPE_CHECKING:
     from surveysynth.config.in_memory import Sections
@@ -309,9 +309,9 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     from surveysynth.config.in_memory import SOURCE
     from surveysynth.config.learned import weight_transform
     from surveysynth.release.folder.microdata import public_order
-    from surveysynth.survey.learned import LearnedTransform
     from surveysynth.survey.outcome import zero_one
-    from surveysynth.survey.value_problems import binary_problems
+    from surveysynth.survey.records import binary_problems
+    from surveysynth.survey.transforms import LearnedTransform
 
     design, confidential = survey.design, survey.confidential
     refuse_sources(design.confidential_sources)

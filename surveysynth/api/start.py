@@ -14,9 +14,9 @@ from surveysynth.evaluation.studies.example import (
     write_example,
 )
 from surveysynth.evaluation.studies.population import published_cells
+from surveysynth.survey.declaration import given_weights_from
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform
-from surveysynth.survey.weights_from import given_weights_from
 
 if TYPE_CHECKING:
     import pandas as pd

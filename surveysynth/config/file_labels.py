@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import ValidationError
 
-from surveysynth._support.xml_text import visible
+from surveysynth._support.messages import visible
 from surveysynth.config.sections import LabelSection
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import text_column

@@ -11,9 +11,8 @@ from surveysynth.config.outcome_section import WEIGHT
 from surveysynth.config.spec import NO_FILE, Spec, validate_spec
 from surveysynth.config.tables_in_file import ALL_TABLES, TABLES
 from surveysynth.errors import InputError
-from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome, needs_general_form
-from surveysynth.survey.transforms import Transform
+from surveysynth.survey.transforms import LearnedTransform, Transform
 
 if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign

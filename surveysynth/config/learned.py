@@ -8,9 +8,8 @@ from surveysynth.config.sections import SurveySection
 from surveysynth.config.synthesizer_section import SynthesizerSection
 from surveysynth.errors import InputError
 from surveysynth.models import get_model, registered
-from surveysynth.survey.learned import LEARNED_SHARE, OF_MEAN_WEIGHT, LearnedTransform
 from surveysynth.survey.outcome import Outcome
-from surveysynth.survey.transforms import Transform
+from surveysynth.survey.transforms import LEARNED_SHARE, OF_MEAN_WEIGHT, LearnedTransform, Transform
 
 LEARNED = "learned"
 #: Keys that only a learned transform has, and those that it replaces.

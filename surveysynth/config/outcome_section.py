@@ -8,9 +8,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
 
 from surveysynth.config.sections import Name, Section, as_tuple
 from surveysynth.config.wording import shown
-from surveysynth.survey.learned import LearnedBy
 from surveysynth.survey.outcome import OutcomeKind
-from surveysynth.survey.transforms import TransformKind
+from surveysynth.survey.transforms import LearnedBy, TransformKind
 
 
 def _as_texts(value: Any) -> Any:

@@ -20,17 +20,18 @@ from pydantic import (
 )
 from pydantic_core import PydanticKnownError
 
-from surveysynth._support.messages import listing
-from surveysynth._support.xml_text import has_control
+from surveysynth._support.messages import has_control, listing
 from surveysynth.config.replicates import setting_problems
 from surveysynth.estimation.replication import ReplicateMethod
 from surveysynth.survey.declaration import (
     EFFECT_WITHOUT_PSU,
     MAX_DESIGN_EFFECT,
+    UNKNOWN,
+    WeightsFrom,
     weight_problems,
+    weights_from_problems,
 )
 from surveysynth.survey.files import SUFFIX_WORDS, SUFFIXES
-from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom, weights_from_problems
 
 T = TypeVar("T")
 

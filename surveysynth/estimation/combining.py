@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from scipy import special
 
-from surveysynth._support.distributions import beta_quantile, t_quantile
+from surveysynth._support.numeric import beta_quantile, t_quantile
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.sample_design import SampleDesign

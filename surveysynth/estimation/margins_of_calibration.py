@@ -25,7 +25,7 @@ from surveysynth.estimation.calibration import (
     calibrated_weights,
     check_method,
 )
-from surveysynth.survey.cells import text_of
+from surveysynth.survey.columns import text_of
 from surveysynth.survey.outcome import Outcome
 
 _METHODS = {"raking": "raking", "linear": "the regression estimator"}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surveysynth._support.distributions import t_quantile
+from surveysynth._support.numeric import t_quantile
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.estimation.calibration import CalibratedWeights
 from surveysynth.estimation.domains import Domains

@@ -36,7 +36,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
-from surveysynth._support.distributions import normal_density
+from surveysynth._support.numeric import normal_density
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibrated_variance import Regression

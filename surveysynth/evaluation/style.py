@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from surveysynth._support.page import whole_page
-from surveysynth._support.templates import render
+from surveysynth._support.resources import render
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.facts import labels_of
 from surveysynth.release.tables.labels import Labels, where_words

@@ -13,12 +13,12 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from surveysynth._support.confidential import Unpickled
-from surveysynth._support.templates import render
+from surveysynth._support.resources import render
 from surveysynth._support.types import Theta
 from surveysynth.models.base import Model
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.declaration import MEASURED, RHO_FACTORS
 from surveysynth.survey.survey import Confidential, PublicDesign
-from surveysynth.survey.weights_from import MEASURED, RHO_FACTORS
 
 SEEDED = (
     "THIS IS A TEST AND NOT PRIVATE: its random numbers come from a seed, so anyone who has the "

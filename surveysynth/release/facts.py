@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surveysynth._support.templates import render
+from surveysynth._support.resources import render
 from surveysynth.config.formats import FIGURES_FOLDER, FORMATS, Format, table_files
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED

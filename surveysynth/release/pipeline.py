@@ -44,7 +44,7 @@ from surveysynth.release.tables.table_builder import (
     tables_of_each,
 )
 from surveysynth.sampling.randomness import secret_generator
-from surveysynth.survey.weights_from import refuse_sources
+from surveysynth.survey.declaration import refuse_sources
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec

@@ -27,8 +27,8 @@ from surveysynth.release.tables.labels import Labels, listed, span, where_words
 from surveysynth.release.tables.table import SMALL_SAMPLE
 from surveysynth.release.tables.table_builder import public_domains, row_counts
 from surveysynth.release.tables.table_notes import synthetic_columns
+from surveysynth.survey.declaration import RHO_FACTORS
 from surveysynth.survey.pooling import ROUNDING
-from surveysynth.survey.weights_from import RHO_FACTORS
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec

@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from surveysynth._support import progress as stages
-from surveysynth._support.fragment import fragment
+from surveysynth._support.page import fragment
 from surveysynth.config.build import declaration_of, mechanism_of, model_of, noisy_settings_of
 from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError

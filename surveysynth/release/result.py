@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from surveysynth._support.fragment import fragment
+from surveysynth._support.page import fragment
 from surveysynth.release.folder.bundle import RELEASE
 from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.tables.table import ReleaseTable

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth._support.versions import version_of
+from surveysynth._support.resources import version_of
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.release.folder.bundle import BundlePlan
 from surveysynth.release.folder.ledger import LedgerEntry, Limit, file_sha256

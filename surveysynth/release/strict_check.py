@@ -21,9 +21,9 @@ from surveysynth.mechanisms.noisy_statistics.settings import RECORD, Module, Noi
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.preview import budget_words, preview_lines
 from surveysynth.release.psu_check import unit_lines
-from surveysynth.survey.learned import LearnedTransform
+from surveysynth.survey.declaration import refuse_sources
 from surveysynth.survey.outcome import needs_general_form
-from surveysynth.survey.weights_from import refuse_sources
+from surveysynth.survey.transforms import LearnedTransform
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec

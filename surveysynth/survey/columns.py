@@ -1,15 +1,24 @@
-"""Columns of any type as codes of text levels or as numbers, and their names.
+"""Cells, and columns of any type as codes of text levels or as numbers; names of columns.
 
-``cells`` has the rule for a single cell. Text that is not a number is reported by count and kind,
-never quoted, since the column may be confidential. Nor is a column name quoted that may be a value:
-the first line of a file without a header is a record.
+What the same value looks like depends on the program that wrote it: 1 or 1.0, True or TRUE, a date
+with or without midnight, an accent as one sign or two, NA or nothing. Here each has one text, so
+that the files of one survey are the same survey, whether csv, frames, Arrow, Stata, SPSS, or SAS.
+Codes otherwise stay as written: "01203" and "1.50" are not numbers here.
+
+Text that is not a number is reported by count and kind, never quoted, since the column may be
+confidential. Nor is a column name quoted that may be a value: the first line of a file without a
+header is a record.
 """
 
+import contextlib
 import datetime
+import decimal
 import math
+import numbers
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,17 +31,133 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import nearest
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.survey.cells import (
-    alike,
-    level_among,
-    number_of,
-    text_of,
-    with_double_numbers,
-    written,
-)
 from surveysynth.survey.outcome import Outcome
 
+#: Words for a missing value in files of other programs (compared without case).
+_MISSING = re.compile(r"|na|n/a|#n/a|<na>|nan|null|\.[a-z_]?", re.IGNORECASE)
+#: Numbers as programs write them, whose users would write 1 or 100000000000000000.
+_WHOLE = re.compile(r"-?(0|[1-9]\d*)\.0")
+_SCIENTIFIC = re.compile(r"-?\d(\.\d+)?e[+-]\d{2,3}")
+_PLAIN_NUMBER = re.compile(r"[+-]?(0|[1-9]\d*)(\.\d*)?", re.ASCII)
+_DATE_AND_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?)(.*)")
+_MIDNIGHT = re.compile(r"00:00(:00(\.0+)?)?")
 _LEADING_ZERO = re.compile(r"\s*[+-]?0[0-9]")
+
+
+def written(value: Any, name: str = "") -> str:
+    """Return a cell as its file has it, with single blanks and composed letters; "" without value.
+
+    Raises ``InputError``, which calls the column ``name``, for lists and other things in a cell.
+    """
+    if isinstance(value, str):
+        return " ".join(unicodedata.normalize("NFC", value).split())
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value))
+    if isinstance(value, numbers.Integral):
+        return str(int(value))
+    if isinstance(value, decimal.Decimal):
+        return "" if value.is_nan() else f"{value:f}"
+    if isinstance(value, numbers.Real):
+        shortest = str(value) if isinstance(value, np.float32 | np.float16) else repr(float(value))
+        return "" if math.isnan(value) else shortest
+    if isinstance(value, datetime.date | datetime.time):
+        return value.isoformat()
+    raise InputError(f"column {name!r}: expected text or numbers in its cells.")
+
+
+def text_of(value: Any, name: str = "") -> str:
+    """Return the one text of a cell, whatever program wrote it; "" without value.
+
+    Words for missing values are texts here: they may be levels. Raises as ``written``.
+
+    Examples
+    --------
+    >>> from surveysynth.survey.columns import text_of
+    >>> [text_of(each) for each in (1.0, "1.0", "01", "TRUE", "2026-05-01 00:00:00")]
+    ['1', '1', '01', 'True', '2026-05-01']
+    """
+    text = written(value, name)
+    if _WHOLE.fullmatch(text):
+        return text[:-2] if text != "-0.0" else "0"
+    if text.casefold() in ("true", "false"):
+        return text.capitalize()
+    if _SCIENTIFIC.fullmatch(text):
+        number = float(text)
+        return str(int(number)) if number.is_integer() else repr(number)
+    if match := _DATE_AND_TIME.fullmatch(text):
+        day, time, zone = match.groups()
+        return day if _MIDNIGHT.fullmatch(time) and not zone else f"{day} {time}{zone}"
+    return text
+
+
+def is_missing(text: str) -> bool:
+    """Return True for an empty text, and a word for a missing value."""
+    return _MISSING.fullmatch(text.strip()) is not None
+
+
+def alike(text: str) -> str:
+    """Return a key that is the same for texts that a reader cannot tell apart.
+
+    They differ in case, in signs that are invisible or drawn alike, or are one number.
+    """
+    shown = unicodedata.normalize("NFKC", text_of(text))
+    visible = "".join(sign for sign in shown if unicodedata.category(sign) != "Cf")
+    return _value(" ".join(visible.split())).casefold()
+
+
+def _value(text: str) -> str:
+    """Return a plain number in one form: 1.5 for 1.50."""
+    if not _PLAIN_NUMBER.fullmatch(text):
+        return text
+    return f"{decimal.Decimal(text):f}".rstrip("0").rstrip(".") if "." in text else text
+
+
+def level_among(declared: Collection[str]) -> Callable[[str], str]:
+    """Return a function from the text of a cell to its level; "" for a missing one.
+
+    A declared level is found in any form of the same text or number, unless another has it too, and
+    is one even if it is a word for a missing value.
+    """
+    exact = set(declared)
+    forms: dict[str, str] = {}
+    for one in exact:
+        for form in {text_of(one), _value(one)}:
+            forms[form] = "" if form in forms else one  # of two levels: neither
+
+    def level(text: str) -> str:
+        if text in exact:
+            return text
+        made = text_of(text)
+        found = forms.get(made) or forms.get(_value(made))
+        return found or ("" if is_missing(made) else made)
+
+    return level
+
+
+def number_of(value: Any) -> float | None:
+    """Return a cell as a number, NaN when missing, ``None`` when it holds something else."""
+    text = isinstance(value, str)
+    if value is None or value is pd.NA or value is pd.NaT or (text and is_missing(value)):
+        return math.nan
+    if text and "_" in value:
+        return None
+    if isinstance(value, np.float32 | np.float16):
+        value = str(value)
+    elif not text and not isinstance(value, numbers.Real | decimal.Decimal | np.bool_):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def with_double_numbers(series: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Return single-precision numbers as those that they show: 0.1, not 0.10000000149011612."""
+    kind = getattr(series.dtype, "numpy_dtype", series.dtype)
+    if kind not in (np.float32, np.float16):
+        return series
+    values = series.to_numpy(dtype=kind, na_value=np.nan)
+    return pd.Series(values.astype(str).astype(np.float64), index=series.index)
 
 
 @dataclass(frozen=True, repr=False)
@@ -105,7 +230,7 @@ def encode(values: "pd.Series[str]") -> tuple[IntArray, tuple[str, ...]]:
 def text_column(
     series: "pd.Series[Any]", name: str, declared: Collection[str] = ()
 ) -> TextColumn:
-    """Read a column as text, as ``cells.level_among`` finds ``declared`` and other levels.
+    """Read a column as text, as ``level_among`` finds ``declared`` and other levels.
 
     Raises ``InputError`` when cells hold lists or other things that are not plain values.
     """
@@ -133,8 +258,11 @@ def number_column(series: "pd.Series[Any]", name: str) -> NumberColumn:
 
     Raises ``InputError`` when the type of the column cannot hold numbers.
     """
-    if isinstance(series.dtype, pd.CategoricalDtype):
-        return _of_categories(series, name)
+    if isinstance(series.dtype, pd.CategoricalDtype):  # a missing cell is no category
+        found = number_column(pd.Series(series.cat.categories), name)
+        values = np.append(found.values, np.nan)[series.cat.codes.to_numpy()]
+        wrong = [cell for cell in series if number_of(cell) is None] if found.wrong else []
+        return NumberColumn(values, len(wrong), kinds_of(wrong))
     series = with_double_numbers(series)
     dtype = series.dtype
     if pd.api.types.is_bool_dtype(dtype) or pd.api.types.is_numeric_dtype(dtype):
@@ -146,27 +274,18 @@ def number_column(series: "pd.Series[Any]", name: str) -> NumberColumn:
             f"column {name!r}: expected numbers, got dates or times; name another column, or "
             "convert this one to numbers (an age, a year)."
         )
-    if pd.api.types.is_string_dtype(dtype) and not pd.api.types.is_object_dtype(dtype):
-        quick = _parse_quickly(series)
-        if quick is not None:
-            return NumberColumn(quick, 0)
+    if (quick := _parse_quickly(series)) is not None:
+        return NumberColumn(quick, 0)
     parsed = [number_of(value) for value in series]
     wrong = [cell for cell, value in zip(series, parsed, strict=True) if value is None]
     values = np.array([np.nan if value is None else value for value in parsed], dtype=np.float64)
     return NumberColumn(values, len(wrong), kinds_of(wrong))
 
 
-def _of_categories(series: "pd.Series[Any]", name: str) -> NumberColumn:
-    """Read a column of categories by the numbers of these; a missing one is no category."""
-    codes = series.cat.codes.to_numpy()
-    found = number_column(pd.Series(series.cat.categories), name)
-    values = np.append(found.values, np.nan)[codes]
-    wrong = [cell for cell in series if number_of(cell) is None] if found.wrong else []
-    return NumberColumn(values, len(wrong), kinds_of(wrong))
-
-
 def _parse_quickly(series: "pd.Series[Any]") -> FloatArray | None:
-    """Parse all cells at once; return ``None`` when one of them needs a closer look."""
+    """Parse cells of text at once; return ``None`` when one of them needs a closer look."""
+    if pd.api.types.is_object_dtype(series.dtype) or not pd.api.types.is_string_dtype(series.dtype):
+        return None
     try:
         text = pa.array(series, type=pa.large_string(), from_pandas=True)
         blank = pa.compute.equal(text, "")
@@ -175,14 +294,11 @@ def _parse_quickly(series: "pd.Series[Any]") -> FloatArray | None:
         )
     except pa.ArrowException:
         return None
-    parsed: FloatArray = values.to_numpy(zero_copy_only=False).astype(np.float64)
-    return parsed
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 #: The kind of a cell that is almost a level.
 ALMOST_A_LEVEL = "a level in another case, or with other signs that look the same"
-#: Texts for 0 and 1 in the cells of a binary outcome without levels.
-_TRUTH = {"False": 0.0, "True": 1.0}
 
 
 def level_column(series: "pd.Series[Any]", outcome: Outcome) -> NumberColumn:
@@ -192,29 +308,13 @@ def level_column(series: "pd.Series[Any]", outcome: Outcome) -> NumberColumn:
     1, or true and false. Raises ``InputError`` as ``text_column`` does.
     """
     text = text_column(series, outcome.name, outcome.levels)
-    found = [_position(level, outcome) for level in text.levels]
-    positions = np.array([*(-1.0 if each is None else each for each in found), np.nan])
-    values = positions[text.codes]
+    position = {} if outcome.is_labelled else {"False": 0.0, "True": 1.0}
+    position |= {level: float(place) for place, level in enumerate(outcome.levels)}
+    values = np.array([*(position.get(level, -1.0) for level in text.levels), np.nan])[text.codes]
     known = {alike(level) for level in outcome.levels}
-    almost = [alike(level) in known for level in text.levels]
-    count = int(np.count_nonzero((values < 0) & np.array([*almost, False])[text.codes]))
-    kinds = {ALMOST_A_LEVEL: count} if count else {}
-    return NumberColumn(values, int(np.count_nonzero(values < 0)), kinds)
-
-
-def _position(text: str, outcome: Outcome) -> float | None:
-    """Return the position of a cell's level, None where it is no level."""
-    if text in outcome.levels:
-        return float(outcome.levels.index(text))
-    return None if outcome.is_labelled else _TRUTH.get(text)
-
-
-def has_text_categories(series: "pd.Series[Any]") -> bool:
-    """Return True if the column has a type of text categories."""
-    dtype = series.dtype
-    return isinstance(dtype, pd.CategoricalDtype) and not pd.api.types.is_numeric_dtype(
-        dtype.categories.dtype
-    )
+    almost = np.array([*(alike(level) in known for level in text.levels), False])[text.codes]
+    wrong, close = (int(np.count_nonzero(each)) for each in (values < 0, (values < 0) & almost))
+    return NumberColumn(values, wrong, {ALMOST_A_LEVEL: close} if close else {})
 
 
 def looks_numeric(series: "pd.Series[Any]") -> bool:
@@ -223,17 +323,14 @@ def looks_numeric(series: "pd.Series[Any]") -> bool:
     Text with leading zeros ("01") is a code, not a number. True and false are categories, and so is
     whatever the file itself stores as categories with names.
     """
-    if pd.api.types.is_bool_dtype(series.dtype) or has_text_categories(series):
+    dtype, of = series.dtype, pd.api.types
+    if isinstance(dtype, pd.CategoricalDtype) and not of.is_numeric_dtype(dtype.categories.dtype):
         return False
-    if pd.api.types.is_numeric_dtype(series.dtype):
-        return True
-    if pd.api.types.is_string_dtype(series.dtype) and not pd.api.types.is_object_dtype(
-        series.dtype
-    ):
-        quick = _parse_quickly(series)
-        if quick is not None:
-            coded = bool(series.str.match(_LEADING_ZERO.pattern, na=False).any())
-            return bool(np.isfinite(quick).any()) and not coded
+    if of.is_bool_dtype(dtype) or of.is_numeric_dtype(dtype):
+        return not of.is_bool_dtype(dtype)
+    if (quick := _parse_quickly(series)) is not None:
+        coded = bool(series.str.match(_LEADING_ZERO.pattern, na=False).any())
+        return bool(np.isfinite(quick).any()) and not coded
     try:
         found = pd.unique(series.dropna())
     except TypeError:
@@ -242,6 +339,7 @@ def looks_numeric(series: "pd.Series[Any]") -> bool:
     coded = any(isinstance(value, str) and _LEADING_ZERO.match(value) for value in found)
     finite = [value for value in parsed if value is not None and not math.isnan(value)]
     return len(parsed) == len(found) and None not in parsed and bool(finite) and not coded
+
 
 _NUMBER = r"[+-]?\d+([.,]\d+)?"
 
@@ -305,6 +403,7 @@ def in_words(kinds: dict[str, int]) -> str:
         return next(iter(kinds))
     return ", ".join(f"{count:,} {words}" for words, count in kinds.items())
 
+
 #: Numbers, amounts with a currency, dates, and times: digits and the signs between them.
 _VALUE = re.compile(r"[\s\d.,:;/+\-–%$€£¥'()]*\d[\s\d.,:;/+\-–%$€£¥'()]*([eE][+\-]?\d+)?\s*")
 
@@ -322,13 +421,10 @@ def is_header(columns: Collection[str], sought: Iterable[str]) -> bool:
 
 def looks_like_value(name: str) -> bool:
     """Return True for a number, a date, or an amount."""
-    if _VALUE.fullmatch(name):
-        return True
-    try:
+    with contextlib.suppress(ValueError):
         float(name)
-    except ValueError:
-        return False
-    return True
+        return True
+    return _VALUE.fullmatch(name) is not None
 
 
 def missing_column(name: str, columns: Sequence[str], sought: Iterable[str]) -> str:

@@ -8,13 +8,11 @@ from functools import cached_property
 from typing import Any, Literal, get_args
 
 from surveysynth._support.messages import listing
-from surveysynth.errors import InputError
-from surveysynth.survey.cells import text_of
-from surveysynth.survey.columns import missing_column
+from surveysynth.errors import InputError, RefusedError
+from surveysynth.survey.columns import missing_column, text_of
 from surveysynth.survey.formula import parse_formula
-from surveysynth.survey.outcome import Outcome, outcomes_of
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
-from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom, weights_from_problems
 
 #: Largest design effect of clustering that can be declared; it is about the size of a PSU.
 MAX_DESIGN_EFFECT = 1000
@@ -26,6 +24,16 @@ MISSING_RULES = ("fail", "drop", "model")
 LONELY_RULES = ("fail", "remove", "certainty", "adjust", "average")
 
 Weights = Literal["confidential", "public"]
+UNKNOWN: Literal["unknown"] = "unknown"
+#: Columns that the weights were computed from, or that they are not known; None where nothing is
+#: declared.
+WeightsFrom = tuple[str, ...] | Literal["unknown"] | None
+
+#: Of three public files, by replacing one answer and post-stratifying again: how far the weights of
+#: the other records move the sums, relative to the stated sensitivity.
+MEASURED = (0.29, 0.83)
+#: The same as factors on rho, with what the record itself moves.
+RHO_FACTORS = (1.7, 3.4)
 
 
 @dataclass(frozen=True)
@@ -60,25 +68,18 @@ class Roles:
     @cached_property
     def needed(self) -> tuple[str, ...]:
         """All columns to read, each once."""
-        public = [name for name in (self.fpc, self.public_weight) if name is not None]
-        return tuple(
-            dict.fromkeys(
-                [*self.confidential, *self.text, *public, *self.predictors, *self.public_columns]
-            )
-        )
+        public = filter(None, [self.fpc, self.public_weight])
+        names = *self.confidential, *self.text, *public, *self.predictors, *self.public_columns
+        return tuple(dict.fromkeys(names))
 
     def public(self) -> list[tuple[str, str]]:
         """Return (role, column) of every public column."""
-        single = [
-            ("strata", self.strata), ("psu", self.psu), ("fpc", self.fpc),
-            ("weight", self.public_weight),
-        ]  # fmt: skip
-        return [
-            *(("by", name) for name in self.by),
-            *((role, name) for role, name in single if name is not None),
-            *(("predictors", name) for name in self.predictors),
-            *(("public_columns", name) for name in self.public_columns),
-        ]
+        names = {
+            "by": self.by, "strata": (self.strata,), "psu": (self.psu,), "fpc": (self.fpc,),
+            "weight": (self.public_weight,), "predictors": self.predictors,
+            "public_columns": self.public_columns,
+        }  # fmt: skip
+        return [(role, name) for role, each in names.items() for name in each if name is not None]
 
     def problems(self, columns: Sequence[str]) -> list[str]:
         """List columns that are absent, repeated, or both public and confidential."""
@@ -95,17 +96,15 @@ class Roles:
                 problems.append(
                     f"{role}: {name!r} is {what}, which is confidential; name a public column."
                 )
+        outcomes = [("outcome", name) for name in self.outcomes]
+        weight = [] if self.weight is None else [("weight", self.weight)]
         absent: dict[str, str] = {}
-        confidential = [("outcome", name) for name in self.outcomes]
-        weight = [("weight", self.weight)] if self.weight is not None else []
-        for role, name in [*confidential, *weight, *self.public()]:
+        for role, name in [*outcomes, *weight, *self.public()]:
             if name not in columns:
                 absent.setdefault(name, role)
-        return [
-            *problems,
-            *(f"{role}: {missing_column(name, columns, self.needed)}"
-              for name, role in absent.items()),
-        ]  # fmt: skip
+        return problems + [
+            f"{role}: {missing_column(name, columns, self.needed)}" for name, role in absent.items()
+        ]
 
 
 def make_roles(
@@ -125,11 +124,8 @@ def make_roles(
     Raises ``InputError`` for a formula that cannot be parsed.
     """
     predictors = () if formula is None else parse_formula(formula).variables
-    public = weights == "public"
-    return Roles(
-        outcomes, None if public else weight, by, strata, psu, fpc, predictors, public_columns,
-        weight if public else None,
-    )  # fmt: skip
+    own, public = (None, weight) if weights == "public" else (weight, None)
+    return Roles(outcomes, own, by, strata, psu, fpc, predictors, public_columns, public)
 
 
 @dataclass(frozen=True)
@@ -190,7 +186,7 @@ class Declaration:
             (effect is None or 1.0 <= effect <= MAX_DESIGN_EFFECT,
              f"design_effect: expected a number between 1 and {MAX_DESIGN_EFFECT}, got "
              f"{effect!r}."),
-            (size is None or (math.isfinite(size) and size > 0),
+            (size is None or 0 < size < math.inf,
              f"population_size: expected a finite number above zero, got {size!r}."),
         ]  # fmt: skip
         sources = self.weights_from if self.weights_from != UNKNOWN else None
@@ -222,11 +218,9 @@ def declared_outcomes(
         )
     if outcomes is not None:
         declared = (outcomes,) if isinstance(outcomes, Outcome) else tuple(outcomes)
-        other = next((each for each in declared if not isinstance(each, Outcome)), None)
-        if other is not None:
+        if other := [type(each).__name__ for each in declared if not isinstance(each, Outcome)]:
             raise InputError(
-                f"outcomes: expected Outcome objects, got {type(other).__name__}; give names as "
-                "outcome."
+                f"outcomes: expected Outcome objects, got {other[0]}; give names as outcome."
             )
         if transforms is not None:
             raise InputError("transforms: every Outcome has its own; remove transforms.")
@@ -239,7 +233,8 @@ def declared_outcomes(
             f"transforms: expected one, or one for each of the {len(each)} outcomes, got "
             f"{len(several)}."
         )
-    return outcomes_of(each, several)
+    pairs = zip(each, several, strict=True)
+    return tuple(Outcome(name, transform=transform) for name, transform in pairs)
 
 
 def size_by_stratum(stratum_sizes: Mapping[Any, Any] | None) -> dict[str, float] | None:
@@ -261,35 +256,80 @@ def weight_problems(
     fpc: str | None,
 ) -> list[str]:
     """List settings of weights that contradict each other, whatever the data."""
-    sizes = stratum_sizes or {}
-    wrong = [name for name, size in sizes.items() if not (math.isfinite(size) and size > 0)]
     if weights not in get_args(Weights):
         return [f"weights: expected 'confidential' or 'public', got {weights!r}."]
     if stratum_sizes is None:
-        checks = [(
-            weights == "confidential" or weight is not None,
+        return [] if weights == "confidential" or weight is not None else [
             "weights: 'public' needs the column of the weights as weight, or population counts "
-            "by stratum as stratum_sizes.",
-        )]  # fmt: skip
-    elif weights == "confidential":
-        checks = [(
-            False,
-            "stratum_sizes: population counts by stratum give public weights; set weights = "
-            "'public', or remove stratum_sizes.",
-        )]  # fmt: skip
-    else:
-        checks = [
-            (weight is None,
-             "stratum_sizes: these give the weights, and weight also names a column of weights; "
-             "remove one of the two."),
-            (strata is not None,
-             "stratum_sizes: these are sizes of strata; name the column of the strata as strata."),
-            (fpc is None, "fpc: stratum_sizes already give the sampling fractions; remove fpc."),
-            (psu is None,
-             "stratum_sizes: these are for simple random samples of records within strata; for a "
-             "sample of primary sampling units name the column of the weights as weight."),
-            (not wrong,
-             "stratum_sizes: expected finite numbers above zero, got another for "
-             f"{listing(wrong)}."),
+            "by stratum as stratum_sizes."
         ]  # fmt: skip
+    if weights == "confidential":
+        return [
+            "stratum_sizes: population counts by stratum give public weights; set weights = "
+            "'public', or remove stratum_sizes."
+        ]
+    wrong = [name for name, size in stratum_sizes.items() if not 0 < size < math.inf]
+    checks = [
+        (weight is None,
+         "stratum_sizes: these give the weights, and weight also names a column of weights; "
+         "remove one of the two."),
+        (strata is not None,
+         "stratum_sizes: these are sizes of strata; name the column of the strata as strata."),
+        (fpc is None, "fpc: stratum_sizes already give the sampling fractions; remove fpc."),
+        (psu is None,
+         "stratum_sizes: these are for simple random samples of records within strata; for a "
+         "sample of primary sampling units name the column of the weights as weight."),
+        (not wrong,
+         f"stratum_sizes: expected finite numbers above zero, got another for {listing(wrong)}."),
+    ]  # fmt: skip
     return [text for holds, text in checks if not holds]
+
+
+def given_weights_from(given: str | Sequence[str] | None) -> WeightsFrom:
+    """Return the declaration; a column may be given by its name alone.
+
+    Raises ``InputError`` for what is neither names nor "unknown".
+    """
+    if given is None:
+        return None
+    if given == UNKNOWN:
+        return UNKNOWN
+    names = (given,) if isinstance(given, str) else tuple(given)
+    if not all(isinstance(name, str) and name for name in names):
+        raise InputError(
+            "weights_from: expected names of columns, an empty list for design weights, or "
+            f"'unknown', got {given!r}."
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def weights_from_problems(
+    given: WeightsFrom, weight: str | None, stratum_sizes: Mapping[str, Any] | None
+) -> list[str]:
+    """List declarations that contradict the weights, whatever the data."""
+    if not given:
+        return []
+    if stratum_sizes is not None:
+        return [
+            "weights_from: stratum_sizes give the weights, which depend on nothing else; leave "
+            "weights_from out."
+        ]
+    if weight is None:
+        return ["weights_from: there is no column of weights; name it as weight."]
+    return []
+
+
+def refuse_sources(names: Sequence[str]) -> None:
+    """Raise ``RefusedError`` for confidential columns that weights were computed from."""
+    if not names:
+        return
+    few, many = RHO_FACTORS
+    raise RefusedError(
+        f"weights_from: the weights were computed from {listing(names)}, no public column. One "
+        "changed answer would then change the weights of other records too, which the guarantee "
+        f"does not cover: on three public files rho was {few:g} to {many:g} times what is stated. "
+        "Nothing was fitted. Give the base weights as weight, with weights_from for these alone, "
+        "and calibrate after the noise with a section [[calibration]], which costs nothing. Or set "
+        f"weights_from = \"{UNKNOWN}\": the statement then names this gap. A column that is public "
+        "for every record belongs in public_columns."
+    )

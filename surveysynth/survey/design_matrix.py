@@ -3,10 +3,14 @@
 X must contain strata and the main effects of all by variables. This is decided by column spaces,
 not by names, so a recoding that spans the same effects is sufficient. Where primary sampling units
 have effects, these can stand for differences of strata, which X may then leave out.
+
+An interaction of categories has the columns R V, R the indicators of its cells and V orthonormal,
+whose coefficients are independent, N(0, kappa^2): a deviation of each cell from main effects that
+models shrink, worth 1 / kappa^2 records. Empty cells have no indicator, and so no column.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -19,27 +23,25 @@ from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import encode
 from surveysynth.survey.formula import (
-    DefaultFormula,
     ParsedFormula,
     check_variables,
     default_formula,
     parse_formula,
+    predicting,
     quote,
     shrunken_terms,
     without_terms,
 )
-from surveysynth.survey.interactions import (
-    INTERACTION_SCALE,
-    Cells,
-    interaction_columns,
-    outside,
-    ridge_of,
-    ridge_words,
-)
+
+#: Prior SD of the deviation of a cell from main effects, in residual SDs: worth 11 records.
+INTERACTION_SCALE = 0.3
+#: Singular values below this, of indicators less their projection on the other columns, are zeros.
+_RANK_TOLERANCE = 1e-9
+#: Digits of V: equal rows of X are equal in every bit, on every machine.
+_DIGITS = 12
 
 #: A column with at most this share of its length outside the others is their combination.
 TOLERANCE = 1e-9
-_BLOCK = 65_536
 
 
 @dataclass(frozen=True)
@@ -138,12 +140,14 @@ def build_design_matrix(
     design = list(dict.fromkeys([*([strata] if strata is not None else []), *by]))
     codes = {name: encode(frame[name].astype("str"))[0] for name in design}
     alone = strata if strata not in by else None
-    default = DefaultFormula(formula) if formula is not None else default_formula(codes, alone)
-    parsed = parse_formula(default.text)
+    used = codes if formula is not None else predicting(codes, alone)
+    text, left_out = (formula, ()) if formula is not None else default_formula(used)
+    parsed = parse_formula(text)
     confidential = [*outcome_names, *([weight_name] if weight_name is not None else [])]
     check_variables(parsed, map(str, frame.columns), confidential)
     base, index = base_rows(frame, parsed, categorical=design)
-    shrunken = shrunken_of(parsed, base)
+    classes = [n for n in parsed.variables if isinstance(base[n].dtype, pd.CategoricalDtype)]
+    shrunken = shrunken_terms(parsed, classes)
     columns, terms, rows = evaluate(without_terms(parsed, shrunken), base, n_records=len(frame))
     count = np.bincount(index, minlength=len(base))
     cells = [Cells.of(each, rows[:, np.isin(terms, mains)], count)
@@ -156,19 +160,13 @@ def build_design_matrix(
         parsed.text, columns + own_columns, distinct, position[index],
         by_default=formula is None,
         ridged=np.repeat([False, True], [len(columns), len(own_columns)]),
-        left_out=default.left_out,
+        left_out=left_out,
     )  # fmt: skip
     check_rank(matrix, terms + own_terms)
-    if unit_effects or default.without_strata:
+    if unit_effects or len(used) < len(codes):
         codes = {name: codes[name] for name in by}
     _check_contains(matrix, codes, strata)
     return matrix
-
-
-def shrunken_of(parsed: ParsedFormula, base: pd.DataFrame) -> dict[str, list[str]]:
-    """Return the interactions that the models shrink, with the names of their main effects."""
-    classes = [n for n in parsed.variables if isinstance(base[n].dtype, pd.CategoricalDtype)]
-    return shrunken_terms(parsed, classes)
 
 
 def base_rows(
@@ -276,37 +274,11 @@ def _too_many(parsed: ParsedFormula, columns: int, n_records: int) -> str:
 
 
 def distinct_rows(rows: FloatArray) -> tuple[FloatArray, IntArray]:
-    """Return distinct rows (G, K) of (n, K) in order of first appearance, and each row's number.
-
-    Rows are hashed column by column and the hashes sorted, O(n log n); the result is compared with
-    the input, so a collision of hashes cannot pass.
-    """
-    n = rows.shape[0]
-    key = np.zeros(n, dtype=np.uint64)
-    with np.errstate(over="ignore"):
-        for column in rows.T:
-            key ^= np.ascontiguousarray(column).view(np.uint64)
-            key *= np.uint64(0x9E3779B97F4A7C15)
-            key ^= key >> np.uint64(29)
-    _, first, index = np.unique(key, return_index=True, return_inverse=True)
+    """Return distinct rows (G, K) of (n, K) in order of first appearance, and each row's number."""
+    as_bytes = np.ascontiguousarray(rows).view(f"V{rows.itemsize * rows.shape[1]}")[:, 0]
+    _, first, index = np.unique(as_bytes, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    rank = np.empty_like(order)
-    rank[order] = np.arange(order.size)
-    cells, cell = rows[first[order]], rank[index]
-    if all(np.array_equal(rows[:, k], cells[cell, k]) for k in range(rows.shape[1])):
-        return cells, cell.astype(np.int64)
-    cells, cell = np.unique(rows, axis=0, return_inverse=True)
-    return cells, cell.astype(np.int64).reshape(-1)
-
-
-def _triangle(blocks: Sequence[FloatArray]) -> FloatArray:
-    """Return R of the QR decomposition of [blocks side by side], a slice of rows at a time."""
-    n, width = blocks[0].shape[0], sum(block.shape[1] for block in blocks)
-    triangle = np.zeros((0, width))
-    for start in range(0, n, _BLOCK):
-        rows = np.hstack([block[start : start + _BLOCK] for block in blocks])
-        triangle = np.asarray(np.linalg.qr(np.vstack([triangle, rows]), mode="r"))
-    return triangle
+    return rows[first[order]], np.argsort(order)[index].astype(np.int64)
 
 
 def records_per_coefficient(matrix: DesignMatrix) -> FloatArray:
@@ -354,7 +326,7 @@ def _combinations(rows: FloatArray) -> dict[int, dict[int, float]]:
 
     Shares are for columns of unit length.
     """
-    triangle = _triangle([_unit_columns(rows)])
+    triangle = np.asarray(np.linalg.qr(_unit_columns(rows), mode="r"))
     basis, kept = np.zeros_like(triangle), list[int]()
     found = {}
     for k, column in enumerate(triangle.T):
@@ -371,17 +343,12 @@ def _combinations(rows: FloatArray) -> dict[int, dict[int, float]]:
 
 def _check_contains(matrix: DesignMatrix, codes: dict[str, IntArray], strata: str | None) -> None:
     """Raise ``InputError`` unless the columns of X span the main effect of every variable."""
-    missing = [name for name, code in codes.items() if not _contains(matrix, code)]
-    problems = [
-        ("strata" if name == strata else "the by variable") + f" {name!r} (add '+ {quote(name)}')"
-        for name in missing
-    ]
-    if problems:
-        raise_problems(
-            f"the predictors {matrix.formula!r} must contain strata and the main effects of all "
-            "by variables; otherwise tables would be biased. Missing",
-            problems,
-        )
+    raise_problems(
+        f"the predictors {matrix.formula!r} must contain strata and the main effects of all by "
+        "variables; otherwise tables would be biased. Missing",
+        [f"{'strata' if name == strata else 'the by variable'} {name!r} (add '+ {quote(name)}')"
+         for name, code in codes.items() if not _contains(matrix, code)],
+    )  # fmt: skip
 
 
 def _contains(matrix: DesignMatrix, code: IntArray) -> bool:
@@ -394,5 +361,111 @@ def _contains(matrix: DesignMatrix, code: IntArray) -> bool:
     indicators = np.zeros((n_cells, int(code.max(initial=0)) + 1))
     indicators[np.arange(n_cells), of_cell] = 1.0
     k = matrix.n_columns
-    triangle = _triangle([_unit_columns(matrix.x_cells), _unit_columns(indicators)])
+    both = np.hstack([_unit_columns(matrix.x_cells), _unit_columns(indicators)])
+    triangle = np.asarray(np.linalg.qr(both, mode="r"))
     return bool(np.linalg.norm(triangle[k:, k:], axis=0).max(initial=0.0) < 1e-7)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of an interaction: its term, its main effects (R, p), the cell (R,) of each row.
+
+    records (C,): how many lie in each; kept (C,): True for cells with a deviation of their own.
+    """
+
+    term: str
+    mains: FloatArray
+    of_row: IntArray
+    records: IntArray
+    kept: BoolArray
+
+    @classmethod
+    def of(cls, term: str, mains: FloatArray, count: IntArray) -> "Cells":
+        """Find the cells, and keep all that have records; ``count``: (R,) records of the rows."""
+        of_row = np.unique(mains, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+        size = np.bincount(of_row, weights=count).astype(np.int64)
+        return cls(term, mains, of_row, size, size > 0)
+
+    def indicators(self, count: IntArray) -> FloatArray:
+        """Return the indicators (R, kept cells).
+
+        Rows of other cells have what main effects predict over the kept ones.
+        """
+        position = np.full(self.kept.size, -1)
+        position[self.kept] = np.arange(self.kept.sum())
+        own = position[self.of_row][:, None] == np.arange(self.kept.sum())
+        result: FloatArray = own.astype(np.float64)
+        lost = ~self.kept[self.of_row]
+        if lost.any():
+            within = np.hstack([np.ones((len(own), 1)), self.mains])
+            result[lost] = predicted(within, result, count, lost)
+        return result
+
+
+def predicted(
+    within: FloatArray, own: FloatArray, count: IntArray, small: BoolArray
+) -> FloatArray:
+    """Predict columns ``own`` in small cells from those ``within``, by least squares."""
+    large = ~small & (count > 0)
+    if not large.any():
+        return np.zeros((int(small.sum()), own.shape[1]))
+    length = np.sqrt((within**2).sum(axis=0))
+    scaled = within / np.where(length > 0, length, 1.0)
+    root = np.sqrt(count[large])[:, None]
+    solved = np.linalg.lstsq(root * scaled[large], root * own[large], rcond=1e-10)[0]
+    return np.asarray(scaled[small] @ solved)
+
+
+def interaction_columns(
+    others: FloatArray, cells: Sequence[Cells], count: IntArray
+) -> tuple[tuple[str, ...], tuple[str, ...], FloatArray]:
+    """Return names, terms, and values (R, k) of the columns R V of some interactions.
+
+    ``others``: (R, p) the other columns of X; ``count``: (R,) records, 0 for rows that do not count
+    in what is a combination of what.
+    """
+    if not any(each.kept.any() for each in cells):
+        return (), (), np.zeros((len(others), 0))
+    indicators = np.hstack([each.indicators(count) for each in cells])
+    term_of = [each.term for each in cells for _ in range(int(each.kept.sum()))]
+    # The projector on what is orthogonal to {u: R u in the span of the others}.
+    others, own = others[count > 0], indicators[count > 0]
+    # By powers of two, which change no digit: squares of large numbers would overflow.
+    others = np.ldexp(others, -np.frexp(np.abs(others).max(axis=0, initial=0.0))[1])
+    length = np.sqrt((others * others).sum(axis=0))
+    others = others / np.where(length > 0, length, 1.0)
+    fit = np.linalg.lstsq(others, own, rcond=_RANK_TOLERANCE)[0]
+    rest = np.linalg.qr(own - others @ fit, mode="r")
+    _, values, right = np.linalg.svd(rest)
+    used = right[: values.size][values > _RANK_TOLERANCE * max(1.0, values.max(initial=0.0))]
+    projector = used.T @ used
+    # V with V V' = P and V'V = 1, by Gram-Schmidt in the order of columns: the same on every
+    # machine. ``pivots`` has the first row of each column that is not zero.
+    root, pivots = np.zeros((len(projector), 0)), list[int]()
+    rank = round(float(np.trace(projector)))
+    for pivot, column in enumerate(projector.T):
+        beyond = outside(root, column)
+        size = float(np.linalg.norm(beyond))
+        if len(pivots) < rank and size > np.sqrt(_RANK_TOLERANCE):
+            root = np.column_stack([root, beyond / size])
+            pivots.append(pivot)
+    terms = tuple(term_of[pivot] for pivot in pivots)
+    numbers: dict[str, Iterator[int]] = {term: iter(range(1, len(terms) + 1)) for term in term_of}
+    names = tuple(f"{term}[{next(numbers[term])}]" for term in terms)
+    return names, terms, np.round(indicators @ root, _DIGITS) + 0.0
+
+
+def outside(basis: FloatArray, column: FloatArray) -> FloatArray:
+    """Return what is orthogonal to an orthonormal basis (C, k) of a column (C,)."""
+    rest = column - basis @ (basis.T @ column)
+    return np.asarray(rest - basis @ (basis.T @ rest))  # once more for what rounding left
+
+
+def ridge_of(ridged: BoolArray, scale: float) -> FloatArray:
+    """Return the diagonal (K,) of Lambda: scale^-2 on ridged columns, 0 elsewhere."""
+    return np.where(ridged, scale**-2, 0.0)
+
+
+def ridge_words(scale: float) -> str:
+    """Return the prior SD, and the number of records that it is worth, in parentheses."""
+    return f"(kappa {scale:g}, worth {scale**-2:.2g} records)"

@@ -6,12 +6,18 @@ into numbers. Here these are errors: every csv cell is read as text, whose forms
 All kinds of missing values are missing: system-missing ones, ``.a`` to ``.z`` of Stata and SAS, and
 the codes that an SPSS file declares as user-missing, whose labels are not levels. If every value of
 a column has a label, the column is categorical, whatever its codes look like.
+
+pyreadstat's C library ends the whole program on some damaged files. So the same call runs in a
+separate process first: if that dies, the file is damaged.
 """
 
 import codecs
 import contextlib
 import csv
 import io
+import json
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,12 +28,9 @@ import pyarrow as pa
 import pyarrow.csv
 
 from surveysynth._support.confidential import Unpickled
-from surveysynth._support.messages import BACKSLASH, nearest_file, records
-from surveysynth._support.readstat import read_with
-from surveysynth._support.xml_text import visible, xml_text
+from surveysynth._support.messages import BACKSLASH, nearest_file, records, visible, xml_text
 from surveysynth.errors import InputError
-from surveysynth.survey.cells import text_of
-from surveysynth.survey.columns import repeated_positions, text_column
+from surveysynth.survey.columns import repeated_positions, text_column, text_of
 
 #: The pyreadstat function that reads a file, and the program that writes such files.
 _READERS = {
@@ -42,10 +45,26 @@ LABELLED_SUFFIXES = tuple(_READERS)
 _XPORT_CARD = 80
 
 _NUMERIC = ("double", "float", "int", "long", "byte", "int8", "int16", "int32")
+#: Beginnings of display formats of dates and times, as ``%td`` or ``DATE11``.
+_DATES = ("%T", "%-T", "%D", "DATE", "ADATE", "EDATE", "SDATE", "JDATE", "TIME", "DTIME",
+          "YMDHMS", "MMDDYY", "DDMMYY", "YYMMDD")  # fmt: skip
 SUFFIXES = (".csv", ".parquet", *LABELLED_SUFFIXES)
 SUFFIX_WORDS = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_CHUNK = 1 << 24
+
+#: The program of the process that tries a file: it reads bytes from a pipe and dumps no core.
+_TRIAL = """
+import contextlib, io, json, sys
+with contextlib.suppress(ImportError, OSError, ValueError):
+    import resource
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+function, sys.path[:], options = json.loads(sys.argv[1])
+import pyreadstat
+content = io.BytesIO(sys.stdin.buffer.read())
+with contextlib.suppress(Exception):
+    getattr(pyreadstat, function)(content, output_format="dict", **options)
+print("alive")
+"""
 
 
 class Table(Protocol):
@@ -112,20 +131,19 @@ class _Csv(Unpickled):
     def read(self, columns: Sequence[str]) -> pd.DataFrame:
         """Return the named columns as text; raise ``InputError`` for rows of another length."""
         width = len(self.columns)
-        bad: list[tuple[int, int]] = []
+        cells: list[int] = []  # of rows of another length
 
         def note(row: pa.csv.InvalidRow) -> str:
-            bad.append((row.number or 0, row.actual_columns))
+            cells.append(row.actual_columns)
             return "skip"
 
-        positions = [self.columns.index(column) for column in columns]
-        numbered = [f"{index}" for index in range(width)]
-        wanted = [numbered[index] for index in positions]
+        wanted = [str(self.columns.index(column)) for column in columns]
         try:
             table = pa.csv.read_csv(
                 pa.BufferReader(self.content),
                 read_options=pa.csv.ReadOptions(
-                    use_threads=False, column_names=numbered, skip_rows=self.header_lines
+                    use_threads=False, column_names=list(map(str, range(width))),
+                    skip_rows=self.header_lines,
                 ),
                 parse_options=pa.csv.ParseOptions(
                     newlines_in_values=True,
@@ -144,52 +162,46 @@ class _Csv(Unpickled):
             raise InputError(
                 f"{self.name} cannot be parsed as csv; check for a quote that is not closed."
             ) from None
-        if bad:
-            raise InputError(self._uneven(bad))
+        if cells:
+            raise InputError(self._uneven(cells))
         frame: pd.DataFrame = table.to_pandas()
         frame.columns = pd.Index(list(columns))
         return frame
 
-    def _uneven(self, bad: Sequence[tuple[int, int]]) -> str:
-        """Return the message about rows with too few or too many cells.
-
-        A second pass finds the first line.
-        """
-        width = len(self.columns)
-        short = sum(cells < width for _, cells in bad)
+    def _uneven(self, cells: Sequence[int]) -> str:
+        """Return the message about rows with so many cells; a second pass finds the first line."""
+        width, line, place = len(self.columns), 1, ""
+        short = sum(each < width for each in cells)
         kinds = [
             f"{count:,} with too {word}"
-            for count, word in ((short, "few"), (len(bad) - short, "many"))
+            for count, word in ((short, "few"), (len(cells) - short, "many"))
             if count
         ]
-        line = self._first_uneven_line()
+        reader = _csv_reader(self.content)
+        with contextlib.suppress(csv.Error):
+            for row in reader:
+                if row and len(row) != width:
+                    place = f"; the first is at line {line:,}"
+                    break
+                line = reader.line_num + 1
         return (
-            f"{self.name}: {records(len(bad))} {'does' if len(bad) == 1 else 'do'} not have the "
-            f"header's {width} cells ({' and '.join(kinds)})"
-            + (f"; the first is at line {line:,}" if line else "")
-            + ". Correct the file; text with commas must be in double quotes."
+            f"{self.name}: {records(len(cells))} {'does' if len(cells) == 1 else 'do'} not have "
+            f"the header's {width} cells ({' and '.join(kinds)}){place}. Correct the file; text "
+            "with commas must be in double quotes."
         )
 
-    def _first_uneven_line(self) -> int | None:
-        reader = csv.reader(io.StringIO(self.content.decode("utf-8-sig"), newline=""))
-        line = 1
-        try:
-            for row in reader:
-                if row and len(row) != len(self.columns):
-                    return line
-                line = reader.line_num + 1
-        except csv.Error:
-            return None
-        return None
+
+def _csv_reader(content: bytes, *, strict: bool = False) -> Any:
+    # newline="" leaves line ends inside quotes to the csv reader.
+    text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
+    return csv.reader(text, strict=strict)
 
 
 def _open_csv(content: bytes, name: str) -> _Csv:
     _check_text(content, name)
-    # newline="" leaves line ends inside quotes to the csv reader.
-    text = io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="")
-    reader = csv.reader(text)
+    reader = _csv_reader(content)
     try:
-        header = next((row for row in reader if row), [])
+        header: list[str] = next((row for row in reader if row), [])
     except csv.Error:
         raise InputError(f"{name}: the header cannot be parsed as csv.") from None
     if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
@@ -210,26 +222,21 @@ def _check_text(content: bytes, name: str) -> None:
     """Raise ``InputError`` unless the bytes are UTF-8 without NUL."""
     if content.startswith(_UTF16_MARKS):
         raise InputError(f"{name} is UTF-16 text; save it as UTF-8.")
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    line = 1
-    for start in range(0, len(content), _CHUNK):
-        chunk = content[start : start + _CHUNK]
+    for number, line in enumerate(io.BytesIO(content), start=1):
         try:
-            decoder.decode(chunk, final=start + _CHUNK >= len(content))
-        except UnicodeDecodeError as error:
-            line += chunk[: max(error.start, 0)].count(b"\n")
+            line.decode()
+        except UnicodeDecodeError:
             raise InputError(
-                f"{name} is not UTF-8 text (first wrong byte at about line {line:,}); save it as "
-                "UTF-8."
+                f"{name} is not UTF-8 text (first wrong byte at about line {number:,}); save it "
+                "as UTF-8."
             ) from None
-        line += chunk.count(b"\n")
     if b"\0" in content:
         raise InputError(f"{name} has NUL bytes, so it is not a text file; save it as UTF-8 csv.")
 
 
 def _check_quotes(content: bytes, name: str) -> None:
     """Raise ``InputError`` when a quoted cell never ends; an odd number of quotes can be valid."""
-    reader = csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True)
+    reader = _csv_reader(content, strict=True)
     line = 1
     try:
         for _ in reader:
@@ -319,22 +326,14 @@ class LabelledTable(Unpickled):
 
 
 def _open_labelled(content: bytes, suffix: str, name: str) -> LabelledTable:
-    table = open_labelled(content, suffix, name)
-    _check_names(table.columns, name)
-    return table
-
-
-def open_labelled(content: bytes, suffix: str, name: str) -> LabelledTable:
-    """Open a file and describe its columns; records are read later.
-
-    Raises ``InputError`` for a file that cannot be read,.
-    """
+    """Describe the columns; records are read later."""
     if suffix == ".xpt" and len(content) % _XPORT_CARD:
         # Such a file does not store its number of records.
         raise InputError(f"{name} cannot be read as a SAS transport file: its end is missing.")
     # pyreadstat only reports user-missing values if it keeps them.
     missing = {} if suffix == ".xpt" else {"user_missing": True}
     _, found = _read(content, suffix, name, metadataonly=True, **missing)
+    _check_names(found.column_names, name)
     return LabelledTable(
         name, content, suffix, {each: _described(each, found) for each in found.column_names}
     )
@@ -357,39 +356,47 @@ def _read(content: bytes, suffix: str, name: str, **options: Any) -> Any:
         ) from None
 
 
+def read_with(function: str, content: bytes, **options: Any) -> Any:
+    """Return frame and description by a function of pyreadstat.
+
+    Raises ``ValueError`` if reading would end this process, and what pyreadstat raises.
+    """
+    import pyreadstat
+
+    if not _survives(function, content, options):
+        raise ValueError("the process that tried to read the file died.")
+    return getattr(pyreadstat, function)(io.BytesIO(content), **options)
+
+
+def _survives(function: str, content: bytes, options: dict[str, Any]) -> bool:
+    """Return True if the call ends, with or without an error."""
+    if not sys.executable:  # Python embedded in another program: no process can be started
+        return True
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", _TRIAL, json.dumps([function, sys.path, options])],
+        input=content, capture_output=True, check=False,
+    )  # fmt: skip
+    # A process that could not start or import ends with status 1; the file may be fine.
+    return done.stdout.strip() == b"alive" or done.returncode == 1
+
+
 def _described(name: str, found: Any) -> Described:
     """Describe a column; ``found``: the description of the whole file by pyreadstat."""
     stored = str(found.readstat_variable_types.get(name, ""))
+    form = str(found.original_variable_types.get(name)).upper()
     numeric = stored in _NUMERIC
+    kind = "text" if not numeric else "date or time" if form.startswith(_DATES) else "number"
     missing = (found.missing_ranges or {}).get(name, ())
     labels = {
-        text_of(code, name): _one_line(label)
+        text_of(code, name): xml_text(str(label))  # workbooks and figures are XML
         for code, label in found.variable_value_labels.get(name, {}).items()
         # Codes of numbers that are letters are Stata's .a to .z.
-        if not (numeric and isinstance(code, str)) and not _is_missing(code, missing)
+        if not (numeric and isinstance(code, str)) and not any(
+            isinstance(code, str) is isinstance(each["lo"], str)
+            and each["lo"] <= code <= each["hi"]
+            for each in missing
+        )
     }
-    title = _one_line(found.column_names_to_labels.get(name) or "")
     known = {code: label or visible(code) for code, label in labels.items() if code}
-    kind = _kind(str(found.original_variable_types.get(name)), numeric)
+    title = xml_text(str(found.column_names_to_labels.get(name) or ""))
     return Described(title, known, kind, single=stored == "float" and kind == "number")
-
-
-def _one_line(text: Any) -> str:
-    return xml_text(str(text))  # workbooks and figures are XML
-
-
-def _is_missing(code: Any, ranges: Sequence[Mapping[str, Any]]) -> bool:
-    """Return True for a code in one of the ranges of user-missing values."""
-    try:
-        return any(each["lo"] <= code <= each["hi"] for each in ranges)
-    except TypeError:  # a text and a number
-        return False
-
-
-def _kind(form: str, numeric: bool) -> str:
-    """Return the kind of values from their display format, as ``%td`` or ``DATE11``."""
-    if not numeric:
-        return "text"
-    dates = ("%t", "%-t", "%d", "DATE", "ADATE", "EDATE", "SDATE", "JDATE", "TIME", "DTIME",
-             "DATETIME", "YMDHMS", "MMDDYY", "DDMMYY", "YYMMDD")  # fmt: skip
-    return "date or time" if form.upper().startswith(tuple(map(str.upper, dates))) else "number"

@@ -109,51 +109,38 @@ def _names_in(expression: str, method: str, text: str) -> tuple[tuple[str, ...],
         if expression == ".":
             raise InputError(f"the formula {text!r} uses '.'; name the columns instead.")
         return (expression,), set()
-    quoted: list[str] = []
-
-    def placeholder(match: re.Match[str]) -> str:
-        quoted.append(match.group(1))
-        return f"quoted_column_{len(quoted) - 1}"
-
+    columns = {f"quoted_column_{k}": name for k, name in enumerate(_QUOTED.findall(expression))}
+    placeholders = iter(columns)
     try:
-        tree = ast.parse(_QUOTED.sub(placeholder, expression), mode="eval")
+        tree = ast.parse(_QUOTED.sub(lambda _: next(placeholders), expression), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise InputError(f"the part {expression!r} of the formula cannot be parsed.") from None
-    columns = {f"quoted_column_{index}": name for index, name in enumerate(quoted)}
     names: dict[str, None] = {}
     functions: set[str] = set()
-    called = _check_nodes(tree, expression, functions)
+    called: set[int] = set()  # names that are no columns; a call comes before what it calls
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and id(node) not in called:
-            names[columns.get(node.id, node.id)] = None
-    return tuple(names), functions
-
-
-def _check_nodes(tree: ast.Expression, expression: str, functions: set[str]) -> set[int]:
-    """Allow arithmetic and the listed functions; return the ids of names used as functions."""
-    called: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
+        if isinstance(node, ast.Name):
+            if id(node) not in called:
+                names[columns.get(node.id, node.id)] = None
+        elif isinstance(node, ast.Attribute):
             # ``contr.treatment`` and its siblings: the only dotted names of the formula language.
             if not (isinstance(node.value, ast.Name) and node.value.id == "contr"):
                 raise InputError(_not_allowed(expression))
             called.add(id(node.value))
-        elif isinstance(node, ast.Call):
-            if isinstance(node.func, ast.Name):
-                name = node.func.id
-                if name not in FUNCTIONS | _CODING_FUNCTIONS:
-                    hint = nearest(name, FUNCTIONS)
-                    raise InputError(
-                        f"unknown function {name!r} in a formula.{hint} "
-                        f"Known: {listing(sorted(FUNCTIONS), limit=40)}."
-                    )
-                functions.add(name)
-                called.add(id(node.func))
-            elif not isinstance(node.func, ast.Attribute):
-                raise InputError(_not_allowed(expression))
-        elif not isinstance(node, _ALLOWED_NODES):
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            name = node.func.id
+            if name not in FUNCTIONS | _CODING_FUNCTIONS:
+                raise InputError(
+                    f"unknown function {name!r} in a formula.{nearest(name, FUNCTIONS)} Known: "
+                    f"{listing(sorted(FUNCTIONS), limit=40)}."
+                )
+            functions.add(name)
+            called.add(id(node.func))
+        elif not isinstance(node, _ALLOWED_NODES) or (
+            isinstance(node, ast.Call) and not isinstance(node.func, ast.Attribute)
+        ):
             raise InputError(_not_allowed(expression))
-    return called
+    return tuple(names), functions
 
 
 def _not_allowed(expression: str) -> str:
@@ -191,38 +178,40 @@ def quote(name: str) -> str:
     return name if name.isidentifier() and name not in FUNCTIONS else f"`{name}`"
 
 
-@dataclass(frozen=True)
-class DefaultFormula:
-    """The default formula, and what it leaves out for want of records: interactions, strata."""
+def predicting(codes: Mapping[str, IntArray], strata: str | None) -> Mapping[str, IntArray]:
+    """Return the codes of the default formula: without strata that are many and sparse.
 
-    text: str
-    left_out: tuple[str, ...] = ()
-    without_strata: bool = False
+    ``strata``: those that are no by column. Synthetic strata then do not differ, which makes
+    standard errors a little too large, where chains would take minutes and rare levels lose their
+    shares.
+    """
+    if strata is None or codes[strata].max(initial=0) < MANY_STRATA:
+        return codes
+    cells = np.unique(np.stack(list(codes.values())), axis=1).shape[1]
+    if cells <= MANY_CELLS or codes[strata].size >= FEW_RECORDS * cells:
+        return codes
+    return {name: code for name, code in codes.items() if name != strata}
 
 
-def default_formula(codes: Mapping[str, IntArray], strata: str | None = None) -> DefaultFormula:
+def default_formula(codes: Mapping[str, IntArray]) -> tuple[str, tuple[str, ...]]:
     """Return main effects of strata and by columns, and all interactions of two of them.
 
-    ``codes``: integer codes 0.. of each variable, (n,), in the order of the terms; ``strata``: the
-    one that is no by column. Many strata with few records in a cell (``MANY_CELLS``) are no
-    predictors: synthetic strata then do not differ, which makes standard errors a little too large,
-    where chains would take minutes and rare levels lose their shares. Variables with one level are
-    left out, and so are those that another determines (a region if there are states), whose main
-    effects include theirs. The models shrink interactions, so cells may have any number of records;
-    only where X would have more than ``MOST_COLUMNS`` columns of interactions a record the largest
-    of them are left out (methods 3).
+    ``codes``: integer codes 0.. of each variable, (n,), in the order of the terms. Variables with
+    one level are left out, and so are those that another determines (a region if there are states),
+    whose main effects include theirs. The models shrink interactions, so cells may have any number
+    of records; only where X would have more than ``MOST_COLUMNS`` columns of interactions a record
+    the largest of them are left out (methods 3), which are returned, too.
     """
-    many = strata is not None and codes[strata].max(initial=0) >= MANY_STRATA
-    if many and _is_sparse(codes):
-        by = {name: code for name, code in codes.items() if name != strata}
-        return replace(default_formula(by), without_strata=True)
     kept: list[str] = []
     for name, code in codes.items():
         if code.size == 0 or code.max() == 0 or any(_determines(codes[k], code) for k in kept):
             continue
         kept = [k for k in kept if not _determines(code, codes[k])] + [name]
-    own = {pair: _own_columns(*(codes[name] for name in pair))
-           for pair in itertools.combinations(kept, 2)}  # fmt: skip
+    own = {}  # about how many columns each interaction adds to main effects
+    for pair in itertools.combinations(kept, 2):
+        one, other = (codes[name] for name in pair)
+        mains = np.unique(one).size + np.unique(other).size
+        own[pair] = max(_cells(one, other) - mains + 1, 1)
     room = MOST_COLUMNS * max((code.size for code in codes.values()), default=0)
     left_out: list[tuple[str, str]] = []
     while own and sum(own.values()) > room:
@@ -230,31 +219,19 @@ def default_formula(codes: Mapping[str, IntArray], strata: str | None = None) ->
         for pair in [pair for pair, columns in own.items() if columns == largest]:
             left_out.append(pair)
             del own[pair]
-    terms = [quote(name) for name in kept] + [_product(pair) for pair in own]
-    return DefaultFormula(" + ".join(terms) or "1", tuple(map(_product, left_out)))
+    written = {pair: ":".join(map(quote, pair)) for pair in (*own, *left_out)}
+    text = " + ".join([*map(quote, kept), *(written[pair] for pair in own)]) or "1"
+    return text, tuple(written[pair] for pair in left_out)
 
 
-def _is_sparse(codes: Mapping[str, IntArray]) -> bool:
-    """Return True for many cells with few records on average."""
-    cells = np.unique(np.stack(list(codes.values())), axis=1).shape[1]
-    records = next(iter(codes.values())).size
-    return bool(cells > MANY_CELLS and records < FEW_RECORDS * cells)
-
-
-def _product(names: Sequence[str]) -> str:
-    return ":".join(map(quote, names))
-
-
-def _own_columns(first: IntArray, second: IntArray) -> int:
-    """Return about how many columns the interaction of two codes (n,) adds to main effects."""
-    cells = np.unique(first * (int(second.max()) + 1) + second).size
-    return max(cells - np.unique(first).size - np.unique(second).size + 1, 1)
+def _cells(first: IntArray, second: IntArray) -> int:
+    """Return the number of pairs of two codes (n,) that occur."""
+    return np.unique(first * (int(second.max()) + 1) + second).size
 
 
 def _determines(finer: IntArray, coarser: IntArray) -> bool:
     """Return True if every level of ``finer`` lies in a single level of ``coarser``."""
-    pairs = np.unique(finer * (int(coarser.max()) + 1) + coarser).size
-    return pairs == np.unique(finer).size
+    return _cells(finer, coarser) == np.unique(finer).size
 
 
 @dataclass(frozen=True)

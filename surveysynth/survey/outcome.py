@@ -1,21 +1,10 @@
 """Public declarations about an outcome: its kind, its transform, and the values it can take.
 
-    continuous      a transform
-    semicontinuous  a transform, and spikes (public points where values pile up) or a split (a
-                    public point above and below which amounts are of two kinds)
-    count           whole numbers in a public range, with a learned transform
-    binary          values 0 and 1, or two levels
-    categorical     levels, in order, public
-
 Values of an outcome are floats (n,): the number itself, or for binary and categorical outcomes the
-position of the level, starting at 0. The discrete part of a value is its category: the level, or
-for a semicontinuous outcome 0 if the value is no spike, otherwise 1 + the position of the spike.
-With a split, amounts above it have category 0, those below have category 1, and spikes follow. A
-missing answer (NaN) of an outcome that may have such is one more category, the last.
-
-Amounts y that are no spikes are modeled as z = T(y). With a split s the transform takes the
-distance from it: z = T(y - s) above and z = T(s - y) below, so it is symmetric. A value at the
-split that is no spike belongs above.
+position of the level, from 0. The discrete part of a value is its category: the level, or for
+amounts 0 (with a split 0 above it and 1 below), then the spikes; a missing answer (NaN), where the
+outcome may have such, is the last. Amounts at no spike are modeled as z = T(y), with a split s as
+T(y - s) above and T(s - y) below (methods 1.5); a value at the split that is no spike is above.
 """
 
 from collections.abc import Sequence
@@ -28,8 +17,7 @@ import numpy as np
 from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.survey.learned import LearnedTransform
-from surveysynth.survey.transforms import Transform
+from surveysynth.survey.transforms import LearnedTransform, Transform
 
 OutcomeKind = Literal["continuous", "semicontinuous", "count", "binary", "categorical"]
 
@@ -113,16 +101,16 @@ class Outcome:
             known = get_args(OutcomeKind)
             hint = nearest(str(self.kind), known)
             return [("kind", f"expected one of {listing(known)}, got {self.kind!r}.{hint}")]
-        bounds = {"lower": self.lower, "upper": self.upper}
+        bounds, given = {"lower": self.lower, "upper": self.upper}, self.learned
         points = (self.lower, self.split, self.upper)
         ends = [end for end in points if end is not None]
         several = bool(self.spikes) or self.split is not None
         last = ABOVE if self.split is None else BELOW
         wanted = {"binary": 2, "categorical": max(2, len(self.levels))}.get(self.kind, 0)
         checks = [
-            ("transform", self.kind != "count" or self.learned is not None,
+            ("transform", self.kind != "count" or given is not None,
              "kind 'count' needs a learned transform, with the public range of the count."),
-            ("transform", self.kind == "count" or self.learned is None or not self.learned.whole,
+            ("transform", self.kind == "count" or given is None or not given.whole,
              f"a transform of whole numbers is for kind 'count', got kind {self.kind!r}."),
             ("spikes", several or self.kind != "semicontinuous",
              "kind 'semicontinuous' needs spikes (points where values pile up, such as [0]) or "
@@ -149,10 +137,11 @@ class Outcome:
               for key, end in bounds.items() if end is not None),
             ("lower", self.lower is None or self.upper is None or self.lower < self.upper,
              f"expected a number below upper, got {self.lower!r} and {self.upper!r}."),
-            *((key, self.learned is None, "a learned transform has a range in the place of bounds; "
+            *((key, given is None, "a learned transform has a range in the place of bounds; "
                f"records outside it count as its end. Remove {key}.")
               for key, end in bounds.items() if end is not None),
-            ("split", self._splits_range, "expected a number inside the range."),
+            ("split", given is None or self.split is None or given.low < self.split < given.high,
+             "expected a number inside the range."),
             ("split", all(one < other for one, other in pairwise(ends)),
              f"expected a number between lower and upper, got {self.split!r} with "
              f"{self.lower!r} and {self.upper!r}."),
@@ -169,11 +158,6 @@ class Outcome:
     def learned(self) -> LearnedTransform | None:
         """The transform if it is a learned one."""
         return self.transform if isinstance(self.transform, LearnedTransform) else None
-
-    @property
-    def _splits_range(self) -> bool:
-        given = self.learned
-        return given is None or self.split is None or given.low < self.split < given.high
 
     @property
     def limits(self) -> tuple[float | None, float | None]:
@@ -221,9 +205,8 @@ class Outcome:
     @property
     def category_names(self) -> tuple[str, ...]:
         """Names of the categories of values: levels, or all other values and then the spikes."""
-        spikes = (f"{spike:.15g}" for spike in self.spikes)
-        return self.levels or (*(self.side_name(side) or OTHER_VALUES for side in self.sides),
-                               *spikes)  # fmt: skip
+        amounts = (self.side_name(side) or OTHER_VALUES for side in self.sides)
+        return self.levels or (*amounts, *(f"{spike:.15g}" for spike in self.spikes))
 
     @property
     def sides(self) -> range:
@@ -362,9 +345,7 @@ class Outcome:
     @property
     def words(self) -> str:
         """All declarations in a line: "benefit, as log(benefit) (..)"."""
-        return f"{self.model_words} ({self.public_words})" if self.public_words else (
-            self.model_words
-        )
+        return self.model_words + (f" ({self.public_words})" if self.public_words else "")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the declarations as JSON; only amounts have bounds and a transform."""
@@ -378,14 +359,6 @@ class Outcome:
             facts["split"] = self.split
         ends = {"lower": self.lower, "upper": self.upper}
         return {**facts, **{key: end for key, end in ends.items() if end is not None}}
-
-
-def outcomes_of(
-    names: Sequence[str], transforms: Sequence[Transform]
-) -> tuple[Outcome, ...]:
-    """Return a continuous outcome for each name and transform."""
-    pairs = zip(names, transforms, strict=True)
-    return tuple(Outcome(name, transform=transform) for name, transform in pairs)
 
 
 def needs_general_form(outcomes: Sequence[Outcome]) -> bool:
@@ -403,4 +376,15 @@ def zero_one(outcomes: Sequence[Outcome]) -> tuple[int, ...]:
         j
         for j, each in enumerate(outcomes)
         if each.kind == "continuous" and each.transform.kind == "identity"
+    )
+
+
+def undeclared(outcome: Outcome, side: int) -> str:
+    """Say that an amount lacks its public constants."""
+    where = outcome.side_name(side)
+    return (
+        f"The outcome {outcome.name!r} needs a declared centre and spread"
+        f"{f' {where}' if where else ''}, from public sources and never from these data: a typical "
+        "value in its own units and a typical standard deviation on the scale of its transform. Or "
+        "declare a public range and learn the transform."
     )

@@ -1,25 +1,12 @@
 """Pool small levels for a model, by a rule on public columns alone (methods 2.10).
 
 A row x of X rests on 1 / h records, where h = x'(X'X)^-1 x is its leverage. Where that is fewer
-than required, one record moves the fit at its own row, which makes protecting it expensive.
-Pooling removes coefficients until every row rests on enough records:
-
-1. A level with too few records loses its coefficients. Its records get the mean row of X over the
-   other levels, weighted by their frequency, and keep their own values of all other columns.
-2. A cell of a shrunken interaction (methods 3) loses its deviation from the terms within it if its
-   records and those that the shrinkage is worth are too few together.
-3. A cell of another interaction with too few records loses what is its own: its columns of that
-   interaction are predicted from the terms within it, by least squares over the larger cells. What
-   these do not determine is arbitrary, since X has a column for it. An interaction without the
-   terms within it is replaced by them.
-4. Rows that are still short lose the smallest cell of a shrunken interaction that they lie in, then
-   the smallest other interaction, then cells of shrunken interactions whatever their size, and at
-   last the smallest level.
-
-Nothing depends on the order of records or levels, on labels, or on how levels are coded.
+than required, one record moves the fit at its own row, which makes protecting it expensive. So
+coefficients of small levels and cells are removed until every row rests on enough records. Nothing
+depends on the order of records or levels, on labels, or on how levels are coded.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,23 +17,25 @@ from surveysynth._support.messages import records
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.survey.design_matrix import (
+    Cells,
     DesignMatrix,
     base_rows,
     check_rank,
     distinct_rows,
     evaluate,
     independent_columns,
+    interaction_columns,
+    predicted,
     records_per_coefficient,
 )
 from surveysynth.survey.formula import (
+    ParsedFormula,
     interactions,
     parse_formula,
     shrunken_terms,
     without_term,
     without_terms,
 )
-from surveysynth.survey.interactions import Cells, interaction_columns
-from surveysynth.survey.small_cells import OwnCells, without_small_cells
 
 #: Relative tolerance for rounding: the leverage of a cell is one over the number of its records.
 ROUNDING = 1e-9
@@ -64,8 +53,7 @@ class Pooling:
     levels: those without coefficients of their own, by column, with the number of their records;
     interactions: the terms that were removed from the formula; cells: the numbers of small cells
     and of their records, by interaction that was kept; record: (n,) True for a record with a pooled
-    level or in a small cell; together: True if interactions of the default were removed whatever
-    their size, because all of them together leave rows short.
+    level or in a small cell.
     """
 
     least: float
@@ -149,7 +137,12 @@ class _Pool:
         self.count = np.bincount(self.index, minlength=len(self.base))
         self.cell = np.zeros(len(self.base), dtype=np.int64)
         self.cell[self.index] = matrix.cell
-        self.factors = {name: _Factor(self.base[name], self.count) for name in self._classes()}
+        coded = {names for term in self.parsed.terms for names, is_coded in term if is_coded}
+        self.factors = {
+            name: _Factor(self.base[name], self.count)
+            for name in self.parsed.variables
+            if (name,) in coded or isinstance(self.base[name].dtype, pd.CategoricalDtype)
+        }
         self.groups = {name: self._groups(name, design) for name in self.factors}
         self.left_out: list[str] = []
         self.small_cells: Mapping[str, tuple[int, int]] = {}
@@ -165,13 +158,6 @@ class _Pool:
         while (short := _short(self.matrix, least)).any():
             self._take_from(short)
             self.matrix = self._build()
-
-    def _classes(self) -> Iterator[str]:
-        """Yield columns with a categorical factor in the formula."""
-        for name in self.parsed.variables:
-            factors = [factor for term in self.parsed.terms for factor in term]
-            if ((name,), True) in factors or isinstance(self.base[name].dtype, pd.CategoricalDtype):
-                yield name
 
     def _groups(self, name: str, design: Sequence[str]) -> IntArray:
         """Group levels, (levels,), by the design's columns that they determine."""
@@ -260,14 +246,14 @@ class _Pool:
 
     def _build(self) -> DesignMatrix:
         """Build X with the rows of pooled levels averaged."""
-        for name, factor in self.factors.items():
-            if factor.small.all():
-                raise RefusedError(
-                    f"no level of {name!r} has the {self.least:g} records that its own coefficient "
-                    f"requires, so there is no level to pool the others with: make {name!r} "
-                    "coarser, remove it, or set small_strata = 'allow', which the privacy "
-                    "statement does not cover."
-                )
+        alone = next((name for name, factor in self.factors.items() if factor.small.all()), None)
+        if alone is not None:
+            raise RefusedError(
+                f"no level of {alone!r} has the {self.least:g} records that its own coefficient "
+                f"requires, so there is no level to pool the others with: make {alone!r} coarser, "
+                "remove it, or set small_strata = 'allow', which the privacy statement does not "
+                "cover."
+            )
         while True:
             columns, terms, rows, own = self._averaged()
             empty = [text for text, cells in self.own_cells.items() if not cells.kept.any()]
@@ -397,3 +383,49 @@ class _Factor:
         position = np.zeros(self.levels.size, dtype=np.int64)
         position[kept] = np.arange(kept.size)
         return pd.Categorical.from_codes(position[code], categories=pd.Index(self.levels[kept]))
+
+
+@dataclass(frozen=True)
+class OwnCells:
+    """Of base rows (B,): records in the cell of an interaction, and True if it has an indicator."""
+
+    size: IntArray
+    kept: BoolArray
+
+    @classmethod
+    def of(cls, cells: Cells, count: IntArray, origin: IntArray) -> "OwnCells":
+        """Read them where a base row stands for itself; others have no cell of their own."""
+        first = np.flatnonzero(np.diff(origin, prepend=-1))
+        cell = cells.of_row[first]
+        return cls(cells.records[cell], cells.kept[cell] & (count[first] > 0))
+
+
+def without_small_cells(
+    parsed: ParsedFormula,
+    terms: Sequence[str],
+    rows: FloatArray,
+    code: Mapping[str, IntArray],
+    count: IntArray,
+    least: float,
+) -> tuple[FloatArray, dict[str, tuple[int, int]], BoolArray]:
+    """Return rows (R, K) of X whose small cells have nothing of their own, and those cells.
+
+    The cells are their number and that of their records by interaction, and the rows (R,) that lie
+    in one. ``terms``: of the K columns; ``code``: (R,) of each factor; ``count``: (R,) records, 0
+    for rows that do not count.
+    """
+    made, found, columns = rows.copy(), {}, np.asarray(terms)
+    in_one = np.zeros(len(rows), dtype=bool)
+    for each in interactions(parsed, code):
+        small = each.cell_sizes(code, count, code) < least
+        if not small.any():
+            continue
+        within = np.isin(columns, list(each.within))
+        own = columns == each.term
+        made[np.ix_(small, own)] = predicted(made[:, within], made[:, own], count, small)
+        of_records = small & (count > 0)
+        in_one |= of_records
+        if of_records.any():
+            cells = np.unique(np.stack([code[name][of_records] for name in each.names]), axis=1)
+            found[each.text] = (cells.shape[1], int(count[of_records].sum()))
+    return made + 0.0, found, in_one

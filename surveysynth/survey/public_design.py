@@ -1,4 +1,10 @@
-"""The public half of a survey: who is in the sample and how it was drawn, but no answers."""
+"""The public half of a survey: who is in the sample and how it was drawn, but no answers.
+
+Public weights are a column of the file or follow from population counts by stratum. They are
+published unchanged, are no part of the confidential half, and no mechanism touches them. Where
+records with the same row of X have different weights, the log weight becomes a predictor:
+otherwise weighted means of synthetic outcomes would be biased.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +17,9 @@ from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import TextColumn, encode
-from surveysynth.survey.declaration import Declaration
-from surveysynth.survey.design_columns import design_columns, with_log_weight
+from surveysynth.survey.declaration import UNKNOWN, Declaration, WeightsFrom
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
-from surveysynth.survey.formula import parse_formula
-from surveysynth.survey.learned import LearnedTransform
+from surveysynth.survey.formula import parse_formula, quote
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.pooling import Pooling, pool
 from surveysynth.survey.records import (
@@ -23,9 +27,16 @@ from surveysynth.survey.records import (
     level_problems,
     public_problems,
     read_records,
+    undeclared_levels,
+    weight_value_problem,
 )
-from surveysynth.survey.transforms import Transform
-from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom
+from surveysynth.survey.transforms import LearnedTransform, Transform
+
+#: Names for the columns computed from stratum sizes; the first that no other column has.
+WEIGHT_NAMES = ("weight", "sampling_weight", "design_weight", "stratum_weight")
+FRACTION_NAMES = ("sampling_fraction", "stratum_fraction", "design_fraction", "fraction_sampled")
+#: SD of log weights within cells of X at or below which X determines the weight.
+WEIGHT_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -193,31 +204,31 @@ class PublicDesign:
         )
 
     def __repr__(self) -> str:
-        return "\n".join([f"PublicDesign of {self._size()}", *self.lines()])
-
-    def _size(self) -> str:
         size = self.population_size
         population = "" if size is None else f", population {size:,.10g}"
         dropped = f" ({self.dropped:,} more left out)" if self.dropped else ""
-        return f"{self.n:,} records{dropped}{population}"
+        first = f"PublicDesign of {self.n:,} records{dropped}{population}"
+        return "\n".join([first, *self.lines()])
 
     def lines(self) -> list[str]:
         """Return one line per role, for ``repr``."""
         by = [
-            f"{name} ({len(self.levels[name])}{' levels' if first else ''})"
-            for first, name in zip([True, *[False] * len(self.by)], self.by, strict=False)
+            f"{name} ({len(self.levels[name])}{' levels' * (place == 0)})"
+            for place, name in enumerate(self.by)
         ]
-        units = self.psu_name and f"{self.psu_name} ({_count(self.psu)})"
+        strata, units = (
+            name and f"{name} ({0 if codes is None else int(codes.max()) + 1:,})"
+            for name, codes in ((self.strata_name, self.strata), (self.psu_name, self.psu))
+        )
         effect = f", design effect {self.design_effect:g}" if self.design_effect else ""
         public = self.public_weight_name
-        weight = self.weight_name if public is None else f"{public}, public"
         parts = {
             "by": ", ".join(by),
-            "strata": self.strata_name and f"{self.strata_name} ({_count(self.strata)})",
+            "strata": strata,
             "PSUs": units and units + effect,
             "fpc": self.fpc_name,
             "outcome": "; ".join(outcome.words for outcome in self.outcomes),
-            "weight": weight,
+            "weight": self.weight_name if public is None else f"{public}, public",
             "model": f"~ {self.matrix.formula}",
             "shrunken": self.matrix.shrunken_words,
             "pooled": self.pooling and self.pooling.words,
@@ -289,8 +300,7 @@ class PublicDesign:
     def pooled(self, least: float) -> "PublicDesign":
         """Return the design with a model matrix of which every row rests on ``least`` records.
 
-        As little as possible is pooled (``survey/pooling.py``). Raises ``RefusedError`` if no
-        pooling is enough.
+        As little as possible is pooled. Raises ``RefusedError`` if no pooling is enough.
         """
         columns = dict.fromkeys([*filter(None, [self.strata_name]), *self.by])
         matrix, pooling = pool(self.frame, self.matrix, tuple(columns), least)
@@ -348,6 +358,9 @@ def build_public_design(
     design = design_columns(records, declaration, problems)
     problems += _range_problems(declaration, records.n)
     raise_problems(declaration.source, problems)
+    size, weight_transform = declaration.population_size, declaration.weight_transform
+    if isinstance(weight_transform, LearnedTransform) and size is not None:
+        weight_transform = weight_transform.of_weights(size / records.n)
     frame = records.public_frame(roles)
     if design.weight_name is not None and design.weight_name not in frame:
         frame[design.weight_name] = design.weight
@@ -360,7 +373,6 @@ def build_public_design(
     if longer := with_log_weight(matrix.formula, design, matrix.cell):
         matrix = replace(build(longer), by_default=matrix.by_default, left_out=matrix.left_out)
     effect, orders = declaration.design_effect, declaration.orders
-    size = declaration.population_size
     return PublicDesign(
         frame=frame,
         by=roles.by,
@@ -386,16 +398,8 @@ def build_public_design(
         stratum_sizes=declaration.stratum_sizes,
         weights_from=declaration.weights_from,
         missing=declaration.missing,
-        weight_transform=_weight_transform(declaration, records.n),
+        weight_transform=weight_transform,
     )
-
-
-def _weight_transform(declaration: Declaration, n: int) -> Transform:
-    """Return the transform of the weight, whose range may be in mean weights N/n."""
-    given, size = declaration.weight_transform, declaration.population_size
-    if not isinstance(given, LearnedTransform) or size is None:
-        return given
-    return given.of_weights(size / n)
 
 
 def _range_problems(declaration: Declaration, n: int) -> list[str]:
@@ -419,6 +423,136 @@ def _range_problems(declaration: Declaration, n: int) -> list[str]:
     ]
 
 
-def _count(codes: IntArray | None) -> str:
-    """Return the number of strata or PSUs."""
-    return "0" if codes is None else f"{int(codes.max()) + 1:,}"
+@dataclass(frozen=True)
+class DesignColumns:
+    """Codes of strata and of nested PSUs, weight (n,), and sampling fractions n_h/N_h (H,)."""
+
+    strata: IntArray | None
+    psu: IntArray | None
+    weight: FloatArray | None = None
+    weight_name: str | None = None
+    fractions: FloatArray | None = None
+    fraction_name: str | None = None
+
+
+def design_columns(
+    records: Records, declaration: Declaration, problems: list[str]
+) -> DesignColumns:
+    """Return the columns of the sample design; what is wrong with them joins ``problems``."""
+    roles, stratum_sizes = declaration.roles, declaration.stratum_sizes
+    strata = records.text[roles.strata].codes if roles.strata is not None else None
+    stratum = np.zeros(records.n, dtype=np.int64) if strata is None else strata
+    psu, of_unit = None, stratum
+    if roles.psu is not None:
+        label = records.text[roles.psu].codes  # a label in two strata names two PSUs
+        nested = stratum * (int(label.max(initial=0)) + 1) + label
+        _, first, psu = np.unique(nested, return_index=True, return_inverse=True)
+        psu, of_unit = psu.astype(np.int64), stratum[first]
+    units = np.bincount(of_unit).astype(np.int64)
+    lonely = int(np.count_nonzero(units == 1))
+    if lonely and declaration.lonely_psu == "fail":
+        has = f"{lonely:,} of {units.size:,} strata {'has' if lonely == 1 else 'have'}"
+        problems.append(
+            f"{'the sample has' if strata is None else has} one "
+            f"{'record' if psu is None else 'PSU'}, so the variance within the stratum cannot be "
+            "estimated; merge strata, or set lonely_psu to 'adjust', 'average', 'remove', or "
+            "'certainty'."
+        )
+    weight = fractions = None
+    if stratum_sizes is not None and roles.strata is not None:
+        of_strata = records.text[roles.strata]
+        if of_sizes := _size_problems(of_strata, units, stratum_sizes):
+            problems += of_sizes
+            return DesignColumns(strata, psu)
+        sizes = np.array([stratum_sizes[level] for level in of_strata.levels])
+        counts = units.astype(np.float64)
+        weight_name, fraction_name = (
+            next(name for name in (*names, f"{names[0]}_") if name not in roles.needed)
+            for names in (WEIGHT_NAMES, FRACTION_NAMES)
+        )
+        return DesignColumns(
+            strata, psu, (sizes / counts)[of_strata.codes], weight_name, counts / sizes,
+            fraction_name,
+        )  # fmt: skip
+    if roles.public_weight is not None:
+        # A copy: the column may be a view of the caller's frame.
+        weight = records.numbers[roles.public_weight].copy()
+        if wrong := weight_value_problem(weight, roles.public_weight):
+            problems.append(wrong)
+    if roles.fpc is not None:
+        fpc = records.numbers[roles.fpc]
+        fractions = _sampling_fractions(fpc, stratum, units, roles.fpc, problems)
+    return DesignColumns(strata, psu, weight, roles.public_weight, fractions, roles.fpc)
+
+
+def _sampling_fractions(
+    fpc: FloatArray, stratum: IntArray, units: IntArray, name: str, problems: list[str]
+) -> FloatArray:
+    """Return the sampling fraction n_h/N_h of each stratum (H,) from a column (n,).
+
+    The column has fractions if no value is above 1, otherwise population sizes counted in sampling
+    units (PSUs, or records).
+    """
+    if not np.isfinite(fpc).all() or (fpc < 0).any():
+        problems.append(f"fpc {name!r}: expected finite numbers, none negative.")
+        return fpc
+    by_stratum = np.zeros(units.size)
+    by_stratum[stratum] = fpc
+    varying = np.unique(stratum[by_stratum[stratum] != fpc]).size
+    if varying:
+        problems.append(
+            f"fpc {name!r}: expected one value per stratum; it varies within {varying:,} of "
+            f"{units.size:,} strata."
+        )
+    if varying or (by_stratum <= 1).all():
+        return by_stratum
+    if too_small := int(np.count_nonzero(by_stratum < units)):
+        problems.append(
+            f"fpc {name!r}: {too_small:,} of {units.size:,} strata have a population size below "
+            "the number of sampling units in the sample. Give either population sizes or sampling "
+            "fractions of at most 1 for all strata."
+        )
+        return by_stratum
+    return np.asarray(units / by_stratum, dtype=np.float64)
+
+
+def _size_problems(
+    strata: TextColumn, counts: IntArray, stratum_sizes: Mapping[str, float]
+) -> list[str]:
+    """List stratum sizes that do not fit the strata of the records."""
+    problems = []
+    if undeclared := undeclared_levels(strata, tuple(stratum_sizes)):
+        problems.append(f"stratum_sizes: {undeclared}")
+    if unknown := [name for name in stratum_sizes if name not in strata.levels]:
+        problems.append(
+            f"stratum_sizes: no record lies in {listing(unknown)}. No weight represents a stratum "
+            "without records: merge it with another, or remove it from the population."
+        )
+    small = [
+        level
+        for level, count in zip(strata.levels, counts, strict=True)
+        if stratum_sizes.get(level, np.inf) < count
+    ]
+    if small:
+        problems.append(
+            f"stratum_sizes: below the number of sample records in {listing(small)}; give the "
+            "number of units in the population."
+        )
+    return problems
+
+
+def with_log_weight(formula: str, columns: DesignColumns, cell: IntArray) -> str | None:
+    """Return the formula with the log weight added, or None where X determines the weight.
+
+    ``cell``: (n,) cells of X. Weights are divided by a typical one: far from zero, the coefficient
+    would depend on the intercept and samplers that draw one coefficient at a time would be slow.
+    """
+    if columns.weight is None or columns.weight_name is None:
+        return None
+    log_weight = np.log(columns.weight)
+    count = np.bincount(cell)
+    mean = np.bincount(cell, log_weight) / count
+    if np.sqrt(np.mean((log_weight - mean[cell]) ** 2)) <= WEIGHT_TOLERANCE:
+        return None
+    typical = float(f"{np.exp(log_weight.mean()):.2g}")
+    return f"{formula} + log({quote(columns.weight_name)} / {typical:.10g})"

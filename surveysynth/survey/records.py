@@ -5,7 +5,7 @@ Messages about outcomes and weights contain counts and names, never a value.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,11 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import listing, raise_problems, records
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.errors import InputError
-from surveysynth.survey.cells import alike
 from surveysynth.survey.columns import (
     ALMOST_A_LEVEL,
     NumberColumn,
     TextColumn,
+    alike,
     in_words,
     level_column,
     looks_numeric,
@@ -27,13 +27,7 @@ from surveysynth.survey.columns import (
     text_column,
 )
 from surveysynth.survey.declaration import Declaration, Roles
-from surveysynth.survey.left_out import shift_words
 from surveysynth.survey.outcome import Outcome, zero_one
-from surveysynth.survey.value_problems import (
-    binary_problems,
-    outcome_problem,
-    weight_value_problem,
-)
 
 #: A by variable with more levels is probably a mistake (an identifier, an amount).
 MAX_LEVELS = 200
@@ -66,10 +60,13 @@ class Records(Unpickled):
         for name in names:
             if name in roles.confidential:
                 raise InputError(f"{name!r} is confidential and cannot be a public column.")
-            text = self.text.get(name)
-            data[name] = text.values() if text is not None else _printed_as_in_file(
-                self.numbers[name]
-            )
+            if name in self.text:
+                data[name] = self.text[name].values()
+                continue
+            values = self.numbers[name]
+            data[name] = pd.Series(values)
+            if (np.abs(values) < 2**53).all() and not (values % 1.0).any():
+                data[name] = pd.Series(values.astype(np.int64))  # prints as in the file
         return pd.DataFrame(data, index=pd.RangeIndex(self.n))
 
 
@@ -82,10 +79,51 @@ def read_records(frame: pd.DataFrame, declaration: Declaration) -> Records:
     Raises ``InputError`` that counts, by column, all cells that cannot be read and, unless they are
     to be dropped, all blank ones.
     """
-    roles, source = declaration.roles, declaration.source
-    text: dict[str, TextColumn] = {}
-    columns: dict[str, NumberColumn] = {}
-    problems: list[str] = []
+    roles, problems, n = declaration.roles, list[str](), len(frame)
+    text, columns = _columns_of(frame, declaration, problems)
+    numbers = {name: column.values for name, column in columns.items()}
+    blank = _blank_rows(text, numbers, declaration, n)
+    if declaration.missing != "drop":
+        # Cells that cannot be read are missing numbers, too, and are reported already.
+        levels = {each.name for each in declaration.outcomes if not each.is_amount}
+        wrong = {name: column.wrong for name, column in columns.items() if name not in levels}
+        counts = {name: int(rows.sum()) - wrong.get(name, 0) for name, rows in blank.items()}
+        cells = "; ".join(f"{name!r}: {records(count)}" for name, count in counts.items() if count)
+        if cells:
+            problems.append(
+                f"blank or missing cells in {cells}. Fill them in, or set missing = \"drop\" to "
+                "leave such records out. By noisy statistics, missing = \"model\" keeps records "
+                f"whose answers are missing.{_words_for_missing(text)}"
+            )
+    # All that is wrong, at once; of public columns alone there are no amounts to judge.
+    if problems and roles.outcomes and set(roles.confidential) <= set(numbers):
+        problems += confidential_problems(Records(n, text, numbers, 0), declaration)
+    raise_problems(declaration.source, problems)
+    kept, shift = ~np.any([*blank.values(), np.zeros(n, dtype=bool)], axis=0), ""
+    if not kept.all():
+        shift = shift_words(text, roles.classifying, kept)
+        text = {name: column.keep(kept) for name, column in text.items()}
+        numbers = {name: values[kept] for name, values in numbers.items()}
+    left = int(kept.sum())
+    if left < 2:
+        raise InputError(
+            f"{declaration.source}: {records(left)} left of {records(n)}"
+            + (" after dropping those with blank cells" if left < n else "")
+            + "; expected at least 2."
+        )
+    found = [number_column(frame[name], name).values for name in declaration.replicates]
+    replicates = np.stack(found, axis=1)[kept] if found else None
+    return Records(left, text, numbers, n - left, replicates, shift)
+
+
+def _columns_of(
+    frame: pd.DataFrame, declaration: Declaration, problems: list[str]
+) -> tuple[dict[str, TextColumn], dict[str, NumberColumn]]:
+    """Return the columns of codes and those of numbers; what cannot be read joins ``problems``.
+
+    Levels of outcomes are numbers, their positions.
+    """
+    roles, text, columns = declaration.roles, dict[str, TextColumn](), dict[str, NumberColumn]()
     levelled = {each.name: each for each in declaration.outcomes if not each.is_amount}
     numeric = {*roles.confidential, roles.fpc, roles.public_weight} - {None}
     numeric |= {
@@ -104,43 +142,14 @@ def read_records(frame: pd.DataFrame, declaration: Declaration) -> Records:
                 columns[name] = number_column(frame[name], name)
         except InputError as error:
             problems.append(str(error))
-    numbers = {name: column.values for name, column in columns.items()}
-    unreadable = {
-        name: column for name, column in columns.items() if column.wrong and name not in levelled
-    }
-    if unreadable:
-        cells = "; ".join(f"{name!r}: {_unreadable(each)}" for name, each in unreadable.items())
+    cells = "; ".join(
+        f"{name!r}: {_unreadable(column)}"
+        for name, column in columns.items()
+        if column.wrong and name not in levelled
+    )
+    if cells:
         problems.append(f"expected {PLAIN_NUMBERS}; got {cells}.")
-    answers = roles.outcomes if declaration.missing == "model" else ()
-    blank = _blank_rows(text, numbers, roles, len(frame), answers)
-    if declaration.missing != "drop":
-        # Cells that cannot be read are missing numbers, too, and are reported already.
-        wrong = {name: each.wrong for name, each in unreadable.items()}
-        counts = {name: int(rows.sum()) - wrong.get(name, 0) for name, rows in blank.items()}
-        cells = "; ".join(f"{name!r}: {records(count)}" for name, count in counts.items() if count)
-        if cells:
-            problems.append(
-                f"blank or missing cells in {cells}. Fill them in, or set missing = \"drop\" to "
-                "leave such records out. By noisy statistics, missing = \"model\" keeps records "
-                f"whose answers are missing.{_words_for_missing(text)}"
-            )
-    # All that is wrong, at once; of public columns alone there are no amounts to judge.
-    if problems and roles.outcomes and set(roles.confidential) <= set(numbers):
-        problems += confidential_problems(Records(len(frame), text, numbers, 0), declaration)
-    raise_problems(source, problems)
-    lost = np.logical_or.reduce(list(blank.values())) if blank else np.zeros(len(frame), bool)
-    kept = _keep(text, numbers, ~lost)
-    kept = replace(kept, shift=shift_words(text, roles.classifying, ~lost))
-    if declaration.replicates:
-        found = [number_column(frame[name], name).values for name in declaration.replicates]
-        kept = replace(kept, replicates=np.stack(found, axis=1)[~lost])
-    if kept.n < 2:
-        raise InputError(
-            f"{source}: {records(kept.n)} left of {records(len(frame))}"
-            + (" after dropping those with blank cells" if kept.dropped else "")
-            + "; expected at least 2."
-        )
-    return kept
+    return text, columns
 
 
 def _words_for_missing(text: Mapping[str, TextColumn]) -> str:
@@ -172,17 +181,15 @@ def _unknown_levels(column: NumberColumn, outcome: Outcome) -> str:
 def _blank_rows(
     text: Mapping[str, TextColumn],
     numbers: Mapping[str, FloatArray],
-    roles: Roles,
+    declaration: Declaration,
     n: int,
-    answers: Sequence[str] = (),
 ) -> dict[str, BoolArray]:
-    """Return the rows (n,) with a blank cell, for each column that the analysis uses.
-
-    ``answers``: columns whose missing values are answers like others.
-    """
+    """Return the rows (n,) with a blank cell, for each column that the analysis uses."""
+    roles = declaration.roles
     used = {*roles.text, *roles.predictors, roles.fpc, roles.public_weight}
-    shipped_only = set(roles.public_columns) - used
-    shipped_only |= set(answers)
+    free = set(roles.public_columns) - used
+    if declaration.missing == "model":  # a missing answer is one
+        free |= set(roles.outcomes)
     blank: dict[str, BoolArray] = {}
     for name in roles.needed:
         rows = np.zeros(n, dtype=bool)
@@ -190,32 +197,40 @@ def _blank_rows(
             rows |= text[name].missing
         if name in numbers:
             rows |= np.isnan(numbers[name])
-        if name not in shipped_only and rows.any():
+        if name not in free and rows.any():
             blank[name] = rows
     return blank
 
 
-def _keep(
-    text: Mapping[str, TextColumn], numbers: Mapping[str, FloatArray], rows: BoolArray
-) -> Records:
-    n = int(rows.sum())
-    if n == rows.size:
-        return Records(n, text, numbers, 0)
-    return Records(
-        n,
-        {name: column.keep(rows) for name, column in text.items()},
-        {name: values[rows] for name, values in numbers.items()},
-        rows.size - n,
-    )
+def shift_words(
+    columns: Mapping[str, TextColumn], names: Sequence[str], kept: BoolArray
+) -> str:
+    """Return the largest change of a level's share by leaving out records, in a sentence.
 
-
-def _printed_as_in_file(values: FloatArray) -> "pd.Series[Any]":
-    """Return whole numbers as integers, so that they print as in the file."""
-    if values.size and np.isfinite(values).all() and (np.abs(values) < 2**53).all():
-        whole = values.astype(np.int64)
-        if np.array_equal(whole, values):
-            return pd.Series(whole)
-    return pd.Series(values)
+    ``kept``: (n,) the records that stay. Empty if no share moves by more than its own sampling
+    error, which tables show.
+    """
+    largest, words = 1.0, ""
+    for name in names:
+        column = columns[name]
+        there = ~column.missing
+        before = np.bincount(column.codes[there], minlength=len(column.levels))
+        after = np.bincount(column.codes[there & kept], minlength=len(column.levels))
+        if not after.any():
+            continue
+        share, now = before / before.sum(), after / after.sum()
+        error = np.sqrt(share * (1.0 - share) / before.sum())
+        moved = np.divide(np.abs(now - share), error, out=np.zeros_like(error), where=error > 0)
+        moved[before < LEAST_RECORDS] = 0.0
+        level = int(np.argmax(moved))
+        if moved[level] > largest:
+            largest = float(moved[level])
+            words = (
+                f"This moves counts, and means of every outcome: {name!r} is "
+                f"{column.levels[level]!r} in {now[level]:.1%} of the records, and was in "
+                f"{share[level]:.1%} before."
+            )
+    return words
 
 
 def public_problems(records_read: Records, declaration: Declaration) -> list[str]:
@@ -306,8 +321,7 @@ def undeclared_levels(column: TextColumn, declared: Sequence[str]) -> str:
     Levels are not shown: they may be values of another column that slipped in.
     """
     known = np.array([*(level in declared for level in column.levels), True])
-    outside = int(np.count_nonzero(~known[column.codes]))
-    if not outside:
+    if not (outside := int(np.count_nonzero(~known[column.codes]))):
         return ""
     listed = set(map(alike, declared))
     close = np.array([*(alike(level) in listed for level in column.levels), False])
@@ -335,4 +349,82 @@ def confidential_problems(records_read: Records, declaration: Declaration) -> li
         for statistic in declaration.binary_for:
             outcome = outcomes[position]
             problems += binary_problems(values[outcome.name], outcome, statistic)
+    return problems
+
+
+def weight_value_problem(weight: FloatArray, name: str) -> str:
+    """Return what is wrong with weights that are not finite and positive (none is NaN here)."""
+    found = [
+        f"{records(int(count))} {words}"
+        for count, words in (
+            (np.count_nonzero(np.isinf(weight)), "with an infinite value"),
+            (np.count_nonzero(weight < 0), "with a negative value"),
+            (np.count_nonzero(weight == 0), "with a value of zero"),
+        )
+        if count
+    ]
+    return "" if not found else (
+        f"weight {name!r}: {', '.join(found)}; expected finite numbers above zero. Correct these "
+        "records or remove them from the file."
+    )
+
+
+def outcome_problem(values: FloatArray, outcome: Outcome) -> str:
+    """Return what is wrong with amounts: infinite, out of bounds, not whole, not in T's domain.
+
+    T is the transform. Levels are checked where they are read.
+    """
+    if not outcome.is_amount:
+        return ""
+    what = f"outcome {outcome.name!r}:"
+    if infinite := int(np.count_nonzero(np.isinf(values))):
+        return f"{what} {records(infinite)} with an infinite value; expected finite numbers."
+    if beyond := int(np.count_nonzero(outcome.outside(values))):
+        return (
+            f"{what} {records(beyond)} outside the declared range ({outcome.public_words}); "
+            "correct them, or declare bounds that hold for everyone (a top code is a spike)."
+        )
+    if outcome.kind == "count":
+        other = outcome.violations(values)
+        return "" if not other else (
+            f"{what} {records(other)} with a value that is not a whole number; kind 'count' "
+            "expects whole numbers. Correct these records, or declare kind = 'continuous'."
+        )
+    return _domain_problem(values, outcome)
+
+
+def _domain_problem(values: FloatArray, outcome: Outcome) -> str:
+    """Return what is wrong with amounts that the transform does not take."""
+    what = f"outcome {outcome.name!r}:"
+    category = outcome.category(values)
+    for side in outcome.sides:
+        regular, formula = values[category == side], outcome.formula(side)
+        if outside := outcome.violations(regular, side):
+            return (
+                f"{what} {records(outside)} where {formula} does not exist (the argument is zero "
+                "or negative); set a public transform_shift large enough, transform = 'asinh' or "
+                "'yeo_johnson' with a public scale, or, where values pile up at zero, "
+                "kind = 'semicontinuous' with spikes = [0]."
+            )
+        with np.errstate(over="ignore"):
+            transformed = outcome.forward(regular, side)
+        if not np.isfinite(transformed).all():
+            return f"{what} values become infinite under {formula}; set another transform_scale."
+    return ""
+
+
+def binary_problems(values: FloatArray, outcome: Outcome, statistic: str) -> list[str]:
+    """List why a statistic of 0 and 1 cannot be computed from an outcome."""
+    if outcome.kind == "binary":  # whose levels are checked where they are read
+        return []
+    problems, what = [], f"the statistic {statistic!r} needs"
+    if other := int(np.count_nonzero((values != 0) & (values != 1) & ~np.isnan(values))):
+        problems.append(
+            f"{what} an outcome of 0 and 1; {outcome.name!r} has {records(other)} with another "
+            "value."
+        )
+    if outcome.transform.kind != "identity":
+        problems.append(
+            f"{what} transform = 'identity' for {outcome.name!r}, got {outcome.transform.kind!r}."
+        )
     return problems

@@ -17,22 +17,23 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import raise_problems
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import ConfidentialWarning, InputError
-from surveysynth.survey.arrow import arrow_table, pandas_of
 from surveysynth.survey.columns import repeated_positions
 from surveysynth.survey.declaration import (
     Declaration,
     declared_outcomes,
+    given_weights_from,
     make_roles,
     size_by_stratum,
 )
 from surveysynth.survey.determined import determined_problems
-from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.public_design import PublicDesign, build_public_design, public_design
-from surveysynth.survey.records import Records, confidential_problems, public_problems, read_records
-from surveysynth.survey.transforms import Transform
-from surveysynth.survey.value_problems import constant_problem
-from surveysynth.survey.weights_from import given_weights_from
+from surveysynth.survey.records import (
+    confidential_problems,
+    public_problems,
+    read_records,
+)
+from surveysynth.survey.transforms import LearnedTransform, Transform
 
 __all__ = ["Confidential", "PublicDesign", "Survey", "public_design"]
 
@@ -131,16 +132,13 @@ class Survey:
         own, design = self.confidential, self.design
         weight = [] if own.sampling_weight is None else [own.sampling_weight]
         for outcome, values in zip(design.modelled, [*own.outcome.T, *weight], strict=True):
-            low, high = outcome.limits
-            if outcome.learned is None or low is None or high is None:
-                continue
-            outside = int(np.count_nonzero((values < low) | (values > high)))
-            if outside:
+            given = outcome.learned
+            if given is not None and (outside := given.outside(values)):
                 yield (
                     f"CONFIDENTIAL: {outside:,} of {np.count_nonzero(~np.isnan(values)):,} values "
-                    f"of {outcome.name!r} lie outside its declared range, {low:,.10g} to "
-                    f"{high:,.10g}, and count as its ends. If they are codes for missing answers, "
-                    "leave these cells blank."
+                    f"of {outcome.name!r} lie outside its declared range, {given.low:,.10g} to "
+                    f"{given.high:,.10g}, and count as its ends. If they are codes for missing "
+                    "answers, leave these cells blank."
                 )
 
     def population_warning(self) -> str:
@@ -310,7 +308,7 @@ class Survey:
             weights_from=given_weights_from(weights_from),
             weight_transform=weight_transform or Transform(),
         )
-        return survey_of(_checked(frame, declaration), declaration)
+        return survey_of(_frame_of(frame, declaration), declaration)
 
     def in_order(self, order: IntArray) -> "Survey":
         """Return the survey with its records in another order (n,)."""
@@ -331,7 +329,14 @@ def survey_of(frame: pd.DataFrame, declaration: Declaration) -> Survey:
     records = read_records(frame, declaration)
     found = confidential_problems(records, declaration) + public_problems(records, declaration)
     design = build_public_design(records, declaration, found)
-    confidential = _confidential(records, declaration)
+    roles, numbers = declaration.roles, records.numbers
+    confidential = Confidential(
+        np.stack([numbers[name] for name in roles.outcomes], axis=1),
+        # A copy: the column may be a view of the caller's frame.
+        None if roles.weight is None else numbers[roles.weight].copy(),
+        records.replicates,
+        declaration.replicates,
+    )
     if declaration.refuse_degenerate:
         require_variation(design, confidential, declaration.source)
     return Survey(design, confidential)
@@ -342,12 +347,12 @@ def require_variation(
 ) -> None:
     """Raise ``InputError`` for outcomes and weights that do not vary or that X determines.
 
-    Mechanisms that model records need this; one that answers every survey may not ask (strict 1).
+    The pseudo-posterior needs this, whose models refuse outcomes that are not plain amounts; a
+    mechanism that answers every survey may not ask (strict 1).
     """
-    pairs = zip(design.outcomes, confidential.outcome.T, strict=True)
-    constant = [problem for each, values in pairs if (problem := constant_problem(values, each))]
-    values = confidential.outcome, confidential.sampling_weight
-    raise_problems(source, constant or determined_problems(design, *values))
+    if all(each.is_plain for each in design.outcomes):
+        values = confidential.outcome, confidential.sampling_weight
+        raise_problems(source, determined_problems(design, *values))
 
 
 def require_survey(given: object, function: str) -> None:
@@ -360,34 +365,47 @@ def require_survey(given: object, function: str) -> None:
         )
 
 
-def _checked(given: Any, declaration: Declaration) -> pd.DataFrame:
+def _frame_of(given: Any, declaration: Declaration) -> pd.DataFrame:
     """Return a data frame that has the declared columns; of Arrow data, those columns alone."""
     source = declaration.source
     # A pandas DataFrame may have columns that Arrow has no type for.
-    table = None if isinstance(given, pd.DataFrame) else arrow_table(given, source)
-    names = _column_names(given if table is None else table, source)
-    raise_problems(source, declaration.problems(names))
-    if table is None:
-        return pd.DataFrame(given)
-    return pandas_of(table, declaration.columns, source)
+    table = given if isinstance(given, pd.DataFrame) else _arrow_table(given, source)
+    names = list(table.columns) if isinstance(table, pd.DataFrame) else table.column_names
+    if repeated := repeated_positions([str(name) for name in names]):
+        raise InputError(f"{source}: {repeated} have the same name.")
+    raise_problems(source, declaration.problems([n for n in names if isinstance(n, str)]))
+    if isinstance(table, pd.DataFrame):
+        return pd.DataFrame(table)
+    chosen = {}
+    for name in declaration.columns:
+        column = table.column(name)
+        try:
+            chosen[name] = column.to_pandas()
+        except (pa.ArrowException, TypeError, ValueError):
+            raise InputError(
+                f"{source}: column {name!r} has the type {column.type}, which cannot be read; make "
+                "it text, a number, or categories."
+            ) from None
+    return pd.DataFrame(chosen)
 
 
-def _column_names(frame: Any, source: str) -> tuple[str, ...]:
-    if not isinstance(frame, pd.DataFrame | pa.Table):
+def _arrow_table(given: Any, source: str) -> pa.Table:
+    """Return data of Polars, DuckDB, pyarrow and the like, read in their own memory.
+
+    A pyarrow dataset, which has files instead, is scanned. Raises ``InputError`` for data without
+    the Arrow interface, and for a stream that cannot be read; its own message may quote a value.
+    """
+    stream = hasattr(given, "__arrow_c_stream__")
+    dataset = type(given).__module__.partition(".")[0] == "pyarrow" and hasattr(given, "to_table")
+    if not (stream or dataset):
         raise InputError(
             f"{source}: expected a pandas DataFrame, or data with the Arrow interface (Polars, "
-            f"DuckDB, pyarrow), got {type(frame).__name__}. Read files with ss.read_survey."
+            f"DuckDB, pyarrow), got {type(given).__name__}. Read files with ss.read_survey."
         )
-    names = frame.column_names if isinstance(frame, pa.Table) else list(frame.columns)
-    repeated = repeated_positions([str(name) for name in names])
-    if repeated:
-        raise InputError(f"{source}: {repeated} have the same name.")
-    return tuple(name for name in names if isinstance(name, str))
-
-
-def _confidential(records: Records, declaration: Declaration) -> Confidential:
-    roles = declaration.roles
-    outcome = np.stack([records.numbers[name] for name in roles.outcomes], axis=1)
-    # A copy: the column may be a view of the caller's frame.
-    weight = None if roles.weight is None else records.numbers[roles.weight].copy()
-    return Confidential(outcome, weight, records.replicates, declaration.replicates)
+    try:
+        return pa.RecordBatchReader.from_stream(given).read_all() if stream else given.to_table()
+    except (pa.ArrowException, OSError, TypeError, ValueError):
+        raise InputError(
+            f"{source}: this {type(given).__name__} cannot be read as an Arrow table; collect it "
+            "first, or pass a pandas DataFrame."
+        ) from None

@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from surveysynth.errors import InputError
-from surveysynth.survey.cells import written
+from surveysynth.survey.columns import written
 
 Operator: TypeAlias = Literal["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
 Value: TypeAlias = str | int | float
@@ -243,16 +243,13 @@ class _Parser:
         return InputError(f"character {self._now.place}: expected {what}, got {shown}.{hint}")
 
     def _either(self) -> Condition:
-        parts = [self._both()]
-        while self._taken("or"):
-            parts.append(self._both())
-        return parts[0] if len(parts) == 1 else Joined("or", tuple(parts))
+        return self._joined("or", lambda: self._joined("and", self._part))
 
-    def _both(self) -> Condition:
-        parts = [self._part()]
-        while self._taken("and"):
-            parts.append(self._part())
-        return parts[0] if len(parts) == 1 else Joined("and", tuple(parts))
+    def _joined(self, word: Literal["and", "or"], part: Callable[[], Condition]) -> Condition:
+        parts = [part()]
+        while self._taken(word):
+            parts.append(part())
+        return parts[0] if len(parts) == 1 else Joined(word, tuple(parts))
 
     def _part(self) -> Condition:
         self._depth += 1
@@ -307,9 +304,8 @@ class _Parser:
                 raise self._expected(f"a comma or {close}")
             if values and self._taken(close):
                 break
-            values.append(
-                self._next("number", "text", expected="a number or a text in quotes").value
-            )
+            literal = self._next("number", "text", expected="a number or a text in quotes")
+            values.append(literal.value)
         if len({isinstance(value, str) for value in values}) > 1:
             raise InputError(
                 f"character {place}: expected a list of numbers or of texts in quotes, not both."

@@ -30,10 +30,9 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.models.base import Model, require
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
-from surveysynth.survey.transforms import Transform
+from surveysynth.survey.transforms import LearnedTransform, Transform
 from tests.audit.lines import Case
 
 if TYPE_CHECKING:

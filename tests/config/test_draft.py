@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import surveysynth as ss
 from surveysynth import cli
-from surveysynth._support.xml_text import has_control
+from surveysynth._support.messages import has_control
 from surveysynth.config.draft import columns as draft_columns
 from surveysynth.config.draft.choices import (
     Choices,

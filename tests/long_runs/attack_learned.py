@@ -20,9 +20,9 @@ from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as noisy
 from surveysynth.mechanisms.noisy_statistics.release.noise import SystemNoise
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
-from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential
+from surveysynth.survey.transforms import LearnedTransform
 from tests.audit.cases import GENDER, Example
 from tests.audit.lines import Case
 from tests.audit.noise import flatten, noise_of, published

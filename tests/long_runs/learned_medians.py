@@ -27,7 +27,7 @@ from scipy.special import ndtr  # noqa: E402
 from surveysynth._support.types import FloatArray, IntArray  # noqa: E402
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget  # noqa: E402
-from surveysynth.survey.learned import (  # noqa: E402
+from surveysynth.survey.transforms import (  # noqa: E402
     BINS,
     PARTS,
     LearnedTransform,

@@ -28,10 +28,9 @@ from surveysynth.release.folder.reader import read_release
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.rebuild import rebuild
-from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Survey
-from surveysynth.survey.transforms import Transform
+from surveysynth.survey.transforms import LearnedTransform, Transform
 from tests.surveys import NOISY, WEIGHT, small_survey, spec_text, write_survey
 
 MakeSpec = Callable[..., Path]

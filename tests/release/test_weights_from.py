@@ -22,7 +22,7 @@ from surveysynth.release.documents.render import render_markdown
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.pipeline import facts_of
 from surveysynth.release.preview import preview_lines
-from surveysynth.survey.weights_from import MEASURED, RHO_FACTORS
+from surveysynth.survey.declaration import MEASURED, RHO_FACTORS
 from tests.surveys import make_survey, small_survey
 
 MakeSpec = Callable[..., Path]

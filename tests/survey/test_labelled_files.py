@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surveysynth._support import readstat
 from surveysynth.config.build import read_survey
 from surveysynth.config.file_labels import with_file_labels
 from surveysynth.config.spec import Spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.release.facts import labels_of
+from surveysynth.survey import files
 from surveysynth.survey.files import LabelledTable, open_table
 from tests.surveys import CANARIES, CANARY_OUTCOME, good
 
@@ -215,13 +215,13 @@ def test_a_file_that_ends_the_process_that_reads_it_is_refused(
     ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = GOLDEN / f"labelled_files.{ending}"
-    dies = readstat._TRIAL.replace("    getattr(", "    import os; os.abort()\n    getattr(")
-    assert dies != readstat._TRIAL
-    monkeypatch.setattr(readstat, "_TRIAL", dies)
+    dies = files._TRIAL.replace("    getattr(", "    import os; os.abort()\n    getattr(")
+    assert dies != files._TRIAL
+    monkeypatch.setattr(files, "_TRIAL", dies)
     with pytest.raises(InputError, match=f"{path.name} cannot be read .* may be damaged"):
         open_table(path)
     # A trial that cannot begin says nothing of the file.
-    monkeypatch.setattr(readstat, "_TRIAL", "import a_module_that_is_nowhere")
+    monkeypatch.setattr(files, "_TRIAL", "import a_module_that_is_nowhere")
     assert len(whole(path)) == len(expected())
 
 

@@ -73,13 +73,6 @@ def test_parquet_and_frame_give_the_same_as_csv(tmp_path: Path) -> None:
         np.testing.assert_array_equal(other.design.matrix.x_cells, first.design.matrix.x_cells)
 
 
-def test_numbers_are_read_to_the_last_bit(tmp_path: Path) -> None:
-    frame = good()
-    survey = read_bytes(tmp_path, csv_bytes(frame))
-    np.testing.assert_array_equal(survey.confidential.outcome[:, 0], frame["salary"])
-    np.testing.assert_array_equal(survey.confidential.sampling_weight, frame["weight"])
-
-
 def test_quoted_cells_may_hold_commas_quotes_and_line_ends(tmp_path: Path) -> None:
     notes = ['a, "quoted" word', "two\nlines", "two\r\nlines, more", '"', "", "plain"]
     frame = good().assign(note=[notes[i % len(notes)] for i in range(240)])

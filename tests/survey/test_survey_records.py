@@ -58,15 +58,6 @@ def test_one_bad_cell(tmp_path: Path, column: str, value: Any, parts: list[str])
         assert part in in_file
 
 
-def test_counts_by_column_are_listed_together() -> None:
-    frame = good()
-    frame.loc[[1, 2], "salary"] = np.nan
-    frame.loc[[2, 3, 4], "gender"] = None
-    text = message(frame)
-    assert "'salary': 2 records" in text
-    assert "'gender': 3 records" in text
-
-
 def test_missing_answers_and_wrong_numbers_are_listed_together() -> None:
     frame = good()
     frame.loc[[1, 2], "salary"] = np.nan
@@ -111,19 +102,16 @@ def test_a_level_that_only_dropped_records_have_is_gone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("transform", "value"),
+    ("transform", "cells"),
     [
-        (Transform(), 5.0),
-        (Transform("identity"), 0.0),
-        (Transform("asinh", scale=1e12), 3.0),
+        (Transform(), {"salary": 5.0}),
+        (Transform("identity"), {"salary": 0.0}),
+        (Transform("asinh", scale=1e12), {"salary": 3.0}),
+        (Transform("identity", scale=1e20), {}),  # it vanishes under its scale
     ],
 )
-def test_a_constant_outcome(transform: Transform, value: float) -> None:
-    assert "constant" in message(good().assign(salary=value), transforms=transform)
-
-
-def test_an_outcome_that_vanishes_under_its_scale_is_constant() -> None:
-    text = message(good(), transforms=Transform("identity", scale=1e20))
+def test_a_constant_outcome(transform: Transform, cells: dict[str, float]) -> None:
+    text = message(good().assign(**cells), transforms=transform)
     assert "constant" in text
     assert "transform_scale" in text
 
@@ -233,35 +221,6 @@ def test_strata_of_one_psu_are_lonely() -> None:
     frame.loc[frame["field"] == "02", "school"] = "a"
     assert "1 of 4 strata has one PSU" in message(frame, psu="school")
     assert "the sample has one PSU" in message(frame.assign(school="a"), psu="school", strata=None)
-
-
-def test_weights_and_outcomes_must_vary_within_units() -> None:
-    frame = good()
-    units = frame["field"] + frame["school"]
-    rng = np.random.default_rng(1)
-    by_unit = dict(zip(units.unique(), np.exp(rng.normal(3, 1, 12)), strict=True))
-    female = np.where(frame["gender"] == "F", 1.3, 1.0)
-    for name, words in (("weight", "weight 'weight' is"), ("salary", "outcome 'salary' is")):
-        known = frame.assign(**{name: units.map(by_unit) * female})
-        assert make_survey(known).design.n == 240  # the predictors alone do not determine it
-        text = message(known, psu="school")
-        assert f"{words} (nearly) a function" in text
-        assert "declare design_effect" in text.lower()
-        assert ("weights = 'public'" in text) is (name == "weight")
-        assert make_survey(known, psu="school", design_effect=2.0).design.psu is not None
-        noisy = known.assign(**{name: known[name] * np.exp(rng.normal(0, 0.05, 240))})
-        assert make_survey(noisy, psu="school").design.psu is not None
-
-
-def test_units_of_one_record_are_taken_while_others_have_more() -> None:
-    frame = good()
-    frame["school"] = np.where(frame.index < 60, frame.index.astype(str), frame["school"])
-    design = make_survey(frame, psu="school").design
-    assert design.psu is not None
-    assert np.bincount(design.psu).min() == 1
-    alone = message(frame.assign(school=frame.index), psu="school")
-    assert "240 units for 240 records" in alone
-    assert "remove psu if the sample is one-stage" in alone
 
 
 def test_fpc_as_sizes_counts_psus_or_records() -> None:

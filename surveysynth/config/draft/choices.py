@@ -12,8 +12,8 @@ from surveysynth.config.mistakes import OPEN
 from surveysynth.config.outcome_section import WEIGHT
 from surveysynth.config.privacy import NOISY_STATISTICS, PROMISES, PSEUDO_POSTERIOR
 from surveysynth.errors import InputError
+from surveysynth.survey.declaration import UNKNOWN, WeightsFrom
 from surveysynth.survey.transforms import Transform
-from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom
 
 Kind = Literal["continuous", "semicontinuous", "count", "binary", "categorical"]
 KINDS: tuple[str, ...] = get_args(Kind)

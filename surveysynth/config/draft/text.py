@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from surveysynth._support.xml_text import visible
+from surveysynth._support.messages import visible
 from surveysynth.config.draft.choices import Choices, OutcomeChoice, settled_amount
 from surveysynth.config.draft.columns import PublicLevels
 from surveysynth.config.mistakes import ANSWERS, OPEN

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from surveysynth._support.fragment import fragment
+from surveysynth._support.page import fragment
 from surveysynth.config.draft.choices import Choices, check_choices
 from surveysynth.config.draft.columns import DataFile
 from surveysynth.config.draft.text import draft_text

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth._support.distributions import chi_square_tail
+from surveysynth._support.numeric import chi_square_tail
 from surveysynth._support.page import Picture
 from surveysynth.evaluation.compare.adequacy import (
     Findings,

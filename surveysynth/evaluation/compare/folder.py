@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from surveysynth._support import progress as stages
-from surveysynth._support.fragment import fragment
-from surveysynth._support.page import Picture
+from surveysynth._support.page import Picture, fragment
 from surveysynth._support.progress import shows_stages
 from surveysynth.config.build import read_survey
 from surveysynth.config.file_labels import with_file_labels

@@ -28,8 +28,13 @@ from surveysynth.survey.columns import missing_column, repeated_positions
 from surveysynth.survey.declaration import Declaration, Roles, make_roles
 from surveysynth.survey.files import open_table
 from surveysynth.survey.outcome import zero_one
-from surveysynth.survey.records import Records, predictor_problems, read_records
-from surveysynth.survey.value_problems import binary_problems, outcome_problem
+from surveysynth.survey.records import (
+    Records,
+    binary_problems,
+    outcome_problem,
+    predictor_problems,
+    read_records,
+)
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec

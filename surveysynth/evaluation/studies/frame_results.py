@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from surveysynth._support.fragment import fragment
+from surveysynth._support.page import fragment
 from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.evaluation.methods import SAMPLE
 from surveysynth.evaluation.studies.frame_release import row_keys

@@ -26,9 +26,9 @@ from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
-from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import BELOW, Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
+from surveysynth.survey.transforms import LearnedTransform
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec

@@ -1,6 +1,6 @@
 """Smooth noisy histograms of counts towards a negative binomial or a geometric law.
 
-Bins of a count end at whole numbers, and most have one value (``survey/learned.py``). The noisy
+Bins of a count end at whole numbers, and most have one value (``transforms.py``). The noisy
 counts of bins have the law of ``smoothing.py``, and the estimate minimizes
 
     sum mu - (h + s^2) log(mu + s^2)  +  lambda/2 |D^2 (theta - theta_0)|^2 .
@@ -39,7 +39,7 @@ from surveysynth.mechanisms.learned.smoothing import (
     smoothed_counts,
     with_doubt,
 )
-from surveysynth.survey.learned import LearnedTransform
+from surveysynth.survey.transforms import LearnedTransform
 
 #: Sizes and number of means of the negative binomial laws of which one is taken. The penalty leaves
 #: the mean free, so that they need not be near each other.

@@ -1,6 +1,6 @@
 """Noisy histograms of outcomes and weights, for learned transforms: the release, and the proof.
 
-**What is released.** The public range of an outcome is divided into J bins (``survey/learned.py``).
+**What is released.** The public range of an outcome is divided into J bins (``transforms.py``).
 All records have one histogram, or each stratum or cell has its own; with a split there is one for
 each side. A record is counted in one bin of one histogram: the one that its amount lies in, and the
 outermost one for an amount outside the range. A record at a spike is in no bin. Exact noise is
@@ -41,14 +41,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from surveysynth._support.exact import rounded_down
+from surveysynth._support.numeric import rounded_down
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.learned.count_law import expected_counts
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
-from surveysynth.survey.learned import LearnedTransform, bin_of, normal_scores
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign
+from surveysynth.survey.transforms import LearnedTransform, bin_of, normal_scores
 
 NoiseKind = Literal["gaussian", "laplace"]
 

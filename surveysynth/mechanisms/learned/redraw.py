@@ -24,9 +24,9 @@ from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.learned.count_law import expected_counts
 from surveysynth.mechanisms.learned.histogram import side_of, with_columns
 from surveysynth.sampling.primitives import NORMAL_NODES
-from surveysynth.survey.learned import LearnedTransform, normal_scores
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import PublicDesign
+from surveysynth.survey.transforms import LearnedTransform, normal_scores
 
 
 def redrawn_designs(

@@ -8,7 +8,7 @@ import numpy as np
 
 from surveysynth._support import progress as stages
 from surveysynth._support.messages import listing
-from surveysynth._support.templates import render
+from surveysynth._support.resources import render
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import (
     SEEDED,
@@ -43,8 +43,8 @@ from surveysynth.mechanisms.noisy_statistics.release.noise import (
 )
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.base import Model, psu_codes
-from surveysynth.survey.learned import OF_MEAN_WEIGHT, LearnedTransform
 from surveysynth.survey.survey import Confidential, PublicDesign
+from surveysynth.survey.transforms import OF_MEAN_WEIGHT, LearnedTransform
 
 GUARANTEE = "zero-concentrated differential privacy"
 

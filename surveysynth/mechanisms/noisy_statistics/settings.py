@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from surveysynth._support.exact import rounded_down
+from surveysynth._support.numeric import rounded_down
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.declared import Declared, typical
@@ -20,10 +20,9 @@ from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.learned_radius import learned_radius
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.survey.learned import LearnedTransform
-from surveysynth.survey.outcome import Outcome
-from surveysynth.survey.pseudo_records import undeclared
+from surveysynth.survey.outcome import Outcome, undeclared
 from surveysynth.survey.survey import Confidential, PublicDesign
+from surveysynth.survey.transforms import LearnedTransform
 
 #: Neighbours differ in one record; else in the records of a unit of a public column.
 RECORD = "record"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from surveysynth._support.templates import render
+from surveysynth._support.resources import render
 from surveysynth.mechanisms.base import (
     SEEDED,
     Combining,

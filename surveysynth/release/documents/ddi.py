@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from surveysynth._support.versions import version_of
-from surveysynth._support.xml_text import xml_text
+from surveysynth._support.messages import xml_text
+from surveysynth._support.resources import version_of
 from surveysynth.release.facts import ReleaseFacts
 
 DDI_NAME = "codebook.xml"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from surveysynth._support.page import whole_page
-from surveysynth._support.templates import render
+from surveysynth._support.resources import render
 from surveysynth.mechanisms import adversary_odds as odds
 from surveysynth.release.documents.codebook import public_roles
 from surveysynth.release.documents.render import outside_sentence, render_markdown, shared_context

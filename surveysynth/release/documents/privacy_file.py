@@ -5,7 +5,7 @@ import platform
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth._support.versions import version_of
+from surveysynth._support.resources import version_of
 from surveysynth.config.build import model_of
 from surveysynth.release.facts import ReleaseFacts, debias_facts
 

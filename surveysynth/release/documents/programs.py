@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
-from surveysynth._support.templates import environment
+from surveysynth._support.resources import environment
 from surveysynth.estimation.quantiles import REACH, ROUNDING
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, saved_by_law

@@ -11,7 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.messages import capitalised
-from surveysynth._support.templates import environment
+from surveysynth._support.resources import environment
 from surveysynth.config.privacy import as_noisy_statistics
 from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD

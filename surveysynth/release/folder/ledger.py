@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass as checked_dataclass
 
-from surveysynth._support.fragment import fragment
+from surveysynth._support.page import fragment
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of, rho_of
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth._support.fragment import fragment
+from surveysynth._support.page import fragment
 from surveysynth.config.formats import FORMATS, folder_of
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from surveysynth._support.distributions import t_quantile
+from surveysynth._support.numeric import t_quantile
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.estimation.combining import korn_graubard
 from surveysynth.estimation.statistics import statistic_of

@@ -9,15 +9,15 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import ndtr
 
+from surveysynth._support.messages import xml_text
 from surveysynth._support.types import FloatArray
-from surveysynth._support.xml_text import xml_text
 from surveysynth.config.formats import Format
 from surveysynth.mechanisms.learned.histogram import NoisyHistogram, side_of
 from surveysynth.release import figure_style as style
 from surveysynth.release.tables.labels import Labels
 from surveysynth.release.writers.figures import COLOR, save, wrapped, writing_style
-from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.transforms import LearnedTransform
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

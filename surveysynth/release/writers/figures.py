@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from surveysynth._support.messages import xml_text
 from surveysynth._support.types import BoolArray, FloatArray
-from surveysynth._support.xml_text import xml_text
 from surveysynth.config.formats import Format
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release import figure_style as style

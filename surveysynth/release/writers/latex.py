@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
-from surveysynth._support.xml_text import xml_text
+from surveysynth._support.messages import xml_text
 from surveysynth.config.formats import Format
 from surveysynth.release.tables.layout import Cell, Column, Layout, Row, Shown
 

@@ -36,7 +36,7 @@ from odf.table import (
 )
 from odf.text import A, P
 
-from surveysynth._support.xml_text import xml_text
+from surveysynth._support.messages import xml_text
 from surveysynth.config.formats import Format
 from surveysynth.release.tables.layout import Shown
 from surveysynth.release.writers.sheets import RESERVED, Book, Sheet, SheetColumn, Value, make_book

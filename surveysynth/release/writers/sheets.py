@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import Literal
 
-from surveysynth._support.xml_text import xml_text
+from surveysynth._support.messages import xml_text
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.tables.layout import Cell, Layout, Presentation, Row, Shown, lay_out
 from surveysynth.release.tables.rounding import ABSENT, KNOWN

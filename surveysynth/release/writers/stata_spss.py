@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.messages import listing
-from surveysynth._support.readstat import read_with
 from surveysynth.errors import InputError
+from surveysynth.survey.files import read_with
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,8 +20,8 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from surveysynth._support.confidential import Unpickled, private_folder
+from surveysynth._support.resources import version_of
 from surveysynth._support.types import BoolArray, FloatArray
-from surveysynth._support.versions import version_of
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.sampling.stan import supervisor
 from surveysynth.sampling.stan.cache import compiled_program, program_version, silenced

@@ -19,8 +19,7 @@ from surveysynth.evaluation.studies.population import Population
 from surveysynth.mechanisms.learned.histogram import noise_variance
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts
 from surveysynth.mechanisms.noisy_statistics.accounting import rho_of
-from surveysynth.survey.learned import BINS, LearnedTransform, bin_of, normal_scores
-from surveysynth.survey.transforms import Transform
+from surveysynth.survey.transforms import BINS, LearnedTransform, Transform, bin_of, normal_scores
 from tests.long_runs.real_populations.law import (
     FEWEST,
     Units,

@@ -26,7 +26,7 @@ from surveysynth.mechanisms.learned.histogram import (
     what_is_left,
 )
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
-from surveysynth.survey.learned import BINS
+from surveysynth.survey.transforms import BINS
 from tests.mechanisms.learned.learned_cases import TAX, survey_of
 
 #: Below this a right sampler fails once in 100,000 tests.

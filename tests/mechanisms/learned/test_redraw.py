@@ -16,8 +16,8 @@ from surveysynth.inference import synthesis
 from surveysynth.mechanisms.learned.redraw import redrawn_designs, redrawn_knots
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts
 from surveysynth.sampling.primitives import NORMAL_NODES
-from surveysynth.survey.learned import BINS, LearnedTransform, normal_scores
 from surveysynth.survey.survey import PublicDesign
+from surveysynth.survey.transforms import BINS, LearnedTransform, normal_scores
 from tests.mechanisms.learned.learned_cases import survey_of
 from tests.mechanisms.learned.test_learned_release import written
 from tests.mechanisms.learned.test_smoothing import ends_of, histogram, learned, wide

@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.learned import smoothing
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts, tail_bins
-from surveysynth.survey.learned import BINS, LearnedTransform, bin_of, normal_scores
+from surveysynth.survey.transforms import BINS, LearnedTransform, bin_of, normal_scores
 
 NODES = ndtri((np.arange(4000) + 0.5) / 4000)
 #: Of a tenth of epsilon 10.8 and 3.6 at delta = 1e-6.

@@ -27,7 +27,7 @@ from surveysynth.mechanisms.learned.histogram import (
 from surveysynth.mechanisms.learned.redraw import redrawn_designs
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts
 from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise
-from surveysynth.survey.learned import BINS, bin_of, normal_scores
+from surveysynth.survey.transforms import BINS, bin_of, normal_scores
 from tests.mechanisms.learned.count_cases import VISITS, count_frame, count_survey
 
 #: Equal shares of a normal law.

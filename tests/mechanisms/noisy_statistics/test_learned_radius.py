@@ -17,7 +17,7 @@ from surveysynth.mechanisms.noisy_statistics.release.learned_radius import (
     learned_radius,
 )
 from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
-from surveysynth.survey.learned import LearnedTransform
+from surveysynth.survey.transforms import LearnedTransform
 
 BUDGET = Budget(1.75, 10.8, 1e-6)
 

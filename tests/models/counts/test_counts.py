@@ -22,7 +22,7 @@ from surveysynth.models.parts import log_lik
 from surveysynth.models.weighted import stacked
 from surveysynth.sampling.convergence import effective_sample_size
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.survey.outcome import outcomes_of
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential
 from surveysynth.survey.transforms import Transform
 from tests import oracles
@@ -412,7 +412,7 @@ def test_an_outcome_that_is_no_count_is_refused_without_showing_it(name):
         assert f"{len(bad)} of 30" in str(caught.value)
         assert not any(str(b) in str(caught.value) for b in bad)
     for transform in (Transform("log"), Transform("identity", scale=10.0), Transform("asinh")):
-        changed = replace(design, outcomes=outcomes_of(design.outcome_names, (transform,)))
+        changed = replace(design, outcomes=(Outcome(design.outcome_names[0], transform=transform),))
         with pytest.raises(InputError, match="transform = 'identity'"):
             model.records(changed, Confidential(np.ones((30, 1)), weight))
 

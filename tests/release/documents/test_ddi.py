@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from surveysynth._support.xml_text import xml_text
+from surveysynth._support.messages import xml_text
 from surveysynth.config.build import mechanism_of, model_of, read_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.release.documents.codebook import make_codebook

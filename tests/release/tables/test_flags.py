@@ -163,7 +163,7 @@ def test_rules_see_published_quantities_alone() -> None:
     assert list(inspect.signature(FlagPolicy.codes).parameters) == ["self", "table", "estimated"]
     imported = [line for line in inspect.getsource(flags).splitlines() if "surveysynth" in line]
     assert imported == [
-        "from surveysynth._support.distributions import t_quantile",
+        "from surveysynth._support.numeric import t_quantile",
         "from surveysynth._support.types import BoolArray, FloatArray, IntArray",
         # An interval of what is published.
         "from surveysynth.estimation.combining import korn_graubard",

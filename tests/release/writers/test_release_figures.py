@@ -109,7 +109,7 @@ def test_figures_for_release_rest_on_published_numbers_alone() -> None:
     style_alone = {"surveysynth.release", "surveysynth.survey.outcome"}
     style_alone.add("surveysynth.survey.transforms")
     shown.add("surveysynth.release.writers.figures")
-    support = {"surveysynth._support.types", "surveysynth._support.xml_text"}
+    support = {"surveysynth._support.types", "surveysynth._support.messages"}
     assert ours <= {*support, *shown, *facts, *style_alone}
 
 

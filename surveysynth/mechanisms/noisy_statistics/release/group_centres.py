@@ -29,7 +29,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from surveysynth._support.exact import rounded_down
+from surveysynth._support.numeric import rounded_down
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (

@@ -17,7 +17,7 @@ import math
 
 import numpy as np
 
-from surveysynth._support.distributions import chi_square_quantile, chi_square_tail
+from surveysynth._support.numeric import chi_square_quantile, chi_square_tail
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import INSIDE as DECLARED
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.mechanisms.noisy_statistics.release.sensitivity import group_variances

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy import linalg
 
-from surveysynth._support.distributions import chi_square_quantile
+from surveysynth._support.numeric import chi_square_quantile
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 

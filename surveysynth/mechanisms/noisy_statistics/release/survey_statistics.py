@@ -40,7 +40,7 @@ from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model, psu_codes, require
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.parts.unit_design import UnitDesign
-from surveysynth.survey.interactions import ridge_of
+from surveysynth.survey.design_matrix import ridge_of
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: What is released of a survey, by the model that it is released for.

@@ -65,7 +65,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from surveysynth._support.exact import rounded_down
+from surveysynth._support.numeric import rounded_down
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape

@@ -1,8 +1,11 @@
-"""Quantiles of distributions, equal to those of ``scipy.stats`` to the bit.
+"""Numbers: quantiles of distributions, and fractions as doubles on the safe side.
 
-``scipy.stats`` takes half a second to import; ``scipy.special`` has the functions behind it.
+Quantiles equal those of ``scipy.stats`` to the bit, which takes half a second to import;
+``scipy.special`` has the functions behind it.
 """
 
+import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -34,3 +37,9 @@ def chi_square_tail(x: Any, df: Any) -> FloatArray:
 def normal_density(z: FloatArray) -> FloatArray:
     """Return the density of the standard normal distribution."""
     return np.asarray(np.exp(-(z**2) / 2.0) / np.sqrt(2.0 * np.pi))
+
+
+def rounded_down(value: Fraction) -> float:
+    """Return the nearest double that is not above a fraction."""
+    nearest = float(value)
+    return nearest if Fraction(nearest) <= value else math.nextafter(nearest, 0.0)

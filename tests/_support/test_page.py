@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import surveysynth as ss
-from surveysynth._support.fragment import MOST_ROWS, fragment, frame_html, shown
+from surveysynth._support.messages import xml_text
+from surveysynth._support.page import MOST_ROWS, fragment, frame_html, shown
 from surveysynth._support.progress import (
     StageReporter,
     bar_html,
@@ -26,7 +27,6 @@ from surveysynth._support.progress import (
     shows_parts,
     shows_stages,
 )
-from surveysynth._support.xml_text import xml_text
 from surveysynth.config.draft.write import Drafted
 from surveysynth.evaluation.compare.folder import ComparisonResult
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surveysynth._support.distributions import (
+from surveysynth._support.numeric import (
     beta_quantile,
     chi_square_quantile,
     chi_square_tail,
