@@ -11,12 +11,14 @@ import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.calibrated_dataset import calibrated_dataset, calibrations_of
-from surveysynth.estimation.calibration import CalibratedWeights
-from surveysynth.estimation.combined_quantiles import Quantiles
-from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis
+from surveysynth.estimation.calibration import (
+    CalibratedWeights,
+    Calibration,
+    calibrated_dataset,
+    calibrations_of,
+)
+from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis, Quantiles
 from surveysynth.estimation.domains import Domains, TableRows
-from surveysynth.estimation.margins_of_calibration import Calibration
 from surveysynth.estimation.quantiles import Weighted
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of

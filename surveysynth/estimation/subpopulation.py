@@ -18,15 +18,16 @@ import pandas as pd
 from surveysynth._support.messages import records
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.classes import ByOutcome, Classes
-from surveysynth.estimation.contrasts import Contrast, Pairs
 from surveysynth.estimation.domains import (
+    ByOutcome,
+    Classes,
     Domains,
     RowsByOutcome,
     TableRows,
     build_domains,
     build_rows,
 )
+from surveysynth.estimation.linearised import Contrast, Pairs
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.where import COMPARE, Condition, Relation, columns_of, folded, relations
 

@@ -39,17 +39,17 @@ from scipy.special import ndtri
 from surveysynth._support.distributions import normal_density
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.calibrated_variance import Regression
 from surveysynth.estimation.combining import (
+    ROUNDING,
     Combined,
+    Stack,
     mean_estimate,
     mean_known,
     without_rounding,
 )
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.sample_design import LonelyPsu, SampleDesign
-from surveysynth.estimation.stacked import ROUNDING, Stack
-from surveysynth.estimation.taylor import LinearisedTable, linearised_variance
+from surveysynth.estimation.taylor import LinearisedTable, Regression, linearised_variance
 from surveysynth.survey.survey import PublicDesign
 
 #: Least share of b that counts as variance between draws, should the rest seem to explain it all.
@@ -317,7 +317,7 @@ class Composition:
         """
         domains = self._table.domains
         codes = [rows + step for rows, steps in self._choices for step in steps]
-        return replace(domains, n=domains.n_public, codes=np.stack(codes), rows=None)
+        return replace(domains, n=domains.n_public, codes=np.stack(codes), ways=None)
 
     def _means(
         self, values: FloatArray, chosen: IntArray | None = None, ways: int = 1

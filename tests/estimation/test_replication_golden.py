@@ -11,13 +11,13 @@ from scipy import stats
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.replicate_weights import (
-    ReplicateWeights,
     balanced_half_samples,
     jackknife,
     preston_bootstrap,
     rao_wu_yue_bootstrap,
 )
 from surveysynth.estimation.replication import (
+    ReplicateWeights,
     agency_replicates,
     estimate_domains_replicated,
     replicate_estimates,

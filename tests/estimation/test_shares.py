@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.classes import ByOutcome
 from surveysynth.estimation.combining import Combined, combine, logit_interval, t_interval
-from surveysynth.estimation.domains import RowsByOutcome, build_domains, build_rows
+from surveysynth.estimation.domains import ByOutcome, RowsByOutcome, build_domains, build_rows
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of, table_keys

@@ -14,11 +14,10 @@ import pytest
 
 from surveysynth._support.types import BoolArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.classes import ByOutcome
 from surveysynth.estimation.combining import PartialSynthesis, t_interval
-from surveysynth.estimation.contrasts import Contrast
-from surveysynth.estimation.domains import build_domains, build_rows
+from surveysynth.estimation.domains import ByOutcome, build_domains, build_rows
 from surveysynth.estimation.estimates import Estimates
+from surveysynth.estimation.linearised import Contrast
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.subpopulation import (
     WHERE,

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from surveysynth.estimation.domains import build_domains
-from surveysynth.estimation.taylor import SampleDesign, estimate_domains
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.taylor import estimate_domains
 
 
 @pytest.mark.parametrize(("statistic", "parameter"), [("mean", "Mean"), ("total", "Total")])

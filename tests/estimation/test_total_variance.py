@@ -14,16 +14,17 @@ from scipy.special import ndtr, ndtri
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis, combine
+from surveysynth.estimation.combining import (
+    Combined,
+    CombiningRule,
+    PartialSynthesis,
+    Stack,
+    combine,
+)
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.estimates import Estimates
-from surveysynth.estimation.stacked import Stack
-from surveysynth.estimation.taylor import (
-    Linearisation,
-    LinearisedTable,
-    SampleDesign,
-    linearise_domains,
-)
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.taylor import Linearisation, LinearisedTable, linearise_domains
 from surveysynth.estimation.total_variance import (
     Composition,
     TotalVariance,

@@ -3,12 +3,14 @@
 Cell sizes and cell means of doctorate holders are published figures (Tables 4 and 5 of the
 tabular-products paper). Within a cell the salary is log-normal, and the measure of size is a noisy
 multiple of it, so the sampling is informative: people who earn more are more likely to be sampled.
+The published simulation draws samples of 1,000 within fields, in proportion to size, with
+replacement.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,9 +19,6 @@ from surveysynth._support.messages import listing
 from surveysynth._support.resources import literature_table
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SPREAD = 0.4
 """Standard deviation of log salary within a cell, and of log size given log salary."""
@@ -271,3 +270,48 @@ def simulate_households(rng: np.random.Generator) -> "pd.DataFrame":
             "size": size,
         }
     )
+
+
+SOURCE = "the frame of the published simulation"
+#: The design of its samples.
+DESIGN: Mapping[str, Any] = {"n": 1000, "design": "pps_wr", "size": "size"}
+#: The epsilon of three draws.
+EPSILON = 10.8
+#: As a public report could say: salaries of about 100,000 dollars that differ by a factor of about
+#: exp(0.42) within and between the cells. One center serves all cells, so that it reveals none.
+DECLARED = {"centre": 100_000.0, "spread": 0.42}
+#: Stream of random numbers; a study has others.
+_POPULATION = 0
+
+
+def published_frame(seed: int = 0) -> "pd.DataFrame":
+    """Simulate 100,000 persons: field, gender, salary, and the measure of size."""
+    stream = np.random.SeedSequence(seed, spawn_key=(_POPULATION,))
+    return simulate_population(published_cells(), np.random.default_rng(stream))
+
+
+def published_specs() -> dict[str, dict[str, Any]]:
+    """Return the sections of a release by name: both mechanisms, and the papers' inference.
+
+    The pseudo-posterior leaves small strata unpooled, as in the papers.
+    """
+    pseudo = {"mechanism": "pseudo_posterior", "epsilon": EPSILON, "small_strata": "allow"}
+    made = {
+        model + suffix: _release(pseudo, model=model, inference=inference)
+        for model in ("fbs", "fbp")
+        for suffix, inference in (("_paper", "paper"), ("", "debiased"))
+    }
+    noisy = {"mechanism": "noisy_statistics", "epsilon": EPSILON}
+    made["fbs_noisy"] = {**_release(noisy, model="fbs"), "outcomes": {"salary": DECLARED}}
+    return made
+
+
+def _release(privacy: dict[str, Any], **synthesizer: Any) -> dict[str, Any]:
+    return {
+        "survey": {
+            "weight": "weight", "strata": "field", "population_size": published_cells().size,
+        },
+        "synthesizer": {"outcome": "salary", "transform": "log", **synthesizer},
+        "privacy": privacy,
+        "tables": {"by": ["field", "gender"], "statistics": ["count", "mean"]},
+    }  # fmt: skip

@@ -6,7 +6,7 @@ own. No outcome and no weight of the survey is read, and nothing is spent.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,14 +18,12 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.config.outcome_section import WEIGHT
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.statistics import LEVEL, TABLE
-from surveysynth.evaluation.compare.tables import sample_weight
-from surveysynth.evaluation.studies.frame_release import as_text, long_rows, released, row_keys
+from surveysynth.evaluation.studies.study import released, row_keys, sample_rows
 from surveysynth.mechanisms.declared import Declared, typical
 from surveysynth.mechanisms.learned.histogram import learned_outcomes
 from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
-from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import BELOW, Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
@@ -113,7 +111,7 @@ def simulated_releases(
     rng = np.random.default_rng(SEED)
     survey = Survey(design, _values(spec, design, model_of(spec).of(design), guesses or {}, rng))
     own = spec.for_records(design.n)
-    sample = _sample_rows(own, survey)
+    sample = sample_rows(own, survey)[[*row_keys(own), "se"]]
     found = [_at(own, own.privacy.stated_epsilon, survey, sample)]
     for each in sorted(set(epsilons)):
         changed: dict[str, Any] = {"epsilon": each}
@@ -171,26 +169,14 @@ def _at(
         return SimulatedRelease(epsilon, time.monotonic() - started, sample[:0], str(error))
     seconds = time.monotonic() - started
     keys = row_keys(spec)
-    rows = made.rows()[[*keys, "se"]]
-    rows[keys] = as_text(rows[keys])
-    rows = rows.merge(sample, on=keys, suffixes=("", "_of_sample"), validate="one_to_one")
+    rows = made.rows[[*keys, "se"]].merge(
+        sample, on=keys, suffixes=("", "_of_sample"), validate="one_to_one"
+    )
     rows[_RATIO] = rows["se"] / rows.pop("se_of_sample").where(lambda se: se > 0)
     rows.insert(len(keys), "epsilon", epsilon)
     clipped = made.realised.get("clipped_records")
     share = None if clipped is None else clipped / survey.design.n
     return SimulatedRelease(epsilon, seconds, rows, clipped=share)
-
-
-def _sample_rows(spec: "Spec", survey: Survey) -> pd.DataFrame:
-    """Return labels and standard errors of the sample's own tables, by unit."""
-    design = replace(survey.design, design_effect=None)
-    estimates = estimates_of_each(spec, design)
-    for of_table in estimates.values():
-        of_table.add_alone(survey.confidential.outcome, sample_weight(survey))
-    keys = row_keys(spec)
-    rows = long_rows(spec, tables_of_each(spec, design, estimates), estimates)[[*keys, "se"]]
-    rows[keys] = as_text(rows[keys])
-    return rows
 
 
 def _check_guesses(columns: Sequence[Outcome], guesses: Guesses) -> None:

@@ -1,19 +1,20 @@
-"""The frame of a study: a whole public population, checked against a specification.
+"""The frame of a study: a whole public population, and specifications for samples of it.
 
 A frame has every unit once, with the outcomes. It must be public, or of an earlier year: what a
 study says about it costs no budget of the survey. The survey's own file is refused.
 """
 
 import filecmp
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 
 from surveysynth._support.messages import listing, raise_problems
+from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import (
     LEVEL,
@@ -30,9 +31,6 @@ from surveysynth.survey.files import open_table
 from surveysynth.survey.outcome import zero_one
 from surveysynth.survey.records import Records, predictor_problems, read_records
 from surveysynth.survey.value_problems import binary_problems, outcome_problem
-
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
 
 #: Columns of a study's files, which no by column may be named like.
 OWN_COLUMNS = (*TABLE_COLUMNS, *REPORT_COLUMNS, *STUDY_COLUMNS, TABLE, LEVEL)
@@ -226,3 +224,87 @@ def check_design(design: SamplingDesign, population: Population, spec: "Spec") -
             "stratum needs two. Combine strata."
         )
     design.check(population)
+
+
+def drawn_spec(spec: Spec, population: "Population") -> Spec:
+    """Return a specification for samples of the frame, with its public sizes and totals.
+
+    Rows that a release would withhold are kept, so that all are judged.
+    """
+    survey = spec.survey
+    # The samples of a study have design weights.
+    changes: dict[str, Any] = {"weights_from": None}
+    if survey.population_size is not None:
+        changes["population_size"] = float(population.n_units)
+    if survey.stratum_sizes is not None:
+        counts = population.frame[survey.strata].value_counts()
+        changes["stratum_sizes"] = {str(name): float(size) for name, size in counts.items()}
+    unwithheld = {
+        "calibration": tuple(
+            each.model_copy(update={"totals": _totals(each.by, each.amount, population)})
+            for each in spec.calibration
+        ),
+        "tables": tuple(_unwithheld(each) for each in spec.tables),
+        "shared": None if spec.shared is None else _unwithheld(spec.shared),
+    }
+    return spec.model_copy(update={"survey": survey.model_copy(update=changes), **unwithheld})
+
+
+def _totals(by: tuple[str, ...], amount: str | None, population: "Population") -> Any:
+    """Return the totals of a margin in the frame, nested by level."""
+    frame = population.frame
+    values = pd.Series(1.0, index=frame.index) if amount is None else frame[amount].astype(float)
+    if not by:
+        return float(values.sum())
+    totals: dict[str, Any] = {}
+    classes = [frame[name].astype(str).to_numpy() for name in by]
+    for levels, total in values.groupby(classes).sum().items():
+        *outer, last = levels if isinstance(levels, tuple) else (levels,)
+        inner = totals
+        for level in outer:
+            inner = inner.setdefault(str(level), {})
+        inner[str(last)] = float(total)
+    return totals
+
+
+def _unwithheld(tables: Any) -> Any:
+    if tables.flags == "none":
+        return tables
+    return tables.model_copy(update={"flag_action": "mark"})
+
+
+def plain_estimates(spec: Spec) -> Spec:
+    """Return a specification of tables without scaling, calibration, or flags."""
+    def plain(tables: Any) -> Any:
+        return tables.model_copy(update={"linearisation": "plain", "flags": "none"})
+
+    shared = None if spec.shared is None else plain(spec.shared)
+    tables = tuple(map(plain, spec.tables))
+    return spec.model_copy(update={"tables": tables, "shared": shared, "calibration": ()})
+
+
+def free_name(name: str, taken: Iterable[str]) -> str:
+    """Return a name that no column has."""
+    known = set(taken)
+    while name in known:
+        name += "_"
+    return name
+
+
+def require_same_tables(name: str, spec: Spec, first: Spec) -> None:
+    """Raise ``InputError`` if a specification makes other tables than the first."""
+    def tables(each: Spec) -> list[tuple[Any, ...]]:
+        own = (one.table for one in each.each_table)
+        return [(t.name, t.by, t.statistics, t.where, t.level) for t in own]
+
+    def columns(each: Spec) -> tuple[Any, ...]:
+        survey = each.survey
+        return (survey.strata, survey.psu, survey.fpc, survey.weight, survey.weights,
+                each.synthesizer.outcome, set(each.public_names))  # fmt: skip
+
+    for what, of in (("tables", tables), ("columns of the survey", columns)):
+        if of(spec) != of(first):
+            raise InputError(
+                f"{name}: the {what} differ from those of the first specification. Specifications "
+                "of one study may differ in model, formula and [privacy] alone."
+            )
