@@ -41,8 +41,8 @@ def row_sensitivities(
     """Return how far one record can move each row: (D, S) for S sets of weights (n, S).
 
     The formulas are those of the statistic (``estimation.sensitivity``), as published ("paper") or
-    an honest bound. NaN in rows without records; infinite if weights of zero leave nothing to divide
-    by. Raises ``InputError`` for a statistic whose sensitivity is not known.
+    an honest bound. NaN in rows without records; infinite if weights of zero leave nothing to
+    divide by. Raises ``InputError`` for a statistic whose sensitivity is not known.
     """
     kind = statistic_of(statistic)
     if kind.sensitivity is None:
