@@ -238,7 +238,10 @@ def balanced_half_samples(design: SampleDesign, fay: float = 0.0) -> ReplicateWe
             f"Balanced half-samples need two PSUs in each stratum, but {more} of {design.n_strata} "
             "strata have more; split them into strata of two, or use the jackknife or a bootstrap."
         )
-    replicates = _half_sample_replicates(design.n_strata)
+    # The order of a Hadamard matrix of samplics with a column for each stratum. Its first column is
+    # all ones, which takes one more; its matrix of order 28 has no such column.
+    order = design.n_strata + 1
+    replicates = 4 * math.ceil(order / 4) if order <= 24 else 1 << (order - 1).bit_length()
     pairs = np.repeat(np.arange(design.n_strata), 2)
     place = 2 * strata + 1
     place[np.unique(strata, return_index=True)[1]] -= 1  # the first PSU of each stratum
@@ -317,12 +320,3 @@ def _by_samplics(
         frame = made.replicate(np.ones(strata.size), psus, strata, rep_coefs=True, rep_prefix="r")
     frame = frame.set_index("_psu").loc[psus]
     return frame.drop(columns=["_stratum", "_samp_weight"]).to_numpy(dtype=np.float64)
-
-
-def _half_sample_replicates(strata: int) -> int:
-    """Return the order of a Hadamard matrix of samplics with a column for each stratum.
-
-    Its first column is all ones, which takes one more; its matrix of order 28 has no such column.
-    """
-    order = strata + 1
-    return 4 * math.ceil(order / 4) if order <= 24 else 1 << (order - 1).bit_length()

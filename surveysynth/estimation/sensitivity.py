@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray
 from surveysynth.estimation.domains import Domains, cell_of_record
 
 Rule: TypeAlias = Literal["paper", "honest"]
@@ -36,7 +36,9 @@ class RowExtremes:
         self._labels = domains.labels
         cell = cell_of_record(domains)
         self._order = np.argsort(cell, kind="stable")
-        self._cells, self._starts = _runs(cell[self._order])
+        ordered = cell[self._order]
+        self._starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        self._cells = ordered[self._starts]
 
     def ranges(self, values: FloatArray) -> Ranges:
         """Largest and smallest of the values (n, S) in each row: (D, S), NaN without records."""
@@ -103,9 +105,3 @@ def of_means(
     with np.errstate(divide="ignore", invalid="ignore"):
         nothing = np.where(numerator > 0, np.inf, 0.0 * numerator)  # NaN without records
         return np.where(rest > 0, numerator / rest, nothing)
-
-
-def _runs(ordered: IntArray) -> tuple[IntArray, IntArray]:
-    """Distinct values of a sorted array, and where each begins."""
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    return ordered[starts], starts

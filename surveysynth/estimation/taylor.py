@@ -130,8 +130,12 @@ def squares_by_row(
     else:
         squares += _squares_without(pairs, outside, mean, n_without)
     result = pairs.by_row(design.multiplier[pairs.group_stratum] * squares)
-    if outside is not None:
-        result += _squares_of_other_strata(pairs, design, outside)
+    if outside is not None:  # strata that have no record at all in a row
+        by_stratum = design.multiplier * outside.stratum_squares
+        n_with = np.bincount(pairs.group_row, minlength=pairs.n_rows)
+        rest = by_stratum.sum() - pairs.by_row(by_stratum[pairs.group_stratum])
+        partial = (n_with > 0) & (n_with < design.n_strata)
+        result += np.where(partial, outside.centre**2 * np.maximum(rest, 0.0), 0.0)
     return result
 
 
@@ -150,15 +154,6 @@ def _squares_without(
     crossed = -pairs.by_group(deviation)
     squares = centre**2 * squared + 2.0 * centre * level * crossed + n_without * level**2
     return np.where(n_without > 0, np.maximum(squares, 0.0), 0.0)
-
-
-def _squares_of_other_strata(pairs: Pairs, design: SampleDesign, outside: Outside) -> FloatArray:
-    """Squares from strata that have no record at all in a row, shape (D,)."""
-    by_stratum = design.multiplier * outside.stratum_squares
-    n_with = np.bincount(pairs.group_row, minlength=pairs.n_rows)
-    rest = by_stratum.sum() - pairs.by_row(by_stratum[pairs.group_stratum])
-    in_set_and_partial = (n_with > 0) & (n_with < design.n_strata)
-    return np.where(in_set_and_partial, outside.centre**2 * np.maximum(rest, 0.0), 0.0)
 
 
 def _averaging(pairs: Pairs, design: SampleDesign) -> FloatArray:

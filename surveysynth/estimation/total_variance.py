@@ -47,7 +47,6 @@ from surveysynth.estimation.combining import (
     mean_known,
     without_rounding,
 )
-from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.sample_design import LonelyPsu, SampleDesign
 from surveysynth.estimation.taylor import LinearisedTable, Regression, linearised_variance
 from surveysynth.survey.survey import PublicDesign
@@ -200,15 +199,11 @@ def combine_draws(
     )
 
 
-def normal_efficiency(p: float) -> float:
-    """Return e(p): the variance of a normal law's share p over that of the share of records."""
-    z = np.asarray(ndtri(p), dtype=np.float64)
-    return float(normal_density(z) ** 2 * (1.0 + 0.5 * z * z) / (p * (1.0 - p)))
-
-
 def saved_by_law(p: float) -> float:
     """Return 1 - e(p): what of the variance of a share p is added to that of a normal law."""
-    return 1.0 - normal_efficiency(p)
+    z = np.asarray(ndtri(p), dtype=np.float64)
+    efficiency = normal_density(z) ** 2 * (1.0 + 0.5 * z * z) / (p * (1.0 - p))
+    return 1.0 - float(efficiency)
 
 
 def without_fpc(design: SampleDesign) -> SampleDesign:
@@ -222,11 +217,9 @@ def without_fpc(design: SampleDesign) -> SampleDesign:
 
 def public_rows(*codes: IntArray) -> IntArray:
     """Codes 0, 1, .. (n,) of records that agree in all public columns (n,) given."""
-    result = np.zeros(len(codes[0]), dtype=np.int64)
-    for each in codes:
-        code, found = pd.factorize(np.asarray(each))
-        result, _ = pd.factorize(result * len(found) + code)
-    return result.astype(np.int64)
+    table = pd.DataFrame({number: np.asarray(each) for number, each in enumerate(codes)})
+    groups = table.groupby(list(table), sort=False, dropna=False).ngroup()
+    return groups.to_numpy(dtype=np.int64)
 
 
 def public_row_columns(design: PublicDesign) -> tuple[str, ...]:
@@ -239,8 +232,7 @@ def public_row_columns(design: PublicDesign) -> tuple[str, ...]:
 
 def public_rows_of(design: PublicDesign) -> IntArray:
     """Return the public rows (n,) of a design."""
-    names = public_row_columns(design)
-    columns = [design.frame[name].factorize()[0].astype(np.int64) for name in names]
+    columns = [design.frame[name].factorize()[0] for name in public_row_columns(design)]
     return public_rows(*columns, np.zeros(design.n, dtype=np.int64))
 
 
@@ -289,35 +281,22 @@ class Composition:
         """
         table, count = self._table, self._count
         inside = [each for of_set in self._inside for each in of_set]
+        codes = [rows + step for rows, steps in self._choices for step in steps]
+        regression = None
+        if isinstance(self._calibrated, np.ndarray) and isinstance(self._coefficient, np.ndarray):
+            x = self._calibrated[self._group] / count
+            regression = Regression(x, self._coefficient / count)
         return linearised_variance(
             table.statistic,
-            self._every_row(),
+            # Every record is in each row that its outcomes allow.
+            replace(table.domains, n=table.domains.n_public, codes=np.stack(codes), ways=None),
             sample_design,
             lambda position: inside[position][self._group] / count,
             weight=self._weight[self._group] / count,
             outside=None if table.linearised.outside is None else self._outside / count,
             calibrated=table.calibrated,
-            regression=self._regression(),
+            regression=regression,
         )
-
-    def _regression(self) -> Regression | None:
-        """Return the mean regression on calibration variables, whose product is handled alike."""
-        if not (isinstance(self._calibrated, np.ndarray) and isinstance(
-            self._coefficient, np.ndarray
-        )):  # fmt: skip
-            return None
-        return Regression(
-            self._calibrated[self._group] / self._count, self._coefficient / self._count
-        )
-
-    def _every_row(self) -> Domains:
-        """Return the rows with every record in each row that its outcomes allow.
-
-        There is a margin set for each of their combinations.
-        """
-        domains = self._table.domains
-        codes = [rows + step for rows, steps in self._choices for step in steps]
-        return replace(domains, n=domains.n_public, codes=np.stack(codes), ways=None)
 
     def _means(
         self, values: FloatArray, chosen: IntArray | None = None, ways: int = 1

@@ -5,7 +5,7 @@ study says about it costs no budget of the survey. The survey's own file is refu
 """
 
 import filecmp
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -34,16 +34,6 @@ from surveysynth.survey.value_problems import binary_problems, outcome_problem
 
 #: Columns of a study's files, which no by column may be named like.
 OWN_COLUMNS = (*TABLE_COLUMNS, *REPORT_COLUMNS, *STUDY_COLUMNS, TABLE, LEVEL)
-
-
-def default_design(spec: "Spec", size: str | None) -> str:
-    """Return the design that a specification implies.
-
-    Clusters with ``survey.psu``, else in proportion to size if there is a size, else simple random.
-    """
-    if spec.survey.psu is not None:
-        return "two_stage"
-    return "srs" if size is None else "pps"
 
 
 def allocation_of(given: str, columns: Sequence[str]) -> tuple[Allocation, str | None]:
@@ -115,7 +105,8 @@ def read_frame(
         *roles.problems(columns),
         *(f"{role}: {missing_column(name, columns, (*roles.needed, name))}"
           for role, name in wanted.items() if name is not None and name not in columns),
-        *_name_problems(spec),
+        *(f"tables.by: the files of a study already have a column {name!r}; rename the one in the "
+          "data." for name in spec.by if name in OWN_COLUMNS),
     ])  # fmt: skip
     numbers = dict.fromkeys((*roles.outcomes, *(name for name in wanted.values() if name)))
     reading = replace(roles, outcomes=tuple(numbers))
@@ -123,72 +114,48 @@ def read_frame(
     raw = frame if table is None else table.read(reading.needed)
     assert isinstance(raw, pd.DataFrame)
     records = read_records(raw, Declaration(reading, spec.declared, source, missing="drop"))
-    raise_problems(source, [
-        *_blank_problems(raw, records, reading),
-        *predictor_problems(records, reading),
-        *_value_problems(spec, records),
-        *_size_problems(records, size),
-    ])  # fmt: skip
+    raise_problems(source, list(_problems(spec, raw, records, reading, size)))
     amounts = {each.name for each in spec.declared if each.is_amount} | {size, drawn}
-    data = {
-        name: _values(raw[name], records, name, number=name in amounts) for name in reading.needed
-    }
+    data = {}
+    for name in reading.needed:  # levels of outcomes stay as in the file
+        if name in records.text:
+            data[name] = records.text[name].values()
+        elif name in amounts:
+            data[name] = pd.Series(records.numbers[name])
+        else:
+            data[name] = raw[name].reset_index(drop=True)
     return Population(
         pd.DataFrame(data, index=pd.RangeIndex(records.n)), roles.outcomes, roles.by, roles.strata,
         size, roles.psu, drawn,
     )  # fmt: skip
 
 
-def _values(raw: pd.Series, records: Records, name: str, *, number: bool) -> pd.Series:
-    """Return codes as text and amounts as numbers; levels of outcomes stay as in the file."""
-    if name in records.text:
-        return records.text[name].values()
-    return pd.Series(records.numbers[name]) if number else raw.reset_index(drop=True)
-
-
-def _blank_problems(raw: pd.DataFrame, records: Records, roles: Roles) -> list[str]:
-    if not records.dropped:
-        return []
-    counts = {name: int(raw[name].isna().sum()) for name in roles.needed}
-    cells = "; ".join(f"{name!r}: {count:,}" for name, count in counts.items() if count)
-    return [
-        f"{records.dropped:,} units have blank or missing cells{f' ({cells})' if cells else ''}. "
-        "The truth needs every value: fill them in, or take these units out of the frame."
-    ]
-
-
-def _name_problems(spec: "Spec") -> list[str]:
-    return [
-        f"tables.by: the files of a study already have a column {name!r}; rename the one in the "
-        "data."
-        for name in spec.by
-        if name in OWN_COLUMNS
-    ]
-
-
-def _size_problems(records: Records, size: str | None) -> list[str]:
-    if size is None:
-        return []
-    values = records.numbers[size]
-    wrong = int((~np.isfinite(values) | (values <= 0)).sum())
-    if not wrong:
-        return []
-    return [
-        f"size: {wrong:,} units have a size of {size!r} that is not a finite number above zero; "
-        "they could not be drawn. Correct them, or take them out of the frame."
-    ]
-
-
-def _value_problems(spec: "Spec", records: Records) -> list[str]:
-    outcomes, problems = spec.declared, []
+def _problems(
+    spec: "Spec", raw: pd.DataFrame, records: Records, roles: Roles, size: str | None
+) -> Iterator[str]:
+    """Yield what is wrong with the values of a frame."""
+    if records.dropped:
+        counts = {name: int(raw[name].isna().sum()) for name in roles.needed}
+        cells = "; ".join(f"{name!r}: {count:,}" for name, count in counts.items() if count)
+        yield (
+            f"{records.dropped:,} units have blank or missing cells{f' ({cells})' if cells else ''}"
+            ". The truth needs every value: fill them in, or take these units out of the frame."
+        )
+    yield from predictor_problems(records, roles)
+    outcomes = spec.declared
     for outcome in outcomes:
-        wrong = outcome_problem(records.numbers[outcome.name], outcome)
-        problems += [wrong] * bool(wrong)
+        if wrong := outcome_problem(records.numbers[outcome.name], outcome):
+            yield wrong
     for statistic in spec.binary_statistics:
         for position in zero_one(outcomes) or range(len(outcomes)):
             outcome = outcomes[position]
-            problems += binary_problems(records.numbers[outcome.name], outcome, statistic)
-    return problems
+            yield from binary_problems(records.numbers[outcome.name], outcome, statistic)
+    sizes = np.ones(1) if size is None else records.numbers[size]
+    if beyond := int((~np.isfinite(sizes) | (sizes <= 0)).sum()):
+        yield (
+            f"size: {beyond:,} units have a size of {size!r} that is not a finite number above "
+            "zero; they could not be drawn. Correct them, or take them out of the frame."
+        )
 
 
 def check_design(design: SamplingDesign, population: Population, spec: "Spec") -> None:
@@ -281,14 +248,6 @@ def plain_estimates(spec: Spec) -> Spec:
     shared = None if spec.shared is None else plain(spec.shared)
     tables = tuple(map(plain, spec.tables))
     return spec.model_copy(update={"tables": tables, "shared": shared, "calibration": ()})
-
-
-def free_name(name: str, taken: Iterable[str]) -> str:
-    """Return a name that no column has."""
-    known = set(taken)
-    while name in known:
-        name += "_"
-    return name
 
 
 def require_same_tables(name: str, spec: Spec, first: Spec) -> None:

@@ -54,7 +54,7 @@ _FLOOR = 0.45
 _COLORS = ("#0072B2", "#009E73", "#CC79A7", "#7F5AA2", "#882255", "#999933")
 
 
-def places_of(rows: "pd.DataFrame") -> list[tuple[str, str, str]]:
+def places_of(rows: pd.DataFrame) -> list[tuple[str, str, str]]:
     """Return (table, statistic, outcome) of every table, in order."""
     return list(dict.fromkeys(rows[PLACE].itertuples(index=False, name=None)))
 
@@ -68,13 +68,13 @@ def place_title(place: Sequence[str]) -> str:
 
 
 def coverage_by_records(
-    rows: "pd.DataFrame", methods: Sequence[str], level: float, samples: int, mark: str
+    rows: pd.DataFrame, methods: Sequence[str], level: float, samples: int, mark: str
 ) -> "Figure":
     """Draw the coverage of every row against its records in the mean sample."""
     error = 2 * np.sqrt(level * (1 - level) / samples)
     low = min(_FLOOR, float(rows["coverage"].min()) - 0.04)
 
-    def band(panel: Any, part: "pd.DataFrame") -> None:
+    def band(panel: Any, part: pd.DataFrame) -> None:
         panel.axhspan(level - error, min(level + error, 1.0), color="#eeeeee", linewidth=0)
         panel.axhline(level, color=style.FAINT, linewidth=1, linestyle=(0, (5, 2)))
         panel.set_ylim(low, 1.03)
@@ -86,12 +86,12 @@ def coverage_by_records(
     return _panels(rows, methods, "coverage", "coverage", band, mark)
 
 
-def bias_by_records(rows: "pd.DataFrame", methods: Sequence[str], mark: str) -> "Figure":
+def bias_by_records(rows: pd.DataFrame, methods: Sequence[str], mark: str) -> "Figure":
     """Draw the bias of every row, in standard errors of the sample, against its records."""
     shown = rows[rows["method"].isin(methods)]["bias_ratio"].abs()
     reach = float(np.clip(shown.max(), 1.2, 4.0)) if len(shown) else 1.2
 
-    def band(panel: Any, part: "pd.DataFrame") -> None:
+    def band(panel: Any, part: pd.DataFrame) -> None:
         panel.axhspan(-0.5, 0.5, color="#eeeeee", linewidth=0)
         panel.axhline(0.0, color=style.FAINT, linewidth=1)
         panel.set_ylim(-1.08 * reach, 1.08 * reach)
@@ -104,7 +104,7 @@ def bias_by_records(rows: "pd.DataFrame", methods: Sequence[str], mark: str) -> 
 
 
 def _panels(
-    rows: "pd.DataFrame", methods: Sequence[str], column: str, label: str, band: Any, mark: str
+    rows: pd.DataFrame, methods: Sequence[str], column: str, label: str, band: Any, mark: str
 ) -> "Figure":
     """Draw a panel for each table and method: a dot a row, over its records."""
     places = places_of(rows)
@@ -133,7 +133,7 @@ def _panels(
 
 
 def coverage_by_size(
-    by_size: "pd.DataFrame", methods: Sequence[str], level: float, mark: str
+    by_size: pd.DataFrame, methods: Sequence[str], level: float, mark: str
 ) -> "Figure":
     """Draw mean coverage by size of row, with two Monte Carlo errors, a line a method."""
     places = places_of(by_size)

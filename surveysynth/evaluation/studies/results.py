@@ -28,7 +28,7 @@ KEYS = (*METHOD_KEYS, "statistic", "outcome", "row")
 ROUNDING = 1e-9
 
 
-def measure_cells(replicates: "pd.DataFrame", truth: "pd.DataFrame") -> "pd.DataFrame":
+def measure_cells(replicates: pd.DataFrame, truth: pd.DataFrame) -> pd.DataFrame:
     """Compute the measures of methods 7 for every cell, with Monte Carlo standard errors.
 
     One row a cell. truth: columns statistic, outcome, row, truth. bias, sd (empirical), se (mean),
@@ -51,7 +51,7 @@ def measure_cells(replicates: "pd.DataFrame", truth: "pd.DataFrame") -> "pd.Data
     return grouped[list(frame.columns)].apply(_measures).reset_index()
 
 
-def is_covered(frame: "pd.DataFrame") -> "pd.Series[float]":
+def is_covered(frame: pd.DataFrame) -> "pd.Series[float]":
     """Return 1 if the interval holds the truth, 0 if not, NaN without an interval."""
     slack = ROUNDING * frame["truth"].abs()
     inside = (frame["ci_lower"] <= frame["truth"] + slack) & (
@@ -60,7 +60,7 @@ def is_covered(frame: "pd.DataFrame") -> "pd.Series[float]":
     return inside.astype(float).where(frame["ci_lower"].notna() & frame["ci_upper"].notna())
 
 
-def _measures(cell: "pd.DataFrame") -> "pd.Series[Any]":
+def _measures(cell: pd.DataFrame) -> "pd.Series[Any]":
     cell = cell[cell["estimate"].notna()]
     error = cell["error"].to_numpy()
     truth = float(cell["truth"].iloc[0]) if len(cell) else np.nan

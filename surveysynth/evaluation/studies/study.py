@@ -32,9 +32,7 @@ from surveysynth.evaluation.studies.frame import (
     allocation_of,
     check_design,
     columns_of,
-    default_design,
     drawn_spec,
-    free_name,
     plain_estimates,
     read_frame,
     refuse_survey_file,
@@ -316,7 +314,9 @@ class FrameStudy:
         spec = self.spec
         drop = {"strata": None, "psu": None, "fpc": None, "weight": "", "weights": "confidential",
                 "stratum_sizes": None, "population_size": None, "design_effect": None}  # fmt: skip
-        weight = free_name("weight", self.population.frame.columns)
+        weight = "weight"
+        while weight in self.population.frame:
+            weight += "_"
         kept = (*spec.survey.public_columns, *spec.formula_columns, *spec.public_by)
         whole = spec.model_copy(update={
             "survey": spec.survey.model_copy(
@@ -402,7 +402,8 @@ def chosen_frame_study(
         )
     population = read_frame(frame, first, size=size, drawn=drawn, source=source)
     total = n if n is not None else int(population.drawn_by_stratum.sum())
-    kind: Any = design or default_design(first, size)
+    implied = "srs" if size is None else "pps"
+    kind: Any = design or (implied if first.survey.psu is None else "two_stage")
     rules: Any = {"allocation": rule, "clusters": clusters, "within": within}
     sampling = SamplingDesign(kind, total, per_cluster=per_cluster, **rules)
     check_design(sampling, population, first)

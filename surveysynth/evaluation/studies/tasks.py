@@ -45,8 +45,8 @@ class Task:
 class TaskResult:
     """Replicates (see ``results``), and refusals with their reasons."""
 
-    replicates: "pd.DataFrame"
-    refusals: "pd.DataFrame"
+    replicates: pd.DataFrame
+    refusals: pd.DataFrame
 
 
 class Study(Protocol):
