@@ -60,9 +60,6 @@ from .estimation.replicate_weights import (
 from .estimation.replicate_weights import (
     preston_bootstrap as preston_bootstrap,
 )
-from .estimation.replicate_weights import (
-    rao_wu_yue_bootstrap as rao_wu_yue_bootstrap,
-)
 from .estimation.replication import (
     ReplicateWeights as ReplicateWeights,
 )
