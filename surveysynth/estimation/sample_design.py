@@ -63,7 +63,49 @@ class SampleDesign:
     design_effect: float | None = None
 
     def __post_init__(self) -> None:
-        _check_design(self)
+        if self.lonely_psu not in get_args(LonelyPsu):
+            raise InputError(
+                f"lonely_psu must be one of {', '.join(get_args(LonelyPsu))}, "
+                f"but got '{self.lonely_psu}'."
+            )
+        _check_codes("strata", self.strata)
+        if self.design_effect is not None and not 0 < self.design_effect < np.inf:
+            raise InputError(
+                f"A design effect must be a positive number, but got {self.design_effect}."
+            )
+        if self.psu is not None:
+            if self.psu.shape != self.strata.shape:
+                raise InputError(
+                    f"Strata and PSUs must be of the same records, but there are {self.n} stratum "
+                    f"codes and {len(self.psu)} PSU codes."
+                )
+            _check_codes("PSUs", self.psu)
+            split = np.unique(self.psu[self.psu_strata[self.psu] != self.strata]).size
+            if split:
+                raise InputError(
+                    f"A PSU must lie in one stratum, but {split} of {len(self.psu_strata)} lie in "
+                    "several; give PSUs codes that are unique across strata."
+                )
+        if self.fpc is not None:
+            if self.fpc.shape != (self.n_strata,):
+                raise InputError(
+                    f"The fpc needs one sampling fraction for each of the {self.n_strata} strata, "
+                    f"but has {self.fpc.size}."
+                )
+            outside = int((~((self.fpc >= 0) & (self.fpc <= 1))).sum())
+            if outside:
+                raise InputError(
+                    f"The fpc must be a sampling fraction between 0 and 1, but {outside} of "
+                    f"{self.n_strata} strata have another value; divide the PSUs sampled by the "
+                    "PSUs of the stratum."
+                )
+        lonely = int(self.lonely.sum())
+        if lonely and self.lonely_psu == "fail":
+            raise InputError(
+                "A variance needs at least two PSUs (without a psu column: records) in each "
+                f"stratum, but {lonely} of {self.n_strata} strata have one; combine strata, or set "
+                "lonely_psu to remove, certainty, adjust or average."
+            )
 
     @classmethod
     def from_public(cls, design: "PublicDesign") -> "SampleDesign":
@@ -137,53 +179,6 @@ class SampleDesign:
     def degrees_of_freedom(self) -> int:
         """Number of PSUs less number of strata."""
         return len(self.psu_strata) - self.n_strata
-
-
-def _check_design(design: SampleDesign) -> None:
-    """Raise InputError unless the arrays of a sample design fit together."""
-    if design.lonely_psu not in get_args(LonelyPsu):
-        raise InputError(
-            f"lonely_psu must be one of {', '.join(get_args(LonelyPsu))}, "
-            f"but got '{design.lonely_psu}'."
-        )
-    _check_codes("strata", design.strata)
-    if design.design_effect is not None and not 0 < design.design_effect < np.inf:
-        raise InputError(
-            f"A design effect must be a positive number, but got {design.design_effect}."
-        )
-    if design.psu is not None:
-        if design.psu.shape != design.strata.shape:
-            raise InputError(
-                f"Strata and PSUs must be of the same records, but there are {design.n} stratum "
-                f"codes and {len(design.psu)} PSU codes."
-            )
-        _check_codes("PSUs", design.psu)
-        split = np.unique(design.psu[design.psu_strata[design.psu] != design.strata]).size
-        if split:
-            raise InputError(
-                f"A PSU must lie in one stratum, but {split} of {len(design.psu_strata)} lie in "
-                "several; give PSUs codes that are unique across strata."
-            )
-    if design.fpc is not None:
-        if design.fpc.shape != (design.n_strata,):
-            raise InputError(
-                f"The fpc needs one sampling fraction for each of the {design.n_strata} strata, "
-                f"but has {design.fpc.size}."
-            )
-        outside = int((~((design.fpc >= 0) & (design.fpc <= 1))).sum())
-        if outside:
-            raise InputError(
-                f"The fpc must be a sampling fraction between 0 and 1, but {outside} of "
-                f"{design.n_strata} strata have another value; divide the PSUs sampled by the "
-                "PSUs of the stratum."
-            )
-    lonely = int(design.lonely.sum())
-    if lonely and design.lonely_psu == "fail":
-        raise InputError(
-            f"A variance needs at least two PSUs (without a psu column: records) in each stratum, "
-            f"but {lonely} of {design.n_strata} strata have one; combine strata, or set lonely_psu "
-            "to remove, certainty, adjust or average."
-        )
 
 
 def _check_codes(name: str, codes: IntArray) -> None:
