@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.messages import duration, listing, nearest
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray
+from surveysynth.config.build import declared_of, model_of, read_design
 from surveysynth.config.outcome_section import WEIGHT
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.statistics import LEVEL, TABLE
@@ -105,8 +106,6 @@ def simulated_releases(
     """
     if not all(0.0 < each < np.inf for each in epsilons):
         raise InputError(f"--epsilon: expected numbers above zero, got {list(epsilons)}.")
-    from surveysynth.config.build import model_of
-
     _check_guesses(learned_outcomes(design.modelled), guesses or {})
     rng = np.random.default_rng(SEED)
     survey = Survey(design, _values(spec, design, model_of(spec).of(design), guesses or {}, rng))
@@ -135,7 +134,6 @@ def simulated_report(
     ``out``: a folder for the standard errors of all rows, which are public. Raises ``InputError``
     as ``simulated_releases``, for public columns that cannot be read and a folder that exists.
     """
-    from surveysynth.config.build import read_design
     from surveysynth.release.writers.csv import write_records
 
     own, target = (TABLE_NAME,), None
@@ -206,8 +204,6 @@ def _values(
 
     Amounts fall where weights rise, as in samples in proportion to size; units hold a twentieth of
     the variance, as in many household surveys."""
-    from surveysynth.config.build import declared_of
-
     declared = declared_of(spec)
     of_weight = _unit_normals(design, rng)
     if getattr(model, "takes_count", False):
@@ -220,7 +216,18 @@ def _values(
         for each in design.outcomes:
             unit = pull * of_weight + (1.0 - pull**2) ** 0.5 * _unit_normals(design, rng)
             category = rng.integers(each.categories, size=design.n)
-            columns.append(_amounts(each, unit, category, declared, guesses))
+            z, guess = unit, guesses.get(each.name)
+            for side in each.sides:  # centre and spread on the scale of the transform
+                if guess is not None and side != BELOW:
+                    low, high = each.forward(np.array(guess), side).tolist()
+                    centre, spread = 0.5 * (low + high), 0.5 * (high - low)
+                else:
+                    centre, spread = typical(each, side, *declared) or (0.0, UNDECLARED)
+                z = np.where(category == side, centre + spread * unit, z)
+            values = each.values(category, z)
+            if each.lower is not None or each.upper is not None:
+                values = np.clip(values, each.lower, each.upper)
+            columns.append(values)
         outcome = np.stack(columns, axis=1)
     if design.weight_name is None:
         return Confidential(outcome, None)
@@ -235,38 +242,6 @@ def _unit_normals(design: PublicDesign, rng: np.random.Generator) -> FloatArray:
         return own
     effects = rng.standard_normal(int(design.psu.max()) + 1)[design.psu]
     return np.asarray((1 - INTRACLASS_GUESS) ** 0.5 * own + INTRACLASS_GUESS**0.5 * effects)
-
-
-def _amounts(
-    outcome: Outcome,
-    unit: FloatArray,
-    category: IntArray,
-    declared: tuple[Mapping[str, Declared], Mapping[str, Declared]],
-    guesses: Guesses,
-) -> FloatArray:
-    """Return values (n,) of an outcome from standard normals (n,) and categories (n,)."""
-    z = unit
-    for side in outcome.sides:
-        centre, spread = _moments(outcome, side, declared, guesses)
-        z = np.where(category == side, centre + spread * unit, z)
-    values = outcome.values(category, z)
-    if outcome.lower is None and outcome.upper is None:
-        return values
-    return np.asarray(np.clip(values, outcome.lower, outcome.upper), dtype=np.float64)
-
-
-def _moments(
-    outcome: Outcome,
-    side: int,
-    declared: tuple[Mapping[str, Declared], Mapping[str, Declared]],
-    guesses: Guesses,
-) -> tuple[float, float]:
-    """Return centre and spread on the scale of the transform, as declared or guessed."""
-    if (guess := guesses.get(outcome.name)) is not None and side != BELOW:
-        assert outcome.learned is not None  # guesses are of learned columns
-        low, high = outcome.forward(np.array(guess), side).tolist()
-        return 0.5 * (low + high), 0.5 * (high - low)
-    return typical(outcome, side, *declared) or (0.0, UNDECLARED)
 
 
 def _weights(
