@@ -21,9 +21,8 @@ from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.evaluation.methods import SAMPLE
 from surveysynth.evaluation.studies.study import FrameStudy, row_keys
 
-#: Keys of a cell: a method at a number of draws and an epsilon, a statistic, a row of its table.
-METHOD_KEYS = ("method", "m", "epsilon")
-KEYS = (*METHOD_KEYS, "statistic", "outcome", "row")
+#: Keys of a cell: a method at an epsilon, a statistic, a row of its table.
+KEYS = ("method", "epsilon", "statistic", "outcome", "row")
 #: A public total is known to rounding, and its interval is a point.
 ROUNDING = 1e-9
 
@@ -197,12 +196,12 @@ def measure(
     truth, keys = study.truth, row_keys(study.spec)
     epsilons = {name: spec.privacy.stated_epsilon for name, spec in study.specs.items()}
     named = replicates.merge(truth[["row", "statistic", "outcome"]], on="row").assign(
-        m=0, epsilon=lambda made: made["method"].map(epsilons).fillna(np.inf)
+        epsilon=lambda made: made["method"].map(epsilons).fillna(np.inf)
     )
     cells = measure_cells(named, truth[["statistic", "outcome", "row", "truth"]])
     rows = _with_sample(cells, named)
     labels = truth[["row", *keys, "is_margin", "units"]]
-    measured = [name for name in rows.columns if name not in ("row", "statistic", "outcome", "m")]
+    measured = [name for name in rows.columns if name not in ("row", "statistic", "outcome")]
     rows = labels.merge(rows[["row", *measured]], on="row")
     order = {name: number for number, name in enumerate(study.methods)}
     rows = rows.iloc[np.lexsort((rows["row"].to_numpy(), rows["method"].map(order).to_numpy()))]
@@ -243,7 +242,7 @@ def _with_sample(cells: pd.DataFrame, replicates: pd.DataFrame) -> pd.DataFrame:
         )
 
 
-def size_class(records: "FloatArray") -> "Sequence[str]":
+def size_class(records: FloatArray) -> Sequence[str]:
     """Return the class of each number of records (n,)."""
     return [CLASSES[place] for place in np.searchsorted(BOUNDS, records, side="right")]
 
