@@ -63,11 +63,13 @@ class Subpopulation(Classes):
             if each.column not in names
         }
         # Records with the same values of all relations are of one kind: columns of (relations, K).
-        kinds, kind = np.ones((0, 1), dtype=bool), np.zeros(len(self.frame), dtype=np.int64)
+        kinds: BoolArray = np.ones((0, 1), dtype=bool)
+        kind: IntArray = np.zeros(len(self.frame), dtype=np.int64)
         if public:
-            kinds, kind = np.unique(np.stack(list(public.values())), axis=1, return_inverse=True)
+            kinds, found = np.unique(np.stack(list(public.values())), axis=1, return_inverse=True)
+            kind = found.reshape(-1).astype(np.int64)
         object.__setattr__(self, "_public", public)
-        object.__setattr__(self, "_kind", kind.reshape(-1).astype(np.int64))
+        object.__setattr__(self, "_kind", kind)
         for each in relations(self.condition):
             if each.column in names:
                 self._of_levels(each)

@@ -116,7 +116,7 @@ def read_frame(
     records = read_records(raw, Declaration(reading, spec.declared, source, missing="drop"))
     raise_problems(source, list(_problems(spec, raw, records, reading, size)))
     amounts = {each.name for each in spec.declared if each.is_amount} | {size, drawn}
-    data = {}
+    data: dict[str, pd.Series] = {}
     for name in reading.needed:  # levels of outcomes stay as in the file
         if name in records.text:
             data[name] = records.text[name].values()

@@ -226,7 +226,7 @@ def _values(
                 z = np.where(category == side, centre + spread * unit, z)
             values = each.values(category, z)
             if each.lower is not None or each.upper is not None:
-                values = np.clip(values, each.lower, each.upper)
+                values = np.asarray(np.clip(values, each.lower, each.upper), dtype=np.float64)
             columns.append(values)
         outcome = np.stack(columns, axis=1)
     if design.weight_name is None:
