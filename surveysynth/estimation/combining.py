@@ -44,12 +44,10 @@ ROUNDING = 1e-12
 class Stack:
     """Numerators and denominators of one table in m x r datasets, as they stream by (methods 5.6).
 
-    With A and N the numerator and denominator of a row in one dataset, its estimate from all
-    datasets is R = sum A / sum N: that of the datasets stacked in one file. A mean of ratios would
-    be another one, and could leave the range of its parts, as a margin of its cells. The ratio
-    linearised at R, e = R + (A - R N) / mean N, has the mean R over datasets, and between draws the
-    variance of R times the number of draws. A dataset without records of the row counts 0 and 0. A
-    sum is its own e.
+    The estimate of a row is R = sum A / sum N of numerators and denominators: that of the datasets
+    stacked in one file. Linearised at R it is R + (A - R N) / mean N, with the mean R over datasets,
+    and between draws the variance of R times the number of draws. A dataset without records of the
+    row counts 0 and 0; a sum is its own.
     """
 
     def __init__(self, draws: int, replicates: int) -> None:

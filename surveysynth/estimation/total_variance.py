@@ -1,33 +1,13 @@
-"""Estimates and intervals from draws of a posterior that knows the noise (law of total variance).
+"""Estimates and intervals from draws of a posterior that knows the noise (strict 3).
 
 Datasets come from theta_1..m, draws of the posterior given noisy statistics, r from each with the
-sample's own X. With g(theta, X) the expected estimate of a dataset, the estimate differs from the
-truth by what the posterior leaves open of g, and by what the composition X of the sample would be
-in other samples (strict 3):
+sample's own X. By the law of total variance their estimate has
 
     V = V_X + max( (1 + 1/m) b - max(u - V_X, 0)/r,  b/5 )
 
-b, the variance of the draws' estimates, each a mean of r, is Var g + E Var(estimate | theta, X)/r;
-u, the mean variance of a dataset, is E Var(estimate | theta, X) + V_X; b/m is the error of the mean
-of m draws. V_X is the variance of a linearised variable that is averaged over datasets and over
-records with the same public row: what a sample's composition varies, and draws given X do not show.
-The rule of partial synthesis, u + b/m, would leave the posterior out, and with it all noise.
-
-With few datasets a draw the difference may be far smaller than its terms, and as uncertain as they
-are: where fewer than ``LEAST_DF`` degrees of freedom are left, nothing is taken off, V = V_X + (1 +
-1/m) b, too large rather than of no use.
-
-**Quantiles.** The share of values up to a quantile depends on the shape of the residuals, of which
-the posterior is certain: they are normal. Real ones are not. In a cell of n independent normals
-the estimate Phi((q - mean)/SD) of a share p has the variance phi(z)^2 (1 + z^2/2)/n with z =
-Phi^-1(p), and the share of records p(1 - p)/n. What the law saves is not claimed:
-
-    V + (1 - e(p)) max(u - V_X, 0),  e(p) = phi(z)^2 (1 + z^2/2) / (p (1 - p)),  0.64 at the median,
-
-so that without noise the standard error of a quantile is about the sample's own.
-
-A declared design effect D is of samples: what sampling adds to V, at most u and at most V, grows by
-it, noise does not: V + (D - 1) min(V, u). Neither u nor V_X may hold it before, since b does not.
+with b between draws, u of a dataset, and V_X of what a sample's composition varies, which draws
+given X do not show. The rule of partial synthesis, u + b/m, would leave the posterior out, and with
+it all noise. Strict 3 has the degrees of freedom, quantiles, and declared design effects.
 """
 
 from dataclasses import dataclass, replace
