@@ -45,9 +45,9 @@ class Stack:
     """Numerators and denominators of one table in m x r datasets, as they stream by (methods 5.6).
 
     The estimate of a row is R = sum A / sum N of numerators and denominators: that of the datasets
-    stacked in one file. Linearised at R it is R + (A - R N) / mean N, with the mean R over datasets,
-    and between draws the variance of R times the number of draws. A dataset without records of the
-    row counts 0 and 0; a sum is its own.
+    stacked in one file. Linearised at R it is R + (A - R N) / mean N, with the mean R over
+    datasets, and between draws the variance of R times the number of draws. A dataset without
+    records of the row counts 0 and 0; a sum is its own.
     """
 
     def __init__(self, draws: int, replicates: int) -> None:
