@@ -60,9 +60,6 @@ from .estimation.replicate_weights import (
 from .estimation.replicate_weights import (
     preston_bootstrap as preston_bootstrap,
 )
-from .estimation.replicate_weights import (
-    rao_wu_yue_bootstrap as rao_wu_yue_bootstrap,
-)
 from .estimation.replication import (
     ReplicateWeights as ReplicateWeights,
 )
@@ -75,13 +72,11 @@ from .estimation.replication import (
 from .estimation.sample_design import SampleDesign as SampleDesign
 from .estimation.taylor import estimate_domains as estimate_domains
 from .evaluation.compare.folder import compare as compare
-from .evaluation.microdata.identification import identification_risk as identification_risk
-from .evaluation.microdata.identification import topcode as topcode
-from .evaluation.microdata.propensity import (
+from .evaluation.microdata import identification_risk as identification_risk
+from .evaluation.microdata import (
     propensity_score as propensity_score,
 )
-from .evaluation.microdata.utility import distribution_utility as distribution_utility
-from .evaluation.studies.frame_results import CoverageResult as CoverageResult
+from .evaluation.studies.results import CoverageResult as CoverageResult
 from .inference.bias_search import DebiasRecord as DebiasRecord
 from .inference.debias import Debiased as Debiased
 from .inference.debias import debias_draws as debias_draws

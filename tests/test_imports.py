@@ -228,7 +228,7 @@ def test_the_checks_find_what_they_look_for(
     sources = {
         "survey/survey.py": "from surveysynth.survey import files",
         **dict.fromkeys(["survey/files.py", "mechanisms/base.py", "cli.py", "models/base.py"], ""),
-        **dict.fromkeys(["evaluation/microdata/identification.py", "release/pipeline.py"], ""),
+        **dict.fromkeys(["evaluation/microdata.py", "release/pipeline.py"], ""),
         "evaluation/methods.py": "",
         **dict.fromkeys(["release/tables/table.py", "__init__.py"], ""),
     }

@@ -10,9 +10,10 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import (
     UNBOUNDED,
     CalibratedWeights,
+    Calibration,
+    Margin,
     Method,
 )
-from surveysynth.estimation.margins_of_calibration import Calibration, Margin
 
 if TYPE_CHECKING:
     import pandas as pd

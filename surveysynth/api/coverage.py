@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from surveysynth.config.spec import Spec
-    from surveysynth.evaluation.studies.frame_results import CoverageResult
+    from surveysynth.evaluation.studies.results import CoverageResult
 
 Count = Callable[[str, int, int], None]
 
@@ -120,8 +120,8 @@ def coverage(
     >>> found.summary["method"].unique().tolist()
     ['sample', 'spec']
     """
-    from surveysynth.evaluation.studies.chosen_frame import chosen_frame_study
-    from surveysynth.evaluation.studies.frame_report import run_frame_study
+    from surveysynth.evaluation.studies.report import run_frame_study
+    from surveysynth.evaluation.studies.study import chosen_frame_study
 
     study = chosen_frame_study(
         Path(frame) if isinstance(frame, str) else frame,

@@ -112,7 +112,7 @@ def study_command(
     """
     from surveysynth._support.progress import report_count
     from surveysynth.api.coverage import coverage
-    from surveysynth.evaluation.studies.folder import REPORT_NAME
+    from surveysynth.evaluation.studies.tasks import REPORT_NAME
 
     result = coverage(
         population, spec, also=also or (), samples=samples, seed=seed, n=n, design=design,

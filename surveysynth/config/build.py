@@ -13,7 +13,7 @@ from surveysynth.errors import InputError
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
-    from surveysynth.estimation.margins_of_calibration import Calibration, Margin
+    from surveysynth.estimation.calibration import Calibration, Margin
     from surveysynth.mechanisms.base import Mechanism
     from surveysynth.mechanisms.declared import Declared
     from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
@@ -107,7 +107,7 @@ def calibration_of(spec: "Spec", design: "PublicDesign") -> "Calibration | None"
     """
     if not spec.calibration:
         return None
-    from surveysynth.estimation.margins_of_calibration import Calibration
+    from surveysynth.estimation.calibration import Calibration
 
     method, bounds = method_of(spec.calibration)
     made = Calibration(

@@ -11,8 +11,14 @@ from surveysynth.config.sections import Name, Names, Section, as_tuple
 from surveysynth.config.tables_section import TablesSection
 from surveysynth.config.wording import shown
 from surveysynth.errors import InputError
-from surveysynth.estimation.calibration import UNBOUNDED, Bounds, Method, check_method
-from surveysynth.estimation.margins_of_calibration import Margin, margin_words
+from surveysynth.estimation.calibration import (
+    UNBOUNDED,
+    Bounds,
+    Margin,
+    Method,
+    check_method,
+    margin_words,
+)
 from surveysynth.survey.outcome import Outcome
 
 #: The column of a csv file of totals that has them.

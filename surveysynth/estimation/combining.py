@@ -1,25 +1,98 @@
 """One estimate, variance and interval out of several synthetic datasets (methods 5).
 
-What is combined are the estimates of datasets, linearised where they are ratios (``stacked``).
+What is combined are the estimates of datasets, linearised where they are ratios (``Stack``).
 
 Partial synthesis after Reiter (2003): the total variance is u + b/m. Rubin's rule for missing
 data, u + (1 + 1/m) b, would count the variance between draws once too often here: the synthetic
 values replace observed ones, and every dataset's u already holds the full sampling variance.
+
+A quantile q is the inverse at p of the distribution function F of all datasets, stacked. Each
+dataset's F(q) is a mean of an indicator, at one q for all, so that both combining rules hold for it
+as for any mean. Its interval F(q) ± t SE goes through the inverse of F. For a contrast of quantiles
+F(q) is divided by minus its density, which makes it linear in them.
 """
 
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from scipy import special
 
 from surveysynth._support.numeric import beta_quantile, t_quantile
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.estimation.domains import Domains
+from surveysynth.estimation.linearised import Linearised, Pairs, contrasted
+from surveysynth.estimation.quantiles import (
+    RowDistributions,
+    Weighted,
+    distribution,
+    slopes,
+    woodruff,
+    woodruff_se,
+)
 from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.estimation.stacked import ROUNDING, Stack
 from surveysynth.estimation.statistics import Statistic
-from surveysynth.estimation.taylor import LinearisedTable
+from surveysynth.estimation.taylor import LinearisedTable, records_of
+
+#: Standard deviations below this share of the estimate are rounding, not synthesis: a count that is
+#: scaled to the public N in every dataset must keep the design's df and SE.
+ROUNDING = 1e-12
+
+
+class Stack:
+    """Numerators and denominators of one table in m x r datasets, as they stream by (methods 5.6).
+
+    The estimate of a row is R = sum A / sum N of numerators and denominators: that of the datasets
+    stacked in one file. Linearised at R it is R + (A - R N) / mean N, with the mean R over
+    datasets, and between draws the variance of R times the number of draws. A dataset without
+    records of the row counts 0 and 0; a sum is its own.
+    """
+
+    def __init__(self, draws: int, replicates: int) -> None:
+        self._shape = (draws, replicates)
+        self._table: LinearisedTable | None = None
+        self._parts = np.zeros(0)
+        self._known: BoolArray = np.zeros(0, dtype=bool)
+
+    def add(self, draw: int, replicate: int, table: LinearisedTable) -> None:
+        """Add one dataset."""
+        made = table.linearised.rows or table.linearised
+        known = records_of(table.statistic, table.domains) > 0
+        if self._table is None:
+            self._parts = np.full((2, *self._shape, known.size), np.nan)
+            self._table, self._known = table, known
+        parts = (made.estimate, 1.0) if made.parts is None else made.parts
+        self._parts[0, draw - 1, replicate - 1], self._parts[1, draw - 1, replicate - 1] = parts
+        self._known = self._known | known
+
+    @property
+    def values(self) -> FloatArray:
+        """The linearised estimates e (m, r, D), NaN in rows without records in any dataset.
+
+        Raises ``InputError`` before any dataset was added.
+        """
+        if self._table is None:
+            raise InputError("There is nothing to combine: no dataset was added.")
+        contrast, made = self._table.statistic.contrast, linearised_at_ratio(*self._parts)
+        if contrast is not None and self._table.linearised.rows is not None:
+            pairs = Pairs.of(contrast, self._table.domains)
+            made = contrast.linear(made, made[..., pairs.second])
+        return np.where(self._known, made, np.nan)
+
+
+def linearised_at_ratio(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """Return e of numerators and denominators (m, r, D) of as many datasets: (m, r, D).
+
+    Where all denominators are 1 these are the numerators; datasets that agree do so exactly.
+    """
+    size = denominator.mean(axis=(0, 1))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = numerator.mean(axis=(0, 1)) / size
+        left = numerator - ratio * denominator
+        left[np.abs(left) <= ROUNDING * np.abs(numerator)] = 0.0
+        return np.where((denominator == 1.0).all(axis=(0, 1)), numerator, ratio + left / size)
 
 
 @dataclass(frozen=True)
@@ -39,13 +112,16 @@ class Combined:
     within: FloatArray
 
 
-@runtime_checkable
-class OwnInterval(Protocol):
-    """Combined estimates that know how their interval is made."""
+@dataclass(frozen=True)
+class Inverted(Combined):
+    """Combined quantiles.
 
-    def interval(self, level: float) -> tuple[FloatArray, FloatArray]:
-        """Return the ends (D,) at a level between 0 and 1."""
-        ...
+    ``of_share``: the distribution function at them, on whose scale the interval is made; ``rows``:
+    the distribution functions that are inverted.
+    """
+
+    of_share: Combined
+    rows: RowDistributions
 
 
 class Collected(Protocol):
@@ -283,8 +359,9 @@ def interval_of(
     statistic: Statistic, combined: Combined, level: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return the interval (D,) that tables of a statistic show."""
-    if isinstance(combined, OwnInterval):
-        return combined.interval(level)
+    if isinstance(combined, Inverted):  # Woodruff's, through the distribution functions
+        share = combined.of_share
+        return woodruff(combined.rows, share.estimate, share.standard_error, combined.df, level)
     made = {"t": t_interval, "logit": logit_interval, "positive": positive_interval}
     return made[statistic.interval](combined, level)
 
@@ -352,3 +429,106 @@ def korn_graubard_interval(
         effective = p * (1 - p) / combined.standard_error**2
     effective = np.where((p == 0) | (p == 1), records, effective)
     return korn_graubard(p, effective, records, combined.df, level)
+
+
+_Made: TypeAlias = tuple[Domains, Linearised]
+
+
+class Quantiles:
+    """Collect the datasets of one table of quantiles as they stream by."""
+
+    def __init__(
+        self,
+        kind: Statistic,
+        rule: CombiningRule,
+        sample_design: SampleDesign,
+        *,
+        calibrated: bool,
+    ) -> None:
+        self._kind, self._rule, self._design = kind, rule, sample_design
+        self._calibrated = calibrated
+        self._kept: list[tuple[int, int, Weighted, Weighted]] = []
+
+    def add(self, draw: int, replicate: int, dataset: Weighted, pair: Weighted) -> None:
+        """Add one dataset, with the table that gives its variance."""
+        self._kept.append((draw, replicate, dataset, pair))
+
+    def combined(self) -> Combined:
+        """Return the quantiles of the mean distribution function."""
+        if not self._kept:
+            raise InputError("There is nothing to combine: no dataset was added.")
+        p = self._kind.share
+        assert p is not None  # such a statistic alone is collected here
+        data = [dataset for _, _, dataset, _ in self._kept]
+        rows = RowDistributions(data)
+        at = rows.inverse(np.full((1, data[0].domains.n_rows), p))[0]
+        if self._kind.contrast is not None:
+            return self._contrast(at, rows, data, p)
+        share = self._combined(lambda each: (each.domains, _function(each, at)))
+        se = woodruff_se(rows, at, share.estimate, share.standard_error, share.df)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scale = np.where(share.standard_error > 0, se / share.standard_error, 0.0) ** 2
+        known = np.isfinite(share.estimate)
+        return Inverted(
+            estimate=np.where(known, at, np.nan),
+            standard_error=np.where(np.isfinite(share.standard_error), se, np.nan),
+            df=share.df,
+            df_design=share.df_design,
+            between=share.between * scale,
+            within=share.within * scale,
+            of_share=share,
+            rows=rows,
+        )
+
+    def _contrast(
+        self, at: FloatArray, rows: RowDistributions, data: Sequence[Weighted], p: float
+    ) -> Combined:
+        """Combine the contrasts of quantiles (D,), linear in F at them."""
+        contrast = self._kind.contrast
+        assert contrast is not None
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = slopes(rows, data, p)
+            parts = np.array([_function(each, at).parts for each in data]).sum(axis=0)
+            reached = parts[0] / parts[1]
+
+        def table(each: Weighted) -> _Made:
+            made = _function(each, at)
+            assert made.parts is not None
+            below, size = made.parts
+            with np.errstate(divide="ignore", invalid="ignore"):
+                linear = Linearised(
+                    at + slope * (made.estimate - reached),
+                    lambda codes: made.inside(codes) * slope[codes],
+                    parts=(at * size + slope * (below - reached * size), size),
+                )
+                return contrasted(contrast, each.domains, each.weight, linear)
+
+        return self._combined(table)
+
+    def _combined(self, made: Callable[[Weighted], _Made]) -> Combined:
+        """Combine what every dataset gives."""
+        draws = max(draw for draw, *_ in self._kept)
+        replicates = max(replicate for _, replicate, *_ in self._kept)
+        collected = self._rule.collect(draws, replicates, self._design)
+        for draw, replicate, dataset, pair in self._kept:
+            table = self._table(dataset, made)
+            spread = table if pair is dataset else self._table(pair, made)
+            collected.add(draw, replicate, table, spread)
+        return collected.combined()
+
+    def _table(self, data: Weighted, made: Callable[[Weighted], _Made]) -> LinearisedTable:
+        domains, linearised = made(data)
+        calibrated = self._calibrated and data.calibration is None
+
+        def again(weight: FloatArray) -> FloatArray:
+            return made(replace(data, weight=weight))[1].estimate
+
+        return LinearisedTable(
+            self._kind, domains, data.weight, linearised, calibrated, data.calibration, again
+        )
+
+
+def _function(data: Weighted, at: FloatArray) -> Linearised:
+    """Return the distribution functions of one dataset at values (D,)."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return distribution(data.domains, data.weight, data.values, at)

@@ -4,102 +4,93 @@ By variables are public columns, or outcomes with levels: then every dataset has
 a row, and how many the confidential sample has there is not looked at.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import product
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.classes import Classes
-from surveysynth.estimation.row_labels import (
-    DEFAULT_MARGIN_LABEL,
-    RowLabels,
-    margin_sets,
-    row_labels,
-)
+from surveysynth.survey.outcome import Outcome
+
+DEFAULT_MARGIN_LABEL = "All"
 
 
-class TableRows(Protocol):
-    """The rows of a table, known before the records that are in them."""
+@dataclass(frozen=True)
+class RowLabels:
+    """The labels of a by variable.
 
-    @property
-    def by(self) -> tuple[str, ...]:
-        """The by variables."""
-        ...
+    margin, levels: its label and those of the L levels in table order.
+    """
 
-    @property
-    def labels(self) -> tuple[RowLabels, ...]:
-        """The labels of each by variable; rows run through all combinations."""
-        ...
+    margin: str
+    levels: tuple[str, ...]
 
-    @property
-    def table(self) -> pd.DataFrame:
-        """D rows, as ``Domains`` has them."""
-        ...
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All labels in table order: the margin, then the levels."""
+        return (self.margin, *self.levels)
 
-    @property
-    def n_records(self) -> int:
-        """Number of records of a dataset."""
-        ...
+    @cached_property
+    def member(self) -> BoolArray:
+        """Flags (names, L) of the levels in each label: all in the margin, each by itself."""
+        count = len(self.levels)
+        return np.vstack([np.ones((1, count), dtype=bool), np.eye(count, dtype=bool)])
 
-    @property
-    def by_dataset(self) -> BoolArray:
-        """Rows (D,) whose records are another dataset's in every dataset."""
-        ...
+
+def margin_sets(labels: Sequence[RowLabels]) -> Iterator[tuple[bool, ...]]:
+    """Yield for each margin set whether each by variable keeps its levels: the whole first."""
+    return product((False, True), repeat=len(labels))
+
+
+class Classes(Protocol):
+    """Classes that divide the records of each dataset, such as the levels of an outcome."""
 
     @property
-    def n_public(self) -> IntArray:
-        """Records (D,) that could be in a row by their public columns."""
+    def names(self) -> tuple[str, ...]:
+        """Their names."""
         ...
 
-    def of(self, outcomes: FloatArray) -> "Domains":
-        """Return the rows with the records of a dataset, given its outcomes (n, p)."""
-        ...
-
-    def shares(self, record: BoolArray) -> FloatArray:
-        """Return the share (D,) of the records in each row that ``record`` (n,) names.
-
-        The denominator counts the records that public columns allow in the row; 0 without any.
-        """
+    def of(self, outcomes: FloatArray) -> IntArray:
+        """Return the class (n,) of each record, from the outcomes (n, p) of a dataset."""
         ...
 
 
-class OutcomeRows(Protocol):
-    """Facts about rows by outcomes beyond the rows of one dataset."""
+@dataclass(frozen=True)
+class ByOutcome:
+    """An outcome whose levels make rows; ``column`` is its place among the outcomes."""
+
+    column: int
+    outcome: Outcome
 
     @property
-    def public(self) -> IntArray:
-        """Rows (S, n) of the records where outcomes are summed over, by margin set."""
-        ...
+    def names(self) -> tuple[str, ...]:
+        """The names of its levels."""
+        return self.outcome.category_names
 
-    @property
-    def steps(self) -> tuple[IntArray, ...]:
-        """The steps from each margin set to all rows that outcomes lead to, in rising order."""
-        ...
+    def of(self, outcomes: FloatArray) -> IntArray:
+        """Return the level (n,) of each record."""
+        return self.outcome.category(outcomes[:, self.column])
 
-    @property
-    def outcomes(self) -> Mapping[str, object]:
-        """The by variables that are outcomes, by name."""
-        ...
 
-    @property
-    def n_public(self) -> IntArray:
-        """Records (D,) that could be in a row by their public columns."""
-        ...
+@dataclass(frozen=True, eq=False)
+class Ways:
+    """The rows that outcomes may put a record in, by margin set.
 
-    @property
-    def by_dataset(self) -> BoolArray:
-        """Rows (D,) that an outcome leads to."""
-        ...
+    public: rows (S, n) of the records where outcomes are summed over; steps: from there to all rows
+    that outcomes lead to, in rising order; n_public: records (D,) that could be in a row by their
+    public columns; outcomes: the by variables that are outcomes.
+    """
 
-    def shares(self, record: BoolArray) -> FloatArray:
-        """Return the share (D,) of ``n_public`` of the records that ``record`` (n,) names."""
-        ...
+    public: IntArray
+    steps: tuple[IntArray, ...]
+    n_public: IntArray
+    outcomes: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -123,8 +114,8 @@ class Domains:
         a record belongs to, shape (S, n records). Set 0 is the whole, the last set the interior
         cells. Within one set the rows are disjoint and
         cover all records, so that one pass over the records serves all of the set's rows.
-    rows
-        Of one dataset among many, where by variables are outcomes: the rows of all; or None.
+    ways
+        Of one dataset among many, where by variables are outcomes; or None.
     """
 
     by: tuple[str, ...]
@@ -132,7 +123,7 @@ class Domains:
     table: pd.DataFrame
     n: IntArray
     codes: IntArray
-    rows: OutcomeRows | None = None
+    ways: Ways | None = None
 
     @property
     def n_rows(self) -> int:
@@ -147,12 +138,12 @@ class Domains:
     @property
     def by_dataset(self) -> BoolArray:
         """Rows (D,) whose records are another dataset's in every dataset."""
-        return np.zeros(self.n_rows, dtype=bool) if self.rows is None else self.rows.by_dataset
+        return np.zeros(self.n_rows, dtype=bool)
 
     @property
     def n_public(self) -> IntArray:
         """Records (D,) that could be in a row by their public columns: n where all are public."""
-        return self.n if self.rows is None else self.rows.n_public
+        return self.n if self.ways is None else self.ways.n_public
 
     def of(self, outcomes: FloatArray) -> "Domains":
         """Return these rows, the same for every dataset, since public by variables make them."""
@@ -160,8 +151,6 @@ class Domains:
 
     def shares(self, record: BoolArray) -> FloatArray:
         """Return the share (D,) of each row's records that ``record`` (n,) names."""
-        if self.rows is not None:
-            return self.rows.shares(record)
         return _sizes(self.codes[:, record], self.n_rows) / np.maximum(self.n, 1)
 
     def choices(self, margin_set: int) -> tuple[IntArray, IntArray]:
@@ -169,9 +158,9 @@ class Domains:
 
         The steps lead from there to every row of the margin set.
         """
-        if self.rows is None:
+        if self.ways is None:
             return self.codes[margin_set], np.zeros(1, dtype=np.int64)
-        return self.rows.public[margin_set], self.rows.steps[margin_set]
+        return self.ways.public[margin_set], self.ways.steps[margin_set]
 
 
 def build_domains(
@@ -216,9 +205,9 @@ def build_domains(
     1    F      False  2
     2    M      False  1
     """
-    made = _rows(frame, by, levels, {}, margin_labels)
-    n = _sizes(made.public, len(made.table))
-    return Domains(made.by, made.labels, made.table, n, made.public)
+    made = build_rows(frame, by, levels, {}, margin_labels)
+    assert isinstance(made, Domains)  # no outcome makes rows
+    return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,11 +225,6 @@ class RowsByOutcome:
     outcomes: Mapping[str, tuple[Classes, int]]
 
     @property
-    def n_rows(self) -> int:
-        """Number of rows of the table, D."""
-        return len(self.table)
-
-    @property
     def n_records(self) -> int:
         """Number of records of a dataset."""
         return int(self.public.shape[1])
@@ -251,11 +235,14 @@ class RowsByOutcome:
         for name, (by, stride) in self.outcomes.items():
             _step(codes, self.labels, self.by.index(name), stride, by.of(outcomes))
         n = _sizes(codes, len(self.table))
-        return Domains(self.by, self.labels, self.table, n, codes, self)
+        return Domains(self.by, self.labels, self.table, n, codes, self._ways)
 
     @cached_property
-    def steps(self) -> tuple[IntArray, ...]:
-        """Return, by margin set, rising steps from a row of ``public`` to rows by outcome."""
+    def _ways(self) -> Ways:
+        return Ways(self.public, self._steps, self.n_public, frozenset(self.outcomes))
+
+    @cached_property
+    def _steps(self) -> tuple[IntArray, ...]:
         found = []
         for chosen in margin_sets(self.labels):
             steps = np.zeros(1, dtype=np.int64)
@@ -278,7 +265,7 @@ class RowsByOutcome:
 
     def _numbers(self, record: BoolArray) -> IntArray:
         n = np.zeros(len(self.table), dtype=np.int64)
-        for rows, steps in zip(self.public[:, record], self.steps, strict=True):
+        for rows, steps in zip(self.public[:, record], self._steps, strict=True):
             counts = np.bincount(rows, minlength=len(self.table))
             found = np.flatnonzero(counts)
             for step in steps:
@@ -293,29 +280,21 @@ class RowsByOutcome:
         return np.asarray(np.any(inside, axis=0), dtype=bool)
 
 
+TableRows: TypeAlias = Domains | RowsByOutcome
+"""The rows of a table, known before the records that are in them."""
+
+
 def build_rows(
     frame: pd.DataFrame,
     by: Sequence[str],
     levels: Mapping[str, Sequence[str]],
     outcomes: Mapping[str, Classes],
     margin_labels: Mapping[str, str] | None = None,
-) -> Domains | RowsByOutcome:
+) -> TableRows:
     """Build rows as ``build_domains`` does, where by variables may be ``outcomes`` by name.
 
     Raises ``InputError`` as it does. ``frame`` has the other by columns, one row a record.
     """
-    if not outcomes:
-        return build_domains(frame, by, levels, margin_labels)
-    return _rows(frame, by, levels, outcomes, margin_labels)
-
-
-def _rows(
-    frame: pd.DataFrame,
-    by: Sequence[str],
-    levels: Mapping[str, Sequence[str]],
-    outcomes: Mapping[str, Classes],
-    margin_labels: Mapping[str, str] | None,
-) -> RowsByOutcome:
     by, margins = tuple(by), margin_labels or {}
     if len(set(by)) < len(by):
         raise InputError(f"A by variable may be named only once, but by is {', '.join(by)}.")
@@ -324,8 +303,14 @@ def _rows(
     }
     named = {**levels, **{name: each.names for name, each in outcomes.items()}}
     labels = tuple(
-        row_labels(name, named[name], margins.get(name, DEFAULT_MARGIN_LABEL)) for name in by
+        RowLabels(margins.get(name, DEFAULT_MARGIN_LABEL), tuple(named[name])) for name in by
     )
+    for name, each in zip(by, labels, strict=True):
+        if each.margin in each.levels:
+            raise InputError(
+                f"The margin of '{name}' is labelled '{each.margin}', which is also one of its "
+                "levels; choose another label for the margin."
+            )
     sizes = [len(each.names) for each in labels]
     strides = {name: int(np.prod(sizes[i + 1 :], dtype=np.int64)) for i, name in enumerate(by)}
 
@@ -334,9 +319,11 @@ def _rows(
     in_level = product(*([False] + [True] * len(each.levels) for each in labels))
     table["is_margin"] = [not by or not all(row) for row in in_level]
 
-    codes = np.zeros((len(list(margin_sets(labels))), len(frame)), dtype=np.int64)
+    codes = np.zeros((2 ** len(by), len(frame)), dtype=np.int64)
     for name, level in record_levels.items():
         _step(codes, labels, by.index(name), strides[name], level)
+    if not outcomes:
+        return Domains(by, labels, table, _sizes(codes, len(table)), codes)
     found = {name: (each, strides[name]) for name, each in outcomes.items() if name in by}
     return RowsByOutcome(by, labels, table, codes, found)
 
@@ -373,3 +360,42 @@ def _level_codes(frame: pd.DataFrame, name: str, levels: Mapping[str, Sequence[s
             f"of {len(frame)} have another value or none; add the level or drop these records."
         )
     return codes.astype(np.int64)
+
+
+def cell_of_record(domains: Domains) -> IntArray:
+    """Interior cell 0..I-1 of each record, shape (n,)."""
+    sets = margin_set_of_row(domains.labels)
+    position = np.cumsum(sets == sets.max()) - 1
+    return np.asarray(position[domains.codes[-1]], dtype=np.int64)
+
+
+@lru_cache(maxsize=16)
+def margin_set_of_row(labels: tuple[RowLabels, ...]) -> IntArray:
+    """Position in ``Domains.codes`` of the margin set that each row belongs to, shape (D,)."""
+    sets = np.zeros(1, dtype=np.int64)
+    for each in labels:
+        sets = (2 * sets[:, None] + (np.arange(len(each.names)) > 0)).ravel()
+    sets.setflags(write=False)  # shared by all callers
+    return sets
+
+
+@lru_cache(maxsize=16)
+def margin_matrix(labels: tuple[RowLabels, ...]) -> Any:
+    """Sparse zeros and ones (D, I): row d of the table is the sum of the interior cells with a one.
+
+    One by variable has its margin first, then its levels: a row of ones above an identity. With
+    several, rows and cells run through all combinations, the last variable fastest.
+    """
+    matrix: Any = sparse.csr_array(np.ones((1, 1)))
+    for each in labels:
+        one = sparse.csr_array(each.member.astype(np.float64))
+        matrix = sparse.csr_array(sparse.kron(matrix, one, format="csr"))
+    return matrix
+
+
+def sums_by_row(domains: Domains, values: FloatArray) -> FloatArray:
+    """Sum the values (n,) of the records of each row of the table: (D,)."""
+    sums = np.zeros(domains.n_rows)
+    for rows in domains.codes:
+        sums += np.bincount(rows, values, minlength=domains.n_rows)
+    return sums

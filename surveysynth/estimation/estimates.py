@@ -3,7 +3,7 @@
 Releases, comparisons and studies all estimate here, so that they judge what would be published.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,16 +11,24 @@ import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.calibrated_dataset import calibrated_dataset, calibrations_of
-from surveysynth.estimation.calibration import CalibratedWeights
-from surveysynth.estimation.combined_quantiles import Quantiles
-from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis
+from surveysynth.estimation.calibration import (
+    CalibratedWeights,
+    Calibration,
+    calibrated_dataset,
+    calibrations_of,
+)
+from surveysynth.estimation.combining import (
+    Collected,
+    Combined,
+    CombiningRule,
+    PartialSynthesis,
+    Quantiles,
+)
 from surveysynth.estimation.domains import Domains, TableRows
-from surveysynth.estimation.margins_of_calibration import Calibration
 from surveysynth.estimation.quantiles import Weighted
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.estimation.subpopulation import WHERE, shown_pairs, shown_rows, shown_table
+from surveysynth.estimation.subpopulation import WHERE, shown_pairs, shown_rows
 from surveysynth.estimation.taylor import Linearisation, LinearisedTable, linearise_domains
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.survey.outcome import Outcome
@@ -30,15 +38,6 @@ if TYPE_CHECKING:
 
 Key: TypeAlias = tuple[str, int | None]
 """A statistic by name, and the column of the outcomes that it is of, None for counts."""
-
-Weighting: TypeAlias = Callable[[FloatArray, str], FloatArray]
-"""From the weights (n,) of a dataset to those that a statistic, by name, is estimated with."""
-
-
-def as_they_are(weight: FloatArray, statistic: str) -> FloatArray:
-    """Return the weights of a dataset unchanged, whatever the statistic."""
-    return weight
-
 
 @dataclass(frozen=True, eq=False)
 class TableLines:
@@ -69,8 +68,6 @@ class Estimates:
         m and r: datasets are numbered by both, from 1.
     rule
         How datasets are combined.
-    weighting
-        Which weights a statistic is estimated with.
     outcomes
         What is known of each; only a statistic by level looks.
     calibration
@@ -88,45 +85,32 @@ class Estimates:
         draws: int = 1,
         replicates: int = 1,
         rule: CombiningRule | None = None,
-        weighting: Weighting = as_they_are,
         outcomes: Sequence[Outcome] = (),
         calibration: Calibration | None = None,
     ) -> None:
         self._calibration = calibration
         self.rows, self.sample_design, self.keys = rows, sample_design, tuple(keys)
         self._linearisation: Linearisation = linearisation
-        self._population_size, self._weighting = population_size, weighting
+        self._population_size = population_size
         self._outcomes = tuple(outcomes)
         if sample_design.n != rows.n_records:
             raise InputError(
                 f"The sample design has {sample_design.n} records, but the domains have "
                 f"{rows.n_records}."
             )
-        given = rule or PartialSynthesis()
-
-        def rule_of(key: Key) -> CombiningRule:
-            share = statistic_of(key[0]).share
-            return given if share is None else given.of_quantile(share)
-
-        def inverted(key: Key) -> bool:
-            kind, several = statistic_of(key[0]), draws * replicates > 1
-            return (kind.share if several else kind.share_below) is not None
-
-        self._quantiles = {
-            key: Quantiles(
-                statistic_of(key[0]), rule_of(key), sample_design,
-                calibrated=linearisation == "ratio",
-            )
-            for key in filter(inverted, self.keys)
-        }
-        self._collected = {
-            key: [
-                rule_of(key).collect(draws, replicates, sample_design)
-                for _ in self._indicators(key)
-            ]
-            for key in self.keys
-            if key not in self._quantiles
-        }
+        given, several = rule or PartialSynthesis(), draws * replicates > 1
+        self._quantiles: dict[Key, Quantiles] = {}
+        self._collected: dict[Key, list[Collected]] = {}
+        for key in self.keys:
+            kind = statistic_of(key[0])
+            own = given if kind.share is None else given.of_quantile(kind.share)
+            if (kind.share if several else kind.share_below) is not None:
+                ratio = linearisation == "ratio"
+                self._quantiles[key] = Quantiles(kind, own, sample_design, calibrated=ratio)
+            else:
+                self._collected[key] = [
+                    own.collect(draws, replicates, sample_design) for _ in self._indicators(key)
+                ]
         self.separate_pair = False
         self._fewest: IntArray | None = None
         self._pairs = {
@@ -158,17 +142,15 @@ class Estimates:
 
     def lines(self, key: Key) -> TableLines:
         """Return the lines of a table: all rows, or for a contrast the rows that show one."""
-        table, kind = self.rows.table, statistic_of(key[0])
-        by_dataset = self.rows.by_dataset
-        if kind.contrast is None:
-            cells, shown = shown_table(self.rows), shown_rows(self.rows)
-            return TableLines(cells, shown, self.fewest[shown], by_dataset[shown])
-        pairs = self._pairs[key]
-        held, n = pairs.holds & shown_rows(self.rows), self._fewest_of[key]
-        by_dataset = by_dataset | by_dataset[pairs.second]
-        cells = table[held].reset_index(drop=True).drop(columns=WHERE, errors="ignore")
-        if kind.contrast.first is not None:  # it says nothing any more
-            cells = cells.drop(columns=kind.contrast.column)
+        contrast, by_dataset = statistic_of(key[0]).contrast, self.rows.by_dataset
+        held, n = shown_rows(self.rows), self.fewest
+        if contrast is not None:
+            pairs = self._pairs[key]
+            held, n = pairs.holds & held, self._fewest_of[key]
+            by_dataset = by_dataset | by_dataset[pairs.second]
+        cells = self.rows.table[held].reset_index(drop=True).drop(columns=WHERE, errors="ignore")
+        if contrast is not None and contrast.first is not None:  # it says nothing any more
+            cells = cells.drop(columns=contrast.column)
             labels = dict(zip(self.rows.by, self.rows.labels, strict=True))
             kept = [name for name in cells.columns if name != "is_margin"]
             at_margin = [~cells[name].isin(labels[name].levels).to_numpy() for name in kept]
@@ -184,32 +166,25 @@ class Estimates:
             dataset = calibrated_dataset(self._calibration, dataset)
         own_weights, pair_weights = calibrations_of(self._calibration, dataset)
         self.separate_pair = dataset.separate_pair
-        domains = variance_domains = self.rows.of(dataset.outcome)
+        domains = self.rows.of(dataset.outcome)
+        own = pair = (domains, dataset.outcome, dataset.weight, own_weights)
         if self.separate_pair:
-            variance_domains = self.rows.of(dataset.variance_outcome)
+            pair = (self.rows.of(dataset.variance_outcome), dataset.variance_outcome,
+                    dataset.variance_weight, pair_weights)  # fmt: skip
         self._fewest = _least(self._fewest, domains.n)
         for key, pairs in self._pairs.items():
             self._fewest_of[key] = _least(self._fewest_of.get(key), pairs.fewer(domains.n))
         for key, lines in self._collected.items():
             for collected, level in zip(lines, self._indicators(key), strict=True):
-                released = pair = self._linearised(
-                    key, level, domains, dataset.outcome, dataset.weight, own_weights
-                )
+                released = of_pair = self._linearised(key, level, *own)
                 if self.separate_pair:
-                    pair = self._linearised(
-                        key, level, variance_domains,
-                        dataset.variance_outcome, dataset.variance_weight, pair_weights,
-                    )  # fmt: skip
-                collected.add(dataset.draw, dataset.replicate, released, pair)
+                    of_pair = self._linearised(key, level, *pair)
+                collected.add(dataset.draw, dataset.replicate, released, of_pair)
         for key, quantiles in self._quantiles.items():
-            own = self._weighted(key, domains, dataset.outcome, dataset.weight, own_weights)
-            pair_of_own = own
+            weighted = pair_of_own = self._weighted(key, *own)
             if self.separate_pair:
-                pair_of_own = self._weighted(
-                    key, variance_domains, dataset.variance_outcome, dataset.variance_weight,
-                    pair_weights,
-                )  # fmt: skip
-            quantiles.add(dataset.draw, dataset.replicate, own, pair_of_own)
+                pair_of_own = self._weighted(key, *pair)
+            quantiles.add(dataset.draw, dataset.replicate, weighted, pair_of_own)
 
     def add_alone(self, outcomes: FloatArray, weight: FloatArray) -> None:
         """Estimate every table from the one dataset that there is: outcomes (n, p), weight (n,)."""
@@ -244,7 +219,7 @@ class Estimates:
             values = (self._outcomes[column].category(values) == level).astype(np.float64)
         return linearise_domains(
             domains,
-            weight=self._weighting(weight, statistic),
+            weight=weight,
             outcome=values,
             statistic=statistic,
             linearisation=self._linearisation,
@@ -262,7 +237,6 @@ class Estimates:
     ) -> Weighted:
         """Return one outcome with its weights, scaled as those of any statistic."""
         assert key[1] is not None  # quantiles are of outcomes
-        weight = self._weighting(weight, key[0])
         if calibrated is None and self._linearisation == "ratio" and self._population_size:
             weight = weight * (self._population_size / weight.sum())
         return Weighted(domains, outcomes[:, key[1]], weight, calibrated)
@@ -278,21 +252,15 @@ class Estimates:
             return self._quantiles[key].combined()
         if key not in self._collected:
             raise InputError(f"There is no table {key}; the tables are {list(self.keys)}.")
-        return _interleaved([collected.combined() for collected in self._collected[key]])
-
+        tables = [collected.combined() for collected in self._collected[key]]
+        if len(tables) == 1:
+            return tables[0]
+        arrays: dict[str, Any] = {
+            each.name: np.stack([getattr(table, each.name) for table in tables], axis=1).ravel()
+            for each in fields(Combined) if each.name != "df_design"
+        }  # fmt: skip
+        return Combined(**arrays, df_design=tables[0].df_design)
 
 
 def _least(known: IntArray | None, n: IntArray) -> IntArray:
     return n if known is None else np.minimum(known, n)
-
-
-def _interleaved(tables: Sequence[Combined]) -> Combined:
-    """Tables of L levels, D rows each, as one of D L rows."""
-    if len(tables) == 1:
-        return tables[0]
-    first, arrays = tables[0], {}
-    for name in (each.name for each in fields(Combined)):
-        if isinstance(getattr(first, name), np.ndarray):
-            arrays[name] = np.stack([getattr(table, name) for table in tables], axis=1).ravel()
-    values: dict[str, Any] = {**arrays, "df_design": first.df_design}
-    return Combined(**values)

@@ -1,12 +1,27 @@
-"""Array functions of statistics: estimates of rows, and the linearised variable of records."""
+"""Array functions of statistics: estimates of rows, and the linearised variable of records.
+
+A contrast is of two rows, one less the other or over it. A record has one linearised variable for
+it, u_1 - u_2 or (u_1 - rho u_2) / t_2, and one row that it stands in, so that everything that is
+done with the rows of a table (Taylor variances, both combining rules) is done with contrasts too,
+and covariances need no matrix.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, TypeAlias
 
-from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.estimation.domains import Domains
-from surveysynth.estimation.margins import sums_by_row
+import numpy as np
+
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.errors import InputError
+from surveysynth.estimation.domains import (
+    Domains,
+    RowLabels,
+    TableRows,
+    Ways,
+    margin_sets,
+    sums_by_row,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,3 +105,164 @@ def quotient(
         return weight * (numerator - ratio[rows] * denominator) / size[rows]
 
     return Linearised(ratio, inside, parts=(total, size))
+
+
+ContrastKind: TypeAlias = Literal["difference", "ratio"]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Rows with one level of a by variable, compared with those of another level.
+
+    The other by variables are the same in both rows. column: the by variable; first: the level of
+    the row that shows the contrast, None for every level but the second; second: the level compared
+    with, None for the margin.
+    """
+
+    kind: ContrastKind
+    column: str
+    first: str | None
+    second: str | None
+
+    def combine(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Return the contrast of estimates of any shape."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return first - second if self.kind == "difference" else first / second
+
+    def linear(self, first: FloatArray, second: FloatArray) -> FloatArray:
+        """Return what datasets (m, r, D) add to the contrast of their mean: linear in both."""
+        if self.kind == "difference":
+            return first - second
+        below = second.mean(axis=(0, 1))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = first.mean(axis=(0, 1)) / below
+            return np.asarray(ratio + (first - ratio * second) / below)
+
+    def of_rows(self, rows: TableRows, estimates: FloatArray) -> FloatArray:
+        """Contrasts (..., D) of estimates (..., D), NaN in rows that hold none."""
+        pairs = Pairs.of(self, rows)
+        made = self.combine(estimates, estimates[..., pairs.second])
+        return np.where(pairs.holds, made, np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """The rows of a table that hold a contrast, and what they are compared with.
+
+    labels: of the contrast's by variable; label: its position in every row (D,), 0 for the margin;
+    against: of the second; stride: rows from a label to the next; holds: (D,); second: the row (D,)
+    that a row is compared with, itself where it holds none.
+    """
+
+    contrast: Contrast
+    labels: RowLabels
+    label: IntArray
+    against: int
+    stride: int
+    holds: BoolArray
+    second: IntArray
+
+    @classmethod
+    def of(cls, contrast: Contrast, rows: TableRows) -> "Pairs":
+        """Find the pairs of rows in a table.
+
+        Raises ``InputError`` for a by variable or a level that the table does not have.
+        """
+        if contrast.column not in rows.by:
+            raise InputError(
+                f"A contrast is of levels of a by variable, but {contrast.column!r} is not one of "
+                f"them: {', '.join(map(repr, rows.by)) or 'there are none'}."
+            )
+        place = rows.by.index(contrast.column)
+        labels = rows.labels[place]
+        for wanted in (contrast.first, contrast.second):
+            if wanted is not None and wanted not in labels.levels:
+                raise InputError(
+                    f"A contrast needs levels of {contrast.column!r}, which are "
+                    f"{', '.join(map(repr, labels.levels))}, but names {wanted!r}."
+                )
+        sizes = [len(each.names) for each in rows.labels]
+        stride = int(np.prod(sizes[place + 1 :], dtype=np.int64))
+        own = np.arange(len(rows.table))
+        label = own // stride % sizes[place]
+        against = 0 if contrast.second is None else 1 + labels.levels.index(contrast.second)
+        holds = (label > 0) & (label != against)
+        if contrast.first is not None:
+            holds = label == 1 + labels.levels.index(contrast.first)
+        second = np.where(holds, own + stride * (against - label), own)
+        return cls(contrast, labels, label, against, stride, holds, second)
+
+    def fewer(self, n: IntArray) -> IntArray:
+        """Return the smaller number (D,) of records of both rows, 0 where there is no contrast."""
+        return np.where(self.holds, np.minimum(n, n[self.second]), 0)
+
+    def moved(self, codes: IntArray, first: int) -> IntArray:
+        """Return rows (n,) of records in which both compared rows are one.
+
+        Records of neither row join the second label, which shows no contrast. ``codes`` are rows
+        of levels.
+        """
+        label, member = self.label[codes], self.labels.member
+        either = np.concatenate([[False], member[first] | member[self.against]])
+        to = np.where(either[label], first, self.against)
+        return np.asarray(codes + self.stride * (to - label), dtype=np.int64)
+
+    def domains(self, domains: Domains) -> Domains:
+        """Return the table with the records of both rows in the row that shows their contrast."""
+        place = domains.by.index(self.contrast.column)
+        sets = [index for index, kept in enumerate(margin_sets(domains.labels)) if kept[place]]
+        # In each pass over a margin set and a label that is compared, records are in one row.
+        firsts = np.unique(self.label[self.holds]).tolist()
+        passes = [(index, first) for index in sets for first in firsts]
+        codes = np.stack([self.moved(domains.codes[index], first) for index, first in passes])
+        made = replace(domains, n=self.fewer(domains.n), codes=codes)
+        if (ways := domains.ways) is None:
+            return made
+        public, steps = [], []
+        for index, first in passes:
+            rows, ahead = ways.public[index], ways.steps[index]
+            if self.contrast.column in ways.outcomes:
+                # From any record the ways are the same.
+                ahead = np.unique(self.moved(rows[0] + ahead, first) - rows[0])
+            else:
+                rows = self.moved(rows, first)
+            public.append(rows)
+            steps.append(ahead)
+        fewer = self.fewer(ways.n_public)
+        return replace(made, ways=Ways(np.stack(public), tuple(steps), fewer, ways.outcomes))
+
+
+def contrasted(
+    contrast: Contrast, domains: Domains, weight: FloatArray, made: Linearised
+) -> tuple[Domains, Linearised]:
+    """Return the contrasts of linearised rows, and the rows that show them."""
+    pairs = Pairs.of(contrast, domains)
+    second = made.estimate[pairs.second]
+    estimate = np.where(pairs.holds, contrast.combine(made.estimate, second), np.nan)
+    if contrast.kind == "difference":
+        factor, scale = np.ones(estimate.size), pairs.holds.astype(np.float64)
+    else:
+        factor = np.where(pairs.holds, estimate, 0.0)
+        # Where a dataset has nothing to compare with, it has no linearised variable either.
+        scale = np.where(pairs.holds & (second != 0.0), 1.0 / second, 0.0)
+        factor = np.where(scale != 0.0, factor, 0.0)
+    # In the last margin set every record has its level.
+    record, member = pairs.label[domains.codes[-1]] - 1, pairs.labels.member
+
+    def rest(rows: IntArray) -> FloatArray:
+        """u (n,) of records that are not in the rows (n,)."""
+        if made.outside is None:
+            return np.zeros(rows.shape)
+        return np.asarray(-made.outside[rows] * weight)
+
+    def inside(rows: IntArray) -> FloatArray:
+        other = pairs.second[rows]
+        u = np.where(member[pairs.label[rows], record], made.inside(rows), rest(rows))
+        in_second = member[pairs.against, record]
+        u = u - factor[rows] * np.where(in_second, made.inside(other), rest(other))
+        return np.asarray(np.where(pairs.holds[rows], u * scale[rows], 0.0))
+
+    outside = None
+    if made.outside is not None:
+        outside = (made.outside - factor * made.outside[pairs.second]) * scale
+    return pairs.domains(domains), Linearised(estimate, inside, outside, rows=made)

@@ -12,9 +12,8 @@ import numpy as np
 from surveysynth._support.numeric import t_quantile
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.estimation.calibration import CalibratedWeights
-from surveysynth.estimation.domains import Domains
+from surveysynth.estimation.domains import Domains, sums_by_row
 from surveysynth.estimation.linearised import Linearise, Linearised
-from surveysynth.estimation.margins import sums_by_row
 
 #: Sums of weights are rounded: a share that is reached but for this is reached.
 ROUNDING = 1e-12

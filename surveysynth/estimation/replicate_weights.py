@@ -1,7 +1,7 @@
-"""Schemes of replicate weights: bootstraps, jackknife, balanced half-samples (methods 6).
+"""Schemes of replicate weights: bootstrap, jackknife, balanced half-samples (methods 6).
 
 The jackknife and balanced half-samples are those of samplics, which draws its bootstrap from
-NumPy's global state: bootstraps are made here.
+NumPy's global state: the bootstrap is made here.
 
 Every scheme is a table of multipliers of the survey weights, one row a PSU and one column a
 replicate. Their deviations from one give the variance of a linear estimate, in expectation or
@@ -66,12 +66,14 @@ def preston_bootstrap(
     >>> ss.preston_bootstrap(design, 50, np.random.default_rng(1)).multipliers.sum(axis=0)[:2]
     array([8., 8.])
     """
+    if replicates < 2:
+        raise InputError(f"A bootstrap needs at least two replicates, but got {replicates}.")
     n_h, n_psus = design.psus_in_stratum, design.psu_strata.size
     kept_number = n_h // 2
     # Stratum by stratum, the first n* of its PSUs in random order are a half-sample.
     place = np.arange(n_psus) - np.repeat(np.cumsum(n_h) - n_h, n_h)
     is_first = place < np.repeat(kept_number, n_h)
-    kept = np.zeros((_at_least_two(replicates), n_psus), dtype=bool)
+    kept = np.zeros((replicates, n_psus), dtype=bool)
     for half_sample in kept:
         order = np.argsort(design.psu_strata + rng.random(n_psus))
         half_sample[order[is_first]] = True
@@ -80,61 +82,19 @@ def preston_bootstrap(
     ratio = n_h / np.where(single, 1, kept_number)
     root = np.sqrt(kept_number / np.where(single, 1, n_h - kept_number))
     deviation = root[design.psu_strata][:, None] * (ratio[design.psu_strata][:, None] * kept - 1.0)
-    return _random_scheme(design, deviation, rng)
-
-
-def rao_wu_yue_bootstrap(
-    design: SampleDesign, replicates: int, rng: np.random.Generator
-) -> ReplicateWeights:
-    """n_h - 1 PSUs of each stratum with replacement.
-
-    The multiplier is n_h / (n_h - 1) times how often a PSU was drawn; with a sampling fraction its
-    deviation from one is multiplied by sqrt(1 - f_h).
-
-    Parameters
-    ----------
-    design
-        Strata, PSUs and sampling fractions.
-    replicates
-        R.
-    rng
-        For the draws.
-
-    Returns
-    -------
-    ReplicateWeights
-        With squares around the full sample's estimate.
-
-    Raises
-    ------
-    InputError
-        For fewer than two replicates.
-
-    References
-    ----------
-    Rao and Wu (1988); Rao, Wu and Yue (1992), Some recent work on resampling methods for complex
-    surveys.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import surveysynth as ss
-    >>> design = ss.SampleDesign(np.zeros(5, int))
-    >>> ss.rao_wu_yue_bootstrap(design, 50, np.random.default_rng(1)).n_replicates
-    50
-    """
-    replicates = _at_least_two(replicates)
-    n_h, n_psus = design.psus_in_stratum, design.psu_strata.size
-    by_stratum = np.argsort(design.psu_strata, kind="stable")
-    first = np.cumsum(n_h) - n_h
-    stratum = np.repeat(np.arange(design.n_strata), n_h - 1)  # of each draw of a replicate
-    draw = (rng.random((replicates, stratum.size)) * n_h[stratum]).astype(np.int64)
-    psu = by_stratum[first[stratum] + draw]
-    flat = (np.arange(replicates)[:, None] * n_psus + psu).ravel()
-    times = np.bincount(flat, minlength=replicates * n_psus).reshape(replicates, n_psus).T
-    factor = n_h / np.maximum(n_h - 1, 1)
-    deviation = factor[design.psu_strata][:, None] * times - 1.0
-    return _random_scheme(design, deviation, rng)
+    # A lonely PSU stays as it is, or has a random sign: the mean square is its value's.
+    strata = design.psu_strata
+    signs = rng.choice([-1.0, 1.0], size=(design.n_strata, replicates))
+    lonely = signs * float(design.lonely_psu == "adjust")
+    deviation = np.where(single[strata][:, None], lonely[strata], deviation)
+    multipliers = 1.0 + np.sqrt(design.share_not_sampled)[strata][:, None] * deviation
+    return ReplicateWeights(
+        multipliers,
+        _unit(design),
+        scale=_average_factor(design) / replicates,
+        rscales=np.ones(replicates),
+        df=float(min(design.degrees_of_freedom, replicates)),
+    )
 
 
 def jackknife(design: SampleDesign) -> ReplicateWeights:
@@ -238,7 +198,10 @@ def balanced_half_samples(design: SampleDesign, fay: float = 0.0) -> ReplicateWe
             f"Balanced half-samples need two PSUs in each stratum, but {more} of {design.n_strata} "
             "strata have more; split them into strata of two, or use the jackknife or a bootstrap."
         )
-    replicates = _half_sample_replicates(design.n_strata)
+    # The order of a Hadamard matrix of samplics with a column for each stratum. Its first column is
+    # all ones, which takes one more; its matrix of order 28 has no such column.
+    order = design.n_strata + 1
+    replicates = 4 * math.ceil(order / 4) if order <= 24 else 1 << (order - 1).bit_length()
     pairs = np.repeat(np.arange(design.n_strata), 2)
     place = 2 * strata + 1
     place[np.unique(strata, return_index=True)[1]] -= 1  # the first PSU of each stratum
@@ -252,26 +215,6 @@ def balanced_half_samples(design: SampleDesign, fay: float = 0.0) -> ReplicateWe
         scale=_average_factor(design) / (replicates * (1.0 - fay) ** 2),
         rscales=np.ones(replicates),
         df=float(design.degrees_of_freedom),
-    )
-
-
-def _random_scheme(
-    design: SampleDesign, deviation: FloatArray, rng: np.random.Generator
-) -> ReplicateWeights:
-    """Make a bootstrap from the deviations (C, R) of its multipliers from one, without fpc."""
-    single = design.psus_in_stratum == 1
-    strata, replicates = design.psu_strata, deviation.shape[1]
-    # A lonely PSU stays as it is, or has a random sign: the mean square is its value's.
-    signs = rng.choice([-1.0, 1.0], size=(design.n_strata, replicates))
-    lonely = signs * float(design.lonely_psu == "adjust")
-    deviation = np.where(single[strata][:, None], lonely[strata], deviation)
-    multipliers = 1.0 + np.sqrt(design.share_not_sampled)[strata][:, None] * deviation
-    return ReplicateWeights(
-        multipliers,
-        _unit(design),
-        scale=_average_factor(design) / replicates,
-        rscales=np.ones(replicates),
-        df=float(min(design.degrees_of_freedom, replicates)),
     )
 
 
@@ -290,12 +233,6 @@ def _average_factor(design: SampleDesign) -> float:
             "combine strata, or use adjust."
         )
     return design.n_strata / (design.n_strata - lonely)
-
-
-def _at_least_two(replicates: int) -> int:
-    if replicates < 2:
-        raise InputError(f"A bootstrap needs at least two replicates, but got {replicates}.")
-    return replicates
 
 
 def _by_samplics(
@@ -317,12 +254,3 @@ def _by_samplics(
         frame = made.replicate(np.ones(strata.size), psus, strata, rep_coefs=True, rep_prefix="r")
     frame = frame.set_index("_psu").loc[psus]
     return frame.drop(columns=["_stratum", "_samp_weight"]).to_numpy(dtype=np.float64)
-
-
-def _half_sample_replicates(strata: int) -> int:
-    """Return the order of a Hadamard matrix of samplics with a column for each stratum.
-
-    Its first column is all ones, which takes one more; its matrix of order 28 has no such column.
-    """
-    order = strata + 1
-    return 4 * math.ceil(order / 4) if order <= 24 else 1 << (order - 1).bit_length()

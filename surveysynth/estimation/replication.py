@@ -1,21 +1,34 @@
 """Replicate weights, and estimates of all table rows with variances by replication (methods 6).
 
-The tables are those of ``taylor``. Sums are taken once by interior cell and PSU. All replicates
-follow by one sparse product and the margins by another, so that no records-by-rows matrix is made.
+``ReplicatedSample`` is a rule like those that combine synthetic datasets, for the one dataset that
+a sample is: every table is estimated again under each set of replicate weights that its agency
+supplies (methods 6.3). Agrees with ``svrepdesign`` of R's survey package.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import pandas as pd
+from scipy import sparse
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.contrasts import Pairs
-from surveysynth.estimation.domains import Domains
-from surveysynth.estimation.margins import cell_of_record, margin_matrix, sums_by_unit
-from surveysynth.estimation.statistics import Statistic, statistic_of, values_of
-from surveysynth.estimation.taylor import DomainEstimates, Linearisation, check_arguments
+from surveysynth.estimation.calibration import CalibratedWeights
+from surveysynth.estimation.combining import Combined, combine
+from surveysynth.estimation.domains import Domains, cell_of_record, margin_matrix
+from surveysynth.estimation.linearised import Pairs
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.statistics import statistic_of, values_of
+from surveysynth.estimation.taylor import (
+    DomainEstimates,
+    Linearisation,
+    LinearisedTable,
+    check_arguments,
+    linearise_domains,
+    records_of,
+)
 
 Centre: TypeAlias = Literal["estimate", "mean"]
 
@@ -56,7 +69,23 @@ class ReplicateWeights:
     centre: Centre = "estimate"
 
     def __post_init__(self) -> None:
-        _check(self)
+        if self.multipliers.ndim != 2 or self.n_replicates < 1:
+            raise InputError(
+                "Replicate weights must have two axes, records and at least one replicate, but "
+                f"came with shape {self.multipliers.shape}."
+            )
+        require_finite(self.multipliers)
+        if self.rscales.shape != (self.n_replicates,):
+            raise InputError(
+                f"rscales must be one number for each of {self.n_replicates} replicates, but came "
+                f"with shape {self.rscales.shape}."
+            )
+        if not (self.scale > 0 and np.isfinite(self.scale) and (self.rscales >= 0).all()):
+            raise InputError("The scale must be finite and above zero, and rscales not below zero.")
+        if not self.df > 0:
+            raise InputError(f"The degrees of freedom must be above zero, but are {self.df}.")
+        if self.centre not in ("estimate", "mean"):
+            raise InputError(f"The centre must be estimate or mean, but got '{self.centre}'.")
 
     @property
     def n(self) -> int:
@@ -237,40 +266,23 @@ def replicate_estimates(
             linearisation=linearisation, population_size=population_size,
         )  # fmt: skip
         return kind.contrast.of_rows(domains, full), kind.contrast.of_rows(domains, each)
-    value = values_of(kind, outcome, weight.size)
-    if kind.of_sums is None:
+    if not kind.of_sums:
         whole = float(weight.sum()) if population_size is None else population_size
-        scale_to = whole if linearisation == "ratio" else None
-        return _one_by_one(kind, domains, replicates, weight, value, scale_to)
+        table = linearise_domains(
+            domains, weight=weight, outcome=outcome, statistic=statistic,
+            linearisation=linearisation, population_size=whole,
+        )  # fmt: skip
+        again = [table.again(each) for each in replicates.replicate_weights(weight).T]
+        return table.estimate, np.array(again)
+    value = values_of(kind, outcome, weight.size)
     of, per = (value[:, 0], value[:, 1]) if kind.of else (value, np.ones(weight.size))
     size, total = (_sums(domains, replicates, weight * each) for each in (per, of))
     with np.errstate(divide="ignore", invalid="ignore"):
-        estimates = kind.of_sums(size, total)
+        estimates = total if kind.additive else total / size
         if linearisation == "ratio" and kind.additive:
             known = size[0, 0] if population_size is None else population_size
             estimates = estimates / size[0] * known  # row 0 is the whole
     return estimates[:, 0].copy(), np.ascontiguousarray(estimates[:, 1:].T)
-
-
-def _one_by_one(
-    kind: Statistic,
-    domains: Domains,
-    replicates: ReplicateWeights,
-    weight: FloatArray,
-    value: FloatArray,
-    scale_to: float | None,
-) -> tuple[FloatArray, FloatArray]:
-    """Return estimates (D,) and (R, D) of a statistic that is not a function of sums.
-
-    Each set of weights is used in turn, scaled to a known size where there is one.
-    """
-    made = []
-    for each in (weight, *replicates.replicate_weights(weight).T):
-        scaled = each if scale_to is None else each * (scale_to / each.sum())
-        with np.errstate(divide="ignore", invalid="ignore"):
-            linearised = kind.linearise(domains, scaled, value, calibrated=scale_to is not None)
-        made.append(linearised.estimate)
-    return made[0], np.array(made[1:])
 
 
 def replication_variance(
@@ -294,10 +306,19 @@ def replication_variance(
 
 
 def _sums(domains: Domains, replicates: ReplicateWeights, values: FloatArray) -> FloatArray:
-    """Sum the values (n,) by table row: full sample first, then replicates, (D, 1 + R)."""
-    margins = margin_matrix(domains)
+    """Sum the values (n,) by table row: full sample first, then replicates, (D, 1 + R).
+
+    Sums are taken once by interior cell and PSU. All replicates follow by one sparse product and
+    the margins by another, so that no records-by-rows matrix is made.
+    """
+    margins, cell, unit = margin_matrix(domains.labels), cell_of_record(domains), replicates.unit
     shape = (margins.shape[1], len(replicates.multipliers))
-    by_unit = sums_by_unit(replicates.unit, cell_of_record(domains), values, shape)
+    if shape[1] == unit.size:  # every record is its own unit
+        by_unit: Any = sparse.csr_array((values, (cell, unit)), shape=shape)
+    else:
+        pair, keys = pd.factorize(cell * shape[1] + unit)
+        sums = np.bincount(pair, values, minlength=len(keys))
+        by_unit = sparse.csr_array((sums, np.divmod(keys, shape[1])), shape=shape)
     full = by_unit.sum(axis=1)[:, None]
     return np.asarray(margins @ np.hstack([full, by_unit @ replicates.multipliers]))
 
@@ -311,22 +332,64 @@ def require_finite(values: FloatArray) -> None:
         )
 
 
-def _check(weights: ReplicateWeights) -> None:
-    """Raise InputError unless the parts of a set of replicate weights fit together."""
-    if weights.multipliers.ndim != 2 or weights.n_replicates < 1:
-        raise InputError(
-            "Replicate weights must have two axes, records and at least one replicate, but came "
-            f"with shape {weights.multipliers.shape}."
-        )
-    require_finite(weights.multipliers)
-    if weights.rscales.shape != (weights.n_replicates,):
-        raise InputError(
-            f"rscales must be one number for each of {weights.n_replicates} replicates, but came "
-            f"with shape {weights.rscales.shape}."
-        )
-    if not (weights.scale > 0 and np.isfinite(weights.scale) and (weights.rscales >= 0).all()):
-        raise InputError("The scale must be finite and above zero, and rscales not below zero.")
-    if not weights.df > 0:
-        raise InputError(f"The degrees of freedom must be above zero, but are {weights.df}.")
-    if weights.centre not in ("estimate", "mean"):
-        raise InputError(f"The centre must be estimate or mean, but got '{weights.centre}'.")
+Calibrate = Callable[[FloatArray], CalibratedWeights]
+"""From base weights (n,) of the sample to calibrated ones."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReplicatedSample:
+    """The combining rule of this module.
+
+    weights: replicate weights (n, R); replicates: with their scales; calibrate: what is done to the
+    weights of the sample, and so to each set of replicate weights.
+    """
+
+    weights: FloatArray
+    replicates: ReplicateWeights
+
+    @classmethod
+    def of(
+        cls, replicates: ReplicateWeights, weight: FloatArray, calibrate: Calibrate | None = None
+    ) -> "ReplicatedSample":
+        """Return the rule for a sample with these weights (n,).
+
+        Raises ``InputError`` where a set of replicate weights cannot be calibrated.
+        """
+        columns = replicates.replicate_weights(weight)
+        if calibrate is not None:  # weights at zero stay there
+            made = [np.where(w > 0, calibrate(w).weight, 0.0) for w in columns.T]
+            columns = np.stack(made, axis=1)
+        return cls(columns, replicates)
+
+    def collect(self, draws: int, replicates: int, sample_design: SampleDesign) -> "_Replicated":
+        """Begin a table of one dataset."""
+        return _Replicated(self)
+
+    def of_quantile(self, p: float) -> "ReplicatedSample":
+        """Return the rule itself: replicates assume no shape."""
+        return self
+
+
+class _Replicated:
+    """Estimate and variance of each row, (D,)."""
+
+    def __init__(self, rule: ReplicatedSample) -> None:
+        self._rule = rule
+        self._found: tuple[FloatArray, FloatArray] | None = None
+
+    def add(
+        self, draw: int, replicate: int, table: LinearisedTable, pair: LinearisedTable
+    ) -> None:
+        """Estimate the one dataset under each set of replicate weights."""
+        each = np.array([pair.again(weight) for weight in self._rule.weights.T])
+        estimate = table.estimate
+        variance = replication_variance(estimate, each, self._rule.replicates)
+        variance[records_of(pair.statistic, pair.domains) < pair.statistic.least_for_se] = np.nan
+        self._found = estimate, variance
+
+    def combined(self) -> Combined:
+        """Return the estimates with their standard errors."""
+        if self._found is None:
+            raise InputError("There is nothing to combine: no dataset was added.")
+        estimate, variance = self._found
+        return combine(estimate[None, None], variance[None, None], self._rule.replicates.df)

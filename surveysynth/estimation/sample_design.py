@@ -1,8 +1,11 @@
-"""The sample design as variance estimation needs it: strata, PSUs, fpc, lonely PSUs (methods 5)."""
+"""The sample design as variance estimation needs it: strata, PSUs, fpc, lonely PSUs (methods 5).
 
-from dataclasses import dataclass, replace
+``Clusters`` says in words what stands for the correlation within PSUs.
+"""
+
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, get_args
 
 import numpy as np
 
@@ -10,6 +13,7 @@ from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 
 if TYPE_CHECKING:
+    from surveysynth.models.base import Model
     from surveysynth.survey.survey import PublicDesign
 
 LonelyPsu: TypeAlias = Literal["fail", "remove", "certainty", "adjust", "average"]
@@ -59,7 +63,49 @@ class SampleDesign:
     design_effect: float | None = None
 
     def __post_init__(self) -> None:
-        _check_design(self)
+        if self.lonely_psu not in get_args(LonelyPsu):
+            raise InputError(
+                f"lonely_psu must be one of {', '.join(get_args(LonelyPsu))}, "
+                f"but got '{self.lonely_psu}'."
+            )
+        _check_codes("strata", self.strata)
+        if self.design_effect is not None and not 0 < self.design_effect < np.inf:
+            raise InputError(
+                f"A design effect must be a positive number, but got {self.design_effect}."
+            )
+        if self.psu is not None:
+            if self.psu.shape != self.strata.shape:
+                raise InputError(
+                    f"Strata and PSUs must be of the same records, but there are {self.n} stratum "
+                    f"codes and {len(self.psu)} PSU codes."
+                )
+            _check_codes("PSUs", self.psu)
+            split = np.unique(self.psu[self.psu_strata[self.psu] != self.strata]).size
+            if split:
+                raise InputError(
+                    f"A PSU must lie in one stratum, but {split} of {len(self.psu_strata)} lie in "
+                    "several; give PSUs codes that are unique across strata."
+                )
+        if self.fpc is not None:
+            if self.fpc.shape != (self.n_strata,):
+                raise InputError(
+                    f"The fpc needs one sampling fraction for each of the {self.n_strata} strata, "
+                    f"but has {self.fpc.size}."
+                )
+            outside = int((~((self.fpc >= 0) & (self.fpc <= 1))).sum())
+            if outside:
+                raise InputError(
+                    f"The fpc must be a sampling fraction between 0 and 1, but {outside} of "
+                    f"{self.n_strata} strata have another value; divide the PSUs sampled by the "
+                    "PSUs of the stratum."
+                )
+        lonely = int(self.lonely.sum())
+        if lonely and self.lonely_psu == "fail":
+            raise InputError(
+                "A variance needs at least two PSUs (without a psu column: records) in each "
+                f"stratum, but {lonely} of {self.n_strata} strata have one; combine strata, or set "
+                "lonely_psu to remove, certainty, adjust or average."
+            )
 
     @classmethod
     def from_public(cls, design: "PublicDesign") -> "SampleDesign":
@@ -135,56 +181,92 @@ class SampleDesign:
         return len(self.psu_strata) - self.n_strata
 
 
-def _check_design(design: SampleDesign) -> None:
-    """Raise InputError unless the arrays of a sample design fit together."""
-    if design.lonely_psu not in get_args(LonelyPsu):
-        raise InputError(
-            f"lonely_psu must be one of {', '.join(get_args(LonelyPsu))}, "
-            f"but got '{design.lonely_psu}'."
-        )
-    _check_codes("strata", design.strata)
-    if design.design_effect is not None and not 0 < design.design_effect < np.inf:
-        raise InputError(
-            f"A design effect must be a positive number, but got {design.design_effect}."
-        )
-    if design.psu is not None:
-        if design.psu.shape != design.strata.shape:
-            raise InputError(
-                f"Strata and PSUs must be of the same records, but there are {design.n} stratum "
-                f"codes and {len(design.psu)} PSU codes."
-            )
-        _check_codes("PSUs", design.psu)
-        split = np.unique(design.psu[design.psu_strata[design.psu] != design.strata]).size
-        if split:
-            raise InputError(
-                f"A PSU must lie in one stratum, but {split} of {len(design.psu_strata)} lie in "
-                "several; give PSUs codes that are unique across strata."
-            )
-    if design.fpc is not None:
-        if design.fpc.shape != (design.n_strata,):
-            raise InputError(
-                f"The fpc needs one sampling fraction for each of the {design.n_strata} strata, "
-                f"but has {design.fpc.size}."
-            )
-        outside = int((~((design.fpc >= 0) & (design.fpc <= 1))).sum())
-        if outside:
-            raise InputError(
-                f"The fpc must be a sampling fraction between 0 and 1, but {outside} of "
-                f"{design.n_strata} strata have another value; divide the PSUs sampled by the "
-                "PSUs of the stratum."
-            )
-    lonely = int(design.lonely.sum())
-    if lonely and design.lonely_psu == "fail":
-        raise InputError(
-            f"A variance needs at least two PSUs (without a psu column: records) in each stratum, "
-            f"but {lonely} of {design.n_strata} strata have one; combine strata, or set lonely_psu "
-            "to remove, certainty, adjust or average."
-        )
-
-
 def _check_codes(name: str, codes: IntArray) -> None:
     """Raise InputError unless the codes are 0, 1, .. with none left out."""
     if codes.size == 0:
         raise InputError(f"A sample design needs at least one record, but the {name} are empty.")
     if codes.ndim != 1 or codes.min() < 0 or not np.bincount(codes).all():
         raise InputError(f"The codes of the {name} must be one axis of 0, 1, .. all in use.")
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The PSUs of a design: their column and number, and the design's degrees of freedom.
+
+    effects: the model has an effect of each of them; else ``design_effect`` was declared, the
+    factor by which they raise the variances of a one-stage sample.
+    """
+
+    column: str
+    units: int
+    strata: int
+    df_design: int
+    effects: bool
+    design_effect: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the facts for privacy.json, all public."""
+        return asdict(self)
+
+    @property
+    def note(self) -> str:
+        """A sentence below every table."""
+        strata = "one stratum" if self.strata == 1 else f"{self.strata:,} strata"
+        sampled = f"{self.units:,} primary sampling units in {strata}"
+        if self.design_effect is None:
+            return (
+                f"Standard errors are by primary sampling unit: {sampled}, "
+                f"{self.df_design:,} degrees of freedom."
+            )
+        return (
+            "Standard errors are those of a one-stage sample times the square root of a declared "
+            f"design effect of {self.design_effect:g}, with the {self.df_design:,} degrees of "
+            f"freedom of {sampled}."
+        )
+
+
+def clusters_of(design: "PublicDesign", model: "Model | None" = None) -> Clusters | None:
+    """Return the PSUs of a design, None without PSUs; without a model ``effects`` is False."""
+    from surveysynth.models.base import psu_codes
+
+    if design.psu is None or design.psu_name is None:
+        return None
+    sample = SampleDesign.from_public(design)
+    return Clusters(
+        column=design.psu_name,
+        units=len(sample.psu_strata),
+        strata=sample.n_strata,
+        df_design=sample.degrees_of_freedom,
+        effects=model is not None and psu_codes(model, design) is not None,
+        design_effect=design.design_effect,
+    )
+
+
+def cluster_lines(design: "PublicDesign", model: "Model") -> list[str]:
+    """Return lines for ``surveysynth check`` on the treatment of the PSUs."""
+    clusters = clusters_of(design, model)
+    if clusters is None:
+        return []
+    if clusters.effects:
+        how = "an effect of each in the model, standard errors by unit"
+    else:
+        how = (
+            f"no effects in the model, standard errors of a one-stage sample times the square "
+            f"root of the declared design effect of {clusters.design_effect:g}"
+        )
+    lines = [
+        f"Clusters: {clusters.units:,} primary sampling units ({clusters.column}), "
+        f"{clusters.df_design:,} degrees of freedom; {how}."
+    ]
+    if design.strata is None:
+        return lines
+    # Right where PSUs are numbered by stratum, and a mistake where a PSU crosses strata.
+    labels = design.frame[clusters.column]
+    strata = labels.to_frame("label").assign(stratum=design.strata).groupby("label").nunique()
+    repeated = int((strata["stratum"] > 1).sum())
+    if repeated:
+        lines.append(
+            f"  {repeated:,} of {len(strata):,} labels of units occur in several strata: each is "
+            "taken as a unit of its own in every stratum."
+        )
+    return lines

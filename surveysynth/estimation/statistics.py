@@ -4,65 +4,538 @@ A row of ``STATISTICS`` has a statistic's words, rounding rule, requirements for
 estimate and linearised variable as an array function, and the lines that recompute it in a
 release's README. The specification, estimation, tables, writers, comparisons and noise all read
 this registry.
+
+A statistic with arguments is a row of ``FAMILIES``. Its name is ``word(argument, argument)``. An
+argument is plain text. Text needs double quotes (a double quote in it is doubled) where it has
+, : ( ) or ", where it has " - " or " / " in it or spaces at its ends, and where it is one of the
+words ``each`` and ``margin``.
 """
 
-from collections.abc import Sequence
-from functools import lru_cache
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from math import inf
+from types import MappingProxyType
+from typing import Literal, TypeAlias
 
 import numpy as np
 
+from surveysynth._support.messages import capitalised, listing
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.families import EXAMPLES, FAMILIES, of_share, parse_call
-from surveysynth.estimation.linearised import Linearised, average, expansion
-from surveysynth.estimation.margins import of_means, of_totals, of_weights
-from surveysynth.estimation.statistic import (
-    Interval,
-    Program,
-    Rounding,
-    Statistic,
-    mean_of_sums,
+from surveysynth.estimation.linearised import (
+    Contrast,
+    ContrastKind,
+    Linearise,
+    average,
+    expansion,
+    quotient,
 )
-from surveysynth.survey.outcome import Outcome
+from surveysynth.estimation.quantiles import quantile
+from surveysynth.estimation.sensitivity import Sensitivity, of_means, of_totals, of_weights
+from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
-__all__ = [
-    "COUNT",
-    "LEVEL",
-    "MEAN",
-    "MEDIAN",
-    "PROPORTION",
-    "REPORT_COLUMNS",
-    "SHARE",
-    "STATISTICS",
-    "STUDY_COLUMNS",
-    "TABLE",
-    "TABLE_COLUMNS",
-    "TOTAL",
-    "Interval",
-    "Linearised",
-    "Program",
-    "Rounding",
-    "Statistic",
-    "average",
-    "expansion",
-    "statistic_of",
-    "table_keys",
-    "values_of",
-]
+Rounding: TypeAlias = Literal["multiples", "digits", "percent", "warranted"]
+"""Multiples of ``tables.round_counts``, or without it as many digits as standard errors warrant;
+``tables.digits_mean`` decimals; percent; as many as are warranted. The digits of an outcome's own
+label go before the last three."""
+
+Interval: TypeAlias = Literal["t", "logit", "positive"]
+"""estimate ± t SE; the same on the logit scale, which stays between 0 and 1; or, where it would
+reach below 0, on the log scale, which does not."""
 
 
-def _total_of_sums(size: FloatArray, total: FloatArray) -> FloatArray:
-    return total
+@dataclass(frozen=True)
+class Program:
+    """Statements of the programs in a release's README, for one dataset.
+
+    They know ``w`` and ``y`` of all records, ``inside`` (true in the cell) and, under calibrated
+    weights, POPULATION. estimate: sets ``value``; linearised: sets ``u`` after it; calibrated:
+    the same under calibrated weights, where that is another.
+    """
+
+    estimate: tuple[str, ...]
+    linearised: tuple[str, ...]
+    calibrated: tuple[str, ...] = ()
+
+    def variable(self, linearisation: str) -> tuple[str, ...]:
+        """Return the lines that set ``u`` under a linearisation."""
+        return (self.calibrated if linearisation == "ratio" else ()) or self.linearised
 
 
-_PYTHON_MEAN = Program(
-    ("total, size = (w * y)[inside].sum(), w[inside].sum()",),
-    ("u = w * inside * (y - value) / size",),
+def _programs(
+    total: str, size: str, u: str, *, calibrated: str = "", inside: str = "inside", z: str = ""
+) -> tuple[Program, Program]:
+    """Return the lines in Python and R of a ratio of sums over a cell, or of a sum (size "1").
+
+    total: what is summed over ``inside``; z: what the lines need before, if anything.
+    """
+    total, size = (f"({text})" if "*" in text else text for text in (total, size))
+    summed = [f"{total}[{inside}].sum()", "1.0" if size == "1" else f"{size}[inside].sum()"]
+    of_r = [f"sum({total}[{inside}])", "1" if size == "1" else f"sum({size}[inside])"]
+    return (
+        Program(
+            (*([f"z = {z}"] if z else ()), f"total, size = {', '.join(summed)}"),
+            (f"u = {u}",),
+            (f"u = {calibrated}",) if calibrated else (),
+        ),
+        Program(
+            (*([f"z <- {z}"] if z else ()), f"total <- {of_r[0]}", f"size <- {of_r[1]}"),
+            (f"u <- {u}",),
+            (f"u <- {calibrated}",) if calibrated else (),
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Statistic:
+    """Everything about one statistic.
+
+    Attributes
+    ----------
+    name
+        In specifications and files.
+    plural
+        In words, lower case; with underscores the name of its files.
+    heading
+        Of its estimates in tables.
+    linearise
+        Its array function.
+    python, r
+        Its lines in the programs of a release's README.
+    needs_outcome
+        False for a statistic of the weights alone, which has one table whatever the outcomes.
+    binary
+        True if the outcome must be 0 or 1 and is modelled untransformed.
+    kinds
+        Of the outcomes that it is of; a table of one leaves the others out.
+    instead
+        For outcomes of another kind, what is of them, for messages.
+    by_level
+        Whether each row has a line a level of the outcome's discrete part; the array function then
+        takes the indicator of one level.
+    interval
+        How an interval is made of estimate and standard error.
+    rounding
+        For readers.
+    margins
+        What a margin is of its cells: their "sums", their "means" weighted by counts, or neither.
+    least_for_se
+        Records without which a row has no standard error.
+    limits
+        Between which every estimate must lie; None: it is not negative if no outcome is.
+    unit
+        Of unrounded numbers; empty: that of the outcome.
+    standard
+        Which published standards of reliability of the NCHS speak of it.
+    of_sums
+        Whether it is a sum or a ratio of sums: many replicates are estimated at once then, else one
+        by one.
+    sensitivity
+        How far one record moves it (for Laplace noise); None: not known, and no noise is made.
+    explanation
+        For the README, where count, total and mean do not say it: how estimate and u are made.
+    file
+        Name of its files without the ending, where that is not the plural.
+    of
+        The outcomes, by name, of a statistic of several: its array function takes (n, k).
+    contrast
+        The contrast of two rows; the array function, the programs and the requirements for an
+        outcome are those of the statistic of one row.
+    base
+        With a contrast, the name of that statistic.
+    signed
+        Whether it may be zero by its nature, so that a relative error says nothing.
+    share
+        Of a quantile, or of a contrast of quantiles, the share p: several datasets are combined by
+        their distribution functions, which are inverted there; ``python`` and ``r`` are of the
+        distribution function at Q.
+    """
+
+    name: str
+    plural: str
+    heading: str
+    linearise: Linearise
+    python: Program
+    r: Program
+    needs_outcome: bool = True
+    binary: bool = False
+    kinds: tuple[OutcomeKind, ...] = ("continuous", "semicontinuous", "count")
+    instead: str = ""
+    by_level: bool = False
+    interval: Interval = "t"
+    rounding: Rounding = "digits"
+    margins: Literal["sums", "means", "neither"] = "neither"
+    least_for_se: int = 2
+    limits: tuple[float, float] | None = None
+    unit: str = ""
+    standard: Literal["count", "proportion", "neither"] = "neither"
+    of_sums: bool = False
+    sensitivity: Sensitivity | None = None
+    explanation: str = ""
+    file: str = ""
+    of: tuple[str, ...] = ()
+    contrast: Contrast | None = None
+    base: str = ""
+    signed: bool = False
+    share: float | None = None
+
+    @property
+    def share_below(self) -> float | None:
+        """The share p of a quantile itself."""
+        return self.share if self.contrast is None else None
+
+    @property
+    def stem(self) -> str:
+        """Name of its files, without the ending."""
+        return self.file or self.plural.replace(" ", "_")
+
+    @property
+    def title(self) -> str:
+        """In words, at the head of sheets and sections."""
+        return capitalised(self.plural)
+
+    @property
+    def percent(self) -> bool:
+        """True if readers see percent."""
+        return self.rounding == "percent"
+
+    @property
+    def additive(self) -> bool:
+        """True if cells add up to their margins, as values proportional to the weights do."""
+        return self.margins == "sums"
+
+    @property
+    def is_count(self) -> bool:
+        """True for a number of units, whose total may be known."""
+        return self.additive and not self.needs_outcome
+
+    def columns_of(self, by: Sequence[str]) -> list[str]:
+        """Return the by variables that its tables show; a contrast of two levels hides its own."""
+        compared = self.contrast
+        hidden = compared.column if compared is not None and compared.first is not None else None
+        return [name for name in by if name != hidden]
+
+    def columns(
+        self, outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()
+    ) -> tuple[int | None, ...]:
+        """Return the columns of the outcomes that it suits, (None,) if it needs none.
+
+        Empty where it suits none. Outcomes that make the rows are left out: they do not vary in a
+        row. Of several outcomes it is the first, where all are there and of kinds that suit.
+        """
+        if not self.needs_outcome:
+            return (None,)
+        if self.of:
+            found = {o.name: j for j, o in enumerate(outcomes) if o.kind in self.kinds}
+            known = all(name in found and name not in rows_by for name in self.of)
+            return (found[self.of[0]],) if known else ()
+        suited: Sequence[int] = zero_one(outcomes)
+        if not self.binary:
+            suited = [j for j, outcome in enumerate(outcomes) if outcome.kind in self.kinds]
+        return tuple(j for j in suited if outcomes[j].name not in rows_by)
+
+    def misfit(self, outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()) -> str:
+        """Why it suits none of the outcomes, with the remedy."""
+        if self.columns(outcomes):
+            return (
+                f"{self.name!r} has no outcome left: rows are by "
+                f"{listing([each.name for each in outcomes if each.name in rows_by])}, which does "
+                "not vary within a row. Leave one of both out."
+            )
+        got = ", ".join(f"{outcome.name} {outcome.kind}" for outcome in outcomes)
+        if self.of:
+            return (
+                f"{self.name!r} needs the outcomes {listing(self.of)} to be amounts of "
+                f"synthesizer.outcome, got {got}."
+            )
+        if self.binary:
+            transforms = listing([o.transform.kind for o in outcomes if o.kind == "continuous"])
+            also = f", transform {transforms}" if transforms else ""
+            return (
+                f"{self.name!r} needs an outcome of 0 and 1: of kind 'binary', or with "
+                f"synthesizer.transform = 'identity', got {got}{also}."
+            )
+        return (
+            f"{self.name!r} is of outcomes that are {' or '.join(self.kinds)}, got {got}."
+            f"{self.instead}"
+        )
+
+
+EACH, MARGIN = "each", "margin"
+_WORD = re.compile(r"\s*([A-Za-z_]\w*)\s*\((.*)\)\s*", re.DOTALL)
+_SPECIAL = re.compile(r'[,:()"]|\s[-/]\s|^\s|\s$|^$|^(?:each|margin)$')
+
+
+def parse_call(name: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return the word of a name and its arguments as written; None for one without brackets.
+
+    Raises ``InputError`` where brackets or quotes do not match.
+    """
+    if "(" not in name:
+        return None
+    found = _WORD.fullmatch(name)
+    if found is None:
+        raise _wrong(name, "expected a word and its arguments in brackets")
+    return found[1], tuple(split(found[2], ",", name))
+
+
+def split(text: str, mark: str, name: str) -> list[str]:
+    """Split a text at a mark, a pattern, outside quotes and brackets.
+
+    Raises ``InputError`` where brackets or quotes do not match; ``name`` is for the message.
+    """
+    parts, start, depth, quoted = [], 0, 0, False
+    pattern = re.compile(mark)
+    for place, character in enumerate(text):
+        if character == '"':
+            quoted = not quoted
+        elif not quoted:
+            depth += (character == "(") - (character == ")")
+            if depth < 0:
+                raise _wrong(name, "a bracket is closed that was not opened")
+            found = pattern.match(text, place)
+            if found and depth == 0 and place >= start:
+                parts.append(text[start:place].strip())
+                start = found.end()
+    if depth or quoted:
+        raise _wrong(name, "a quote is not closed" if quoted else "a bracket is not closed")
+    return [*parts, text[start:].strip()]
+
+
+def unquote(written: str, name: str) -> str:
+    """Return the text that was written; raise ``InputError`` for text that needs quotes."""
+    inner = written[1:-1].replace('""', "")
+    if len(written) > 1 and written[0] == written[-1] == '"' and '"' not in inner:
+        return written[1:-1].replace('""', '"')
+    if _SPECIAL.search(written):
+        raise _wrong(name, f"{written!r} is not a name here; text with special signs needs quotes")
+    return written
+
+
+def quote(text: str) -> str:
+    """Write text so that ``unquote`` reads it."""
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"' if _SPECIAL.search(text) else text
+
+
+def file_name(*words: str) -> str:
+    """Join words to the name of a file: letters, digits and underscores."""
+    return "_".join(re.findall(r"\w+", " ".join(words)))
+
+
+def _wrong(name: str, why: str) -> InputError:
+    return InputError(f"The statistic {name!r} cannot be read: {why}.")
+
+
+_OF_SHARE = _programs(
+    "w", "w", "w * inside * ((y <= Q) - value) / size", inside="inside & (y <= Q)"
 )
-_R_MEAN = Program(
-    ("total <- sum((w * y)[inside])", "size <- sum(w[inside])"),
-    ("u <- w * inside * (y - value) / size",),
+
+
+def of_share(p: float) -> Statistic:
+    """Return the quantile below which lies a share p of the weight."""
+    percent = f"{100 * p:.10g}"
+    median = p == 0.5
+    plural = "medians" if median else f"{percent}{_ordinal(percent)} percentiles"
+    return Statistic(
+        name="median" if median else f"quantile({p!r})",
+        plural=plural,
+        heading=f"Estimated {plural.removesuffix('s')}",
+        linearise=quantile(p),
+        python=_OF_SHARE[0],
+        r=_OF_SHARE[1],
+        instead=" Of outcomes with levels there is 'share'.",
+        file=plural if median else file_name("percentiles", percent.replace(".", "_")),
+        share=p,
+        explanation=(
+            f"{capitalised(plural)}: F(x) is the share of the weight of a cell with "
+            "values up to x, "
+            f"over all datasets in one file, and the estimate Q is the smallest value with F(Q) at "
+            f"least {p:g}. With q_l the shares up to that one Q in the datasets, their standard "
+            "error and degrees of freedom follow as below, from u = w d (1(y <= Q) - q) / N_d; the "
+            "ends of the interval are the smallest values with F at least q - t · se and q + t · se"
+            ", and where such a share is outside 0 to 1 there is no such end. `se` is the width of "
+            "the 95% interval over 2 t (Woodruff 1952), or where it lacks an end the distance of "
+            "the other from Q over t."
+        ),
+    )
+
+
+#: Of a contrast of quantiles: those Q of two rows of all datasets, linear in F there.
+_LINEAR = _programs(
+    "w * z", "w", "w * inside * (z - value) / size", z="Q + slope * ((y <= Q) - F)"
 )
+
+
+def _ordinal(number: str) -> str:
+    teens = "." not in number and number[-2:] in ("11", "12", "13")
+    ending = {"1": "st", "2": "nd", "3": "rd"}.get(number[-1], "th")
+    return "th" if teens or "." in number else ending
+
+
+def _quantile(arguments: tuple[str, ...], name: str) -> Statistic:
+    try:
+        (written,) = arguments
+        p = float(written)
+    except ValueError:
+        p = float("nan")
+    if not 0.0 < p < 1.0:
+        raise InputError(
+            f"The statistic {name!r} needs one number between 0 and 1, the share of the population "
+            'up to the quantile: for example "quantile(0.25)".'
+        )
+    return MEDIAN if p == 0.5 else of_share(p)
+
+
+_RATIO = _programs("w * y", "w * x", "w * inside * (y - value * x) / size")
+
+
+def _ratio(arguments: tuple[str, ...], name: str) -> Statistic:
+    """Return the ratio of the totals of two outcomes, or of two rows."""
+    if len(arguments) != 2 or _sides(arguments[1], name):
+        return _contrast(arguments, name, "ratio")
+    numerator, denominator = (unquote(each, name) for each in arguments)
+    if numerator == denominator:
+        return _contrast(arguments, name, "ratio")
+    words = f"{numerator} to {denominator}"
+    return Statistic(
+        name=f"ratio({quote(numerator)}, {quote(denominator)})",
+        plural=f"ratios of {words}",
+        heading="Estimated ratio",
+        linearise=quotient,
+        python=_RATIO[0],
+        r=_RATIO[1],
+        rounding="warranted",
+        unit="ratio",
+        file=file_name("ratio", numerator, denominator),
+        of=(numerator, denominator),
+        of_sums=True,
+        explanation=(
+            f"The ratio of {words} is that of their totals in a cell, R = t_y / t_x, with "
+            "u = w d (y - R x) / t_x."
+        ),
+    )
+
+
+_HOW = {
+    "ratio": 'expected two outcomes, "ratio(income, tax)", or a statistic and two rows, '
+    '"ratio(mean, sex: f / m)", or "ratio(count, sex: margin)"',
+    "difference": 'expected a statistic and two rows, "difference(mean, sex: f - m)", '
+    '"difference(mean, sex: each - m)" or "difference(mean, sex: margin)"',
+}
+
+
+def _sides(argument: str, name: str) -> tuple[str, str] | None:
+    """Split at the colon; None without one."""
+    parts = split(argument, ":", name)
+    return (parts[0], parts[1]) if len(parts) == 2 else None
+
+
+def _contrast(arguments: tuple[str, ...], name: str, kind: ContrastKind) -> Statistic:
+    """Return the contrast of a statistic, the mean where none is named, between two rows."""
+    *named, written = arguments
+    sides = _sides(written, name)
+    if len(named) > 1 or sides is None:
+        raise InputError(f"The statistic {name!r} cannot be read: {_HOW[kind]}.")
+    mark = "-" if kind == "difference" else "/"
+    parts = split(sides[1], rf"\s{mark}\s", name)
+    if parts == [MARGIN]:
+        parts = [EACH, MARGIN]
+    if len(parts) != 2 or parts[0] == MARGIN or parts[1] == EACH or parts[0] == parts[1]:
+        raise InputError(f"The statistic {name!r} cannot be read: {_HOW[kind]}.")
+    first = None if parts[0] == EACH else unquote(parts[0], name)
+    second = None if parts[1] == MARGIN else unquote(parts[1], name)
+    contrast = Contrast(kind, unquote(sides[0], name), first, second)
+    base = statistic_of((named or ["mean"])[0])
+    upper = EACH if first is None else quote(first)
+    lower = MARGIN if second is None else quote(second)
+    levels = MARGIN if first is None and second is None else f"{upper} {mark} {lower}"
+    rows = f"{quote(contrast.column)}: {levels}"
+    name = f"{kind}({base.name}, {rows})"
+    if base.contrast is not None:
+        raise InputError(f"The statistic {name!r} is a contrast of contrasts, which there is none.")
+    ratio = kind == "ratio"
+    share = ratio and second is None and base.is_count  # of a part in its whole
+    formula = "(u_1 - R u_2) / t_2, R = t_1 / t_2" if ratio else "u_1 - u_2"
+    noun = "ratio" if ratio else "difference"
+    return replace(
+        base,
+        name=name,
+        plural=f"{noun}s of {base.plural}, {rows}",
+        heading=f"Percentage over {contrast.column}"
+        if share
+        else f"{noun.capitalize()} of {base.plural}",
+        python=_LINEAR[0] if base.share_below else base.python,
+        r=_LINEAR[1] if base.share_below else base.r,
+        interval="logit" if share else "positive" if ratio and base.is_count else "t",
+        rounding="percent" if share else "warranted" if ratio else base.rounding,
+        margins="neither",
+        limits=(0.0, 1.0) if share else None if ratio else (-inf, inf),
+        unit="share, 0 to 1" if share else "ratio" if ratio else base.unit,
+        standard="proportion" if share else "neither",
+        of_sums=False,
+        sensitivity=None,
+        file=file_name(kind, base.stem, contrast.column, first or EACH, second or MARGIN),
+        contrast=contrast,
+        base=base.name,
+        signed=not ratio,
+        explanation=(
+            f"{noun.capitalize()}s ({rows}): each is of the estimates of two rows, "
+            f"with u = {formula} in a dataset, from the linearised variables u_1 and u_2 of both, "
+            "so that their covariance is in the variance. `n` is of the row with fewer records."
+        ),
+    )  # fmt: skip
+
+
+def _share(arguments: tuple[str, ...], name: str) -> Statistic:
+    """Return the statistic of shares: each row as a share of its level's records in a margin."""
+    if len(arguments) != 1 or _sides(arguments[0], name):
+        raise InputError(
+            f"The statistic {name!r} needs one by variable, over whose levels shares add up to 1: "
+            'for example "share(region)".'
+        )
+    column = unquote(arguments[0], name)
+    return replace(
+        SHARE,
+        name=f"share({quote(column)})",
+        plural=f"shares over {column}",
+        heading=f"Percentage over {column}",
+        linearise=expansion,
+        python=_TOTAL[0],
+        r=_TOTAL[1],
+        margins="neither",
+        of_sums=False,
+        file=file_name("shares_over", column),
+        contrast=Contrast("ratio", column, None, None),
+        base=TOTAL.name,
+        explanation=(
+            f"Shares over {column}: of the weight of a level in all of {column} the share that is "
+            "in the row, t_1 / t_2 with t the sums of w over the records of the level in the row "
+            "and in its margin, and u = (u_1 - share u_2) / t_2."
+        ),
+    )
+
+
+FAMILIES: Mapping[str, Callable[[tuple[str, ...], str], Statistic]] = MappingProxyType({
+    "quantile": _quantile,
+    "ratio": _ratio,
+    "difference": partial(_contrast, kind="difference"),
+    "share": _share,
+})  # fmt: skip
+"""By the word before the brackets: from the arguments and the whole name to the statistic. Each
+raises ``InputError`` for arguments that it cannot read."""
+
+EXAMPLES = ("quantile(0.25)", "ratio(income, tax)", "difference(mean, sex: f - m)", "share(region)")
+"""Of names with arguments, for messages."""
+
+
+_COUNT = _programs("w", "1", "w * inside", calibrated="w * (inside - value / POPULATION)")
+_TOTAL = _programs(
+    "w * y", "1", "w * y * inside", calibrated="w * (y * inside - value / POPULATION)"
+)
+_MEAN = _programs("w * y", "w", "w * inside * (y - value) / size")
 
 #: What tables say of outcomes that are no amounts.
 _OF_LEVELS = (
@@ -75,16 +548,8 @@ COUNT = Statistic(
     plural="counts",
     heading="Estimated number",
     linearise=expansion,
-    python=Program(
-        ("total, size = w[inside].sum(), 1.0",),
-        ("u = w * inside",),
-        ("u = w * (inside - value / POPULATION)",),
-    ),
-    r=Program(
-        ("total <- sum(w[inside])", "size <- 1"),
-        ("u <- w * inside",),
-        ("u <- w * (inside - value / POPULATION)",),
-    ),
+    python=_COUNT[0],
+    r=_COUNT[1],
     needs_outcome=False,
     rounding="multiples",
     interval="positive",
@@ -92,7 +557,7 @@ COUNT = Statistic(
     least_for_se=1,
     unit="units of the population",
     standard="count",
-    of_sums=_total_of_sums,
+    of_sums=True,
     sensitivity=of_weights,
 )
 
@@ -101,21 +566,13 @@ TOTAL = Statistic(
     plural="totals",
     heading="Estimated total",
     linearise=expansion,
-    python=Program(
-        ("total, size = (w * y)[inside].sum(), 1.0",),
-        ("u = w * y * inside",),
-        ("u = w * (y * inside - value / POPULATION)",),
-    ),
-    r=Program(
-        ("total <- sum((w * y)[inside])", "size <- 1"),
-        ("u <- w * y * inside",),
-        ("u <- w * (y * inside - value / POPULATION)",),
-    ),
+    python=_TOTAL[0],
+    r=_TOTAL[1],
     instead=_OF_LEVELS,
     rounding="warranted",
     margins="sums",
     least_for_se=1,
-    of_sums=_total_of_sums,
+    of_sums=True,
     sensitivity=of_totals,
 )
 
@@ -124,11 +581,11 @@ MEAN = Statistic(
     plural="means",
     heading="Estimated mean",
     linearise=average,
-    python=_PYTHON_MEAN,
-    r=_R_MEAN,
+    python=_MEAN[0],
+    r=_MEAN[1],
     instead=_OF_LEVELS,
     margins="means",
-    of_sums=mean_of_sums,
+    of_sums=True,
     sensitivity=of_means,
 )
 
@@ -139,8 +596,8 @@ PROPORTION = Statistic(
     plural="proportions",
     heading="Estimated percentage",
     linearise=average,
-    python=_PYTHON_MEAN,
-    r=_R_MEAN,
+    python=_MEAN[0],
+    r=_MEAN[1],
     binary=True,
     kinds=("binary",),
     rounding="percent",
@@ -149,7 +606,7 @@ PROPORTION = Statistic(
     limits=(0.0, 1.0),
     unit="share, 0 to 1",
     standard="proportion",
-    of_sums=mean_of_sums,
+    of_sums=True,
     sensitivity=of_means,
 )
 
@@ -158,8 +615,8 @@ SHARE = Statistic(
     plural="shares",
     heading="Estimated percentage",
     linearise=average,
-    python=_PYTHON_MEAN,
-    r=_R_MEAN,
+    python=_MEAN[0],
+    r=_MEAN[1],
     kinds=("semicontinuous", "binary", "categorical"),
     by_level=True,
     interval="logit",
@@ -168,7 +625,7 @@ SHARE = Statistic(
     limits=(0.0, 1.0),
     unit="share, 0 to 1",
     standard="proportion",
-    of_sums=mean_of_sums,
+    of_sums=True,
     explanation=(
         "The share of a level in a cell is the mean of its indicator: y = 1 for the records of the "
         "level and 0 for others. The shares of a cell add up to 1."
@@ -213,13 +670,14 @@ def statistic_of(name: str) -> Statistic:
 @lru_cache(maxsize=256)
 def _with_arguments(name: str) -> Statistic:
     call = parse_call(name)
-    if call is None or call.word not in FAMILIES:
+    if call is None or call[0] not in FAMILIES:
         known, examples = ", ".join(STATISTICS), ", ".join(EXAMPLES)
         raise InputError(
             f"The statistic must be one of {known}, or one with arguments, as {examples}, but got "
             f"'{name}'."
         )
-    return FAMILIES[call.word](call, name, statistic_of)
+    word, arguments = call
+    return FAMILIES[word](arguments, name)
 
 
 def values_of(statistic: Statistic, outcome: FloatArray | None, n: int) -> FloatArray:

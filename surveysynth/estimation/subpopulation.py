@@ -18,15 +18,16 @@ import pandas as pd
 from surveysynth._support.messages import records
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.classes import ByOutcome, Classes
-from surveysynth.estimation.contrasts import Contrast, Pairs
 from surveysynth.estimation.domains import (
+    ByOutcome,
+    Classes,
     Domains,
     RowsByOutcome,
     TableRows,
     build_domains,
     build_rows,
 )
+from surveysynth.estimation.linearised import Contrast, Pairs
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.where import COMPARE, Condition, Relation, columns_of, folded, relations
 
@@ -61,7 +62,12 @@ class Subpopulation(Classes):
             for each in relations(self.condition)
             if each.column not in names
         }
-        kinds, kind = _alike(list(public.values()), len(self.frame))
+        # Records with the same values of all relations are of one kind: columns of (relations, K).
+        kinds: BoolArray = np.ones((0, 1), dtype=bool)
+        kind: IntArray = np.zeros(len(self.frame), dtype=np.int64)
+        if public:
+            kinds, found = np.unique(np.stack(list(public.values())), axis=1, return_inverse=True)
+            kind = found.reshape(-1).astype(np.int64)
         object.__setattr__(self, "_public", public)
         object.__setattr__(self, "_kind", kind)
         for each in relations(self.condition):
@@ -156,14 +162,6 @@ class Subpopulation(Classes):
         return levels_held(relation, outcome.category_names)
 
 
-def _alike(masks: list[BoolArray], n: int) -> tuple[BoolArray, IntArray]:
-    """Return the different columns (masks, K) of masks (n,), and which (n,) a record has."""
-    if not masks:
-        return np.ones((0, 1), dtype=bool), np.zeros(n, dtype=np.int64)
-    kinds, kind = np.unique(np.stack(masks), axis=1, return_inverse=True)
-    return kinds, kind.reshape(-1).astype(np.int64)
-
-
 def _whole(condition: Condition, holds: Callable[[Relation], BoolArray]) -> BoolArray:
     """Evaluate a condition from the values of its relations, arrays whose shapes broadcast."""
 
@@ -182,8 +180,15 @@ def levels_held(relation: Relation, levels: Sequence[str]) -> BoolArray:
     if not relation.of_numbers:
         unknown = [value for value in relation.values if value not in levels]
         if unknown:
-            raise InputError(_unknown(relation, len(unknown)))
-        return _texts_held(relation, np.asarray(levels, dtype=object))
+            one = len(relation.values) == 1
+            what = "the value" if one else f"{len(unknown):,} of the values"
+            raise InputError(
+                f"character {relation.place}: no record has {what} that {relation.column!r} is "
+                "compared with; write it as in the file (codes, not labels, and with its capital "
+                "letters)."
+            )
+        found = np.array([level in relation.values for level in levels], dtype=bool)
+        return found if relation.operator in ("==", "in") else ~found
     numbers = pd.to_numeric(pd.Series(levels, dtype=object), errors="coerce")
     wrong = int(numbers.isna().sum())
     if wrong:
@@ -221,28 +226,13 @@ def _numbers_held(relation: Relation, values: FloatArray) -> BoolArray:
     return found if relation.operator == "in" else ~found
 
 
-def _texts_held(relation: Relation, levels: "np.ndarray[tuple[int], np.dtype[np.object_]]") -> (
-    BoolArray
-):
-    found = np.array([level in relation.values for level in levels], dtype=bool)
-    return found if relation.operator in ("==", "in") else ~found
-
-
-def _unknown(relation: Relation, count: int) -> str:
-    what = "the value" if len(relation.values) == 1 else f"{count:,} of the values"
-    return (
-        f"character {relation.place}: no record has {what} that {relation.column!r} is compared "
-        "with; write it as in the file (codes, not labels, and with its capital letters)."
-    )
-
-
 def build_subpopulation(
     subpopulation: Subpopulation,
     by: Sequence[str],
     levels: Mapping[str, Sequence[str]],
     outcomes: Mapping[str, ByOutcome],
     margin_labels: Mapping[str, str] | None = None,
-) -> Domains | RowsByOutcome:
+) -> TableRows:
     """Build the rows of ``build_rows`` inside a subpopulation, and hidden rows outside.
 
     Raises ``InputError`` as it does.
@@ -274,22 +264,15 @@ def build_public_rows(
     return build_domains(frame, (WHERE, *by), own, margin_labels)
 
 
-def inside_rows(rows: TableRows) -> BoolArray:
-    """Return flags (D,) of rows in the subpopulation; all True without one."""
-    if WHERE not in rows.by:
-        return np.ones(len(rows.table), dtype=bool)
-    return np.asarray(rows.table[WHERE] == INSIDE, dtype=bool)
-
-
 def shown_rows(rows: TableRows) -> BoolArray:
     """Return which rows (D,) a table shows: those inside that may have records.
 
     A condition may leave a level no record whatever the outcomes, as ``field == "A"`` does in a
     table by field.
     """
-    shown = inside = inside_rows(rows)
-    if inside.all():
-        return shown
+    if WHERE not in rows.by:
+        return np.ones(len(rows.table), dtype=bool)
+    shown = inside = np.asarray(rows.table[WHERE] == INSIDE, dtype=bool)
     outside = np.asarray(rows.table[WHERE] == OUTSIDE, dtype=bool)
     by_outcome = rows.outcomes if isinstance(rows, RowsByOutcome) else {}
     condition = by_outcome[WHERE][0] if WHERE in by_outcome else None
@@ -327,9 +310,3 @@ def shown_pairs(contrast: Contrast, rows: TableRows) -> Pairs:
                 f"has, which are {', '.join(map(repr, levels))}, but names {wanted!r}."
             )
     return pairs
-
-
-def shown_table(rows: TableRows) -> pd.DataFrame:
-    """Return the by columns and is_margin of the rows that a table shows, numbered from 0."""
-    table = rows.table[shown_rows(rows)].reset_index(drop=True)
-    return table.drop(columns=WHERE) if WHERE in rows.by else table

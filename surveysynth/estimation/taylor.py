@@ -3,6 +3,12 @@
 Agrees with R's survey package: ``svyby`` with ``svytotal`` and ``svymean`` under the plain
 linearisation, the same after ``calibrate(~1, N)`` under the ratio linearisation, and after
 ``calibrate`` with further variables under calibration.
+
+The rows of a margin set are disjoint, so a record (or PSU) has a linearised value of its own in few
+rows, mostly one: these (PSU, row) pairs are handled one by one, and the PSUs without a record in a
+row by sums over their stratum. No records-by-rows matrix is made; work and memory grow with the
+number of records. Squares are taken around stratum means found beforehand, so that a variance is
+never the small difference of two large sums.
 """
 
 from collections.abc import Callable
@@ -11,40 +17,260 @@ from functools import cached_property
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.calibrated_variance import Regression, residual_squares
 from surveysynth.estimation.calibration import CalibratedWeights
-from surveysynth.estimation.contrasts import contrasted
 from surveysynth.estimation.domains import Domains
+from surveysynth.estimation.linearised import Linearised, contrasted
 from surveysynth.estimation.quantiles import (
     RowDistributions,
     Weighted,
     distribution,
     woodruff_se,
 )
-from surveysynth.estimation.sample_design import LonelyPsu, SampleDesign
-from surveysynth.estimation.statistics import (
-    STATISTICS,
-    Linearised,
-    Statistic,
-    statistic_of,
-    values_of,
-)
-from surveysynth.estimation.stratum_variance import Outside, Pairs, averaging, squares_by_row
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.statistics import STATISTICS, Statistic, statistic_of, values_of
 
-__all__ = [
-    "DomainEstimates",
-    "Linearisation",
-    "LinearisedTable",
-    "LonelyPsu",
-    "SampleDesign",
-    "check_arguments",
-    "estimate_domains",
-    "linearise_domains",
-    "linearised_variance",
-]
+
+@dataclass(frozen=True)
+class Pairs:
+    """The (PSU, row) and (stratum, row) pairs with records, for the rows of one margin set.
+
+    P pairs of a PSU and a row lie in G groups of a stratum and a row.
+    """
+
+    n_rows: int
+    record: IntArray | None  # (n,) pair of each record; None: each record is a pair of its own
+    psu: IntArray  # (P,)
+    row: IntArray  # (P,)
+    group: IntArray  # (P,)
+    group_stratum: IntArray  # (G,)
+    group_row: IntArray  # (G,)
+
+    @classmethod
+    def of(cls, rows: IntArray, n_rows: int, design: SampleDesign) -> "Pairs":
+        """Find the pairs by hashing, which unlike sorting or a full table is linear in n."""
+        record: IntArray | None = None
+        psu, row = np.arange(len(rows)), rows
+        if design.psu is not None:
+            record, keys = pd.factorize(design.psu * n_rows + rows)
+            psu, row = np.divmod(keys, n_rows)
+        group, keys = pd.factorize(design.psu_strata[psu] * n_rows + row)
+        group_stratum, group_row = np.divmod(keys, n_rows)
+        return cls(n_rows, record, psu, row, group, group_stratum, group_row)
+
+    def by_pair(self, values: FloatArray) -> FloatArray:
+        """Sum records (n,) within pairs (P,)."""
+        return values if self.record is None else _sums(self.record, values)
+
+    def by_group(self, values: FloatArray) -> FloatArray:
+        """Sum pairs (P,) within groups (G,)."""
+        return _sums(self.group, values)
+
+    def by_row(self, values: FloatArray) -> FloatArray:
+        """Sum groups (G,) within the rows of the table (D,)."""
+        return _sums(self.group_row, values, self.n_rows)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """The part of a calibrated count or total from records outside a row: centre per unit weight.
+
+    The weights of PSUs are kept as deviations from their stratum's mean, so that the squares of
+    the PSUs that have no record in a row can be summed without looking at them.
+    """
+
+    centre: FloatArray  # (D,) N_d / N or t_d / N
+    weight: FloatArray  # (n,) of records
+    psu_weight: FloatArray  # (C,)
+    psu_deviation: FloatArray  # (C,) from the stratum's mean
+    stratum_weight: FloatArray  # (H,)
+    stratum_mean: FloatArray  # (H,) mean weight of a PSU; 0 in a stratum of one PSU
+    stratum_squares: FloatArray  # (H,) sum of squared deviations
+
+    @classmethod
+    def of(cls, weight: FloatArray, centre: FloatArray, design: SampleDesign) -> "Outside":
+        """Sum the weights (n,) for centres (D,)."""
+        psu_weight = weight if design.psu is None else _sums(design.psu, weight)
+        stratum_weight = _sums(design.psu_strata, psu_weight)
+        single = design.psus_in_stratum == 1
+        mean = np.where(single, 0.0, stratum_weight / design.psus_in_stratum)
+        deviation = psu_weight - mean[design.psu_strata]
+        squares = _sums(design.psu_strata, deviation**2)
+        return cls(centre, weight, psu_weight, deviation, stratum_weight, mean, squares)
+
+
+def squares_by_row(
+    pairs: Pairs, design: SampleDesign, linearised: FloatArray, outside: Outside | None
+) -> FloatArray:
+    """Sum over strata of multiplier times squared deviations of PSUs from the stratum's mean.
+
+    ``linearised`` (n,) holds the values of the records in their own row; the result is (D,), zero
+    for rows of other margin sets.
+    """
+    n_psus = design.psus_in_stratum[pairs.group_stratum]
+    n_without = n_psus - np.bincount(pairs.group)  # PSUs of the stratum with no record in the row
+    value = pairs.by_pair(linearised)
+    if outside is not None and pairs.record is not None:  # a record alone has all its weight there
+        rest = outside.psu_weight[pairs.psu] - pairs.by_pair(outside.weight)
+        value = value - outside.centre[pairs.row] * rest
+    mean = pairs.by_group(value)
+    if outside is not None:
+        rest = outside.stratum_weight[pairs.group_stratum]
+        rest = rest - pairs.by_group(outside.psu_weight[pairs.psu])
+        # Where all PSUs have records the rest is rounding: nothing.
+        mean -= outside.centre[pairs.group_row] * np.where(n_without > 0, rest, 0.0)
+    # A single PSU is taken around zero; the multiplier says whether it counts at all.
+    mean = np.where(n_psus > 1, mean / n_psus, 0.0)
+    squares = pairs.by_group((value - mean[pairs.group]) ** 2)
+    if outside is None:
+        squares += n_without * mean**2
+    else:
+        squares += _squares_without(pairs, outside, mean, n_without)
+    result = pairs.by_row(design.multiplier[pairs.group_stratum] * squares)
+    if outside is not None:  # strata that have no record at all in a row
+        by_stratum = design.multiplier * outside.stratum_squares
+        n_with = np.bincount(pairs.group_row, minlength=pairs.n_rows)
+        rest = by_stratum.sum() - pairs.by_row(by_stratum[pairs.group_stratum])
+        partial = (n_with > 0) & (n_with < design.n_strata)
+        result += np.where(partial, outside.centre**2 * np.maximum(rest, 0.0), 0.0)
+    return result
+
+
+def _squares_without(
+    pairs: Pairs, outside: Outside, mean: FloatArray, n_without: IntArray
+) -> FloatArray:
+    """Squares of the PSUs that have no record in a row, in strata that have some, shape (G,).
+
+    Such a PSU deviates by -(centre * its weight + mean) = -(centre * deviation + level); over the
+    stratum the deviations add up to zero, hence over these PSUs to minus the sum of the others.
+    """
+    centre = outside.centre[pairs.group_row]
+    deviation = outside.psu_deviation[pairs.psu]
+    level = mean + centre * outside.stratum_mean[pairs.group_stratum]
+    squared = outside.stratum_squares[pairs.group_stratum] - pairs.by_group(deviation**2)
+    crossed = -pairs.by_group(deviation)
+    squares = centre**2 * squared + 2.0 * centre * level * crossed + n_without * level**2
+    return np.where(n_without > 0, np.maximum(squares, 0.0), 0.0)
+
+
+def _averaging(pairs: Pairs, design: SampleDesign) -> FloatArray:
+    """Factor H / H_ok of lonely "average", shape (D,); infinite where H_ok is 0, which makes NaN.
+
+    R counts the strata of the data that an estimate is made from. Without calibration these are
+    the row's own records; calibrated weights carry the whole sample, so all strata count.
+    """
+    ok = np.where(design.lonely[pairs.group_stratum], 0.0, 1.0)
+    n_with = np.bincount(pairs.group_row, minlength=pairs.n_rows)
+    return np.where(n_with > 0, n_with / pairs.by_row(ok), 0.0)
+
+
+def _sums(codes: IntArray, values: FloatArray, length: int = 0) -> FloatArray:
+    """Sum of the values of each code 0, 1, .., up to the largest code or to a length."""
+    return np.bincount(codes, values, minlength=length).astype(np.float64, copy=False)
+
+
+#: A weight below this share of its base weight is zero.
+_VANISHED = 1e-200
+#: Rows that keep less than this share of the first term have their residuals written out.
+_LITTLE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """The part of a linearised variable that calibration explains.
+
+    weighted: w x (n, p); coefficient: B of each row (D, p).
+    """
+
+    weighted: FloatArray
+    coefficient: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        calibrated: CalibratedWeights,
+        domains: Domains,
+        inside: Callable[[int], FloatArray],
+    ) -> "Regression":
+        """Regress u (n,) of the records in each row, given by margin set, on x."""
+        ratio = calibrated.ratio
+        vanished = np.abs(ratio) < _VANISHED  # such a record has no u, whose z is unknown
+        per_unit = np.where(vanished, 0.0, 1.0 / np.where(vanished, 1.0, ratio))
+        explained = calibrated.x @ calibrated.projection * per_unit[:, None]
+        sums = np.zeros((domains.n_rows, explained.shape[1]))
+        for margin_set, rows in enumerate(domains.codes):
+            _add_by_row(sums, rows, explained, inside(margin_set))
+        weighted = calibrated.weight[:, None] * calibrated.x
+        return cls(weighted, sums @ calibrated.projection.T)
+
+
+def residual_squares(
+    regression: Regression,
+    domains: Domains,
+    design: SampleDesign,
+    inside: Callable[[int], FloatArray],
+) -> FloatArray:
+    """Return sums over strata of squared deviations of the residuals of PSUs, (D,).
+
+    With z = u / w the linearised variable of a row per unit of weight, the residual is w (z - x'B),
+    B = (sum d x x')^-1 sum d x z, whatever the method that made the weights w from d (Deville and
+    Sarndal 1992). Every record has one in every row. With S the sum over strata of squared
+    deviations of PSUs, and W the sums of w x,
+
+        S(u - W B) = S(u, u) - 2 B'S(W, u) + B'S(W, W) B
+
+    where the first term has records inside a row alone. Where little is left of it, as in rows
+    whose count is a calibration total, the residuals are written out. inside: from a margin set to
+    u (n,) of records in the rows that they are in there.
+    """
+    centred = _centred(_by_psu(regression.weighted, design), design)
+    factor = design.multiplier[design.psu_strata][:, None]
+    of_x = centred.T @ (factor * centred)
+    of_record = factor * centred
+    if design.psu is not None:
+        of_record = of_record[design.psu]
+    squares, crossed = np.zeros(domains.n_rows), np.zeros(regression.coefficient.shape)
+    for margin_set, rows in enumerate(domains.codes):
+        pairs, values = Pairs.of(rows, domains.n_rows, design), inside(margin_set)
+        squares += squares_by_row(pairs, design, values, None)
+        _add_by_row(crossed, rows, of_record, values)
+    b = regression.coefficient
+    result = squares - 2.0 * (b * crossed).sum(axis=1) + np.einsum("dp,pq,dq->d", b, of_x, b)
+    little = ~(result > _LITTLE * squares) & np.isfinite(squares)
+    for margin_set, rows in enumerate(domains.codes):
+        for row in np.unique(rows[little[rows]]):
+            whole = (rows == row) * inside(margin_set) - regression.weighted @ b[row]
+            of_psu = _centred(_by_psu(whole[:, None], design), design)
+            result[row] = float((factor * of_psu**2).sum())
+    return np.asarray(result)
+
+
+def _add_by_row(
+    sums: FloatArray, rows: IntArray, columns: FloatArray, values: FloatArray
+) -> None:
+    """Add to sums (D, p) the columns (n, p) times values (n,) of the records of each row."""
+    for column in range(columns.shape[1]):
+        sums[:, column] += np.bincount(rows, columns[:, column] * values, minlength=len(sums))
+
+
+def _by_psu(values: FloatArray, design: SampleDesign) -> FloatArray:
+    """Sum records (n, p) within PSUs (C, p)."""
+    if design.psu is None:
+        return values
+    sums = [np.bincount(design.psu, column) for column in values.T]
+    return np.stack(sums, axis=1)
+
+
+def _centred(values: FloatArray, design: SampleDesign) -> FloatArray:
+    """Take PSUs (C, p) around the mean of their stratum, a single one around zero."""
+    size = design.psus_in_stratum
+    means = [np.bincount(design.psu_strata, column) / size for column in values.T]
+    mean = np.where((size > 1)[:, None], np.stack(means, axis=1), 0.0)
+    return np.asarray(values - mean[design.psu_strata])
+
 
 Linearisation: TypeAlias = Literal["ratio", "plain"]
 
@@ -74,8 +300,8 @@ class LinearisedTable:
     weight: FloatArray
     linearised: Linearised
     calibrated: bool
-    calibration: CalibratedWeights | None = None
-    again: Callable[[FloatArray], FloatArray] | None = None
+    calibration: CalibratedWeights | None
+    again: Callable[[FloatArray], FloatArray]
 
     @property
     def estimate(self) -> FloatArray:
@@ -132,28 +358,24 @@ def linearised_variance(
     design_effect = sample_design.design_effect
     if design_effect is not None:
         sample_design = sample_design.one_stage
+    average = sample_design.lonely_psu == "average"
     variance = np.zeros(domains.n_rows)
     with np.errstate(divide="ignore", invalid="ignore"):
+        alone = int(sample_design.lonely.sum()) if average else 0
+        whole = sample_design.n_strata / np.float64(sample_design.n_strata - alone)
         if regression is not None:
             variance += residual_squares(regression, domains, sample_design, inside)
-            variance *= _of_every_stratum(sample_design)
+            variance *= whole
         rest = None if outside is None else Outside.of(weight, outside, sample_design)
         for margin_set, rows in enumerate(domains.codes if regression is None else ()):
             pairs = Pairs.of(rows, domains.n_rows, sample_design)
             squares = squares_by_row(pairs, sample_design, inside(margin_set), rest)
-            if sample_design.lonely_psu == "average":
-                squares *= averaging(pairs, sample_design, every_stratum=calibrated)
+            if average:
+                squares *= whole if calibrated else _averaging(pairs, sample_design)
             variance += squares
     variance *= 1.0 if design_effect is None else design_effect
     variance[records_of(statistic, domains) < statistic.least_for_se] = np.nan
     return variance
-
-
-def _of_every_stratum(design: SampleDesign) -> float:
-    """Return the factor of lonely "average" where every stratum counts; infinite without any."""
-    if design.lonely_psu != "average":
-        return 1.0
-    return float(design.n_strata / np.float64(design.n_strata - int(design.lonely.sum())))
 
 
 def records_of(statistic: Statistic, domains: Domains) -> IntArray:

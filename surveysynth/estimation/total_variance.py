@@ -1,33 +1,13 @@
-"""Estimates and intervals from draws of a posterior that knows the noise (law of total variance).
+"""Estimates and intervals from draws of a posterior that knows the noise (strict 3).
 
 Datasets come from theta_1..m, draws of the posterior given noisy statistics, r from each with the
-sample's own X. With g(theta, X) the expected estimate of a dataset, the estimate differs from the
-truth by what the posterior leaves open of g, and by what the composition X of the sample would be
-in other samples (strict 3):
+sample's own X. By the law of total variance their estimate has
 
     V = V_X + max( (1 + 1/m) b - max(u - V_X, 0)/r,  b/5 )
 
-b, the variance of the draws' estimates, each a mean of r, is Var g + E Var(estimate | theta, X)/r;
-u, the mean variance of a dataset, is E Var(estimate | theta, X) + V_X; b/m is the error of the mean
-of m draws. V_X is the variance of a linearised variable that is averaged over datasets and over
-records with the same public row: what a sample's composition varies, and draws given X do not show.
-The rule of partial synthesis, u + b/m, would leave the posterior out, and with it all noise.
-
-With few datasets a draw the difference may be far smaller than its terms, and as uncertain as they
-are: where fewer than ``LEAST_DF`` degrees of freedom are left, nothing is taken off, V = V_X + (1 +
-1/m) b, too large rather than of no use.
-
-**Quantiles.** The share of values up to a quantile depends on the shape of the residuals, of which
-the posterior is certain: they are normal. Real ones are not. In a cell of n independent normals
-the estimate Phi((q - mean)/SD) of a share p has the variance phi(z)^2 (1 + z^2/2)/n with z =
-Phi^-1(p), and the share of records p(1 - p)/n. What the law saves is not claimed:
-
-    V + (1 - e(p)) max(u - V_X, 0),  e(p) = phi(z)^2 (1 + z^2/2) / (p (1 - p)),  0.64 at the median,
-
-so that without noise the standard error of a quantile is about the sample's own.
-
-A declared design effect D is of samples: what sampling adds to V, at most u and at most V, grows by
-it, noise does not: V + (D - 1) min(V, u). Neither u nor V_X may hold it before, since b does not.
+with b between draws, u of a dataset, and V_X of what a sample's composition varies, which draws
+given X do not show. The rule of partial synthesis, u + b/m, would leave the posterior out, and with
+it all noise. Strict 3 has the degrees of freedom, quantiles, and declared design effects.
 """
 
 from dataclasses import dataclass, replace
@@ -39,17 +19,16 @@ from scipy.special import ndtri
 from surveysynth._support.numeric import normal_density
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.calibrated_variance import Regression
 from surveysynth.estimation.combining import (
+    ROUNDING,
     Combined,
+    Stack,
     mean_estimate,
     mean_known,
     without_rounding,
 )
-from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.sample_design import LonelyPsu, SampleDesign
-from surveysynth.estimation.stacked import ROUNDING, Stack
-from surveysynth.estimation.taylor import LinearisedTable, linearised_variance
+from surveysynth.estimation.taylor import LinearisedTable, Regression, linearised_variance
 from surveysynth.survey.survey import PublicDesign
 
 #: Least share of b that counts as variance between draws, should the rest seem to explain it all.
@@ -200,15 +179,11 @@ def combine_draws(
     )
 
 
-def normal_efficiency(p: float) -> float:
-    """Return e(p): the variance of a normal law's share p over that of the share of records."""
-    z = np.asarray(ndtri(p), dtype=np.float64)
-    return float(normal_density(z) ** 2 * (1.0 + 0.5 * z * z) / (p * (1.0 - p)))
-
-
 def saved_by_law(p: float) -> float:
     """Return 1 - e(p): what of the variance of a share p is added to that of a normal law."""
-    return 1.0 - normal_efficiency(p)
+    z = np.asarray(ndtri(p), dtype=np.float64)
+    efficiency = normal_density(z) ** 2 * (1.0 + 0.5 * z * z) / (p * (1.0 - p))
+    return 1.0 - float(efficiency)
 
 
 def without_fpc(design: SampleDesign) -> SampleDesign:
@@ -222,11 +197,9 @@ def without_fpc(design: SampleDesign) -> SampleDesign:
 
 def public_rows(*codes: IntArray) -> IntArray:
     """Codes 0, 1, .. (n,) of records that agree in all public columns (n,) given."""
-    result = np.zeros(len(codes[0]), dtype=np.int64)
-    for each in codes:
-        code, found = pd.factorize(np.asarray(each))
-        result, _ = pd.factorize(result * len(found) + code)
-    return result.astype(np.int64)
+    table = pd.DataFrame({number: np.asarray(each) for number, each in enumerate(codes)})
+    groups = table.groupby(list(table), sort=False, dropna=False).ngroup()
+    return groups.to_numpy(dtype=np.int64)
 
 
 def public_row_columns(design: PublicDesign) -> tuple[str, ...]:
@@ -239,8 +212,7 @@ def public_row_columns(design: PublicDesign) -> tuple[str, ...]:
 
 def public_rows_of(design: PublicDesign) -> IntArray:
     """Return the public rows (n,) of a design."""
-    names = public_row_columns(design)
-    columns = [design.frame[name].factorize()[0].astype(np.int64) for name in names]
+    columns = [design.frame[name].factorize()[0] for name in public_row_columns(design)]
     return public_rows(*columns, np.zeros(design.n, dtype=np.int64))
 
 
@@ -289,35 +261,22 @@ class Composition:
         """
         table, count = self._table, self._count
         inside = [each for of_set in self._inside for each in of_set]
+        codes = [rows + step for rows, steps in self._choices for step in steps]
+        regression = None
+        if isinstance(self._calibrated, np.ndarray) and isinstance(self._coefficient, np.ndarray):
+            x = self._calibrated[self._group] / count
+            regression = Regression(x, self._coefficient / count)
         return linearised_variance(
             table.statistic,
-            self._every_row(),
+            # Every record is in each row that its outcomes allow.
+            replace(table.domains, n=table.domains.n_public, codes=np.stack(codes), ways=None),
             sample_design,
             lambda position: inside[position][self._group] / count,
             weight=self._weight[self._group] / count,
             outside=None if table.linearised.outside is None else self._outside / count,
             calibrated=table.calibrated,
-            regression=self._regression(),
+            regression=regression,
         )
-
-    def _regression(self) -> Regression | None:
-        """Return the mean regression on calibration variables, whose product is handled alike."""
-        if not (isinstance(self._calibrated, np.ndarray) and isinstance(
-            self._coefficient, np.ndarray
-        )):  # fmt: skip
-            return None
-        return Regression(
-            self._calibrated[self._group] / self._count, self._coefficient / self._count
-        )
-
-    def _every_row(self) -> Domains:
-        """Return the rows with every record in each row that its outcomes allow.
-
-        There is a margin set for each of their combinations.
-        """
-        domains = self._table.domains
-        codes = [rows + step for rows, steps in self._choices for step in steps]
-        return replace(domains, n=domains.n_public, codes=np.stack(codes), rows=None)
 
     def _means(
         self, values: FloatArray, chosen: IntArray | None = None, ways: int = 1

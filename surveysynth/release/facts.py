@@ -24,8 +24,8 @@ from surveysynth.release.writers.csv import MicrodataFormat
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
-    from surveysynth.estimation.clusters import Clusters
-    from surveysynth.estimation.margins_of_calibration import Calibration
+    from surveysynth.estimation.calibration import Calibration
+    from surveysynth.estimation.sample_design import Clusters
     from surveysynth.inference.bias_search import DebiasRecord
     from surveysynth.mechanisms.base import Mechanism, Settings, Statement
     from surveysynth.survey.survey import PublicDesign

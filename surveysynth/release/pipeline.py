@@ -11,8 +11,8 @@ import numpy as np
 from surveysynth._support import progress as stages
 from surveysynth._support.exits import place_of
 from surveysynth.errors import InputError, StoppedError, SurveySynthError
-from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.estimates import Estimates
+from surveysynth.estimation.sample_design import clusters_of
 from surveysynth.mechanisms.learned.stage import histograms_of
 from surveysynth.release.folder.bundle import (
     ADEQUACY_PAGE,
@@ -276,7 +276,7 @@ def synthetic_estimates(
     Published datasets, or with ``every`` all, are written to ``microdata`` in the folder, if one is
     given. ``see`` is called with each dataset.
     """
-    from surveysynth.estimation.calibrated_dataset import calibrated_dataset
+    from surveysynth.estimation.calibration import calibrated_dataset
     from surveysynth.inference.synthesis import datasets_of
     from surveysynth.release.folder.microdata import MicrodataWriter
 
@@ -319,7 +319,7 @@ def facts_of(
     allow.
     """
     from surveysynth.config.build import calibration_of
-    from surveysynth.estimation.taylor import SampleDesign
+    from surveysynth.estimation.sample_design import SampleDesign
     from surveysynth.release.facts import ReleaseFacts, labels_of
 
     for each in spec.each_table:

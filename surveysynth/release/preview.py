@@ -6,8 +6,8 @@ import numpy as np
 
 from surveysynth.config.build import calibration_of
 from surveysynth.config.replicates import replicate_lines
-from surveysynth.estimation.clusters import cluster_lines
 from surveysynth.estimation.domains import Domains
+from surveysynth.estimation.sample_design import cluster_lines
 from surveysynth.estimation.subpopulation import WHERE, shown_rows
 from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget

@@ -13,10 +13,11 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import (
     UNBOUNDED,
     CalibratedWeights,
+    Calibration,
+    Margin,
     calibrated_weights,
 )
 from surveysynth.estimation.domains import build_domains
-from surveysynth.estimation.margins_of_calibration import Calibration, Margin
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.taylor import estimate_domains
 from surveysynth.survey.outcome import Outcome

@@ -14,11 +14,10 @@ import pandas as pd
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.estimation.classes import ByOutcome
 from surveysynth.estimation.combining import PartialSynthesis, interval_of
-from surveysynth.estimation.contrasts import Contrast, Pairs
-from surveysynth.estimation.domains import build_domains, build_rows
+from surveysynth.estimation.domains import ByOutcome, build_domains, build_rows
 from surveysynth.estimation.estimates import Estimates
+from surveysynth.estimation.linearised import Contrast, Pairs
 from surveysynth.estimation.replicate_weights import balanced_half_samples, jackknife
 from surveysynth.estimation.replication import estimate_domains_replicated, replicate_estimates
 from surveysynth.estimation.sample_design import SampleDesign

@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.classes import ByOutcome
-from surveysynth.estimation.combining import Combined, combine, logit_interval, t_interval
-from surveysynth.estimation.domains import RowsByOutcome, build_domains, build_rows
+from surveysynth.estimation.combining import Combined, combine, logit_interval
+from surveysynth.estimation.domains import ByOutcome, RowsByOutcome, build_domains, build_rows
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of, table_keys
@@ -182,18 +181,6 @@ def test_intervals_of_shares_stay_between_0_and_1(p: float, se: float, df: float
     else:
         assert 0.0 <= lower[0] <= p * (1 + 1e-9)
         assert p * (1 - 1e-9) <= upper[0] <= 1.0
-
-
-def test_intervals_are_mirrored_and_near_t_where_that_is_right() -> None:
-    lower, upper = logit_interval(combined(0.03, 0.02))
-    mirrored = logit_interval(combined(0.97, 0.02))
-    np.testing.assert_allclose([1 - upper[0], 1 - lower[0]], [each[0] for each in mirrored])
-    assert t_interval(combined(0.03, 0.02))[0][0] < 0 < lower[0]
-    near, plain = logit_interval(combined(0.5, 1e-4)), t_interval(combined(0.5, 1e-4))
-    np.testing.assert_allclose(near, plain, rtol=1e-6)
-    assert np.isnan(logit_interval(combined(1.2, 0.1))).all()  # no share at all
-    with pytest.raises(InputError, match="between 0 and 1"):
-        logit_interval(combined(0.5, 0.1), 1.0)
 
 
 # --- What is made of which outcome ---------------------------------------------------------------

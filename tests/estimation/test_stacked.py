@@ -8,12 +8,11 @@ import pandas as pd
 import pytest
 
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.estimation.combining import CombiningRule, PartialSynthesis
+from surveysynth.estimation.combining import CombiningRule, PartialSynthesis, linearised_at_ratio
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.quantiles import weighted_quantiles
 from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.estimation.stacked import linearised_at_ratio
 from surveysynth.estimation.total_variance import TotalVariance
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.survey.outcome import Outcome

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from surveysynth.estimation.domains import build_domains
-from surveysynth.estimation.taylor import SampleDesign, estimate_domains
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.taylor import estimate_domains
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RELATIVE = 1e-8

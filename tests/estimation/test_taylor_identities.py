@@ -12,13 +12,9 @@ import statsmodels.api as sm
 
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.domains import Domains, build_domains
-from surveysynth.estimation.taylor import (
-    DomainEstimates,
-    Linearisation,
-    SampleDesign,
-    Statistic,
-    estimate_domains,
-)
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.statistics import Statistic
+from surveysynth.estimation.taylor import DomainEstimates, Linearisation, estimate_domains
 
 N = 400
 RNG = np.random.default_rng(3)

@@ -12,7 +12,9 @@ import pytest
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.estimation.domains import Domains, build_domains
-from surveysynth.estimation.taylor import SampleDesign, Statistic, estimate_domains
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.statistics import Statistic
+from surveysynth.estimation.taylor import estimate_domains
 
 pytestmark = pytest.mark.xdist_group("taylor")  # what its tests share is made once
 

@@ -16,13 +16,9 @@ from hypothesis import strategies as st
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains, build_domains
-from surveysynth.estimation.taylor import (
-    Linearisation,
-    LonelyPsu,
-    SampleDesign,
-    Statistic,
-    estimate_domains,
-)
+from surveysynth.estimation.sample_design import LonelyPsu, SampleDesign
+from surveysynth.estimation.statistics import Statistic
+from surveysynth.estimation.taylor import Linearisation, estimate_domains
 
 LEVELS = {"a": ["1", "2", "3"], "b": ["1", "2"]}
 

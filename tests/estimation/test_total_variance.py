@@ -14,22 +14,23 @@ from scipy.special import ndtr, ndtri
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.combining import Combined, CombiningRule, PartialSynthesis, combine
+from surveysynth.estimation.combining import (
+    Combined,
+    CombiningRule,
+    PartialSynthesis,
+    Stack,
+    combine,
+)
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.estimates import Estimates
-from surveysynth.estimation.stacked import Stack
-from surveysynth.estimation.taylor import (
-    Linearisation,
-    LinearisedTable,
-    SampleDesign,
-    linearise_domains,
-)
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.taylor import Linearisation, LinearisedTable, linearise_domains
 from surveysynth.estimation.total_variance import (
     Composition,
     TotalVariance,
     combine_draws,
-    normal_efficiency,
     public_rows,
+    saved_by_law,
     without_fpc,
 )
 from surveysynth.inference.synthesis import SyntheticDataset
@@ -391,8 +392,8 @@ def test_what_a_normal_law_saves_of_a_share() -> None:
         at = ndtri(p)
         by_law = ndtr((at - z.mean(axis=1)) / z.std(axis=1, ddof=1))
         ratio = by_law.var() / (z <= at).mean(axis=1).var()
-        assert normal_efficiency(p) == pytest.approx(ratio, rel=0.04)
-    assert normal_efficiency(0.5) == pytest.approx(2 / np.pi)
+        assert 1 - saved_by_law(p) == pytest.approx(ratio, rel=0.04)
+    assert 1 - saved_by_law(0.5) == pytest.approx(2 / np.pi)
 
 
 def error_of(

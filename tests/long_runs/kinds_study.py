@@ -35,7 +35,7 @@ from surveysynth.errors import RefusedError  # noqa: E402
 from surveysynth.estimation.domains import build_domains  # noqa: E402
 from surveysynth.estimation.sample_design import SampleDesign  # noqa: E402
 from surveysynth.estimation.taylor import estimate_domains  # noqa: E402
-from surveysynth.evaluation.baselines.laplace import laplace_tables  # noqa: E402
+from surveysynth.evaluation.laplace import laplace_tables  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.survey.survey import Survey  # noqa: E402
 

@@ -24,7 +24,8 @@ import numpy as np
 import pandas as pd
 
 from surveysynth.estimation.domains import build_domains
-from surveysynth.estimation.taylor import SampleDesign, estimate_domains
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.taylor import estimate_domains
 from tests.long_runs.other_programs import from_svy
 
 RESULTS = Path(__file__).parents[1] / "golden" / "large_tables.json"

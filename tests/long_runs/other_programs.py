@@ -26,7 +26,8 @@ import numpy as np
 import pandas as pd
 
 from surveysynth.estimation.domains import Domains, build_domains
-from surveysynth.estimation.taylor import SampleDesign, estimate_domains
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.taylor import estimate_domains
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 RESULTS = GOLDEN / "other_programs.json"

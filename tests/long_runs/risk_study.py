@@ -26,12 +26,9 @@ from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
+from scipy.stats import ks_2samp  # noqa: E402
 
-from surveysynth.evaluation.microdata.identification import (  # noqa: E402
-    identification_risk,
-    topcode,
-)
-from surveysynth.evaluation.microdata.utility import distribution_utility  # noqa: E402
+from surveysynth.evaluation.microdata import identification_risk  # noqa: E402
 from surveysynth.inference.synthesis import synthesise  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.risk import CountBased, Pairwise  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
@@ -136,9 +133,8 @@ def _mixture_database(seed: int) -> dict[str, Any]:
     found["CW_final"] = runs(risk=measure, scale=scale, reweight=True, epsilon=target)
     schemes = {}
     for name, (fit, data) in found.items():
-        utility = distribution_utility(y.astype(float), data, np.random.default_rng(4))
-        schemes[name] = {**weights_of(fit), "ks": utility.ks, **_intervals(utility.synthetic)}
-        data_row = _intervals(utility.confidential)
+        data_row, row = _utility(y.astype(float), data)
+        schemes[name] = {**weights_of(fit), **row}
     return {"seed": seed, "data": data_row, "schemes": schemes}
 
 
@@ -151,12 +147,29 @@ def _scale_of(fit: Any, measure: CountBased, y: np.ndarray) -> float:
     return float(np.median(fit.risk_weights[inside] / (1.0 - risks[inside])))
 
 
-def _intervals(found: Any) -> dict[str, Any]:
-    frame = found.to_frame().set_index("estimand")
-    return {
-        "estimates": frame["estimate"].to_dict(),
-        "intervals": {name: list(row) for name, row in frame[["ci_lower", "ci_upper"]].iterrows()},
-    }
+def _utility(
+    y: np.ndarray, data: list[np.ndarray], quantiles: tuple[float, ...] = (0.15, 0.9),
+    resamples: int = 1000,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Mean, median and quantiles of the records and of the datasets' barycentre, the mean of their
+    order statistics, with percentile intervals; of the barycentre also the distance to the
+    records."""
+    rng = np.random.default_rng(4)
+    names = ["mean", "median", *(f"q{100 * share:g}" for share in quantiles)]
+
+    def estimates(values: np.ndarray) -> np.ndarray:
+        of_shares = np.quantile(values, [0.5, *quantiles], axis=1, method="inverted_cdf")
+        return np.vstack([values.mean(axis=1), of_shares])
+
+    def found(values: np.ndarray) -> dict[str, Any]:
+        drawn = [values[rng.integers(0, values.size, values.size)] for _ in range(resamples)]
+        ends = np.quantile(np.hstack([estimates(each[None]) for each in drawn]), [0.025, 0.975],
+                           axis=1).T  # fmt: skip
+        return {"estimates": dict(zip(names, estimates(values[None])[:, 0], strict=True)),
+                "intervals": dict(zip(names, ends.tolist(), strict=True))}  # fmt: skip
+
+    centre = np.mean(np.sort(data, axis=1), axis=0)
+    return found(np.sort(y)), {"ks": float(ks_2samp(centre, y).statistic), **found(centre)}
 
 
 def _published() -> dict[str, Any]:
@@ -228,16 +241,12 @@ def income(path: Path, model: str) -> tuple[dict[str, Any], pd.DataFrame]:
         fit, data = runs(**{"epsilon": target, **settings})
         target = runs.target(fit) if name == "LW" else target
         risk = identification_risk(y, data, radius=0.2, frame=frame, pattern=PATTERN)
-        utility = distribution_utility(
-            y, data, np.random.default_rng(4), quantiles=(0.15, 0.9, 0.975), resamples=200
-        )
+        data_row, row = _utility(y, data, quantiles=(0.15, 0.9, 0.975), resamples=200)
         before = risk.before
-        rows[name] = {**weights_of(fit), **_risk_row(risk), **_intervals(utility.synthetic)}
-        rows[name]["ks"] = utility.ks
+        rows[name] = {**weights_of(fit), **_risk_row(risk), **row}
         records |= {f"{name} risk": risk.after, f"{name} weight": fit.risk_weights}
-        data_row = _intervals(utility.confidential)
-    coded = topcode(y, 0.975)
-    topped = identification_risk(y, [coded.outcome], radius=0.2, frame=frame, pattern=PATTERN)
+    coded = np.minimum(y, np.quantile(y, 0.975, method="inverted_cdf"))
+    topped = identification_risk(y, [coded], radius=0.2, frame=frame, pattern=PATTERN)
     rows["Topcoded"] = _risk_row(topped)
     records |= {"before": before, "Topcoded risk": topped.after}
     result = {"model": model, **options, "n": y.size, "data": data_row, "schemes": rows}

@@ -14,12 +14,9 @@ from surveysynth._support.types import FloatArray
 from surveysynth.config.build import read_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.estimation.domains import build_domains
-from surveysynth.estimation.taylor import (
-    DomainEstimates,
-    SampleDesign,
-    Statistic,
-    estimate_domains,
-)
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.statistics import Statistic
+from surveysynth.estimation.taylor import DomainEstimates, estimate_domains
 from surveysynth.release.pipeline import release
 from surveysynth.survey.survey import Survey
 

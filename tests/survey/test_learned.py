@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surveysynth import Outcome
 from surveysynth.errors import InputError
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import (
     BINS,
     EVERYWHERE,

@@ -14,18 +14,18 @@ from surveysynth.estimation.estimates import Key as EstimateKey
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.subpopulation import shown_rows
 from surveysynth.estimation.taylor import Linearisation
-from surveysynth.evaluation.baselines.laplace import (
-    NoisyTable,
-    Rule,
-    has_sensitivity,
-    laplace_tables,
-)
 from surveysynth.evaluation.compare.tables import (
     Key,
     by_table,
     sample_tables,
     sample_weight,
     stacked,
+)
+from surveysynth.evaluation.laplace import (
+    NoisyTable,
+    Rule,
+    has_sensitivity,
+    laplace_tables,
 )
 from surveysynth.release.tables.table_builder import estimates_for, keys_of, rows_of
 

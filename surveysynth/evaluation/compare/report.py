@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from surveysynth._support.page import Picture
-from surveysynth.estimation.clusters import clusters_of
-from surveysynth.evaluation.baselines.laplace import REPLICATES
+from surveysynth.estimation.sample_design import clusters_of
 from surveysynth.evaluation.compare.comparison import Comparison
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG
 from surveysynth.evaluation.compare.tables import FAR, Key, by_table
+from surveysynth.evaluation.laplace import REPLICATES
 from surveysynth.evaluation.methods import (
     LAPLACE,
     SAMPLE,

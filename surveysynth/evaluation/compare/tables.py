@@ -16,7 +16,7 @@ from surveysynth.config import build
 from surveysynth.config.replicates import replicates_of
 from surveysynth.errors import InputError
 from surveysynth.estimation.estimates import Estimates
-from surveysynth.estimation.replicated_sample import ReplicatedSample
+from surveysynth.estimation.replication import ReplicatedSample
 from surveysynth.estimation.statistics import TABLE
 from surveysynth.inference.synthesis import SyntheticDataset, published_draws, synthesise
 from surveysynth.models.base import require

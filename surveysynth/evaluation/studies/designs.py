@@ -15,8 +15,6 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from surveysynth.evaluation.studies.population import Population
 
 DesignKind: TypeAlias = Literal["pps_wr", "pps", "srs", "two_stage"]
@@ -71,8 +69,8 @@ def select_pps_with_replacement(
 
 
 def stratified_pps_sample(
-    population: "pd.DataFrame", *, strata: str, size: str, n: int, rng: np.random.Generator
-) -> "pd.DataFrame":
+    population: pd.DataFrame, *, strata: str, size: str, n: int, rng: np.random.Generator
+) -> pd.DataFrame:
     """Draw rows of ``population`` by stratum with PPS with replacement, adding ``weight``.
 
     ``strata`` and ``size`` name columns; the allocation is proportional to stratum sizes. The rows
@@ -213,13 +211,10 @@ class SamplingDesign:
                 f"n = {self.n} distinct records cannot be drawn: a stratum has fewer units than "
                 "its share. Lower n or choose another allocation."
             )
-        if self.two_stage and self.clusters == "srs":
-            self._check_clusters(population, sizes)
-
-    def _check_clusters(self, population: "Population", sizes: IntArray) -> None:
-        """Raise ``InputError`` if a stratum has fewer clusters than are drawn."""
         there = [int(codes.max()) + 1 for codes in population.stratum_clusters]
-        if any(self._clusters_drawn(int(n)) > k for n, k in zip(sizes, there, strict=True)):
+        if self.two_stage and self.clusters == "srs" and any(
+            self._clusters_drawn(int(n)) > k for n, k in zip(sizes, there, strict=True)
+        ):
             raise InputError(
                 f"n = {self.n} records, {self.per_cluster} a cluster, need more distinct clusters "
                 "than a stratum has. Lower n, raise per_cluster or draw clusters by size."
@@ -229,7 +224,7 @@ class SamplingDesign:
         """Return the draws of clusters for n records of a stratum."""
         return max(MINIMUM, round(n / self.per_cluster))
 
-    def draw(self, population: "Population", rng: np.random.Generator) -> "pd.DataFrame":
+    def draw(self, population: "Population", rng: np.random.Generator) -> pd.DataFrame:
         """Draw one sample: rows of the population, stratum by stratum, adding ``weight``.
 
         A cluster that was drawn twice is two PSUs, so the PSUs of a sample are numbered anew.
@@ -251,9 +246,19 @@ class SamplingDesign:
         rows, weights, draws = [], [], []
         sizes = self._sizes(population)
         strata = zip(population.stratum_rows, population.stratum_clusters, sizes, strict=True)
-        for stratum, cluster, n in strata:
-            size = population.sizes[stratum]
-            index, weight, draw = self._draw_stratum(cluster, size, int(n), rng)
+        for stratum, cluster, each in strata:
+            n, size = int(each), population.sizes[stratum]
+            if self.two_stage:
+                drawn = self._clusters_drawn(n)
+                index, weight, draw = self._draw_clusters(cluster, size, drawn, rng)
+            elif self.kind == "srs":
+                index, draw = np.sort(rng.choice(size.size, n, replace=False)), np.arange(n)
+                weight = np.full(n, size.size / n)
+            else:
+                by_size = select_pps_systematic
+                if self.kind == "pps_wr":
+                    by_size = select_pps_with_replacement
+                (index, weight), draw = by_size(size, n, rng), np.arange(n)
             rows.append(stratum[index])
             weights.append(weight)
             draws.append(draw)
@@ -269,26 +274,12 @@ class SamplingDesign:
             spreads = np.array([each.std(ddof=1) if each.size > 1 else 0.0 for each in by_stratum])
         return allocate(self.allocation, units, self.n, spreads)
 
-    def _draw_stratum(
-        self, cluster: IntArray, size: FloatArray, n: int, rng: np.random.Generator
-    ) -> tuple[IntArray, FloatArray, IntArray]:
-        """Return positions within the stratum, weights, and the draw of each record."""
-        if self.two_stage:
-            return self._draw_clusters(cluster, size, self._clusters_drawn(n), rng)
-        if self.kind == "srs":
-            index = np.sort(rng.choice(size.size, n, replace=False))
-            weight = np.full(n, size.size / n)
-        else:
-            select = select_pps_systematic if self.kind == "pps" else select_pps_with_replacement
-            index, weight = select(size, n, rng)
-        return index, weight, np.arange(n)
-
     def _draw_clusters(
         self, cluster: IntArray, size: FloatArray, drawn: int, rng: np.random.Generator
     ) -> tuple[IntArray, FloatArray, IntArray]:
         """Draw ``drawn`` clusters of one stratum, then units of each.
 
-        Returns as ``_draw_stratum``.
+        Returns positions within the stratum, weights, and the draw of each record.
         """
         units = np.bincount(cluster)
         if self.clusters == "srs":

@@ -3,12 +3,14 @@
 Cell sizes and cell means of doctorate holders are published figures (Tables 4 and 5 of the
 tabular-products paper). Within a cell the salary is log-normal, and the measure of size is a noisy
 multiple of it, so the sampling is informative: people who earn more are more likely to be sampled.
+The published simulation draws samples of 1,000 within fields, in proportion to size, with
+replacement.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,9 +19,6 @@ from surveysynth._support.messages import listing
 from surveysynth._support.resources import literature_table
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 SPREAD = 0.4
 """Standard deviation of log salary within a cell, and of log size given log salary."""
@@ -31,7 +30,7 @@ MARGIN = "All"
 class Cells:
     """The 16 interior cells: ``frame`` has field, gender, size (persons), mean (dollars)."""
 
-    frame: "pd.DataFrame"
+    frame: pd.DataFrame
 
     @property
     def size(self) -> int:
@@ -55,7 +54,7 @@ def published_cells() -> Cells:
     return Cells(cells.reset_index(drop=True))
 
 
-def simulate_population(cells: Cells, rng: np.random.Generator) -> "pd.DataFrame":
+def simulate_population(cells: Cells, rng: np.random.Generator) -> pd.DataFrame:
     """Simulate one row a person: field, gender, salary (dollars), size (for PPS).
 
     log salary ~ N(log mean - 0.08, 0.4^2), whose mean is the cell's published mean; log size = log
@@ -81,7 +80,7 @@ class Population:
     unit's stratum; None if a rule allocates them. Raises ``InputError`` for a missing column.
     """
 
-    frame: "pd.DataFrame"
+    frame: pd.DataFrame
     outcome: tuple[str, ...]
     by: tuple[str, ...]
     strata: str | None = None
@@ -160,80 +159,45 @@ class Population:
 def superpopulation(
     rng: np.random.Generator,
     *,
-    sizes: Sequence[int] = (4000, 2500, 1500, 1000, 600, 400),
+    sizes: Sequence[int],
+    clusters: int,
     informativeness: float = 1.0,
-    spread: float = SPREAD,
-    size_spread: float = SPREAD,
-    clusters: int | None = None,
-    psu_variance: tuple[float, float] | None = None,
-    cluster_spread: float = 0.0,
+    psu_variance: tuple[float, float] = (0.02, 0.015),
 ) -> Population:
-    """Draw a population from a model: log outcome ~ N(mu_group, spread^2) by stratum and group.
+    """Draw a population from a model: log outcome ~ N(mu_group, 0.4^2) by stratum and group.
 
-    The measure of size is exp(informativeness x residual of the log outcome + N(0, size_spread^2)):
-    with 0 the design contains nothing about the outcome given X, with 1 it is as informative as the
+    The measure of size is exp(informativeness x residual of the log outcome + N(0, 0.4^2)): with 0
+    the design contains nothing about the outcome given X, with 1 it is as informative as the
     published simulation's. ``sizes``: units of each stratum. ``clusters``: their approximate size,
-    in a column psu; their numbers of units vary with a standard deviation of their logs of about
-    ``cluster_spread``. A share of 0.2 of the residual variance is between clusters, unless
-    ``psu_variance`` gives the variances of effects of clusters on the log outcome, beside the
-    residual, and directly on the log size (methods 3): with informativeness k the variance between
-    clusters is v_1 in the log outcome and k^2 v_1 + v_2 in the log size. Raises ``InputError`` for
-    sizes below 8, a spread that is not positive or a variance below 0.
+    in a column psu. ``psu_variance``: variances of effects of clusters on the log outcome, beside
+    the residual, and directly on the log size (methods 3): with informativeness k the variance
+    between clusters is v_1 in the log outcome and k^2 v_1 + v_2 in the log size.
     """
-    if min(sizes, default=0) < 8:
-        raise InputError("every stratum of a superpopulation needs at least 8 units.")
-    if not (spread > 0 and size_spread > 0):
-        raise InputError("spread and size_spread must be positive.")
-    if cluster_spread < 0 or (psu_variance is not None and min(psu_variance) < 0):
-        raise InputError("psu_variance and cluster_spread must not be negative.")
-    if clusters is None and (psu_variance is not None or cluster_spread):
-        raise InputError("psu_variance and cluster_spread need clusters; give their size.")
     stratum = np.repeat(np.arange(len(sizes)), sizes)
     group = rng.integers(0, 2, stratum.size)
-    residual = rng.normal(0.0, spread, stratum.size)
-    columns = {"stratum": np.char.add("s", (stratum + 1).astype(str)), "group": _GROUPS[group]}
-    direct = np.zeros(stratum.size)
-    if clusters is not None:
-        psu = _cluster_codes(stratum, clusters, cluster_spread, rng)
-        shared = rng.normal(0.0, 1.0, (2, psu.max() + 1))[:, psu]
-        if psu_variance is None:
-            residual = np.sqrt(0.8) * residual + np.sqrt(0.2) * spread * shared[0]
-        else:
-            residual = residual + np.sqrt(psu_variance[0]) * shared[0]
-            direct = np.sqrt(psu_variance[1]) * shared[1]
-        columns["psu"] = np.char.add("c", (psu + 1).astype(str))
-    frame = pd.DataFrame(columns)
-    frame["outcome"] = np.exp(10.0 + 0.1 * stratum - 0.2 * group + residual)
-    noise = rng.normal(0.0, size_spread, stratum.size)
-    frame["size"] = np.exp(informativeness * residual + direct + noise)
-    return Population(
-        frame, ("outcome",), ("stratum", "group"), strata="stratum", size="size",
-        psu=None if clusters is None else "psu",
-    )  # fmt: skip
-
-
-_GROUPS = np.array(["a", "b"])
-
-
-def _cluster_codes(
-    stratum: IntArray, units: int, spread: float, rng: np.random.Generator
-) -> IntArray:
-    """Return the cluster of each unit, 0..C-1 all in use, nested in strata.
-
-    A stratum has about N_h / units clusters.
-    """
-    codes, n_codes = np.empty(stratum.size, dtype=np.int64), 0
-    for label in range(int(stratum.max()) + 1):
+    residual = rng.normal(0.0, SPREAD, stratum.size)
+    # Clusters are nested in strata, about N_h / clusters of them; each has one unit at least.
+    psu, n_codes = np.empty(stratum.size, dtype=np.int64), 0
+    for label in range(len(sizes)):
         rows = np.flatnonzero(stratum == label)
-        count = max(2, round(rows.size / units))
-        share = np.exp(rng.normal(0.0, spread, count)) if spread else np.ones(count)
-        # Every cluster has one unit; the others are assigned by share.
-        ends = np.cumsum(share / share.sum()) * (rows.size - count)
+        count = max(2, round(rows.size / clusters))
+        ends = np.cumsum(np.full(count, 1.0 / count)) * (rows.size - count)
         drawn = np.searchsorted(ends, np.arange(rows.size - count), side="right")
         within = np.concatenate([np.arange(count), np.minimum(drawn, count - 1)])
-        codes[rng.permutation(rows)] = n_codes + within
+        psu[rng.permutation(rows)] = n_codes + within
         n_codes += count
-    return codes
+    shared = rng.normal(0.0, 1.0, (2, n_codes))[:, psu]
+    residual = residual + np.sqrt(psu_variance[0]) * shared[0]
+    frame = pd.DataFrame({
+        "stratum": np.char.add("s", (stratum + 1).astype(str)),
+        "group": np.array(["a", "b"])[group],
+        "psu": np.char.add("c", (psu + 1).astype(str)),
+        "outcome": np.exp(10.0 + 0.1 * stratum - 0.2 * group + residual),
+    })  # fmt: skip
+    direct = np.sqrt(psu_variance[1]) * shared[1]
+    noise = rng.normal(0.0, SPREAD, stratum.size)
+    frame["size"] = np.exp(informativeness * residual + direct + noise)
+    return Population(frame, ("outcome",), ("stratum", "group"), "stratum", "size", "psu")
 
 
 N_HOUSEHOLDS = 30_000
@@ -244,7 +208,7 @@ HEATING = ("gas", "electric", "oil")
 _HEATING_SHARES = np.array([[0.55, 0.25, 0.20], [0.40, 0.50, 0.10]])
 
 
-def simulate_households(rng: np.random.Generator) -> "pd.DataFrame":
+def simulate_households(rng: np.random.Generator) -> pd.DataFrame:
     """Simulate one row a household: region, tenure, income (a year), insured, heating, size.
 
     A tenth of the owners and a fifth of the tenants have no income; the others' is a gamma variable
@@ -271,3 +235,46 @@ def simulate_households(rng: np.random.Generator) -> "pd.DataFrame":
             "size": size,
         }
     )
+
+
+SOURCE = "the frame of the published simulation"
+#: The design of its samples.
+DESIGN: Mapping[str, Any] = {"n": 1000, "design": "pps_wr", "size": "size"}
+#: The epsilon of three draws.
+EPSILON = 10.8
+#: As a public report could say: salaries of about 100,000 dollars that differ by a factor of about
+#: exp(0.42) within and between the cells. One center serves all cells, so that it reveals none.
+DECLARED = {"centre": 100_000.0, "spread": 0.42}
+
+
+def published_frame(seed: int = 0) -> pd.DataFrame:
+    """Simulate 100,000 persons: field, gender, salary, and the measure of size."""
+    stream = np.random.SeedSequence(seed, spawn_key=(0,))  # a study has others
+    return simulate_population(published_cells(), np.random.default_rng(stream))
+
+
+def published_specs() -> dict[str, dict[str, Any]]:
+    """Return the sections of a release by name: both mechanisms, and the papers' inference.
+
+    The pseudo-posterior leaves small strata unpooled, as in the papers.
+    """
+    pseudo = {"mechanism": "pseudo_posterior", "epsilon": EPSILON, "small_strata": "allow"}
+    made = {
+        model + suffix: _release(pseudo, model=model, inference=inference)
+        for model in ("fbs", "fbp")
+        for suffix, inference in (("_paper", "paper"), ("", "debiased"))
+    }
+    noisy = {"mechanism": "noisy_statistics", "epsilon": EPSILON}
+    made["fbs_noisy"] = {**_release(noisy, model="fbs"), "outcomes": {"salary": DECLARED}}
+    return made
+
+
+def _release(privacy: dict[str, Any], **synthesizer: Any) -> dict[str, Any]:
+    return {
+        "survey": {
+            "weight": "weight", "strata": "field", "population_size": published_cells().size,
+        },
+        "synthesizer": {"outcome": "salary", "transform": "log", **synthesizer},
+        "privacy": privacy,
+        "tables": {"by": ["field", "gender"], "statistics": ["count", "mean"]},
+    }  # fmt: skip

@@ -6,7 +6,7 @@ own. No outcome and no weight of the survey is read, and nothing is spent.
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,18 +14,17 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.messages import duration, listing, nearest
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray
+from surveysynth.config.build import declared_of, model_of, read_design
 from surveysynth.config.outcome_section import WEIGHT
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.statistics import LEVEL, TABLE
-from surveysynth.evaluation.compare.tables import sample_weight
-from surveysynth.evaluation.studies.frame_release import as_text, long_rows, released, row_keys
+from surveysynth.evaluation.studies.study import released, row_keys, sample_rows
 from surveysynth.mechanisms.declared import Declared, typical
 from surveysynth.mechanisms.learned.histogram import learned_outcomes
 from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
-from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
 from surveysynth.survey.outcome import BELOW, Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
 from surveysynth.survey.transforms import LearnedTransform
@@ -107,13 +106,11 @@ def simulated_releases(
     """
     if not all(0.0 < each < np.inf for each in epsilons):
         raise InputError(f"--epsilon: expected numbers above zero, got {list(epsilons)}.")
-    from surveysynth.config.build import model_of
-
     _check_guesses(learned_outcomes(design.modelled), guesses or {})
     rng = np.random.default_rng(SEED)
     survey = Survey(design, _values(spec, design, model_of(spec).of(design), guesses or {}, rng))
     own = spec.for_records(design.n)
-    sample = _sample_rows(own, survey)
+    sample = sample_rows(own, survey)[[*row_keys(own), "se"]]
     found = [_at(own, own.privacy.stated_epsilon, survey, sample)]
     for each in sorted(set(epsilons)):
         changed: dict[str, Any] = {"epsilon": each}
@@ -137,7 +134,6 @@ def simulated_report(
     ``out``: a folder for the standard errors of all rows, which are public. Raises ``InputError``
     as ``simulated_releases``, for public columns that cannot be read and a folder that exists.
     """
-    from surveysynth.config.build import read_design
     from surveysynth.release.writers.csv import write_records
 
     own, target = (TABLE_NAME,), None
@@ -171,26 +167,14 @@ def _at(
         return SimulatedRelease(epsilon, time.monotonic() - started, sample[:0], str(error))
     seconds = time.monotonic() - started
     keys = row_keys(spec)
-    rows = made.rows()[[*keys, "se"]]
-    rows[keys] = as_text(rows[keys])
-    rows = rows.merge(sample, on=keys, suffixes=("", "_of_sample"), validate="one_to_one")
+    rows = made.rows[[*keys, "se"]].merge(
+        sample, on=keys, suffixes=("", "_of_sample"), validate="one_to_one"
+    )
     rows[_RATIO] = rows["se"] / rows.pop("se_of_sample").where(lambda se: se > 0)
     rows.insert(len(keys), "epsilon", epsilon)
     clipped = made.realised.get("clipped_records")
     share = None if clipped is None else clipped / survey.design.n
     return SimulatedRelease(epsilon, seconds, rows, clipped=share)
-
-
-def _sample_rows(spec: "Spec", survey: Survey) -> pd.DataFrame:
-    """Return labels and standard errors of the sample's own tables, by unit."""
-    design = replace(survey.design, design_effect=None)
-    estimates = estimates_of_each(spec, design)
-    for of_table in estimates.values():
-        of_table.add_alone(survey.confidential.outcome, sample_weight(survey))
-    keys = row_keys(spec)
-    rows = long_rows(spec, tables_of_each(spec, design, estimates), estimates)[[*keys, "se"]]
-    rows[keys] = as_text(rows[keys])
-    return rows
 
 
 def _check_guesses(columns: Sequence[Outcome], guesses: Guesses) -> None:
@@ -220,8 +204,6 @@ def _values(
 
     Amounts fall where weights rise, as in samples in proportion to size; units hold a twentieth of
     the variance, as in many household surveys."""
-    from surveysynth.config.build import declared_of
-
     declared = declared_of(spec)
     of_weight = _unit_normals(design, rng)
     if getattr(model, "takes_count", False):
@@ -234,7 +216,18 @@ def _values(
         for each in design.outcomes:
             unit = pull * of_weight + (1.0 - pull**2) ** 0.5 * _unit_normals(design, rng)
             category = rng.integers(each.categories, size=design.n)
-            columns.append(_amounts(each, unit, category, declared, guesses))
+            z, guess = unit, guesses.get(each.name)
+            for side in each.sides:  # centre and spread on the scale of the transform
+                if guess is not None and side != BELOW:
+                    low, high = each.forward(np.array(guess), side).tolist()
+                    centre, spread = 0.5 * (low + high), 0.5 * (high - low)
+                else:
+                    centre, spread = typical(each, side, *declared) or (0.0, UNDECLARED)
+                z = np.where(category == side, centre + spread * unit, z)
+            values = each.values(category, z)
+            if each.lower is not None or each.upper is not None:
+                values = np.asarray(np.clip(values, each.lower, each.upper), dtype=np.float64)
+            columns.append(values)
         outcome = np.stack(columns, axis=1)
     if design.weight_name is None:
         return Confidential(outcome, None)
@@ -249,38 +242,6 @@ def _unit_normals(design: PublicDesign, rng: np.random.Generator) -> FloatArray:
         return own
     effects = rng.standard_normal(int(design.psu.max()) + 1)[design.psu]
     return np.asarray((1 - INTRACLASS_GUESS) ** 0.5 * own + INTRACLASS_GUESS**0.5 * effects)
-
-
-def _amounts(
-    outcome: Outcome,
-    unit: FloatArray,
-    category: IntArray,
-    declared: tuple[Mapping[str, Declared], Mapping[str, Declared]],
-    guesses: Guesses,
-) -> FloatArray:
-    """Return values (n,) of an outcome from standard normals (n,) and categories (n,)."""
-    z = unit
-    for side in outcome.sides:
-        centre, spread = _moments(outcome, side, declared, guesses)
-        z = np.where(category == side, centre + spread * unit, z)
-    values = outcome.values(category, z)
-    if outcome.lower is None and outcome.upper is None:
-        return values
-    return np.asarray(np.clip(values, outcome.lower, outcome.upper), dtype=np.float64)
-
-
-def _moments(
-    outcome: Outcome,
-    side: int,
-    declared: tuple[Mapping[str, Declared], Mapping[str, Declared]],
-    guesses: Guesses,
-) -> tuple[float, float]:
-    """Return centre and spread on the scale of the transform, as declared or guessed."""
-    if (guess := guesses.get(outcome.name)) is not None and side != BELOW:
-        assert outcome.learned is not None  # guesses are of learned columns
-        low, high = outcome.forward(np.array(guess), side).tolist()
-        return 0.5 * (low + high), 0.5 * (high - low)
-    return typical(outcome, side, *declared) or (0.0, UNDECLARED)
 
 
 def _weights(

@@ -9,7 +9,6 @@ import numpy as np
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.config.build import calibration_of
 from surveysynth.errors import InputError
-from surveysynth.estimation.classes import ByOutcome
 from surveysynth.estimation.combining import (
     Combined,
     CombiningRule,
@@ -19,6 +18,7 @@ from surveysynth.estimation.combining import (
     t_interval,
 )
 from surveysynth.estimation.domains import (
+    ByOutcome,
     Domains,
     RowsByOutcome,
     TableRows,

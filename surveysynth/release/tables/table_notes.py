@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from surveysynth.estimation.clusters import clusters_of
-from surveysynth.estimation.contrasts import Contrast
 from surveysynth.estimation.estimates import Key
+from surveysynth.estimation.linearised import Contrast
+from surveysynth.estimation.sample_design import clusters_of
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.base import COMBINING_RULES
 from surveysynth.release.tables.labels import listed

@@ -18,8 +18,9 @@ from surveysynth.config.build import read_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.domains import build_domains
+from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import REPORT_COLUMNS, TABLE_COLUMNS
-from surveysynth.estimation.taylor import SampleDesign, estimate_domains
+from surveysynth.estimation.taylor import estimate_domains
 from surveysynth.evaluation.compare import figures as plots
 from surveysynth.evaluation.compare.comparison import Comparison, compare
 from surveysynth.evaluation.compare.folder import compare as write_comparison

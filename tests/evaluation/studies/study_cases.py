@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from surveysynth.evaluation.studies.frame_study import OWN, FrameStudy
+from surveysynth.evaluation.studies.study import OWN, FrameStudy
 from tests.evaluation.studies.test_frame_study import study_of
 
 

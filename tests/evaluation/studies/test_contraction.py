@@ -11,15 +11,12 @@ import pytest
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
 from surveysynth.models import get_model
-from surveysynth.release.figure_style import draw
 from surveysynth.sampling.plan import SamplingPlan
 from tests.long_runs.contraction import (
-    SCHEMES,
     SIZES,
     SOURCES,
     Capped,
     contraction,
-    contraction_figure,
     sd_with_error,
     summarise_contraction,
 )
@@ -142,18 +139,3 @@ def test_the_largest_record_of_counts_does_not_contract(golden, source, scheme):
     rate = np.sqrt(SIZES[0] / SIZES[-1])
     assert last["sd"] - 4 * last["sd_mcse"] > rate * first["sd"]
     assert last["mean"] > first["mean"] + 3 * np.hypot(first["sd"], last["sd"]) / np.sqrt(25)
-
-
-def test_the_figure_shows_every_database_and_spread(deltas):
-    figure = draw(contraction_figure, deltas)
-    figure.draw_without_rendering()
-    assert len(figure.axes) == 4
-    for panel, scheme in zip(figure.axes, SCHEMES, strict=False):
-        points = [line for line in panel.lines if line.get_marker() == "."]
-        for line, n in zip(points, (300, 600), strict=True):
-            part = deltas[(deltas["n"] == n) & (deltas["scheme"] == scheme)]
-            np.testing.assert_array_equal(line.get_xdata(), part["delta"])
-    summary = summarise_contraction(deltas).set_index(["scheme", "n"])
-    drawn = {each.get_label(): each[0].get_ydata() for each in figure.axes[-1].containers}
-    for scheme in SCHEMES:
-        np.testing.assert_allclose(drawn[scheme], summary.loc[scheme, "sd"])

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from surveysynth.evaluation.studies.measures import measure_cells, root_ratio
+from surveysynth.evaluation.studies.results import measure_cells, root_ratio
 
 TRUTH = 50.0
 
@@ -24,7 +24,6 @@ def normal_replicates(samples, *, spread=1.0, claimed=1.0, seed=1):
                     "outcome": "y",
                     "row": np.tile([0, 1], samples),
                     "method": method,
-                    "m": 3,
                     "epsilon": 10.8,
                     "sample": np.repeat(np.arange(samples), 2),
                     "estimate": estimate.ravel(),

@@ -1,4 +1,4 @@
-"""Selection of samples against samplics, and why samplics does not draw the samples of studies."""
+"""Selection of samples against samplics: the same units in the same order from the same start."""
 
 import warnings
 
@@ -54,34 +54,3 @@ def test_systematic_selection_is_that_of_samplics_in_the_same_order(seed):
     np.testing.assert_allclose(weight, 1 / probability[np.argsort(order)][index], rtol=1e-12)
     shifted, _ = select_pps_systematic(SIZE, 25, Scripted(order, (start + 0.5) % 1))
     assert shifted.tolist() != index.tolist()
-
-
-def test_samplics_draws_from_the_stream_that_all_code_of_a_process_shares():
-    """Its samples repeat only with the global seed, which threads and libraries move."""
-    first, again = (by_samplics(SelectMethod.srs_wor, 1)[0] for _ in range(2))
-    np.testing.assert_array_equal(first, again)
-    np.random.seed(1)  # noqa: NPY002
-    np.random.random_sample()  # noqa: NPY002
-    moved = SampleSelection(SelectMethod.srs_wor, wr=False).select(UNITS, 25)[0]
-    assert (moved != first).any()
-
-
-def test_samplics_cannot_draw_by_size_with_replacement():
-    """The default design of a study; an argument of its own method is not known."""
-    with pytest.raises(TypeError, match="samp_rate"):
-        by_samplics(SelectMethod.pps_wr, 1, mos=SIZE)
-
-
-def test_samplics_in_random_order_selects_other_units_than_it_drew():
-    """It applies the order a second time instead of undoing it, so that sizes no longer count."""
-    size = np.where(np.arange(60) < 50, 1.0, 40.0)  # large units: in 5 x 40 / 450 of the samples
-    np.random.seed(5)  # noqa: NPY002
-    selection = SampleSelection(SelectMethod.pps_sys, wr=False)
-    hits = np.zeros(60)
-    for _ in range(400):
-        hits += selection.select(np.arange(60), 5, mos=size, shuffle=True)[0].astype(int)
-    assert abs(hits[50:].mean() / 400 - 5 * 40 / 450) > 0.2
-    rng, ours = np.random.default_rng(5), np.zeros(60)
-    for _ in range(400):
-        ours[select_pps_systematic(size, 5, rng)[0]] += 1
-    assert abs(ours[50:].mean() / 400 - 5 * 40 / 450) < 0.02

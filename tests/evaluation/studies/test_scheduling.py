@@ -13,7 +13,7 @@ import pytest
 
 from surveysynth.errors import IncompleteError, InputError, StoppedError
 from surveysynth.estimation.statistics import REPORT_COLUMNS, STUDY_COLUMNS, TABLE_COLUMNS
-from surveysynth.evaluation.studies.frame_report import run_frame_study
+from surveysynth.evaluation.studies.report import run_frame_study
 from tests.evaluation.studies.study_cases import quick
 
 NAMES = ("rows.csv", "summary.csv", "refusals.csv", "replicates.parquet", "study.json")
@@ -87,7 +87,7 @@ PROGRAM = """
 import sys
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
-from surveysynth.evaluation.studies.frame_report import run_frame_study
+from surveysynth.evaluation.studies.report import run_frame_study
 from tests.evaluation.studies.study_cases import quick
 if __name__ == "__main__":
     run_frame_study(quick(60), Path(sys.argv[2]), workers=2)

@@ -3,7 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from surveysynth import LearnedTransform, Outcome, Survey
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.survey import Survey
+from surveysynth.survey.transforms import LearnedTransform
 
 VISITS = Outcome("visits", "count", LearnedTransform(low=0, high=40))
 MEANS = np.array([0.4, 0.8, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0])

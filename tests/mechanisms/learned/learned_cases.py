@@ -3,7 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from surveysynth import LearnedTransform, Outcome, Survey
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.survey import Survey
+from surveysynth.survey.transforms import LearnedTransform
 
 INCOME = Outcome(
     "income", transform=LearnedTransform(low=0.0, high=5e6, share=0.07, by="strata")

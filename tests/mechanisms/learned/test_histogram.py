@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surveysynth import Confidential, LearnedTransform, Outcome, Survey
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.learned import histogram
 from surveysynth.mechanisms.learned.histogram import (
@@ -26,7 +25,9 @@ from surveysynth.mechanisms.learned.histogram import (
     what_is_left,
 )
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
-from surveysynth.survey.transforms import BINS
+from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.survey import Confidential, Survey
+from surveysynth.survey.transforms import BINS, LearnedTransform
 from tests.mechanisms.learned.learned_cases import TAX, survey_of
 
 #: Below this a right sampler fails once in 100,000 tests.

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 import surveysynth as ss
-from surveysynth import LearnedTransform
 from surveysynth.config.build import mechanism_of, model_of
 from surveysynth.config.in_memory import spec_of_survey
 from surveysynth.errors import InputError
@@ -22,6 +21,7 @@ from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.rebuild import rebuild
+from surveysynth.survey.transforms import LearnedTransform
 from tests.mechanisms.learned.learned_cases import frame_of, survey_of
 
 RANGE = "range = [0, 5000000]\nlearned_by = 'strata'"

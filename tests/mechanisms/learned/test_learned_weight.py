@@ -16,7 +16,6 @@ import pytest
 from scipy import stats
 
 import surveysynth as ss
-from surveysynth import LearnedTransform, Transform
 from surveysynth.config.build import mechanism_of, model_of
 from surveysynth.config.in_memory import spec_of_survey
 from surveysynth.errors import InputError
@@ -31,6 +30,7 @@ from surveysynth.mechanisms.learned.redraw import redrawn_designs
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.rebuild import rebuild
+from surveysynth.survey.transforms import LearnedTransform, Transform
 from tests.mechanisms.learned.learned_cases import frame_of, survey_of
 
 RANGE = (2.0, 2000.0)

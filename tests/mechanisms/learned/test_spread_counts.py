@@ -12,7 +12,6 @@ from scipy import stats
 from scipy.special import ndtri
 
 import surveysynth as ss
-from surveysynth import LearnedTransform
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.learned.count_law import expected_counts
@@ -27,7 +26,7 @@ from surveysynth.mechanisms.learned.histogram import (
 from surveysynth.mechanisms.learned.redraw import redrawn_designs
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts
 from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise
-from surveysynth.survey.transforms import BINS, bin_of, normal_scores
+from surveysynth.survey.transforms import BINS, LearnedTransform, bin_of, normal_scores
 from tests.mechanisms.learned.count_cases import VISITS, count_frame, count_survey
 
 #: Equal shares of a normal law.

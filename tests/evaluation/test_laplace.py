@@ -1,14 +1,11 @@
 """The Laplace comparator against its formulas written out row by row and replicate by replicate."""
 
-from fractions import Fraction
 from functools import cache
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy import stats
 
 from surveysynth._support.types import FloatArray
@@ -16,9 +13,9 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.combining import t_interval
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.replicate_weights import preston_bootstrap
-from surveysynth.estimation.taylor import SampleDesign, estimate_domains
-from surveysynth.evaluation.baselines.budget_split import split_budget
-from surveysynth.evaluation.baselines.laplace import (
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.taylor import estimate_domains
+from surveysynth.evaluation.laplace import (
     NoisyTable,
     group_sensitivities,
     laplace_tables,
@@ -264,44 +261,6 @@ def test_a_row_of_one_record_and_rows_without_weight() -> None:
     np.testing.assert_allclose(grouped[:, 1], [16 / 3, 0.0, np.inf, 0.0, np.nan])
 
 
-@settings(max_examples=100, deadline=None)
-@given(
-    st.floats(1e-3, 1e3),
-    st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=5),
-    st.integers(1, 4),
-    st.integers(1, 60),
-    st.floats(0.01, 0.99),
-)
-def test_the_parts_of_the_budget_add_up_exactly(
-    epsilon: float, shares: list[float], sets: int, replicates: int, point: float
-) -> None:
-    split = split_budget(
-        epsilon, tables=len(shares), margin_sets=sets, replicates=replicates,
-        point_share=point, table_shares=shares,
-    )  # fmt: skip
-    assert split.total == Fraction(epsilon)
-    by_hand = sum(sum(row) for row in split.point)
-    by_hand += replicates * sum(sum(row) for row in split.replicate)
-    assert by_hand == Fraction(epsilon)
-
-
-def test_the_papers_parts() -> None:
-    split = split_budget(8, tables=2, margin_sets=4)
-    assert {part for row in split.point for part in row} == {Fraction(1, 2)}
-    assert {part for row in split.replicate for part in row} == {Fraction(1, 20)}
-    uneven = split_budget(1, tables=2, margin_sets=2, replicates=0, point_share=1,
-                          table_shares=[3, 1], set_shares=[1, 4])  # fmt: skip
-    assert uneven.point == (
-        (Fraction(3, 20), Fraction(3, 5)), (Fraction(1, 20), Fraction(1, 5)),
-    )  # fmt: skip
-
-
 def test_errors_name_what_is_wrong() -> None:
-    with pytest.raises(InputError, match=r"epsilon must be a finite number above zero, but got 0"):
-        split_budget(0.0, tables=1, margin_sets=1)
-    with pytest.raises(InputError, match="below 1 with replicates and 1 without"):
-        split_budget(1.0, tables=1, margin_sets=1, point_share=1)
-    with pytest.raises(InputError, match="set_shares needs 4 numbers, but has 2"):
-        split_budget(1.0, tables=1, margin_sets=4, set_shares=[1, 2])
-    with pytest.raises(InputError, match="divided among 1 tables"):
-        SAMPLE.tables(np.random.default_rng(0), epsilon=split_budget(1.0, tables=1, margin_sets=8))
+    with pytest.raises(InputError, match="epsilon must be a finite number above zero, but got 0"):
+        SAMPLE.tables(np.random.default_rng(0), epsilon=0.0)

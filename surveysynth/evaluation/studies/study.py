@@ -7,44 +7,138 @@ methods see the same samples, and all releases start from the same random number
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from surveysynth.config import build
-from surveysynth.config.spec import Spec
+from surveysynth.config.in_memory import NO_DATA
+from surveysynth.config.spec import NO_FILE, Spec, load_spec, validate_spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.estimates import Estimates
-from surveysynth.evaluation.baselines.laplace import has_sensitivity
+from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.tables import sample_weight
-from surveysynth.evaluation.methods import LAPLACE, SAMPLE
+from surveysynth.evaluation.laplace import has_sensitivity
+from surveysynth.evaluation.methods import LAPLACE, MODEL_FREE, SAMPLE
 from surveysynth.evaluation.studies.designs import SamplingDesign
-from surveysynth.evaluation.studies.frame_release import (
-    NUMBERS,
-    as_text,
-    long_rows,
-    released,
-    row_keys,
-)
-from surveysynth.evaluation.studies.frame_specs import (
+from surveysynth.evaluation.studies.frame import (
+    allocation_of,
+    check_design,
+    columns_of,
     drawn_spec,
-    free_name,
     plain_estimates,
+    read_frame,
+    refuse_survey_file,
     require_same_tables,
 )
-from surveysynth.evaluation.studies.population import Population
-from surveysynth.evaluation.studies.scheduling import Task, TaskResult
-from surveysynth.release.tables.table_builder import Tables, estimates_of_each, tables_of_each
-from surveysynth.survey.survey import Survey, survey_of
+from surveysynth.evaluation.studies.population import (
+    DESIGN,
+    SOURCE,
+    Population,
+    published_frame,
+    published_specs,
+)
+from surveysynth.evaluation.studies.tasks import Task, TaskResult
+from surveysynth.release.pipeline import facts_of, prepared_survey, private_estimates
+from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
+from surveysynth.survey.survey import PublicDesign, Survey, survey_of
 from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
     from surveysynth.survey.declaration import Declaration
+
+NUMBERS = ("estimate", "se", "df", "ci_lower", "ci_upper")
+
+
+@dataclass(frozen=True)
+class Made:
+    """The rows of the tables of a release, and facts on its records, which are confidential."""
+
+    rows: pd.DataFrame
+    realised: Mapping[str, Any]
+
+
+def released(spec: Spec, survey: Survey, stream: np.random.SeedSequence) -> Made:
+    """Return the tables that a release of this survey would publish, by the steps of a release.
+
+    Nothing is written. Raises ``RefusedError`` where a release would.
+    """
+    mechanism, chosen = build.mechanism_of(spec), build.engine_of(spec, build.model_of(spec))
+    survey = prepared_survey(survey, spec, chosen, mechanism)
+    design = survey.design
+    model = chosen.of(design)
+    model.prepare()
+    facts = facts_of(spec, design, mechanism, model, test=True)
+    of_mechanism, of_synthesis = map(np.random.default_rng, stream.spawn(2))
+    with warnings.catch_warnings():
+        # What a release says to its user once would be said for every sample.
+        warnings.simplefilter("ignore", UserWarning)
+        made = mechanism.run(
+            model, design, survey.confidential, of_mechanism, _silent, seeded=True
+        )
+        design = made.design_of(design)
+        facts, estimates = private_estimates(
+            facts.with_design(design), model, made.draws, of_synthesis, _silent
+        )
+    return Made(_long_rows(facts.spec, design, estimates), made.realised)
+
+
+def _silent(stage: str) -> None:
+    """Report no stage."""
+
+
+def row_keys(spec: Spec) -> list[str]:
+    """Return the columns that name a row: table, statistic, outcome, level, by columns."""
+    return [TABLE, "statistic", "outcome", LEVEL, *spec.by]
+
+
+def sample_rows(spec: Spec, survey: Survey) -> pd.DataFrame:
+    """Return the rows of the sample's own tables.
+
+    Real values have variances by PSU, even if a design effect is declared.
+    """
+    design = replace(survey.design, design_effect=None)
+    estimates = estimates_of_each(spec, design)
+    for of_table in estimates.values():
+        of_table.add_alone(survey.confidential.outcome, sample_weight(survey))
+    return _long_rows(spec, design, estimates)
+
+
+def _long_rows(
+    spec: Spec, design: PublicDesign, estimates: Mapping[str, Estimates]
+) -> pd.DataFrame:
+    """Return the rows of all tables below each other, with their number of records.
+
+    n is that of the one dataset, or of the synthetic dataset with the fewest records.
+    """
+    parts = []
+    names = [outcome.name for outcome in spec.declared]
+    for name, of_statistic in tables_of_each(spec, design, estimates).items():
+        for each in (table for several in of_statistic.values() for table in several):
+            column = None if each.outcome is None else names.index(each.outcome)
+            n = estimates[name].lines((each.statistic, column)).n
+            part = each.frame.assign(statistic=each.statistic, outcome=each.outcome or "")
+            part[TABLE] = name
+            part["n"] = np.repeat(n, max(len(each.categories), 1)).astype(np.float64)
+            parts.append(part)
+    rows = pd.concat(parts, ignore_index=True)
+    return _labelled(rows, row_keys(spec), ["is_margin", *NUMBERS, "n"])
+
+
+def _labelled(rows: pd.DataFrame, keys: list[str], others: list[str]) -> pd.DataFrame:
+    """Return these columns, the keys as text: empty where a table has no such column."""
+    rows = rows.reindex(columns=[*keys, *others])
+    labels = rows[keys].astype(object)
+    rows[keys] = labels.where(labels.notna(), "").astype(str)
+    return rows
+
 
 #: Streams of random numbers.
 _DRAWN, _RELEASE, _NOISE = 1, 2, 3
@@ -81,7 +175,16 @@ class FrameStudy:
         object.__setattr__(self, "specs", made)
         for name, spec in made.items():
             require_same_tables(name, spec, self.spec)
-        self._try_surveys()
+        for sample in range(min(_TRIED, self.replicates)):  # the first may fail to be a survey
+            try:
+                for spec in made.values():
+                    self.survey(sample, spec)
+            except InputError as error:
+                failure = error
+            else:
+                break
+        else:
+            raise failure
         _ = self.truth  # computed once, and sent to the workers with the study
 
     @property
@@ -133,9 +236,7 @@ class FrameStudy:
             if task.group == OWN:
                 made = dict(self._own(survey, task.sample))
             else:
-                result = released(spec, survey, stream)
-                numbered = self.numbered(result.spec, result.tables, result.estimates)
-                made = {names[0]: numbered}
+                made = {names[0]: self._numbered(released(spec, survey, stream).rows)}
         except (RefusedError, InputError) as error:
             reason = f"{type(error).__name__}: {error}"
             rows = [{"sample": task.sample, "method": name, "reason": reason} for name in names]
@@ -182,13 +283,8 @@ class FrameStudy:
 
     def _own(self, survey: Survey, sample: int) -> Iterator[tuple[str, pd.DataFrame]]:
         """Yield the tables of the sample itself, then noisy ones."""
-        # Real values have variances by PSU, even if a design effect is declared.
-        by_psu = replace(survey.design, design_effect=None)
         spec = self.spec.for_records(survey.design.n)
-        estimates = estimates_of_each(spec, by_psu)
-        for of_table in estimates.values():
-            of_table.add_alone(survey.confidential.outcome, sample_weight(survey))
-        yield SAMPLE, self.numbered(spec, tables_of_each(spec, by_psu, estimates), estimates)
+        yield SAMPLE, self._numbered(sample_rows(spec, survey))
         noise = Noise(spec, survey) if self.laplace and not spec.calibration else None
         if noise is None or not noise.possible or not any(map(has_sensitivity, spec.statistics)):
             return
@@ -198,24 +294,15 @@ class FrameStudy:
             for (statistic, outcome), frame in noise.laplace("paper", rng).items()
         ]
         if parts:
-            yield LAPLACE, self._with_rows(pd.concat(parts, ignore_index=True).assign(df=np.nan))
+            yield LAPLACE, self._numbered(pd.concat(parts, ignore_index=True).assign(df=np.nan))
 
-    def numbered(
-        self, spec: Spec, tables: Mapping[str, Tables], estimates: Mapping[str, Estimates]
-    ) -> pd.DataFrame:
-        """Return the numbers of all tables with the number of their row among the truths.
-
-        n: records of the row in this sample, or in the synthetic dataset that has the fewest.
-        """
-        return self._with_rows(long_rows(spec, tables, estimates))
-
-    def _with_rows(self, frame: pd.DataFrame) -> pd.DataFrame:
+    def _numbered(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """Return the numbers of all tables with the number of their row among the truths."""
         keys = row_keys(self.spec)
         known = pd.MultiIndex.from_frame(self.truth[keys])
-        frame = frame.reindex(columns=[*keys, *NUMBERS, "n"])
-        frame[keys] = as_text(frame[keys])
-        found = known.get_indexer(pd.MultiIndex.from_frame(frame[keys]))
-        return frame.assign(row=found)[found >= 0]
+        rows = _labelled(rows, keys, [*NUMBERS, "n"])
+        found = known.get_indexer(pd.MultiIndex.from_frame(rows[keys]))
+        return rows.assign(row=found)[found >= 0]
 
     @cached_property
     def truth(self) -> pd.DataFrame:
@@ -227,7 +314,9 @@ class FrameStudy:
         spec = self.spec
         drop = {"strata": None, "psu": None, "fpc": None, "weight": "", "weights": "confidential",
                 "stratum_sizes": None, "population_size": None, "design_effect": None}  # fmt: skip
-        weight = free_name("weight", self.population.frame.columns)
+        weight = "weight"
+        while weight in self.population.frame:
+            weight += "_"
         kept = (*spec.survey.public_columns, *spec.formula_columns, *spec.public_by)
         whole = spec.model_copy(update={
             "survey": spec.survey.model_copy(
@@ -240,13 +329,7 @@ class FrameStudy:
             weight_transform=Transform(),
         )  # fmt: skip
         frame = self.population.frame.assign(**{weight: 1.0})
-        survey = survey_of(frame, declaration)
-        estimates = estimates_of_each(whole, survey.design)
-        for of_table in estimates.values():
-            of_table.add_alone(survey.confidential.outcome, sample_weight(survey))
-        rows = long_rows(whole, tables_of_each(whole, survey.design, estimates), estimates)
-        keys = row_keys(spec)
-        rows[keys] = as_text(rows[keys])
+        rows, keys = sample_rows(whole, survey_of(frame, declaration)), row_keys(spec)
         rows = rows[rows["estimate"].notna()].rename(columns={"estimate": "truth", "n": "units"})
         rows = rows[[*keys, "is_margin", "units", "truth"]].reset_index(drop=True)
         return rows.assign(row=np.arange(len(rows)))
@@ -255,18 +338,6 @@ class FrameStudy:
         kinds = {"method": object, "row": np.int64, "sample": np.int64,
                  **dict.fromkeys(NUMBERS, np.float64), "n": np.float64}  # fmt: skip
         return pd.DataFrame({name: pd.Series(dtype=kind) for name, kind in kinds.items()})
-
-    def _try_surveys(self) -> None:
-        """Raise the error of the first samples if none of them can be a survey."""
-        for sample in range(min(_TRIED, self.replicates)):
-            try:
-                for spec in self.specs.values():
-                    self.survey(sample, spec)
-            except InputError as error:
-                failure = error
-            else:
-                return
-        raise failure
 
     def identity(self) -> dict[str, Any]:
         """Return what identifies a study: the frame by its hash, design, specifications, seed."""
@@ -285,3 +356,79 @@ class FrameStudy:
             "seed": self.seed,
             "laplace": self.laplace,
         }  # fmt: skip
+
+
+def chosen_frame_study(
+    frame: "pd.DataFrame | Path | None",
+    specs: "Sequence[str | Path | Spec | Mapping[str, Any]]",
+    *,
+    samples: int,
+    seed: int,
+    n: int | None,
+    design: str | None,
+    size: str | None,
+    allocation: str,
+    per_cluster: int,
+    clusters: str,
+    within: str,
+    laplace: bool,
+) -> FrameStudy:
+    """Return the study that the arguments of ``surveysynth.coverage`` describe.
+
+    Without a frame it is on that of the published simulation, whose design and releases replace
+    those that are not given. Raises ``InputError`` for what cannot be a study.
+    """
+    source = "the frame" if not isinstance(frame, Path) else frame.name
+    named = _named([_spec_of(each) for each in specs])
+    if frame is None:
+        frame, source = published_frame(seed), SOURCE
+        n = DESIGN["n"] if n is None else n
+        design, size = design or DESIGN["design"], size or DESIGN["size"]
+        named = named or {name: _spec_of(each) for name, each in published_specs().items()}
+    if not named:
+        raise InputError("spec: missing; name the specification of a release for this frame.")
+    first, *_ = given = list(named.values())
+    if isinstance(frame, Path):
+        for each in given:
+            refuse_survey_file(frame, each)
+    rule, drawn = allocation_of(allocation, columns_of(frame))
+    if n is None and drawn is None:
+        raise InputError(
+            "n: missing; a study needs the number of records of a sample, as your survey has."
+        )
+    if n is not None and drawn is not None:
+        raise InputError(
+            f"n: the column {drawn!r} gives the sample size of each stratum; leave n out."
+        )
+    population = read_frame(frame, first, size=size, drawn=drawn, source=source)
+    total = n if n is not None else int(population.drawn_by_stratum.sum())
+    implied = "srs" if size is None else "pps"
+    kind: Any = design or (implied if first.survey.psu is None else "two_stage")
+    rules: Any = {"allocation": rule, "clusters": clusters, "within": within}
+    sampling = SamplingDesign(kind, total, per_cluster=per_cluster, **rules)
+    check_design(sampling, population, first)
+    return FrameStudy(population, sampling, named, samples, seed, laplace, source)
+
+
+def _spec_of(given: "str | Path | Spec | Mapping[str, Any]") -> Spec:
+    """Return a specification from a file, or from sections of keys."""
+    if isinstance(given, Spec):
+        return given
+    if isinstance(given, Mapping):
+        survey = {"data": NO_DATA, **given.get("survey", {})}
+        content = {**given, "survey": survey, "path": Path(NO_FILE)}
+        return validate_spec(content, "the specification of this study")
+    return load_spec(given)
+
+
+def _named(specs: Sequence[Spec]) -> dict[str, Spec]:
+    """Name specifications by their files; those that share a name are numbered."""
+    named: dict[str, Spec] = {}
+    for spec in specs:
+        stem = "release" if spec.path == Path(NO_FILE) else spec.path.stem
+        name, number = stem, 1
+        while name in named or name in MODEL_FREE:
+            number += 1
+            name = f"{stem} {number}"
+        named[name] = spec
+    return named

@@ -1,32 +1,25 @@
-"""The folder of a study on a frame, and its page."""
+"""The folder of a study on a frame, its figures, and its page.
+
+A figure is made without a display, from the rows or the table by size. A panel is a table (rows of
+panels) and a method.
+"""
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
 from surveysynth._support.page import Picture
 from surveysynth.errors import IncompleteError
-from surveysynth.evaluation.methods import SAMPLE
-from surveysynth.evaluation.studies import frame_figures as plots
-from surveysynth.evaluation.studies.folder import (
-    FIGURES,
-    REFUSALS_NAME,
-    REPLICATES_NAME,
-    REPORT_NAME,
-    SUMMARY_NAME,
-    MemoryStore,
-    Store,
-    open_folder,
-    replace_file,
-    require_complete,
-    run_missing,
-    write_csv,
-)
-from surveysynth.evaluation.studies.frame_results import (
+from surveysynth.estimation.statistics import statistic_of
+from surveysynth.evaluation.methods import LAPLACE, SAMPLE, color_of
+from surveysynth.evaluation.studies.results import (
+    BOUNDS,
+    CLASSES,
     ENOUGH,
     PLACE,
     CoverageResult,
@@ -34,14 +27,146 @@ from surveysynth.evaluation.studies.frame_results import (
     measure,
     row_label,
 )
-from surveysynth.evaluation.studies.frame_study import FrameStudy
+from surveysynth.evaluation.studies.study import FrameStudy
+from surveysynth.evaluation.studies.tasks import (
+    FIGURES,
+    REFUSALS_NAME,
+    REPLICATES_NAME,
+    REPORT_NAME,
+    SUMMARY_NAME,
+    Store,
+    open_folder,
+    replace_file,
+    run_missing,
+)
 from surveysynth.evaluation.style import Cell, PageTable, Row, cells, columns, page
-from surveysynth.release.figure_style import draw, png_bytes
+from surveysynth.release import figure_style as style
+from surveysynth.release.figure_style import draw, log_ticks, new_figure, png_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from surveysynth.evaluation.studies.folder import Progress
+    from surveysynth.evaluation.studies.tasks import Progress
+
+
+#: A method whose intervals cover too little is drawn down to here.
+_FLOOR = 0.45
+_COLORS = ("#0072B2", "#009E73", "#CC79A7", "#7F5AA2", "#882255", "#999933")
+
+
+def places_of(rows: pd.DataFrame) -> list[tuple[str, str, str]]:
+    """Return (table, statistic, outcome) of every table, in order."""
+    return list(dict.fromkeys(rows[PLACE].itertuples(index=False, name=None)))
+
+
+def place_title(place: Sequence[str]) -> str:
+    """Return the title of a table."""
+    table, statistic, outcome = place
+    title = statistic_of(statistic).title
+    words = f"{title}: {outcome}" if outcome else title
+    return f"{words} ({table})" if table else words
+
+
+def coverage_by_records(
+    rows: pd.DataFrame, methods: Sequence[str], level: float, samples: int, mark: str
+) -> "Figure":
+    """Draw the coverage of every row against its records in the mean sample."""
+    error = 2 * np.sqrt(level * (1 - level) / samples)
+    low = min(_FLOOR, float(rows["coverage"].min()) - 0.04)
+
+    def band(panel: Any, part: pd.DataFrame) -> None:
+        panel.axhspan(level - error, min(level + error, 1.0), color="#eeeeee", linewidth=0)
+        panel.axhline(level, color=style.FAINT, linewidth=1, linestyle=(0, (5, 2)))
+        panel.set_ylim(low, 1.03)
+        if len(part):
+            panel.text(0.985, 0.05, f"mean {part['coverage'].mean():.3f}, least "
+                       f"{part['coverage'].min():.2f}", transform=panel.transAxes, ha="right",
+                       fontsize=8, color=style.INK)  # fmt: skip
+
+    return _panels(rows, methods, "coverage", "coverage", band, mark)
+
+
+def bias_by_records(rows: pd.DataFrame, methods: Sequence[str], mark: str) -> "Figure":
+    """Draw the bias of every row, in standard errors of the sample, against its records."""
+    shown = rows[rows["method"].isin(methods)]["bias_ratio"].abs()
+    reach = float(np.clip(shown.max(), 1.2, 4.0)) if len(shown) else 1.2
+
+    def band(panel: Any, part: pd.DataFrame) -> None:
+        panel.axhspan(-0.5, 0.5, color="#eeeeee", linewidth=0)
+        panel.axhline(0.0, color=style.FAINT, linewidth=1)
+        panel.set_ylim(-1.08 * reach, 1.08 * reach)
+        beyond = int((part["bias_ratio"].abs() > 1.08 * reach).sum())
+        if beyond:
+            panel.text(0.985, 0.05, f"{beyond} beyond", transform=panel.transAxes, ha="right",
+                       fontsize=8, color=style.WARNING)  # fmt: skip
+
+    return _panels(rows, methods, "bias_ratio", "bias / sample's SE", band, mark)
+
+
+def _panels(
+    rows: pd.DataFrame, methods: Sequence[str], column: str, label: str, band: Any, mark: str
+) -> "Figure":
+    """Draw a panel for each table and method: a dot a row, over its records."""
+    places = places_of(rows)
+    figure = new_figure(
+        1.0 + 2.6 * len(methods), 0.7 + 1.9 * len(places), mark, style.FAINT
+    )
+    panels = figure.subplots(
+        len(places), len(methods), squeeze=False, sharey="row", sharex=True
+    )
+    for line, place in zip(panels, places, strict=True):
+        here = (rows[PLACE] == list(place)).all(axis=1)
+        for panel, method in zip(line, methods, strict=True):
+            part = rows[here & (rows["method"] == method) & (rows["records"] > 0)]
+            band(panel, part)
+            panel.plot(np.log10(part["records"]), part[column], "o", markersize=3.6, alpha=0.7,
+                       markeredgewidth=0, color=method_color(method, methods))  # fmt: skip
+            panel.set_title(f"{place_title(place)}\n{method}" if method == methods[0] else (
+                f"\n{method}"), fontsize=9, color=style.INK)  # fmt: skip
+            for bound in BOUNDS:
+                panel.axvline(np.log10(bound), color="#e0e0e0", linewidth=0.8)
+        line[0].set_ylabel(label)
+    for panel in panels[-1]:
+        log_ticks(panel)
+        panel.set_xlabel("records in the mean sample")
+    return figure
+
+
+def coverage_by_size(
+    by_size: pd.DataFrame, methods: Sequence[str], level: float, mark: str
+) -> "Figure":
+    """Draw mean coverage by size of row, with two Monte Carlo errors, a line a method."""
+    places = places_of(by_size)
+    figure = new_figure(7.6, 0.9 + 2.3 * len(places), mark, style.FAINT)
+    panels = figure.subplots(len(places), 1, squeeze=False, sharex=True)[:, 0]
+    for panel, place in zip(panels, places, strict=True):
+        part = by_size[(by_size[PLACE] == list(place)).all(axis=1)]
+        panel.axhline(level, color=style.FAINT, linewidth=1, linestyle=(0, (5, 2)))
+        for number, method in enumerate(methods):
+            of = part[part["method"] == method].set_index("size").reindex(CLASSES)
+            apart = np.arange(len(CLASSES)) + 0.09 * (number - (len(methods) - 1) / 2)
+            panel.errorbar(
+                apart, of["coverage"], yerr=2 * of["coverage_mcse"].fillna(0.0), marker="o",
+                markersize=4.5, linewidth=1, color=method_color(method, methods), label=method,
+            )  # fmt: skip
+        panel.set_title(place_title(place))
+        panel.set_ylabel("mean coverage")
+        panel.set_ylim(min(0.7, float(by_size["coverage"].min()) - 0.05), 1.02)
+        panel.grid(True, axis="y")
+    panels[-1].set_xticks(range(len(CLASSES)), CLASSES)
+    panels[-1].set_xlabel("records of a row in the mean sample")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8,
+                  frameon=False)  # fmt: skip
+    return figure
+
+
+def method_color(method: str, methods: Sequence[str]) -> str:
+    """Return the color of a method; those of specifications follow their order."""
+    if method in (SAMPLE, LAPLACE):
+        return color_of(method)
+    others = [each for each in methods if each not in (SAMPLE, LAPLACE)]
+    return _COLORS[others.index(method) % len(_COLORS)]
+
 
 ROWS_NAME, BY_SIZE_NAME, JSON_NAME = "rows.csv", "by_size.csv", "summary.json"
 #: Rows that the page shows, those of the lowest coverage.
@@ -64,7 +189,7 @@ def run_frame_study(
     everything was written, when tasks failed.
     """
     folder = None if out is None else out.expanduser().resolve()
-    store: Store | MemoryStore = MemoryStore()
+    store = Store()
     if folder is not None:
         identity = study.identity()
         store = open_folder(folder, identity, resume=resume, may_grow="replicates")
@@ -72,12 +197,17 @@ def run_frame_study(
     result = _collected(study, store, failed, folder)
     if folder is not None:
         _write(study, result, folder)
-    require_complete(failed, len(study.tasks()), store.place)
+    if failed:
+        reasons = "; ".join(f"{name}: {why}" for name, why in sorted(failed.items()))
+        raise IncompleteError(
+            f"{len(failed)} of {len(study.tasks())} tasks failed again; the measures in "
+            f"{store.place} cover the others, and --resume tries again. {reasons}"
+        )
     return result
 
 
 def _collected(
-    study: FrameStudy, store: Store | MemoryStore, failed: dict[str, str], out: Path | None
+    study: FrameStudy, store: Store, failed: dict[str, str], out: Path | None
 ) -> CoverageResult:
     """Measure the finished tasks, in the order of the tasks."""
     read = [store.read(task) for task in study.tasks() if store.has(task)]
@@ -94,10 +224,10 @@ def _collected(
 
 def _write(study: FrameStudy, result: CoverageResult, folder: Path) -> None:
     """Write the measures, figures and the page."""
-    write_csv(result.rows.drop(columns="row"), folder / ROWS_NAME)
-    write_csv(result.summary, folder / SUMMARY_NAME)
-    write_csv(result.by_size, folder / BY_SIZE_NAME)
-    write_csv(result.refusals, folder / REFUSALS_NAME)
+    frames = {ROWS_NAME: result.rows.drop(columns="row"), SUMMARY_NAME: result.summary,
+              BY_SIZE_NAME: result.by_size, REFUSALS_NAME: result.refusals}  # fmt: skip
+    for name, frame in frames.items():
+        frame.to_csv(folder / name, index=False, lineterminator="\n")
     keys = [name for name in result.truth.columns if name not in ("is_margin", "units", "truth")]
     result.replicates.merge(result.truth[keys], on="row").drop(columns="row").to_parquet(
         folder / REPLICATES_NAME, index=False
@@ -126,14 +256,14 @@ def _pictures(study: FrameStudy, result: CoverageResult) -> Iterator[Picture]:
         ("coverage_by_records", "Coverage by row",
          f"A dot is a row of the tables. The line is the nominal {level:g}; the band is two Monte "
          "Carlo standard errors of a coverage that is right.",
-         plots.coverage_by_records, (rows, methods, level, study.replicates, mark)),
+         coverage_by_records, (rows, methods, level, study.replicates, mark)),
         ("bias_by_records", "Bias by row",
          "Mean error against the frame, in mean standard errors of the sample's own estimate. "
          "Within the band a bias costs at most a few percent of coverage.",
-         plots.bias_by_records, (rows, methods, mark)),
+         bias_by_records, (rows, methods, mark)),
         ("coverage_by_size", "Coverage by number of records",
          "Mean over the rows of a class, with two Monte Carlo standard errors.",
-         plots.coverage_by_size, (result.by_size, methods, level, mark)),
+         coverage_by_size, (result.by_size, methods, level, mark)),
     ]  # fmt: skip
     for name, heading, text, function, arguments in made:
         yield Picture(name, heading, text, png_bytes(draw(function, *arguments)))
@@ -204,7 +334,7 @@ def _tables(frame: pd.DataFrame, place: list[str], *, size: bool = False) -> Ite
             ]  # fmt: skip
             first = [row["size"]] if size else []
             rows.append(Row([*first, row["method"]], shown))
-        yield PageTable(plots.place_title(tuple(map(str, key))), heads, rows, "summary")
+        yield PageTable(place_title(tuple(map(str, key))), heads, rows, "summary")
 
 
 def _worst(study: FrameStudy, result: CoverageResult) -> PageTable:
@@ -218,7 +348,7 @@ def _worst(study: FrameStudy, result: CoverageResult) -> PageTable:
     )
     made = []
     for each in lowest.to_dict("records"):
-        title = plots.place_title([each[name] for name in PLACE])
+        title = place_title([each[name] for name in PLACE])
         label = f"{title}; {row_label(each, study)}"
         made.append(Row([label], cells(
             each["method"], f"{each['records']:,.0f}", f"{each['truth']:,.4g}",

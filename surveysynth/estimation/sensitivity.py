@@ -1,89 +1,17 @@
-"""Rows of a table as sums of its interior cells, and the ranges of values in them.
+"""Sensitivities: how far one record moves a number of a table (methods 6, [T] 2.4).
 
-The sensitivity is how far one record moves a number (methods 6, [T] 2.4). Ranges and sensitivities
-are read from the values themselves, which are confidential for a sample: results must not be
+They are read from the values themselves, which are confidential for a sample: results must not be
 released.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
-import pandas as pd
-from scipy import sparse
 
-from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.estimation.domains import Domains, TableRows
-from surveysynth.estimation.row_labels import RowLabels
-
-
-def interior_rows(domains: Domains) -> IntArray:
-    """Table rows (I,) of the interior cells, in the order of the table."""
-    sets = margin_set_of_row(domains)
-    return np.flatnonzero(sets == sets.max())
-
-
-def cell_of_record(domains: Domains) -> IntArray:
-    """Interior cell 0..I-1 of each record, shape (n,)."""
-    position = np.full(domains.n_rows, -1, dtype=np.int64)
-    rows = interior_rows(domains)
-    position[rows] = np.arange(rows.size)
-    cell: IntArray = position[domains.codes[-1]]
-    return cell
-
-
-def margin_set_of_row(rows: TableRows) -> IntArray:
-    """Position in ``domains.codes`` of the margin set that each row belongs to, shape (D,)."""
-    return _margin_sets(rows.labels)
-
-
-@lru_cache(maxsize=16)
-def _margin_sets(labels: tuple[RowLabels, ...]) -> IntArray:
-    sets = np.zeros(1, dtype=np.int64)
-    for each in labels:
-        sets = (2 * sets[:, None] + (np.arange(len(each.names)) > 0)).ravel()
-    sets.setflags(write=False)  # shared by all callers
-    return sets
-
-
-def margin_matrix(domains: Domains) -> Any:
-    """Sparse zeros and ones (D, I): row d of the table is the sum of the interior cells with a one.
-
-    One by variable has its margin first, then its levels: a row of ones above an identity. With
-    several, rows and cells run through all combinations, the last variable fastest.
-    """
-    return _margin_matrix(domains.labels)
-
-
-@lru_cache(maxsize=16)
-def _margin_matrix(labels: tuple[RowLabels, ...]) -> Any:
-    matrix: Any = sparse.csr_array(np.ones((1, 1)))
-    for each in labels:
-        one = sparse.csr_array(each.member.astype(np.float64))
-        matrix = sparse.csr_array(sparse.kron(matrix, one, format="csr"))
-    return matrix
-
-
-def sums_by_row(domains: Domains, values: FloatArray) -> FloatArray:
-    """Sum the values (n,) of the records of each row of the table: (D,)."""
-    sums = np.zeros(domains.n_rows)
-    for rows in domains.codes:
-        sums += np.bincount(rows, values, minlength=domains.n_rows)
-    return sums
-
-
-def sums_by_unit(
-    unit: IntArray, cell: IntArray, values: FloatArray, shape: tuple[int, int]
-) -> Any:
-    """Sum the values (n,) of records by interior cell and unit: sparse, shape (cells, units)."""
-    if shape[1] == unit.size:  # every record is its own unit
-        return sparse.csr_array((values, (cell, unit)), shape=shape)
-    pair, keys = pd.factorize(cell * shape[1] + unit)
-    sums = np.bincount(pair, values, minlength=len(keys))
-    return sparse.csr_array((sums, np.divmod(keys, shape[1])), shape=shape)
-
+from surveysynth._support.types import FloatArray
+from surveysynth.estimation.domains import Domains, cell_of_record
 
 Rule: TypeAlias = Literal["paper", "honest"]
 
@@ -108,7 +36,9 @@ class RowExtremes:
         self._labels = domains.labels
         cell = cell_of_record(domains)
         self._order = np.argsort(cell, kind="stable")
-        self._cells, self._starts = _runs(cell[self._order])
+        ordered = cell[self._order]
+        self._starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        self._cells = ordered[self._starts]
 
     def ranges(self, values: FloatArray) -> Ranges:
         """Largest and smallest of the values (n, S) in each row: (D, S), NaN without records."""
@@ -175,9 +105,3 @@ def of_means(
     with np.errstate(divide="ignore", invalid="ignore"):
         nothing = np.where(numerator > 0, np.inf, 0.0 * numerator)  # NaN without records
         return np.where(rest > 0, numerator / rest, nothing)
-
-
-def _runs(ordered: IntArray) -> tuple[IntArray, IntArray]:
-    """Distinct values of a sorted array, and where each begins."""
-    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
-    return ordered[starts], starts

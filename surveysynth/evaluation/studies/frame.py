@@ -1,19 +1,20 @@
-"""The frame of a study: a whole public population, checked against a specification.
+"""The frame of a study: a whole public population, and specifications for samples of it.
 
 A frame has every unit once, with the outcomes. It must be public, or of an earlier year: what a
 study says about it costs no budget of the survey. The survey's own file is refused.
 """
 
 import filecmp
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
 
 from surveysynth._support.messages import listing, raise_problems
+from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import (
     LEVEL,
@@ -36,21 +37,8 @@ from surveysynth.survey.records import (
     read_records,
 )
 
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
-
 #: Columns of a study's files, which no by column may be named like.
 OWN_COLUMNS = (*TABLE_COLUMNS, *REPORT_COLUMNS, *STUDY_COLUMNS, TABLE, LEVEL)
-
-
-def default_design(spec: "Spec", size: str | None) -> str:
-    """Return the design that a specification implies.
-
-    Clusters with ``survey.psu``, else in proportion to size if there is a size, else simple random.
-    """
-    if spec.survey.psu is not None:
-        return "two_stage"
-    return "srs" if size is None else "pps"
 
 
 def allocation_of(given: str, columns: Sequence[str]) -> tuple[Allocation, str | None]:
@@ -122,7 +110,8 @@ def read_frame(
         *roles.problems(columns),
         *(f"{role}: {missing_column(name, columns, (*roles.needed, name))}"
           for role, name in wanted.items() if name is not None and name not in columns),
-        *_name_problems(spec),
+        *(f"tables.by: the files of a study already have a column {name!r}; rename the one in the "
+          "data." for name in spec.by if name in OWN_COLUMNS),
     ])  # fmt: skip
     numbers = dict.fromkeys((*roles.outcomes, *(name for name in wanted.values() if name)))
     reading = replace(roles, outcomes=tuple(numbers))
@@ -130,72 +119,48 @@ def read_frame(
     raw = frame if table is None else table.read(reading.needed)
     assert isinstance(raw, pd.DataFrame)
     records = read_records(raw, Declaration(reading, spec.declared, source, missing="drop"))
-    raise_problems(source, [
-        *_blank_problems(raw, records, reading),
-        *predictor_problems(records, reading),
-        *_value_problems(spec, records),
-        *_size_problems(records, size),
-    ])  # fmt: skip
+    raise_problems(source, list(_problems(spec, raw, records, reading, size)))
     amounts = {each.name for each in spec.declared if each.is_amount} | {size, drawn}
-    data = {
-        name: _values(raw[name], records, name, number=name in amounts) for name in reading.needed
-    }
+    data: dict[str, pd.Series] = {}
+    for name in reading.needed:  # levels of outcomes stay as in the file
+        if name in records.text:
+            data[name] = records.text[name].values()
+        elif name in amounts:
+            data[name] = pd.Series(records.numbers[name])
+        else:
+            data[name] = raw[name].reset_index(drop=True)
     return Population(
         pd.DataFrame(data, index=pd.RangeIndex(records.n)), roles.outcomes, roles.by, roles.strata,
         size, roles.psu, drawn,
     )  # fmt: skip
 
 
-def _values(raw: pd.Series, records: Records, name: str, *, number: bool) -> pd.Series:
-    """Return codes as text and amounts as numbers; levels of outcomes stay as in the file."""
-    if name in records.text:
-        return records.text[name].values()
-    return pd.Series(records.numbers[name]) if number else raw.reset_index(drop=True)
-
-
-def _blank_problems(raw: pd.DataFrame, records: Records, roles: Roles) -> list[str]:
-    if not records.dropped:
-        return []
-    counts = {name: int(raw[name].isna().sum()) for name in roles.needed}
-    cells = "; ".join(f"{name!r}: {count:,}" for name, count in counts.items() if count)
-    return [
-        f"{records.dropped:,} units have blank or missing cells{f' ({cells})' if cells else ''}. "
-        "The truth needs every value: fill them in, or take these units out of the frame."
-    ]
-
-
-def _name_problems(spec: "Spec") -> list[str]:
-    return [
-        f"tables.by: the files of a study already have a column {name!r}; rename the one in the "
-        "data."
-        for name in spec.by
-        if name in OWN_COLUMNS
-    ]
-
-
-def _size_problems(records: Records, size: str | None) -> list[str]:
-    if size is None:
-        return []
-    values = records.numbers[size]
-    wrong = int((~np.isfinite(values) | (values <= 0)).sum())
-    if not wrong:
-        return []
-    return [
-        f"size: {wrong:,} units have a size of {size!r} that is not a finite number above zero; "
-        "they could not be drawn. Correct them, or take them out of the frame."
-    ]
-
-
-def _value_problems(spec: "Spec", records: Records) -> list[str]:
-    outcomes, problems = spec.declared, []
+def _problems(
+    spec: "Spec", raw: pd.DataFrame, records: Records, roles: Roles, size: str | None
+) -> Iterator[str]:
+    """Yield what is wrong with the values of a frame."""
+    if records.dropped:
+        counts = {name: int(raw[name].isna().sum()) for name in roles.needed}
+        cells = "; ".join(f"{name!r}: {count:,}" for name, count in counts.items() if count)
+        yield (
+            f"{records.dropped:,} units have blank or missing cells{f' ({cells})' if cells else ''}"
+            ". The truth needs every value: fill them in, or take these units out of the frame."
+        )
+    yield from predictor_problems(records, roles)
+    outcomes = spec.declared
     for outcome in outcomes:
-        wrong = outcome_problem(records.numbers[outcome.name], outcome)
-        problems += [wrong] * bool(wrong)
+        if wrong := outcome_problem(records.numbers[outcome.name], outcome):
+            yield wrong
     for statistic in spec.binary_statistics:
         for position in zero_one(outcomes) or range(len(outcomes)):
             outcome = outcomes[position]
-            problems += binary_problems(records.numbers[outcome.name], outcome, statistic)
-    return problems
+            yield from binary_problems(records.numbers[outcome.name], outcome, statistic)
+    sizes = np.ones(1) if size is None else records.numbers[size]
+    if beyond := int((~np.isfinite(sizes) | (sizes <= 0)).sum()):
+        yield (
+            f"size: {beyond:,} units have a size of {size!r} that is not a finite number above "
+            "zero; they could not be drawn. Correct them, or take them out of the frame."
+        )
 
 
 def check_design(design: SamplingDesign, population: Population, spec: "Spec") -> None:
@@ -231,3 +196,79 @@ def check_design(design: SamplingDesign, population: Population, spec: "Spec") -
             "stratum needs two. Combine strata."
         )
     design.check(population)
+
+
+def drawn_spec(spec: Spec, population: "Population") -> Spec:
+    """Return a specification for samples of the frame, with its public sizes and totals.
+
+    Rows that a release would withhold are kept, so that all are judged.
+    """
+    survey = spec.survey
+    # The samples of a study have design weights.
+    changes: dict[str, Any] = {"weights_from": None}
+    if survey.population_size is not None:
+        changes["population_size"] = float(population.n_units)
+    if survey.stratum_sizes is not None:
+        counts = population.frame[survey.strata].value_counts()
+        changes["stratum_sizes"] = {str(name): float(size) for name, size in counts.items()}
+    unwithheld = {
+        "calibration": tuple(
+            each.model_copy(update={"totals": _totals(each.by, each.amount, population)})
+            for each in spec.calibration
+        ),
+        "tables": tuple(_unwithheld(each) for each in spec.tables),
+        "shared": None if spec.shared is None else _unwithheld(spec.shared),
+    }
+    return spec.model_copy(update={"survey": survey.model_copy(update=changes), **unwithheld})
+
+
+def _totals(by: tuple[str, ...], amount: str | None, population: "Population") -> Any:
+    """Return the totals of a margin in the frame, nested by level."""
+    frame = population.frame
+    values = pd.Series(1.0, index=frame.index) if amount is None else frame[amount].astype(float)
+    if not by:
+        return float(values.sum())
+    totals: dict[str, Any] = {}
+    classes = [frame[name].astype(str).to_numpy() for name in by]
+    for levels, total in values.groupby(classes).sum().items():
+        *outer, last = levels if isinstance(levels, tuple) else (levels,)
+        inner = totals
+        for level in outer:
+            inner = inner.setdefault(str(level), {})
+        inner[str(last)] = float(total)
+    return totals
+
+
+def _unwithheld(tables: Any) -> Any:
+    if tables.flags == "none":
+        return tables
+    return tables.model_copy(update={"flag_action": "mark"})
+
+
+def plain_estimates(spec: Spec) -> Spec:
+    """Return a specification of tables without scaling, calibration, or flags."""
+    def plain(tables: Any) -> Any:
+        return tables.model_copy(update={"linearisation": "plain", "flags": "none"})
+
+    shared = None if spec.shared is None else plain(spec.shared)
+    tables = tuple(map(plain, spec.tables))
+    return spec.model_copy(update={"tables": tables, "shared": shared, "calibration": ()})
+
+
+def require_same_tables(name: str, spec: Spec, first: Spec) -> None:
+    """Raise ``InputError`` if a specification makes other tables than the first."""
+    def tables(each: Spec) -> list[tuple[Any, ...]]:
+        own = (one.table for one in each.each_table)
+        return [(t.name, t.by, t.statistics, t.where, t.level) for t in own]
+
+    def columns(each: Spec) -> tuple[Any, ...]:
+        survey = each.survey
+        return (survey.strata, survey.psu, survey.fpc, survey.weight, survey.weights,
+                each.synthesizer.outcome, set(each.public_names))  # fmt: skip
+
+    for what, of in (("tables", tables), ("columns of the survey", columns)):
+        if of(spec) != of(first):
+            raise InputError(
+                f"{name}: the {what} differ from those of the first specification. Specifications "
+                "of one study may differ in model, formula and [privacy] alone."
+            )

@@ -1,1 +1,0 @@
-"""Other ways to protect a table or a file, to compare with."""

@@ -1,0 +1,184 @@
+"""The Laplace comparator: noisy tables of the confidential sample (methods 6, [T] 2.4).
+
+Laplace noise is added to every estimate, and to every estimate of R = 10 Preston replicates, which
+give the variance. Sensitivities are local, read from the confidential data, and the generator is
+seeded NumPy: these tables show what noise would cost and are never a release.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth.errors import InputError
+from surveysynth.estimation.combining import Combined
+from surveysynth.estimation.domains import Domains, margin_set_of_row
+from surveysynth.estimation.replicate_weights import preston_bootstrap
+from surveysynth.estimation.replication import replicate_estimates, replication_variance
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.sensitivity import RowExtremes, Rule
+from surveysynth.estimation.statistics import statistic_of, values_of
+from surveysynth.estimation.taylor import Linearisation
+
+#: R.
+REPLICATES = 10
+
+
+def has_sensitivity(statistic: str) -> bool:
+    """Return whether the effect of one record on a statistic is known, as noise requires."""
+    return statistic_of(statistic).sensitivity is not None
+
+
+def row_sensitivities(
+    domains: Domains,
+    weights: FloatArray,
+    outcome: FloatArray | None,
+    statistic: str,
+    rule: Rule,
+) -> FloatArray:
+    """Return how far one record can move each row: (D, S) for S sets of weights (n, S).
+
+    The formulas are those of the statistic (``estimation.sensitivity``), as published ("paper") or
+    an honest bound. NaN in rows without records; infinite if weights of zero leave nothing to
+    divide by. Raises ``InputError`` for a statistic whose sensitivity is not known.
+    """
+    kind = statistic_of(statistic)
+    if kind.sensitivity is None:
+        raise InputError(
+            f"There is no sensitivity of {kind.plural}, so that no noise can be scaled to it; "
+            "leave them out of noisy tables."
+        )
+    value = values_of(kind, outcome, len(weights))
+    return kind.sensitivity(RowExtremes(domains), weights, value, rule)
+
+
+def group_sensitivities(domains: Domains, by_row: FloatArray) -> FloatArray:
+    """Give the largest finite sensitivity of each margin set to all of its rows: (D, S).
+
+    Cells do not show the full range of their population, so interior cells take the largest among
+    them, and each kind of margin the largest of its own ([T] 2.4). Rows without a sensitivity of
+    their own keep NaN or infinity.
+    """
+    sets = margin_set_of_row(domains.labels)
+    finite = np.where(np.isfinite(by_row), by_row, 0.0)
+    largest = np.zeros((len(domains.codes), by_row.shape[1]))
+    np.maximum.at(largest, sets, finite)
+    return np.where(np.isfinite(by_row), largest[sets], by_row)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyTable:
+    """One statistic with noise, for the D rows of a table and R replicates.
+
+    Attributes
+    ----------
+    statistic, outcome
+        What the rows are; ``outcome`` is a column of the outcomes, None for counts.
+    estimate, variance
+        Noisy estimates and V = (1/R) sum_r (replicate_r - estimate)^2 of noisy values, (D,).
+    replicates
+        Noisy estimates of each replicate, (R, D); NaN where a replicate leaves too little weight.
+    scale
+        Scale of the Laplace noise of the estimates, (D,); its variance is 2 scale^2.
+    impossible
+        True where noise made a value that cannot be: a negative count, a negative mean or total
+        of an outcome that is never negative, a proportion outside 0 to 1. Not clipped. (D,)
+    df, df_design
+        Degrees of freedom of the variance and of the sample design.
+    """
+
+    statistic: str
+    outcome: int | None
+    estimate: FloatArray
+    variance: FloatArray
+    replicates: FloatArray
+    scale: FloatArray
+    impossible: BoolArray
+    df: float
+    df_design: float
+
+    def combined(self) -> Combined:
+        """Return the table in the form that intervals are made of."""
+        df = np.where(np.isnan(self.variance), np.nan, self.df)
+        none = np.full_like(self.estimate, np.nan)
+        error = np.sqrt(self.variance)
+        return Combined(self.estimate, error, df, self.df_design, none, self.variance)
+
+
+def laplace_tables(
+    domains: Domains,
+    sample_design: SampleDesign,
+    *,
+    weight: FloatArray,
+    outcomes: FloatArray | None,
+    keys: Sequence[tuple[str, int | None]],
+    epsilon: float,
+    rng: np.random.Generator,
+    sensitivity: Rule = "paper",
+    linearisation: Linearisation = "plain",
+    population_size: float | None = None,
+) -> list[NoisyTable]:
+    """Make noisy tables of a sample, one for each of ``keys``, within one budget.
+
+    A record is in one row of each margin set, so a part of the budget serves all rows of its set.
+    With k by variables and T tables every estimate gets epsilon / (2 T 2^k) and every replicate 1/R
+    of that ([T] 2.4: epsilon / 16 and epsilon / 160).
+
+    Parameters
+    ----------
+    domains, sample_design
+        The tables' rows and the design, of the same n records.
+    weight, outcomes
+        Survey weights (n,) and outcomes (n, p) in original units.
+    keys
+        Pairs of a statistic and a column of ``outcomes``, None for counts.
+    epsilon
+        The budget of all tables together.
+    sensitivity
+        "paper" to reproduce [T], "honest" for a bound (see ``row_sensitivities``).
+    linearisation, population_size
+        As in ``estimate_domains``: under "ratio" the weights of the sample and of every replicate
+        are scaled to the population size before anything else.
+
+    Raises
+    ------
+    InputError
+        If the parts do not fit together, or nothing is known of a statistic's sensitivity.
+    """
+    if not 0.0 < epsilon < np.inf:
+        raise InputError(f"epsilon must be a finite number above zero, but got {epsilon}.")
+    half_samples = preston_bootstrap(sample_design, REPLICATES, rng)
+    known = None
+    if linearisation == "ratio":
+        known = float(weight.sum()) if population_size is None else population_size
+    # In the order of what is noisy: the full sample, then each replicate.
+    weights = np.column_stack([weight, half_samples.replicate_weights(weight)])
+    if known is not None:
+        weights = weights * (known / weights.sum(axis=0))
+    part = Fraction(epsilon) / (2 * len(keys) * len(domains.codes))
+    parts = np.array([float(part), *[float(part / REPLICATES)] * REPLICATES])
+    tables = []
+    for statistic, column in keys:
+        kind = statistic_of(statistic)
+        outcome = None if column is None or outcomes is None else outcomes[:, column]
+        by_row = row_sensitivities(domains, weights, outcome, statistic, sensitivity)
+        scales = group_sensitivities(domains, by_row).T / parts[:, None]
+        full, each = replicate_estimates(
+            domains, half_samples, weight=weight, outcome=outcome, statistic=statistic,
+            linearisation=linearisation, population_size=known,
+        )  # fmt: skip
+        exact = np.where(domains.n > 0, np.vstack([full, each]), np.nan)
+        noise = rng.laplace(size=scales.shape)  # of unit scale
+        noisy = exact + np.where(np.isfinite(scales), noise * scales, np.nan)
+        variance = replication_variance(noisy[0], noisy[1:], half_samples)
+        variance[domains.n < kind.least_for_se] = np.nan
+        never_negative = outcome is None or bool(outcome.min() >= 0)
+        low, high = kind.limits or (0.0 if never_negative else -np.inf, np.inf)
+        tables.append(NoisyTable(
+            statistic, column, noisy[0], variance, replicates=noisy[1:], scale=scales[0],
+            impossible=np.asarray((noisy[0] < low) | (noisy[0] > high)), df=half_samples.df,
+            df_design=float(sample_design.degrees_of_freedom),
+        ))  # fmt: skip
+    return tables

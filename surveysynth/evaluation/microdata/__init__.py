@@ -1,1 +1,0 @@
-"""Risk and utility of synthetic records compared with the confidential ones."""
