@@ -22,7 +22,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from surveysynth._support.resources import stan_directory
-from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.models.gaussian.statistics import GaussianStats
 from surveysynth.sampling.stan.pystan import compile_program
 from surveysynth.sampling.stan.source import flattened_source
 from tests import oracles

@@ -7,9 +7,8 @@ import numpy as np
 
 from surveysynth._support.types import DIVERGENT
 from surveysynth.models import get_model
-from surveysynth.models.counts.stats import count_records
-from surveysynth.models.mixture.stats import mixture_records
-from surveysynth.models.parts.gaussian import GaussianRecords
+from surveysynth.models.gaussian.statistics import GaussianRecords
+from surveysynth.models.survey_weight import PairRecords
 from surveysynth.sampling.plan import SamplingPlan
 
 #: Models of transformed outcomes, and of counts: with samplers of our own.
@@ -109,6 +108,16 @@ class Case:
         """Draws of the model's parameters, leading axes (chains, draws), and nothing else."""
         drawn = self.model.sample(self.stats, plan, rng)
         return {key: values[0] for key, values in drawn.items() if key != DIVERGENT}
+
+
+def count_records(x_cells, cell, y, log_weight, shrunken=0):
+    """Records of counts y (n,); the weight is regressed on log(1 + y)."""
+    return PairRecords(x_cells, cell, y, np.log1p(y), log_weight, shrunken)
+
+
+def mixture_records(x_cells, cell, y, log_weight):
+    """Records of transformed outcomes y (n,); the weight is regressed on the outcome."""
+    return PairRecords(x_cells, cell, y, y, log_weight)
 
 
 def weights(kind, n, rng):

@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.parts.coefficients import CoefficientBlocks
-from surveysynth.models.parts.covariance import CovarianceBlock
+from surveysynth.models.gaussian.blocks import CoefficientBlocks, CovarianceBlock
 from surveysynth.sampling.sweeps import Streams
 from tests.long_runs import sbc
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models import get_model
-from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.models.gaussian.statistics import GaussianStats
 from surveysynth.sampling.plan import SamplingPlan
 from tests.models.model_designs import group_design, records_of
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from surveysynth.models import get_model
-from surveysynth.models.parts.gaussian import GaussianRecords, compress
+from surveysynth.models.gaussian.statistics import GaussianRecords, compress
 from surveysynth.sampling.plan import SamplingPlan
 
 SCALE, K, RIDGED = 0.4, 5, 2

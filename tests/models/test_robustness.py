@@ -8,7 +8,7 @@ import pytest
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models import get_model
-from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.models.gaussian.statistics import GaussianStats
 from surveysynth.sampling import convergence
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign

@@ -9,8 +9,8 @@ from typing import Any
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.base import Model
-from surveysynth.models.counts.model import CountModel
-from surveysynth.models.mixture.model import NormalMixture
+from surveysynth.models.counts import CountModel
+from surveysynth.models.mixture import NormalMixture
 from tests.oracles import counts, fbp, fbs, mixture, normal
 
 _GAUSSIAN = {"fbs": fbs, "fbp": fbp, "normal": normal}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.models.parts.coefficients import HALF_T_DF
+from surveysynth.models.gaussian.blocks import HALF_T_DF
 from tests.oracles import unconstrained
 from tests.oracles.unconstrained import CorrelationRoot
 

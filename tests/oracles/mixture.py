@@ -12,9 +12,8 @@ import numpy as np
 from scipy.special import gammaln, psi
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.mixture.model import log_shares
-from surveysynth.models.mixture.stats import MixtureStats, MixtureSums
-from surveysynth.models.parts.coefficients import HALF_T_DF
+from surveysynth.models.gaussian.blocks import HALF_T_DF
+from surveysynth.models.mixture import MixtureStats, MixtureSums, log_shares
 from tests.oracles import survey_weight, unconstrained
 from tests.oracles.coefficient_prior import shared_scale_log_prior
 from tests.oracles.unconstrained import CorrelationRoot

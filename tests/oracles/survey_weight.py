@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.models.parts.coefficients import HALF_T_DF
-from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.models.gaussian.blocks import HALF_T_DF
+from surveysynth.models.gaussian.statistics import GaussianStats
 from tests.oracles import slopes, unconstrained
 
 

@@ -16,9 +16,8 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run, run_batch
 from surveysynth.models import get_model
 from surveysynth.models.base import Simulated
-from surveysynth.models.counts.sampler import CountPosterior
-from surveysynth.models.counts.stats import count_records, log_rising
-from surveysynth.models.parts import log_lik
+from surveysynth.models.counts import CountPosterior, log_rising
+from surveysynth.models.gaussian import model as log_lik
 from surveysynth.models.weighted import stacked
 from surveysynth.sampling.convergence import effective_sample_size
 from surveysynth.sampling.plan import SamplingPlan
@@ -26,7 +25,7 @@ from surveysynth.survey.outcome import outcomes_of
 from surveysynth.survey.survey import Confidential
 from surveysynth.survey.transforms import Transform
 from tests import oracles
-from tests.models.model_cases import make_case
+from tests.models.model_cases import count_records, make_case
 from tests.models.model_designs import continuous_design, group_design
 
 MODELS = ("poisson", "negative_binomial")

@@ -9,13 +9,12 @@ from scipy import stats as st
 
 from surveysynth.errors import InputError
 from surveysynth.models.base import Simulated
-from surveysynth.models.mixture.model import NormalMixture
-from surveysynth.models.mixture.stats import mixture_records
-from surveysynth.models.parts import log_lik
+from surveysynth.models.gaussian import model as log_lik
+from surveysynth.models.mixture import NormalMixture
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 from tests import oracles
-from tests.models.model_cases import COMPONENTS, make_case
+from tests.models.model_cases import COMPONENTS, make_case, mixture_records
 from tests.models.model_designs import continuous_design, group_design
 
 each_q = pytest.mark.parametrize("q", [1, 2])
