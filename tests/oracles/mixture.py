@@ -13,7 +13,7 @@ from scipy.special import gammaln, psi
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.gaussian.blocks import HALF_T_DF
-from surveysynth.models.mixture import MixtureStats, MixtureSums, log_shares
+from surveysynth.models.mixture import MixtureStats, log_shares
 from tests.oracles import survey_weight, unconstrained
 from tests.oracles.coefficient_prior import shared_scale_log_prior
 from tests.oracles.unconstrained import CorrelationRoot
@@ -33,13 +33,13 @@ class SharesTerm(NamedTuple):
 _SMALLEST = -300.0
 
 
-def _by_cell(values: FloatArray, sums: MixtureSums) -> FloatArray:
+def _by_cell(values: FloatArray, sums: MixtureStats) -> FloatArray:
     """Values (H, P) summed by cell, (H, G)."""
     return np.stack([np.bincount(sums.cell, own, len(sums.x)) for own in values])
 
 
 def responsibilities(
-    sums: MixtureSums, log_pi: FloatArray, beta: FloatArray, sd: FloatArray
+    sums: MixtureStats, log_pi: FloatArray, beta: FloatArray, sd: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Compute shares, standardized residuals and log-likelihoods of pairs.
 
@@ -117,7 +117,7 @@ def _at_point(
     logits, log_a, beta, log_sd, log_scale, correlation, weight = parts
     shares = shares_log_prior(logits, float(log_a[0]), priors)
     above = np.exp(log_sd)
-    found = log_likelihood(stats.outcome, shares.log_pi, beta, priors["least_sd"] + above)
+    found = log_likelihood(stats, shares.log_pi, beta, priors["least_sd"] + above)
     scales, by_scales = scales_log_prior(log_sd, priors)
     prior = shared_scale_log_prior(
         beta.T[None], log_scale[None], correlation[None],
@@ -189,7 +189,7 @@ class MixtureValue(NamedTuple):
 
 
 def log_likelihood(
-    sums: MixtureSums, log_pi: FloatArray, beta: FloatArray, sd: FloatArray
+    sums: MixtureStats, log_pi: FloatArray, beta: FloatArray, sd: FloatArray
 ) -> MixtureValue:
     """At log_pi (H,), beta (H, K), sd (H,)."""
     share, residual, log_lik = responsibilities(sums, log_pi, beta, sd)

@@ -95,7 +95,7 @@ def test_compression_changes_nothing():
     one_each = mixture_records(case.x, np.arange(300), case.z[:, 0], None)
     points = case.points(6, np.random.default_rng(4))
     stats = case.model.compress(one_each, case.alpha)
-    assert stats.outcome.y.size == 300 > case.stats.outcome.y.size + 15
+    assert stats.y.size == 300 > case.stats.y.size + 15
     value, gradient = oracles.log_density(case.model, points, case.stats)
     other_value, other_gradient = oracles.log_density(case.model, points, stats)
     np.testing.assert_allclose(value, other_value, rtol=1e-11)
