@@ -87,8 +87,8 @@ from .inference.debias import Debiased as Debiased
 from .inference.debias import debias_draws as debias_draws
 from .inference.synthesis import SyntheticDataset as SyntheticDataset
 from .inference.synthesis import synthesise as synthesise
+from .mechanisms.base import Declared as Declared
 from .mechanisms.base import PrivateDraws as PrivateDraws
-from .mechanisms.declared import Declared as Declared
 from .mechanisms.pseudo_posterior.fit import ConfidentialFit as ConfidentialFit
 from .mechanisms.pseudo_posterior.mechanism import privacy_statement as privacy_statement
 from .mechanisms.pseudo_posterior.risk import (
@@ -99,9 +99,6 @@ from .mechanisms.pseudo_posterior.risk import (
 )
 from .mechanisms.pseudo_posterior.risk import (
     NoRisk as NoRisk,
-)
-from .mechanisms.pseudo_posterior.risk import (
-    OwnRisk as OwnRisk,
 )
 from .mechanisms.pseudo_posterior.risk import (
     Pairwise as Pairwise,

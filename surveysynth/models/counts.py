@@ -35,9 +35,8 @@ from surveysynth.models.gaussian.statistics import GaussianStats
 from surveysynth.models.survey_weight import PairModel, PairRecords, sum_by
 from surveysynth.models.weighted import stacked
 from surveysynth.sampling import primitives
-from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.plan import SamplingPlan, Streams, run_sweeps
 from surveysynth.sampling.stan.source import StanProgramSpec
-from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.survey import Confidential, PublicDesign
 from surveysynth.survey.transforms import Transform
 

@@ -26,7 +26,7 @@ from surveysynth.models.gaussian.blocks import HALF_T_DF, overdispersion
 from surveysynth.models.gaussian.statistics import GaussianRecords, GaussianStats, compress
 from surveysynth.models.weighted import WeightedModel
 from surveysynth.sampling import primitives
-from surveysynth.sampling.sweeps import Streams
+from surveysynth.sampling.plan import Streams
 from surveysynth.survey.survey import PublicDesign
 
 PRIORS: Mapping[str, float] = MappingProxyType(

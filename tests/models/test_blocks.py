@@ -10,7 +10,7 @@ from scipy import stats
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.gaussian.blocks import CoefficientBlocks, CovarianceBlock
-from surveysynth.sampling.sweeps import Streams
+from surveysynth.sampling.plan import Streams
 from tests.long_runs import sbc
 
 DATABASES = 4000

@@ -17,7 +17,7 @@ from surveysynth._support.types import DIVERGENT
 from surveysynth.config.build import engine_of, model_of
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanisms.pseudo_posterior import pace
+from surveysynth.mechanisms.pseudo_posterior import search as pace
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import stan_engine as stan_module

@@ -16,7 +16,7 @@ import pandas as pd
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.quantiles import weighted_quantiles
-from surveysynth.mechanisms.pseudo_posterior import ball_counts
+from surveysynth.mechanisms.pseudo_posterior import risk as ball_counts
 from surveysynth.mechanisms.pseudo_posterior.risk import check_radius
 
 

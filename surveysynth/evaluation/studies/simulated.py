@@ -20,10 +20,10 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.evaluation.studies.frame_release import as_text, long_rows, released, row_keys
-from surveysynth.mechanisms.declared import Declared, typical
+from surveysynth.mechanisms.base import Declared, typical
 from surveysynth.mechanisms.learned.histogram import learned_outcomes
 from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED
-from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS
+from surveysynth.models.units import INTRACLASS_GUESS
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
 from surveysynth.survey.learned import LearnedTransform

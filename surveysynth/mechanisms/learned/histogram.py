@@ -44,7 +44,7 @@ import numpy as np
 from surveysynth._support.exact import rounded_down
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.learned.count_law import expected_counts
+from surveysynth.mechanisms.learned.smoothing import expected_counts
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
 from surveysynth.survey.learned import LearnedTransform, bin_of, normal_scores
 from surveysynth.survey.outcome import Outcome

@@ -21,8 +21,8 @@ from dataclasses import replace
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.learned.count_law import expected_counts
 from surveysynth.mechanisms.learned.histogram import side_of, with_columns
+from surveysynth.mechanisms.learned.smoothing import expected_counts
 from surveysynth.sampling.primitives import NORMAL_NODES
 from surveysynth.survey.learned import LearnedTransform, normal_scores
 from surveysynth.survey.outcome import Outcome

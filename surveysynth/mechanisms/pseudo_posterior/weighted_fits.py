@@ -21,17 +21,17 @@ from surveysynth._support.types import (
 )
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws, Progress
-from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database
-from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
+from surveysynth.mechanisms.pseudo_posterior.fit import (
+    ConfidentialFit,
+    Database,
     LikelihoodExtremes,
     RecordBounds,
     largest_by_draw,
     likelihood_extremes,
     weighted_bounds,
 )
-from surveysynth.mechanisms.pseudo_posterior.pace import MAX_FITS, pace_of
 from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
-from surveysynth.mechanisms.pseudo_posterior.search import Search, search_target
+from surveysynth.mechanisms.pseudo_posterior.search import MAX_FITS, Search, pace_of, search_target
 from surveysynth.mechanisms.pseudo_posterior.settings import (
     MechanismSettings,
     epsilon_of,

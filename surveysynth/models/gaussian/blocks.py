@@ -17,7 +17,7 @@ from scipy.special import chdtri
 from surveysynth._support.types import FloatArray
 from surveysynth.models.base import INTERACTION_PRIOR
 from surveysynth.sampling import primitives
-from surveysynth.sampling.sweeps import Streams
+from surveysynth.sampling.plan import Streams
 from surveysynth.survey.interactions import INTERACTION_SCALE
 
 #: The prior of interactions and its default (methods 3).

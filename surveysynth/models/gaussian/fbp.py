@@ -23,8 +23,8 @@ from surveysynth.models.general_location.forms import GeneralFBP, noisy_form
 from surveysynth.models.general_location.model import OWN_PRIORS, PSU_PRIORS
 from surveysynth.models.weighted import Coordinates
 from surveysynth.sampling import primitives
+from surveysynth.sampling.plan import Streams
 from surveysynth.sampling.stan.source import StanProgramSpec
-from surveysynth.sampling.sweeps import Streams
 from surveysynth.survey.design_matrix import DesignMatrix
 from surveysynth.survey.survey import Confidential, PublicDesign
 

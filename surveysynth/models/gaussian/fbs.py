@@ -20,8 +20,8 @@ from surveysynth.models.gaussian.model import GaussianModel, QuadraticForm, norm
 from surveysynth.models.gaussian.statistics import GaussianStats
 from surveysynth.models.general_location.forms import GeneralFBS, noisy_form
 from surveysynth.models.general_location.model import OWN_PRIORS, PSU_PRIORS
+from surveysynth.sampling.plan import Streams
 from surveysynth.sampling.stan.source import StanProgramSpec
-from surveysynth.sampling.sweeps import Streams
 from surveysynth.survey.survey import PublicDesign
 
 

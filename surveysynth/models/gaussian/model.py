@@ -18,8 +18,7 @@ from surveysynth.models.base import INTERACTION_PRIOR, Simulated
 from surveysynth.models.gaussian import statistics
 from surveysynth.models.gaussian.statistics import GaussianRecords, GaussianStats
 from surveysynth.models.weighted import WeightedModel
-from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.sweeps import Streams, Sweeps, run_sweeps
+from surveysynth.sampling.plan import SamplingPlan, Streams, Sweeps, run_sweeps
 from surveysynth.survey.survey import PublicDesign
 
 #: Doubles in one range of log-likelihoods (draws x records): 2 MB stays in a core's cache.

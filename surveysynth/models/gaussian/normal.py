@@ -26,8 +26,8 @@ from surveysynth.models.gaussian.model import (
 from surveysynth.models.gaussian.statistics import GaussianStats
 from surveysynth.models.general_location.forms import GeneralNormal, noisy_form
 from surveysynth.sampling import primitives
+from surveysynth.sampling.plan import Streams
 from surveysynth.sampling.stan.source import StanProgramSpec
-from surveysynth.sampling.sweeps import Streams
 from surveysynth.survey.survey import PublicDesign
 
 

@@ -15,8 +15,6 @@ import surveysynth as ss
 from surveysynth import LearnedTransform
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.learned.count_law import expected_counts
-from surveysynth.mechanisms.learned.counts import spread_counts
 from surveysynth.mechanisms.learned.histogram import (
     curve_rows,
     learned_design,
@@ -25,7 +23,8 @@ from surveysynth.mechanisms.learned.histogram import (
     true_counts,
 )
 from surveysynth.mechanisms.learned.redraw import redrawn_designs
-from surveysynth.mechanisms.learned.smoothing import smoothed_counts
+from surveysynth.mechanisms.learned.smoothing import expected_counts, smoothed_counts
+from surveysynth.mechanisms.learned.stage import spread_counts
 from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise
 from surveysynth.survey.learned import BINS, bin_of, normal_scores
 from tests.mechanisms.learned.count_cases import VISITS, count_frame, count_survey

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surveysynth.mechanisms.pseudo_posterior.ball_counts import (
+from surveysynth.mechanisms.pseudo_posterior.risk import (
     ball_edges,
     count_inside,
     count_risk,

@@ -5,21 +5,16 @@ import dataclasses
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.pseudo_posterior.ball_counts import pattern_codes
 from surveysynth.mechanisms.pseudo_posterior.risk import (
     CountBased,
     Lipschitz,
     NoRisk,
-    OwnRisk,
     Pairwise,
     RiskData,
     Scalar,
-    checked_risks,
+    pattern_codes,
     require_pattern,
     risk_measure,
 )
@@ -38,7 +33,7 @@ def data(seed=0, outcomes=1):
 
 MEASURES = (
     Lipschitz(), CountBased(), CountBased(pattern=("sex", "region")), Pairwise(0.4),
-    Pairwise(2.0, absolute=True), Scalar(), NoRisk(), OwnRisk(lambda y, frame: y[:, 0] / y.max()),
+    Pairwise(2.0, absolute=True), Scalar(), NoRisk(),
 )  # fmt: skip
 
 
@@ -118,42 +113,9 @@ def test_measures_by_name(name, measure):
         (lambda: CountBased(True), "number above 0"),
         (lambda: CountBased(pattern="sex"), "list of names"),
         (lambda: CountBased(pattern=("sex", "sex")), "each once"),
-        (lambda: OwnRisk(lambda y, frame: y, name="count"), "taken"),
         (lambda: require_pattern(CountBased(pattern=("sexe",)), data().frame), "mean 'sex'"),
     ],
 )
 def test_mistakes(make, match):
     with pytest.raises(InputError, match=match):
         make()
-
-
-@given(
-    arrays(np.float64, st.integers(0, 5), elements=st.floats(allow_nan=True))
-    | st.none()
-    | st.text(max_size=3)
-    | st.lists(st.text(max_size=2), max_size=3)
-)
-def test_the_answer_of_an_own_measure_is_checked(answer):
-    refusal, risks = "", None
-    try:
-        risks = checked_risks(answer, 3, "own")
-    except InputError as error:
-        refusal = str(error)
-    if risks is None:
-        values = [] if answer is None else np.ravel(answer)
-        assert not any(f"{value}" in refusal for value in values if len(f"{value}") > 3)
-    else:
-        assert risks.shape == (3,)
-        assert ((risks >= 0) & (risks <= 1)).all()
-
-
-def test_an_own_measure_cannot_change_the_outcome():
-    given = data()
-    before = given.outcome.copy()
-
-    def spoil(outcome, frame):
-        outcome[:] = 0.0
-
-    with pytest.raises(ValueError, match="read-only"):
-        OwnRisk(spoil).risks(given)
-    np.testing.assert_array_equal(given.outcome, before)

