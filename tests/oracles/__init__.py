@@ -29,8 +29,6 @@ def log_density(model: Model, u: FloatArray, stats: Any) -> tuple[FloatArray, Fl
     """Return the log posterior (...) and its gradient (..., d) at u (..., d)."""
     if isinstance(model, CountModel):
         return counts.log_density(overdispersed(model), u, stats, model.priors)
-    if isinstance(model, NormalMixture):
-        return mixture.log_density(u, stats, model.components, model.priors)
     return _oracle(model).log_density(u, stats, model.priors)
 
 
