@@ -82,8 +82,8 @@ from .evaluation.microdata.propensity import (
 )
 from .evaluation.microdata.utility import distribution_utility as distribution_utility
 from .evaluation.studies.frame_results import CoverageResult as CoverageResult
-from .inference.bias_search import DebiasRecord as DebiasRecord
 from .inference.debias import Debiased as Debiased
+from .inference.debias import DebiasRecord as DebiasRecord
 from .inference.debias import debias_draws as debias_draws
 from .inference.synthesis import SyntheticDataset as SyntheticDataset
 from .inference.synthesis import synthesise as synthesise

@@ -11,8 +11,7 @@ import pytest
 
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.inference import bias_search, debias
-from surveysynth.inference.bias_search import thinned
-from surveysynth.inference.debias import debias_draws, debias_many
+from surveysynth.inference.debias import debias_draws, debias_many, thinned
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings

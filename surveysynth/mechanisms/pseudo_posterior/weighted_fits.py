@@ -259,7 +259,11 @@ def run_batch(
             each_fit()
             for each, theta in zip(searching, _sample(model, searching, settings), strict=True):
                 if theta is None:
-                    each.refusal = _broke_down()
+                    each.refusal = RefusedError(
+                        "The fit broke down: some values are far too large on the scale of the "
+                        "transform. Choose another one (log, or asinh with a public scale), or "
+                        "check the outcome for wrong values."
+                    )
                 else:
                     each.receive(theta)
             if settings.private and all(len(each.history) == 1 for each in searching):
@@ -354,11 +358,4 @@ def _target_not_reached() -> RefusedError:
         "The target epsilon was not reached: with so small an epsilon or so few records the "
         "down-weighted posterior widens as fast as its weights fall. Raise epsilon, release "
         "fewer draws m, use fewer predictors, or run 'surveysynth check' to try settings."
-    )
-
-
-def _broke_down() -> RefusedError:
-    return RefusedError(
-        "The fit broke down: some values are far too large on the scale of the transform. Choose "
-        "another one (log, or asinh with a public scale), or check the outcome for wrong values."
     )
