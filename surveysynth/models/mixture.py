@@ -129,14 +129,6 @@ class NormalMixture(PairModel):
         """The engine given, else that of the environment."""
         return self.engine or StanEngine()
 
-    def prepare(self) -> None:
-        """Compile the program, unless that is done; raise ``InputError`` where that fails."""
-        self.runner.prepare(self.stan_program())
-
-    def versions(self) -> dict[str, str]:
-        """Return names and versions of what runs the program."""
-        return self.runner.versions(self.stan_program())
-
     def sample(
         self, stats: MixtureStats, plan: SamplingPlan, rng: np.random.Generator
     ) -> Theta:
@@ -146,7 +138,7 @@ class NormalMixture(PairModel):
         coefficient_scale (..., K), coefficient_correlation (..., K, K) and, with a weight,
         weight_coefficients (..., 1 + K) and weight_variance (..., 1).
         """
-        return self.runner.sample(self.stan_program(), self.priors, stats, plan, rng)
+        return self.posterior_draws(stats, plan, rng)
 
     def compress(self, records: PairRecords, risk_weights: FloatArray) -> MixtureStats:
         """Sum weights by pair, without pairs of no weight; statistics of the survey weight."""

@@ -39,13 +39,6 @@ class Coordinates:
     values: FloatArray
     kinds: tuple[ShiftKind, ...]
 
-    def __post_init__(self) -> None:
-        if self.values.shape[-1:] != (len(self.kinds),):
-            raise InputError(
-                f"expected a column of values for each of {len(self.kinds)} kinds, got an array of "
-                f"shape {self.values.shape}."
-            )
-
     @classmethod
     def of(cls, kind: ShiftKind, values: FloatArray) -> "Coordinates":
         """Return columns of one kind; values (S, ...) keep their first axis."""
@@ -125,20 +118,25 @@ class WeightedModel(Model):
             )
         return self.stan
 
+    @property
+    def runner(self) -> "StanEngine | None":
+        """What runs the Stan program; None for the model's own sampler."""
+        return self.engine
+
     def prepare(self) -> None:
         """Compile the program, if there is one to run; raise ``InputError`` where that fails."""
-        if self.engine is not None:
-            self.engine.prepare(self.stan_program())
+        if self.runner is not None:
+            self.runner.prepare(self.stan_program())
 
     def versions(self) -> dict[str, str]:
         """Return names and versions of what runs the program; raise as ``prepare`` does."""
-        return {} if self.engine is None else self.engine.versions(self.stan_program())
+        return {} if self.runner is None else self.runner.versions(self.stan_program())
 
     def posterior_draws(self, stats: Any, plan: SamplingPlan, rng: Any) -> Theta:
-        """Draw as ``sample`` does, by the engine if there is one."""
-        if self.engine is None:
+        """Draw as ``sample`` does, by the Stan program where it runs."""
+        if self.runner is None:
             return self.sample(stats, plan, rng)
-        return self.engine.sample(self.stan_program(), self.priors, stats, plan, rng)
+        return self.runner.sample(self.stan_program(), self.priors, stats, plan, rng)
 
     # --- records and posterior ----------------------------------------------------------------
 

@@ -66,8 +66,15 @@ class RiskMeasure(Protocol):
         matter."""
 
 
+class _WithoutSettings:
+    @property
+    def settings(self) -> dict[str, Any]:
+        """None."""
+        return {}
+
+
 @dataclass(frozen=True)
-class Lipschitz:
+class Lipschitz(_WithoutSettings):
     """The risk of the largest log-likelihood ([R] Alg. 2).
 
     f_i = max_s abs(log_lik[s, i]) of the unweighted fit, from 0 for the smallest to 1 for the
@@ -87,11 +94,6 @@ class Lipschitz:
 
     name: str = "lipschitz"
     pattern: tuple[str, ...] = ()
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """None."""
-        return {}
 
     @property
     def words(self) -> str:
@@ -221,7 +223,7 @@ class Pairwise(CountBased):
 
 
 @dataclass(frozen=True)
-class Scalar:
+class Scalar(_WithoutSettings):
     """Every record alike: alpha = Delta*/Delta, the exponential mechanism ([P] 3.2).
 
     Parameters
@@ -238,11 +240,6 @@ class Scalar:
 
     name: str = "scalar"
     pattern: tuple[str, ...] = ()
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """None."""
-        return {}
 
     @property
     def words(self) -> str:

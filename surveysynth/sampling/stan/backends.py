@@ -110,11 +110,6 @@ class StanRun(Unpickled):
     draws: dict[str, FloatArray]
     divergent: BoolArray
 
-    @property
-    def n_divergent(self) -> int:
-        """Number of divergent draws."""
-        return int(self.divergent.sum())
-
 
 class StanBackend(Protocol):
     """Interface that compiles and runs Stan programs."""
