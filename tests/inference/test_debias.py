@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.inference import bias_search, debias
+from surveysynth.inference import debias
 from surveysynth.inference.debias import debias_draws, debias_many, thinned
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import Database

@@ -239,18 +239,6 @@ def test_a_database_with_infinite_counts_leaves_the_others(name):
     assert 0.97 * 2.0 <= fine[1].realised_bound <= 2.0
 
 
-@each_model
-def test_an_unweighted_fit_recovers_the_parameters(name):
-    design, theta, model = design_of(4000, 2), theta_of(name, 2), get_model(name)
-    simulated = model.simulate(theta, design, np.random.default_rng(9), "sample")
-    records = model.records_from_simulated(design, simulated)
-    stats = model.compress(records, np.ones(design.n))
-    draws = model.sample(stats, SamplingPlan(2, 200, 200), np.random.default_rng(10))
-    for key, expected in theta.items():
-        values = draws[key].reshape(-1, expected.size)
-        assert np.abs((values.mean(0) - expected) / values.std(0)).max() < 4, key
-
-
 @each_q
 @each_model
 def test_simulated_counts_have_the_moments_of_the_model(name, q):
