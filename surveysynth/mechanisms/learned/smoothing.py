@@ -335,20 +335,15 @@ def _most_likely(
     others: further theta_0, each with a start.
     """
     bins = Bins(counts, variance, Limits.none(counts.size))
-    apart = outermost_apart(counts, variance)
+    # Outermost bins that are more than noise have their own counts.
+    apart = np.zeros(counts.size, dtype=bool)
+    apart[[0, -1]] = counts[[0, -1]] > sum(MORE_THAN_NOISE) * np.sqrt(variance + 1.0)
     second = np.diff(np.eye(counts.size), 2, axis=0)
     second = second[~(second[:, apart] != 0.0).any(axis=1)]
     binomial = negative_binomial(counts, variance, values, ~apart)
     laws = [*others, (binomial, binomial), (np.log(values), normal_start(counts))]
     found = [smooth(bins, towards, start, second) for towards, start in laws]
     return max(found, key=itemgetter(1))
-
-
-def outermost_apart(counts: FloatArray, variance: float) -> BoolArray:
-    """Return which bins (J,) are outermost and more than noise."""
-    apart = np.zeros(counts.size, dtype=bool)
-    apart[[0, -1]] = counts[[0, -1]] > sum(MORE_THAN_NOISE) * np.sqrt(variance + 1.0)
-    return apart
 
 
 @lru_cache(maxsize=8)

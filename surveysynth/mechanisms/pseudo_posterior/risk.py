@@ -426,7 +426,8 @@ def pairwise_risk(
     first, last = _stretches(y, group, lower, upper, group)
     inside = last - first
     size = np.bincount(group)[group]
-    in_others = _sums_by_group(inside, group) - inside
+    prefix, ends = (np.concatenate([[0], np.cumsum(each)]) for each in (inside, np.bincount(group)))
+    in_others = (prefix[ends[1:]] - prefix[ends[:-1]])[group] - inside
     in_either = (size - 1) * inside + in_others - _shared(first, last)
     partners = np.maximum(size - 1, 1)
     covered = np.where(size > 1, in_either / partners, inside) / size
@@ -469,13 +470,6 @@ def _shared(first: IntArray, last: IntArray) -> IntArray:
     begin = np.searchsorted(last, first, side="right")
     earlier = (lasts[position] - lasts[begin]) - (position - begin) * first
     return np.asarray(later + earlier)
-
-
-def _sums_by_group(counts: IntArray, group: IntArray) -> IntArray:
-    """Return sums of whole numbers over each record's group, (n,); ``group`` is sorted."""
-    ends = np.concatenate([[0], np.cumsum(np.bincount(group))])
-    prefix = np.concatenate([[0], np.cumsum(counts)])
-    return np.asarray((prefix[ends[1:]] - prefix[ends[:-1]])[group])
 
 
 def pattern_codes(frame: pd.DataFrame, pattern: tuple[str, ...], n: int) -> IntArray:

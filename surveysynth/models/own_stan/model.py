@@ -35,7 +35,7 @@ records themselves before the first fit (``check_contract``).
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -412,7 +412,15 @@ def check_contract(program: "StanProgram", records: ProgramRecords) -> None:
     Messages name variables and show no value.
     """
     full = _fit(program, records, 1.0)
-    _check_finite(program, full)
+    # An infinite log_lik takes its record out later.
+    bad = [name for name in program.declared.output.released if not np.isfinite(full[name]).all()]
+    if np.isnan(full[LOG_LIK]).any():
+        bad.append(program.declared.output.log_lik)
+    if bad:
+        raise InputError(
+            f"{program.name}: {listing(bad)} holds values that are not finite numbers. A "
+            "variable that is declared but not filled is one reason."
+        )
     half = _fit(program, records, 0.5)
     parameters = program.declared.output.parameters
     if not _differing(full, half, parameters):
@@ -421,7 +429,11 @@ def check_contract(program: "StanProgram", records: ProgramRecords) -> None:
             "draws. Multiply each record's log-likelihood by its weight: 'target += alpha[i] * ..'."
         )
     prior = _fit(program, records, 0.0)
-    other = _fit(program, _other_database(records), 0.0)
+    # Another database with other means, whose values fit the program's constraints: the records of
+    # the lower half of the first outcome, each twice.
+    order = np.argsort(records.z[:, 0], kind="stable")
+    halved = replace(records, z=records.z[order[np.arange(order.size) // 2]])
+    other = _fit(program, halved, 0.0)
     if not np.any(prior[LOG_LIK]):
         raise InputError(
             f"{program.name}: {program.declared.output.log_lik!r} is zero for every record when "
@@ -449,31 +461,6 @@ def _fit(program: "StanProgram", records: ProgramRecords, risk_weight: float) ->
         return program.sample(stats, _PLAN, np.random.default_rng(_SEED))
     except InputError as error:
         raise InputError(f"{error} (A trial with every risk weight at {risk_weight:g}.)") from None
-
-
-def _other_database(records: ProgramRecords) -> ProgramRecords:
-    """Return another database with other means whose values fit the program's constraints.
-
-    It has the records of the lower half of the first outcome, each twice.
-    """
-    order = np.argsort(records.z[:, 0], kind="stable")
-    z: FloatArray = records.z[order[np.arange(order.size) // 2]]
-    return ProgramRecords(z, records.public)
-
-
-def _check_finite(program: "StanProgram", theta: Theta) -> None:
-    """Raise ``InputError`` for NaN anywhere and for infinite parameters.
-
-    An infinite log_lik takes its record out later.
-    """
-    bad = [name for name in program.declared.output.released if not np.isfinite(theta[name]).all()]
-    if np.isnan(theta[LOG_LIK]).any():
-        bad.append(program.declared.output.log_lik)
-    if bad:
-        raise InputError(
-            f"{program.name}: {listing(bad)} holds values that are not finite numbers. A "
-            "variable that is declared but not filled is one reason."
-        )
 
 
 def _differing(one: Theta, two: Theta, names: tuple[str, ...]) -> list[str]:
