@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.inference import synthesis
-from surveysynth.mechanisms.pseudo_posterior import feasibility, pace
+from surveysynth.mechanisms.pseudo_posterior import feasibility
+from surveysynth.mechanisms.pseudo_posterior import search as pace
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models.own_stan.file import SOURCES, parse_program_file
