@@ -1,4 +1,4 @@
-"""Log density of the survey weight component, with its gradient (``parts.survey_weight``)."""
+"""Log density of the survey weight component, with its gradient (``models.survey_weight``)."""
 
 from collections.abc import Mapping
 
