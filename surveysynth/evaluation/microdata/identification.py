@@ -16,8 +16,13 @@ import pandas as pd
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.quantiles import weighted_quantiles
-from surveysynth.mechanisms.pseudo_posterior import risk as ball_counts
-from surveysynth.mechanisms.pseudo_posterior.risk import check_radius
+from surveysynth.mechanisms.pseudo_posterior.risk import (
+    ball_edges,
+    check_radius,
+    count_inside,
+    count_risk,
+    pattern_codes,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,7 +106,7 @@ def identification_risk(
     """
     check_radius(radius, absolute=absolute)
     codes = _codes(frame, pattern, outcome.size)
-    lower, upper = ball_counts.ball_edges(outcome, radius, absolute=absolute)
+    lower, upper = ball_edges(outcome, radius, absolute=absolute)
     size = np.bincount(codes)[codes]
     after, isolated, own_inside = (np.zeros(outcome.size) for _ in range(3))
     datasets = 0
@@ -111,7 +116,7 @@ def identification_risk(
                 f"dataset {datasets + 1}: expected {outcome.size} synthetic values, record by "
                 f"record, got an array of shape {values.shape}."
             )
-        inside = ball_counts.count_inside(values, codes, lower, upper, codes)
+        inside = count_inside(values, codes, lower, upper, codes)
         own = (values >= lower) & (values <= upper)
         outside = 1.0 - inside / size
         isolated += outside
@@ -120,7 +125,7 @@ def identification_risk(
         datasets += 1
     if datasets == 0:
         raise InputError("identification risk needs at least one synthetic dataset, got none.")
-    before = ball_counts.count_risk(outcome, radius, codes, absolute=absolute)
+    before = count_risk(outcome, radius, codes, absolute=absolute)
     return IdentificationRisk(
         before, after / datasets, isolated / datasets, own_inside / datasets, datasets
     )
@@ -134,7 +139,7 @@ def _codes(frame: pd.DataFrame | None, pattern: Sequence[str], n: int) -> IntArr
         raise InputError(f"pattern: there is no public column {missing[0]!r} in frame.")
     if len(frame) != n:
         raise InputError(f"frame: expected {n} rows, one a record, got {len(frame)}.")
-    return ball_counts.pattern_codes(frame, tuple(pattern), n)
+    return pattern_codes(frame, tuple(pattern), n)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

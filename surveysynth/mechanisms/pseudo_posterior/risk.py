@@ -53,7 +53,8 @@ class RiskMeasure(Protocol):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The other settings of the measure, JSON-ready."""
+        """The other settings of the measure, JSON-ready; none by default."""
+        return {}
 
     @property
     def words(self) -> str:
@@ -66,15 +67,8 @@ class RiskMeasure(Protocol):
         matter."""
 
 
-class _WithoutSettings:
-    @property
-    def settings(self) -> dict[str, Any]:
-        """None."""
-        return {}
-
-
 @dataclass(frozen=True)
-class Lipschitz(_WithoutSettings):
+class Lipschitz(RiskMeasure):
     """The risk of the largest log-likelihood ([R] Alg. 2).
 
     f_i = max_s abs(log_lik[s, i]) of the unweighted fit, from 0 for the smallest to 1 for the
@@ -106,7 +100,7 @@ class Lipschitz(_WithoutSettings):
 
 
 @dataclass(frozen=True)
-class CountBased:
+class CountBased(RiskMeasure):
     """The share of the records of i's pattern whose outcome lies outside its ball ([R] Alg. 3).
 
     IR_i; with several outcomes the largest of their risks: a record is as exposed as its most
@@ -223,7 +217,7 @@ class Pairwise(CountBased):
 
 
 @dataclass(frozen=True)
-class Scalar(_WithoutSettings):
+class Scalar(RiskMeasure):
     """Every record alike: alpha = Delta*/Delta, the exponential mechanism ([P] 3.2).
 
     Parameters
