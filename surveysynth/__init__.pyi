@@ -77,13 +77,13 @@ from .evaluation.microdata import (
     propensity_score as propensity_score,
 )
 from .evaluation.studies.results import CoverageResult as CoverageResult
-from .inference.bias_search import DebiasRecord as DebiasRecord
 from .inference.debias import Debiased as Debiased
+from .inference.debias import DebiasRecord as DebiasRecord
 from .inference.debias import debias_draws as debias_draws
 from .inference.synthesis import SyntheticDataset as SyntheticDataset
 from .inference.synthesis import synthesise as synthesise
+from .mechanisms.base import Declared as Declared
 from .mechanisms.base import PrivateDraws as PrivateDraws
-from .mechanisms.declared import Declared as Declared
 from .mechanisms.pseudo_posterior.fit import ConfidentialFit as ConfidentialFit
 from .mechanisms.pseudo_posterior.mechanism import privacy_statement as privacy_statement
 from .mechanisms.pseudo_posterior.risk import (
@@ -94,9 +94,6 @@ from .mechanisms.pseudo_posterior.risk import (
 )
 from .mechanisms.pseudo_posterior.risk import (
     NoRisk as NoRisk,
-)
-from .mechanisms.pseudo_posterior.risk import (
-    OwnRisk as OwnRisk,
 )
 from .mechanisms.pseudo_posterior.risk import (
     Pairwise as Pairwise,

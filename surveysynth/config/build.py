@@ -14,8 +14,7 @@ from surveysynth.errors import InputError
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
     from surveysynth.estimation.calibration import Calibration, Margin
-    from surveysynth.mechanisms.base import Mechanism
-    from surveysynth.mechanisms.declared import Declared
+    from surveysynth.mechanisms.base import Declared, Mechanism
     from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
     from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.models.base import Model
@@ -233,7 +232,7 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
     """Return the settings of noisy statistics, all public; ``changes``: of a comparison."""
     from surveysynth.config.outcome_section import WEIGHT
     from surveysynth.config.privacy import as_noisy_statistics
-    from surveysynth.mechanisms.declared import Declared
+    from surveysynth.mechanisms.base import Declared
     from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, NoisySettings
 
     synthesizer, privacy = spec.synthesizer, as_noisy_statistics(spec.privacy)
@@ -256,7 +255,7 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
 
 def declared_of(spec: "Spec") -> "tuple[dict[str, Declared], dict[str, Declared]]":
     """Return what is declared by name, of amounts above a split (or of all) and below it."""
-    from surveysynth.mechanisms.declared import Declared
+    from surveysynth.mechanisms.base import Declared
     from surveysynth.survey.outcome import ABOVE, BELOW
 
     above = {name: Declared(*each.of_side(ABOVE)) for name, each in spec.outcomes.items()}

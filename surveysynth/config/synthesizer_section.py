@@ -9,7 +9,7 @@ from surveysynth._support.messages import nearest
 from surveysynth.config.sections import Name, Names, Section, distinct
 from surveysynth.errors import InputError
 from surveysynth.models import get_model, model_names, registered
-from surveysynth.models.options import Choice, ColumnNames, Option
+from surveysynth.models.base import Choice, ColumnNames, Option
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.transforms import TransformKind
 

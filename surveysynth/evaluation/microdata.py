@@ -13,8 +13,13 @@ import pandas as pd
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.pseudo_posterior import ball_counts
-from surveysynth.mechanisms.pseudo_posterior.risk import check_radius
+from surveysynth.mechanisms.pseudo_posterior.risk import (
+    ball_edges,
+    check_radius,
+    count_inside,
+    count_risk,
+    pattern_codes,
+)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,8 +97,8 @@ def identification_risk(
         raise InputError(f"pattern: there is no public column {missing[0]!r} in frame.")
     if pattern and len(known) != outcome.size:
         raise InputError(f"frame: expected {outcome.size} rows, one a record, got {len(known)}.")
-    codes = ball_counts.pattern_codes(known, tuple(pattern), outcome.size)
-    lower, upper = ball_counts.ball_edges(outcome, radius, absolute=absolute)
+    codes = pattern_codes(known, tuple(pattern), outcome.size)
+    lower, upper = ball_edges(outcome, radius, absolute=absolute)
     size = np.bincount(codes)[codes]
     after = []
     for values in synthetic:
@@ -102,11 +107,11 @@ def identification_risk(
                 f"dataset {len(after) + 1}: expected {outcome.size} synthetic values, record by "
                 f"record, got an array of shape {values.shape}."
             )
-        inside = ball_counts.count_inside(values, codes, lower, upper, codes)
+        inside = count_inside(values, codes, lower, upper, codes)
         after.append((1.0 - inside / size) * ((values >= lower) & (values <= upper)))
     if not after:
         raise InputError("identification risk needs at least one synthetic dataset, got none.")
-    before = ball_counts.count_risk(outcome, radius, codes, absolute=absolute)
+    before = count_risk(outcome, radius, codes, absolute=absolute)
     return IdentificationRisk(before, np.mean(after, axis=0))
 
 

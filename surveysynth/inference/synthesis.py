@@ -12,8 +12,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.inference.bias_search import DebiasRecord
-from surveysynth.inference.debias import Debiased, debias_draws
+from surveysynth.inference.debias import Debiased, DebiasRecord, debias_draws
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.learned.redraw import redrawn_designs
 from surveysynth.models.base import Model, Simulated, SimulationKind

@@ -9,14 +9,14 @@ from surveysynth.errors import InputError
 if TYPE_CHECKING:
     from surveysynth.models.base import Model
 
-#: Names in specifications, and the class of each: folder, file and class below this package.
+#: Names in specifications, and the class of each: file and class below this package.
 _REGISTRY = {
     "fbs": "gaussian.fbs.FBS",
     "fbp": "gaussian.fbp.FBP",
     "normal": "gaussian.normal.Normal",
-    "poisson": "counts.model.Poisson",
-    "normal_mixture": "mixture.model.NormalMixture",
-    "negative_binomial": "counts.model.NegativeBinomial",
+    "poisson": "counts.Poisson",
+    "normal_mixture": "mixture.NormalMixture",
+    "negative_binomial": "counts.NegativeBinomial",
 }
 
 

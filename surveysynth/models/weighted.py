@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
 
@@ -38,13 +38,6 @@ class Coordinates:
 
     values: FloatArray
     kinds: tuple[ShiftKind, ...]
-
-    def __post_init__(self) -> None:
-        if self.values.shape[-1:] != (len(self.kinds),):
-            raise InputError(
-                f"expected a column of values for each of {len(self.kinds)} kinds, got an array of "
-                f"shape {self.values.shape}."
-            )
 
     @classmethod
     def of(cls, kind: ShiftKind, values: FloatArray) -> "Coordinates":
@@ -95,23 +88,19 @@ class WeightedModel(Model):
 
     def of(self, design: PublicDesign) -> Self:
         """Return the model; raise ``InputError`` for a design that noisy statistics alone take."""
-        special = next((each for each in design.outcomes if not each.is_plain), None)
-        learned = next((each for each in design.modelled if each.learned is not None), None)
-        what = None
-        if special is not None:
-            kind: str = special.kind if special.is_discrete else "bounded"
-            kind = "given with missing answers as a category" if special.missing else kind
-            what = f"the outcome {special.name!r} is {kind}"
-        elif learned is not None:
-            what = f"the transform of {learned.name!r} is learned"
-        elif design.psu is not None and design.design_effect is None:
+        for each in design.outcomes:
+            if not each.is_plain:
+                kind: str = each.kind if each.is_discrete else "bounded"
+                kind = "given with missing answers as a category" if each.missing else kind
+                raise InputError(noisy_statistics_alone(f"the outcome {each.name!r} is {kind}"))
+        for each in design.modelled:
+            if each.learned is not None:
+                what = f"the transform of {each.name!r} is learned"
+                raise InputError(noisy_statistics_alone(what))
+        if design.psu is not None and design.design_effect is None:
             what = f"the survey has primary sampling units (psu = {design.psu_name!r})"
             raise InputError(f"{noisy_statistics_alone(what)} {DESIGN_EFFECT_INSTEAD}")
-        if what is not None:
-            raise InputError(noisy_statistics_alone(what))
         return self
-
-    # --- engine -------------------------------------------------------------------------------
 
     def with_engine(self, engine: "StanEngine") -> Self:
         """Return the same model, sampled by its Stan program."""
@@ -125,22 +114,25 @@ class WeightedModel(Model):
             )
         return self.stan
 
+    @property
+    def runner(self) -> "StanEngine | None":
+        """What runs the Stan program; None for the model's own sampler."""
+        return self.engine
+
     def prepare(self) -> None:
         """Compile the program, if there is one to run; raise ``InputError`` where that fails."""
-        if self.engine is not None:
-            self.engine.prepare(self.stan_program())
+        if self.runner is not None:
+            self.runner.prepare(self.stan_program())
 
     def versions(self) -> dict[str, str]:
         """Return names and versions of what runs the program; raise as ``prepare`` does."""
-        return {} if self.engine is None else self.engine.versions(self.stan_program())
+        return {} if self.runner is None else self.runner.versions(self.stan_program())
 
     def posterior_draws(self, stats: Any, plan: SamplingPlan, rng: Any) -> Theta:
-        """Draw as ``sample`` does, by the engine if there is one."""
-        if self.engine is None:
+        """Draw as ``sample`` does, by the Stan program where it runs."""
+        if self.runner is None:
             return self.sample(stats, plan, rng)
-        return self.engine.sample(self.stan_program(), self.priors, stats, plan, rng)
-
-    # --- records and posterior ----------------------------------------------------------------
+        return self.runner.sample(self.stan_program(), self.priors, stats, plan, rng)
 
     def records(self, design: PublicDesign, confidential: Confidential) -> Any:
         """Put the confidential records on the model's scale.
@@ -164,7 +156,7 @@ class WeightedModel(Model):
         """Compute the weighted sufficient statistics of one database; risk_weights alpha (n,).
 
         Those of a batched model have a leading axis of one database, and a class method
-        ``stacked`` that joins several (``Stackable``).
+        ``stacked`` that joins several.
         """
 
     @abstractmethod
@@ -186,8 +178,6 @@ class WeightedModel(Model):
         """Stream unweighted log-likelihoods, (rows, log_lik (S, len(rows))), never S x n at once.
 
         theta has one leading axis S. Every record occurs in exactly one block."""
-
-    # --- debiasing ----------------------------------------------------------------------------
 
     def log_scales(self, theta: Theta) -> FloatArray:
         """Return the logs (..., d) of the residual scales that down-weighted tails shrink.
@@ -225,22 +215,9 @@ class WeightedModel(Model):
         return result
 
 
-class Stackable(Protocol):
-    """Statistics of databases that can be fitted side by side."""
-
-    @classmethod
-    def stacked(cls, parts: Any, /) -> Any:
-        """Join those of several databases along the leading axis of every array."""
-
-
-S = TypeVar("S", bound=Stackable)
-
-
-def stacked(stats: Sequence[S]) -> S:
-    """Join the statistics of several databases."""
-    if len(stats) == 1:
-        return stats[0]
-    return cast(S, type(stats[0]).stacked(stats))
+def stacked(stats: Sequence[Any]) -> Any:
+    """Join the statistics of several databases along the leading axis of every array."""
+    return stats[0] if len(stats) == 1 else type(stats[0]).stacked(stats)
 
 
 def weighted_form(model: Model, design: PublicDesign) -> WeightedModel:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
     from surveysynth.estimation.calibration import Calibration
     from surveysynth.estimation.sample_design import Clusters
-    from surveysynth.inference.bias_search import DebiasRecord
+    from surveysynth.inference.debias import DebiasRecord
     from surveysynth.mechanisms.base import Mechanism, Settings, Statement
     from surveysynth.survey.survey import PublicDesign
 

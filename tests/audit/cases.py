@@ -19,8 +19,7 @@ from surveysynth._support.types import FloatArray
 from surveysynth.config.build import engine_of, mechanism_of, model_of, read_design, spreads_of
 from surveysynth.evaluation.studies.example import simulate_survey
 from surveysynth.evaluation.studies.population import published_cells
-from surveysynth.mechanisms.base import Mechanism
-from surveysynth.mechanisms.declared import Declared
+from surveysynth.mechanisms.base import Declared, Mechanism
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings

@@ -30,7 +30,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.learned.histogram import learned_cost, noisy_histograms
+from surveysynth.mechanisms.learned.histogram import noisy_histograms, what_is_left
 from surveysynth.mechanisms.learned.stage import LEARNED, first_stage
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
@@ -123,6 +123,11 @@ def published(
     words: list[Any] = []
     flatten(content, numbers, words)
     return Published(np.array(numbers), rho, tuple(words))
+
+
+def learned_cost(budget: float, outcomes: Sequence[Outcome]) -> float:
+    """Return what the histograms spend of a budget; 0 where nothing is learned."""
+    return budget - what_is_left(budget, outcomes)
 
 
 def _content(

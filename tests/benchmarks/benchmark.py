@@ -85,9 +85,9 @@ def whole_release(n: int) -> None:
 
 def lipschitz_memory(n: int) -> None:
     """The streamed pass over n records x 1,000 draws (run as a process of its own)."""
-    from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
+    from surveysynth.mechanisms.pseudo_posterior.fit import likelihood_extremes
     from surveysynth.models import get_model
-    from surveysynth.models.parts.gaussian import GaussianRecords
+    from surveysynth.models.gaussian.statistics import GaussianRecords
     from surveysynth.sampling.plan import SamplingPlan
 
     rng = np.random.default_rng(1)
@@ -104,7 +104,7 @@ def lipschitz_memory(n: int) -> None:
 
 def lipschitz_ratio(n: int = 10_000) -> None:
     """Streamed bounds against the matrix S x n at once."""
-    from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
+    from surveysynth.mechanisms.pseudo_posterior.fit import likelihood_extremes
     from surveysynth.models import get_model
     from surveysynth.sampling.plan import SamplingPlan
 
@@ -133,7 +133,7 @@ def lipschitz_ratio(n: int = 10_000) -> None:
 
 def clustered_records(n: int, psus: int, effects: bool):
     """Records of a two-stage survey on the scale of FBS: 10 strata, half a PSU in each group."""
-    from surveysynth.models.parts.gaussian import GaussianRecords
+    from surveysynth.models.gaussian.statistics import GaussianRecords
 
     rng = np.random.default_rng(2)
     x_cells = np.zeros((20, 11))

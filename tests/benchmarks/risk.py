@@ -18,7 +18,7 @@ def skewed(n: int, rng: np.random.Generator) -> np.ndarray:
 
 
 def main(n: int) -> None:
-    from surveysynth.mechanisms.pseudo_posterior.ball_counts import count_risk, pairwise_risk
+    from surveysynth.mechanisms.pseudo_posterior.risk import count_risk, pairwise_risk
 
     rng = np.random.default_rng(1)
     y = skewed(n, rng)

@@ -14,7 +14,7 @@ from surveysynth.config.build import model_options, noisy_settings_of
 from surveysynth.config.in_memory import spec_of_survey
 from surveysynth.config.spec import Spec, parse_spec
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.declared import Declared
+from surveysynth.mechanisms.base import Declared
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform

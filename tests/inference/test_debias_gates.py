@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import RefusedError
-from surveysynth.inference.bias_search import MOST_BATCHES, BiasSearch
+from surveysynth.inference.debias import MOST_BATCHES, BiasSearch
 from surveysynth.models import get_model
 from tests.inference.test_debias import design_of, draws_of
 

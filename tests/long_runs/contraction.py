@@ -24,9 +24,8 @@ import pandas as pd
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies.population import published_cells, simulate_population
-from surveysynth.mechanisms.pseudo_posterior.risk import RiskData
+from surveysynth.mechanisms.pseudo_posterior.risk import RiskData, capped
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.mechanisms.pseudo_posterior.weights import capped
 from surveysynth.release import figure_style as style
 from surveysynth.release.figure_style import new_figure, violin
 from surveysynth.sampling.plan import SamplingPlan

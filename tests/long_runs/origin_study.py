@@ -43,8 +43,8 @@ from surveysynth.mechanisms.pseudo_posterior.settings import (  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import Model  # noqa: E402
+from surveysynth.models.gaussian.fbp import constant_direction, mean_row  # noqa: E402
 from surveysynth.models.gaussian.fbs import FBS  # noqa: E402
-from surveysynth.models.parts.mean_predictor import constant_direction, mean_row  # noqa: E402
 from surveysynth.models.weighted import Coordinates  # noqa: E402
 from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402

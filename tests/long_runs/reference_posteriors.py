@@ -21,9 +21,8 @@ import pandas as pd
 
 import surveysynth as ss
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.learned.counts import spread_counts
 from surveysynth.mechanisms.learned.histogram import learned_design
-from surveysynth.mechanisms.learned.stage import first_stage, histograms_in
+from surveysynth.mechanisms.learned.stage import first_stage, histograms_in, spread_counts
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (

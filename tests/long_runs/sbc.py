@@ -29,10 +29,10 @@ from scipy import stats
 import surveysynth
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models import get_model
-from surveysynth.models.counts.stats import count_records
-from surveysynth.models.parts.gaussian import GaussianRecords
+from surveysynth.models.gaussian.statistics import GaussianRecords
 from surveysynth.models.weighted import stacked
 from surveysynth.sampling.plan import SamplingPlan
+from tests.models.model_cases import count_records
 
 COUNTS = ("poisson", "negative_binomial")
 GOLDEN = Path(__file__).parents[1] / "golden" / "sbc.json"

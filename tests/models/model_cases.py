@@ -7,9 +7,8 @@ import numpy as np
 
 from surveysynth._support.types import DIVERGENT
 from surveysynth.models import get_model
-from surveysynth.models.counts.stats import count_records
-from surveysynth.models.mixture.stats import mixture_records
-from surveysynth.models.parts.gaussian import GaussianRecords
+from surveysynth.models.gaussian.statistics import GaussianRecords
+from surveysynth.models.survey_weight import PairRecords
 from surveysynth.sampling.plan import SamplingPlan
 
 #: Models of transformed outcomes, and of counts: with samplers of our own.
@@ -72,27 +71,6 @@ class Case:
         spread = np.exp(rng.uniform(np.log(0.1), np.log(1.5), (count, 1)))
         return spread * rng.standard_normal((count, self.size))
 
-    def records_data(self):
-        """Data of the plain Stan program ``tests/stan/{records_program}``, all records in it."""
-        priors, q = self.model.priors, self.shape[1]
-        data = {"n": self.records.n, "K": self.shape[0], "x": self.x, "alpha": self.alpha}
-        if self.model.name == "fbp":
-            data |= {"y": self.z[:, 0], "log_pi": self.z[:, 1], **priors}
-        else:
-            weight = q - 1 if self.model.name == "normal" else 0
-            data |= {"q": q - weight, "has_weight": weight, "z": self.z[:, : q - weight]}
-            data |= {"log_w": self.z[:, 1] if weight else [], "lkj": priors["lkj"]}
-            scales = ("coefficient_scale", "residual_scale")
-            data |= {f"{scale}_prior": priors[scale] for scale in scales}
-            names = ("weight_coefficient_sd", "weight_residual_scale")
-            data |= {name: priors.get(name, 1.0) for name in names}  # FBS has no such component
-        return {key: v.tolist() if isinstance(v, np.ndarray) else v for key, v in data.items()}
-
-    @property
-    def records_program(self):
-        """Name of the plain Stan program that adds one density a record."""
-        return "fbp_records.stan" if self.model.name == "fbp" else "regression_records.stan"
-
     @property
     def quick(self):
         """Whether sweeps cost little: not those of a mixture."""
@@ -109,6 +87,16 @@ class Case:
         """Draws of the model's parameters, leading axes (chains, draws), and nothing else."""
         drawn = self.model.sample(self.stats, plan, rng)
         return {key: values[0] for key, values in drawn.items() if key != DIVERGENT}
+
+
+def count_records(x_cells, cell, y, log_weight, shrunken=0):
+    """Records of counts y (n,); the weight is regressed on log(1 + y)."""
+    return PairRecords(x_cells, cell, y, np.log1p(y), log_weight, shrunken)
+
+
+def mixture_records(x_cells, cell, y, log_weight):
+    """Records of transformed outcomes y (n,); the weight is regressed on the outcome."""
+    return PairRecords(x_cells, cell, y, y, log_weight)
 
 
 def weights(kind, n, rng):

@@ -9,14 +9,9 @@ from scipy import stats as st
 from scipy.special import betaln
 
 from surveysynth.sampling.convergence import effective_sample_size
-from surveysynth.sampling.plan import SamplingPlan
 from tests import oracles
-from tests.models.model_cases import MODELS, SAMPLED, SHRUNKEN, WEIGHTINGS, make_case
-from tests.oracles.unconstrained import (
-    CorrelationRoot,
-    lkj_log_density,
-    unconstrained_correlation,
-)
+from tests.models.model_cases import SAMPLED, SHRUNKEN, WEIGHTINGS, make_case
+from tests.oracles.unconstrained import CorrelationRoot, lkj_log_density
 
 OPTIONS = {
     "fbs": {"coefficient_scale": 3.0, "residual_scale": 2.0, "lkj": 2.5},
@@ -211,7 +206,7 @@ def direct(case, u):
     return coordinates(u)[0] + np.linalg.slogdet(np.array(columns))[1]
 
 
-CASES = [*itertools.product(MODELS, WEIGHTINGS), *((each, "random") for each in SHRUNKEN)]
+CASES = [*itertools.product(SAMPLED, WEIGHTINGS), *((each, "random") for each in SHRUNKEN)]
 
 
 @pytest.mark.parametrize(("model", "weighting"), CASES)
@@ -225,7 +220,7 @@ def test_equals_scipy_record_by_record(model, weighting):
 
 
 @pytest.mark.parametrize(
-    ("model", "k"), [*itertools.product(MODELS, [1, 4]), *((each, 4) for each in SHRUNKEN)]
+    ("model", "k"), [*itertools.product(SAMPLED, [1, 4]), *((each, 4) for each in SHRUNKEN)]
 )
 def test_gradient_equals_central_differences(model, k):
     name, q = model
@@ -239,43 +234,6 @@ def test_gradient_equals_central_differences(model, k):
     scale = np.abs(value)[:, None] + np.abs(gradient).max(1, keepdims=True)
     assert np.abs(difference - gradient).max() < np.inf
     np.testing.assert_array_less(np.abs(difference - gradient) / scale, 1e-7)
-
-
-@pytest.mark.parametrize(("name", "q"), MODELS)
-def test_single_points_and_batches_agree(name, q):
-    case = make_case(name, q)
-    points = case.points(6, np.random.default_rng(5)).reshape(2, 3, -1)
-    value, gradient = oracles.log_density(case.model, points, case.stats)
-    assert value.shape == (2, 3)
-    assert gradient.shape == points.shape
-    one = oracles.log_density(case.model, points[1, 2], case.stats)
-    assert one[0].shape == ()
-    np.testing.assert_allclose(one[0], value[1, 2], rtol=1e-13)
-    np.testing.assert_allclose(one[1], gradient[1, 2], rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize(
-    ("model", "k"), [*itertools.product(SAMPLED, [1, 3]), *((each, 4) for each in SHRUNKEN)]
-)
-def test_constrain_and_unconstrain_are_inverse(model, k):
-    name, q = model
-    case = make_case(name, q, k=k)
-    points = case.points(20, np.random.default_rng(6)).reshape(4, 5, -1)
-    theta = oracles.constrain(case.model, points, case.shape)
-    again = oracles.unconstrain(case.model, theta)
-    np.testing.assert_allclose(again, points, rtol=1e-9, atol=1e-11)
-    draws = case.draw(SamplingPlan(2, 4, 4), np.random.default_rng(7))
-    assert draws.keys() == theta.keys()
-    again = oracles.constrain(case.model, oracles.unconstrain(case.model, draws), case.shape)
-    for key, values in draws.items():
-        assert again[key].shape == values.shape
-        np.testing.assert_allclose(again[key], values, rtol=1e-8, atol=1e-10)
-
-
-def test_a_wrong_number_of_parameters_is_an_error():
-    case = make_case("fbs", 2)
-    with pytest.raises(ValueError, match="expected 18 unconstrained parameters, got 17"):
-        oracles.log_density(case.model, np.zeros(17), case.stats)
 
 
 GRADIENTS = [
@@ -305,13 +263,3 @@ def test_lkj_density_is_that_of_the_matrix_times_the_jacobian(d, eta):
     # |d Omega / d L| is the product of L_jj^(d - j).
     expected = lkj(matrix, eta) + (root.log_diagonal * np.arange(d - 1, -1, -1)).sum()
     np.testing.assert_allclose(lkj_log_density(root, eta)[0], expected, rtol=1e-12)
-
-
-def test_far_partial_correlations_stay_finite():
-    u = np.array([18.0, -17.0, 15.0])
-    root = CorrelationRoot.from_unconstrained(u, 3)
-    assert np.isfinite(root.log_jacobian)
-    assert np.isfinite(root.log_diagonal).all()
-    moderate = np.array([3.0, -2.5, 4.0])
-    factor = CorrelationRoot.from_unconstrained(moderate, 3).root
-    np.testing.assert_allclose(unconstrained_correlation(factor), moderate, rtol=1e-9)

@@ -9,8 +9,8 @@ from scipy import stats
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models import get_model
-from surveysynth.models.parts import log_lik
-from surveysynth.models.parts.gaussian import GaussianRecords
+from surveysynth.models.gaussian import model as log_lik
+from surveysynth.models.gaussian.statistics import GaussianRecords
 from surveysynth.survey.survey import PublicDesign
 from tests.models.model_designs import continuous_design, group_design, records_of, rows_of
 

@@ -1,5 +1,5 @@
 """The recipe "Adding a synthesizer" of CONTRIBUTING, followed to the letter in a copy of the
-package: its files and its line are all that it takes from the specification to the release."""
+package: its file and its line are all that it takes from the specification to the release."""
 
 import difflib
 import filecmp
@@ -19,7 +19,7 @@ import surveysynth
 PACKAGE = Path(surveysynth.__file__).parent
 CHECKOUT = PACKAGE.parent
 REGISTRY = "models/__init__.py"
-NEW = ("models/plain/__init__.py", "models/plain/model.py")
+NEW = ("models/plain.py",)
 
 # Everything in one new process, which imports the copy.
 COMMANDS = """
@@ -59,7 +59,7 @@ formats = ["csv"]
 
 
 def blocks() -> list[str]:
-    """The recipe's blocks of code, in their order: two files and a line of the registry."""
+    """The recipe's blocks of code, in their order: a file and a line of the registry."""
     text = (CHECKOUT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     recipe = text.partition("## Adding a synthesizer")[2].partition("\n## ")[0]
     return re.findall(r"```python\n(.*?)```", recipe, re.DOTALL)
@@ -75,7 +75,6 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / name).symlink_to(CHECKOUT / name)
     *files, line = blocks()
     for name, content in zip(NEW, files, strict=True):
-        (package / name).parent.mkdir(exist_ok=True)
         (package / name).write_text(content, encoding="utf-8")
     registry = (package / REGISTRY).read_text(encoding="utf-8")
     opening = "_REGISTRY = {\n"
@@ -109,7 +108,7 @@ def answers(copy: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     return folder, answers
 
 
-def test_it_takes_one_folder_and_one_line(copy: Path) -> None:
+def test_it_takes_one_file_and_one_line(copy: Path) -> None:
     mine = {str(path.relative_to(copy)) for path in copy.rglob("*.py")}
     before = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py")}
     assert mine - before == set(NEW)
@@ -117,7 +116,7 @@ def test_it_takes_one_folder_and_one_line(copy: Path) -> None:
     assert (changed, missing) == ([REGISTRY], [])
     lines = [(root / REGISTRY).read_text(encoding="utf-8").split("\n") for root in (PACKAGE, copy)]
     different = [each for each in difflib.ndiff(*lines) if not each.startswith("  ")]
-    assert different == ['+     "plain": "plain.model.Plain",']
+    assert different == ['+     "plain": "plain.Plain",']
 
 
 def test_check_knows_it(answers: tuple[Path, list[list[str]]]) -> None:

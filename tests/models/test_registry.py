@@ -7,7 +7,7 @@ from surveysynth.config.spec import parse_spec
 from surveysynth.config.synthesizer_section import SynthesizerSection
 from surveysynth.errors import InputError
 from surveysynth.models import get_model, model_names, registered
-from surveysynth.models.options import Choice, ColumnNames, Option, WholeNumber
+from surveysynth.models.base import Choice, ColumnNames, Option, WholeNumber
 
 SPEC = """
 spec_version = 1

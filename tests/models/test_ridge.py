@@ -1,5 +1,4 @@
-"""The ridge on interactions: statistics with the records that it stands for, and posteriors in
-closed form, which a wrong ridge misses."""
+"""The ridge on interactions: statistics with the records that it stands for."""
 
 from dataclasses import replace
 
@@ -7,8 +6,7 @@ import numpy as np
 import pytest
 
 from surveysynth.models import get_model
-from surveysynth.models.parts.gaussian import GaussianRecords, compress
-from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.models.gaussian.statistics import GaussianRecords, compress
 
 SCALE, K, RIDGED = 0.4, 5, 2
 
@@ -46,44 +44,6 @@ def test_the_ridge_is_one_record_a_column(data) -> None:
     np.testing.assert_allclose(made.total, alpha.sum())
     np.testing.assert_allclose(made.x_sum, plain.x_sum)
     assert plain.with_ridge(None).shrunken == plain.with_ridge(None).ridges == 0
-
-
-def closed_form(data, scale, columns):
-    """Posterior mean (K, 2) of B given Sigma's scale-free part: main effects hardly shrunken."""
-    x, cell, z, alpha = data
-    rows = x[cell]
-    ridge = np.zeros(K)
-    ridge[K - columns :] = scale**-2
-    gram = rows.T @ (alpha[:, None] * rows) + np.diag(ridge)
-    return np.linalg.solve(gram, rows.T @ (alpha[:, None] * z))
-
-
-@pytest.mark.parametrize("name", ["fbs", "normal"])
-def test_posterior_mean_is_that_of_ridge_regression(data, name) -> None:
-    """B | Sigma is normal about (X'AX + Lambda)^-1 X'AZ, whatever Sigma: with free main effects the
-    posterior mean is that matrix. Wrong ridges are many errors away."""
-    x, cell, z, alpha = data
-    records = GaussianRecords(x, cell, z, shrunken=RIDGED)
-    wide = {"coefficient_scale": 1e4, "interaction_scale": SCALE}
-    if name == "normal":
-        wide["weight_coefficient_sd"] = 1e4
-    model = get_model(name, priors=wide)
-    theta = model.sample(
-        model.compress(records, alpha), SamplingPlan(8, 200, 1000), np.random.default_rng(5)
-    )
-    draws = theta["beta"].reshape(-1, K, 2) if name == "fbs" else (
-        theta["beta"].reshape(-1, K, 1)
-    )
-    mean, q = draws.mean(0), draws.shape[2]
-    error = draws.std(0) / np.sqrt(len(draws) / 3)
-
-    def errors_away(expected):
-        return np.abs((mean - expected[:, :q]) / error).max()
-
-    assert errors_away(closed_form(data, SCALE, RIDGED)) < 4.5
-    assert errors_away(closed_form(data, 3 * SCALE, RIDGED)) > 8
-    assert errors_away(closed_form(data, SCALE, K)) > 8
-    assert errors_away(closed_form(data, SCALE, 0)) > 8
 
 
 def test_the_shrinkage_is_in_units_of_the_residuals(data) -> None:

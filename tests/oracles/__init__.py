@@ -9,8 +9,8 @@ from typing import Any
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.base import Model
-from surveysynth.models.counts.model import CountModel
-from surveysynth.models.mixture.model import NormalMixture
+from surveysynth.models.counts import CountModel
+from surveysynth.models.mixture import NormalMixture
 from tests.oracles import counts, fbp, fbs, mixture, normal
 
 _GAUSSIAN = {"fbs": fbs, "fbp": fbp, "normal": normal}
@@ -29,8 +29,6 @@ def log_density(model: Model, u: FloatArray, stats: Any) -> tuple[FloatArray, Fl
     """Return the log posterior (...) and its gradient (..., d) at u (..., d)."""
     if isinstance(model, CountModel):
         return counts.log_density(overdispersed(model), u, stats, model.priors)
-    if isinstance(model, NormalMixture):
-        return mixture.log_density(u, stats, model.components, model.priors)
     return _oracle(model).log_density(u, stats, model.priors)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.models.parts.coefficients import HALF_T_DF
+from surveysynth.models.gaussian.blocks import HALF_T_DF
 from tests.oracles import unconstrained
 from tests.oracles.unconstrained import CorrelationRoot
 
@@ -52,22 +52,4 @@ def coefficient_log_prior(
         beta=-precise * np.exp(-log_scale),
         log_scale=standardised * precise - 1.0 + scale_slope,
         correlation=omega.gradient(precise @ white.swapaxes(-1, -2), lkj_weight - q),
-    )
-
-
-def shared_scale_log_prior(
-    beta: FloatArray, log_scale: FloatArray, u: FloatArray, prior_scale: float, lkj: float
-) -> PriorTerm:
-    """The same for q vectors of one D: beta (S, K, q), log_scale (S, K), whose gradient is of that
-    shape too."""
-    term = coefficient_log_prior(
-        beta, np.broadcast_to(log_scale[:, :, None], beta.shape), u, prior_scale, lkj
-    )
-    scales, slope = unconstrained.half_t_log_density(log_scale, HALF_T_DF, prior_scale)
-    too_many = beta.shape[-1] - 1
-    return PriorTerm(
-        value=term.value - too_many * scales.sum(-1),
-        beta=term.beta,
-        log_scale=term.log_scale.sum(-1) - too_many * slope,
-        correlation=term.correlation,
     )

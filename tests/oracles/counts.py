@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.counts.stats import CountStats, log_rising
+from surveysynth.models.counts import CountStats, log_rising
 from tests.oracles import survey_weight, unconstrained
 from tests.oracles.coefficient_prior import coefficient_log_prior
 from tests.oracles.unconstrained import CorrelationRoot, Shape

@@ -1,12 +1,12 @@
-"""Log density of the survey weight component, with its gradient (``parts.survey_weight``)."""
+"""Log density of the survey weight component, with its gradient (``models.survey_weight``)."""
 
 from collections.abc import Mapping
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.models.parts.coefficients import HALF_T_DF
-from surveysynth.models.parts.gaussian import GaussianStats
+from surveysynth.models.gaussian.blocks import HALF_T_DF
+from surveysynth.models.gaussian.statistics import GaussianStats
 from tests.oracles import slopes, unconstrained
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from surveysynth.errors import RefusedError
 from surveysynth.inference import debias
-from surveysynth.inference.bias_search import DebiasRecord
+from surveysynth.inference.debias import DebiasRecord
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.models.base import Model
 from surveysynth.release.facts import inference_words

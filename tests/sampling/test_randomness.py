@@ -12,13 +12,13 @@ from randomgen import ChaCha
 from scipy import stats
 
 from surveysynth.release.pipeline import Streams, release
+from surveysynth.sampling.plan import Streams as BatchStreams
 from surveysynth.sampling.randomness import (
     SecretKey,
     is_secret,
     secret_generator,
     starts,
 )
-from surveysynth.sampling.sweeps import Streams as BatchStreams
 from tests.surveys import small_survey, spec_text, write_survey
 
 #: RFC 8439, A.1, test vector 1: key and nonce 0, block counter 0.

@@ -17,8 +17,8 @@ from surveysynth._support.types import DIVERGENT
 from surveysynth.config.build import engine_of, model_of
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.mechanisms.pseudo_posterior import pace
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
+from surveysynth.mechanisms.pseudo_posterior.search import NOISY_LEAST_SHARE
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import stan_engine as stan_module
 from surveysynth.models.gaussian.fbp import FBP
@@ -174,7 +174,7 @@ def test_the_mechanism_reaches_its_target_and_gates_divergences(backend: Gibbs) 
 
     fit = run()
     target = settings.target_bound
-    assert pace.NOISY_LEAST_SHARE * target <= fit.realised_bound <= target
+    assert NOISY_LEAST_SHARE * target <= fit.realised_bound <= target
     backend.diverged = PLAN.kept // 100 + 1
     with pytest.raises(RefusedError, match="More than 1% of the draws diverged"):
         run()

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.inference import synthesis
-from surveysynth.mechanisms.pseudo_posterior import feasibility, pace
+from surveysynth.mechanisms.pseudo_posterior import feasibility
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
+from surveysynth.mechanisms.pseudo_posterior.search import NOISY_LEAST_SHARE
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models.own_stan.file import SOURCES, parse_program_file
 from surveysynth.models.own_stan.model import LOG_LIK, StanProgram
@@ -157,7 +158,7 @@ def test_the_mechanism_runs_around_a_program() -> None:
     model = program()
     private, fit = run(model)
     target = private.settings.target_bound
-    assert pace.NOISY_LEAST_SHARE * target <= fit.realised_bound <= target
+    assert NOISY_LEAST_SHARE * target <= fit.realised_bound <= target
     data = survey()
     z = np.stack(
         [np.log(data.confidential.outcome[:, 0]), np.log(data.confidential.sampling_weight)]

@@ -20,10 +20,10 @@ from surveysynth.config.outcome_section import WEIGHT
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.evaluation.studies.study import released, row_keys, sample_rows
-from surveysynth.mechanisms.declared import Declared, typical
+from surveysynth.mechanisms.base import Declared, typical
 from surveysynth.mechanisms.learned.histogram import learned_outcomes
 from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED
-from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS
+from surveysynth.models.units import INTRACLASS_GUESS
 from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
 from surveysynth.survey.outcome import BELOW, Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey

@@ -44,7 +44,7 @@ import numpy as np
 from surveysynth._support.numeric import rounded_down
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.learned.count_law import expected_counts
+from surveysynth.mechanisms.learned.smoothing import expected_counts
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign
@@ -144,11 +144,6 @@ def what_is_left(budget: float, outcomes: Sequence[Outcome]) -> float:
     return rounded_down(Fraction(budget) * (1 - sum(shares)))
 
 
-def learned_cost(budget: float, outcomes: Sequence[Outcome]) -> float:
-    """Return what the histograms spend of a budget; 0 where nothing is learned."""
-    return budget - what_is_left(budget, outcomes)
-
-
 def gaussian_variance(rho: Fraction, records: int = 1) -> Fraction:
     """Return sigma^2 of counts whose release costs rho for units of up to ``records`` records."""
     return _rounded_up(DISTANCE * records**2 / (2 * rho))
@@ -233,19 +228,14 @@ def _learned_values(
 def true_counts(outcome: Outcome, values: FloatArray, rows: IntArray) -> IntArray:
     """Return the counts (sides, H, J) of values (n,) in strata ``rows`` (n,). Confidential."""
     category = outcome.category(values)
-    shape = len(outcome.sides), int(rows.max()) + 1, bins_of(outcome)
+    assert outcome.learned is not None  # the caller takes learned outcomes
+    shape = len(outcome.sides), int(rows.max()) + 1, outcome.learned.bins
     result = np.zeros(shape, dtype=np.int64)
     for side in outcome.sides:
         there = category == side
         found = bin_of(side_of(outcome, side), outcome.distance(values[there], side))
         np.add.at(result[side], (rows[there], found), 1)
     return result
-
-
-def bins_of(outcome: Outcome) -> int:
-    """Return the number of bins of a histogram of a learned outcome."""
-    assert outcome.learned is not None  # the caller takes learned outcomes
-    return outcome.learned.bins
 
 
 def side_of(outcome: Outcome, side: int) -> LearnedTransform:

@@ -15,14 +15,13 @@ each draw of the model puts the error of the curve into the variance between dra
 draw has no such variance, and keeps T.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.learned.count_law import expected_counts
 from surveysynth.mechanisms.learned.histogram import side_of, with_columns
+from surveysynth.mechanisms.learned.smoothing import expected_counts
 from surveysynth.sampling.primitives import NORMAL_NODES
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import PublicDesign
@@ -48,13 +47,12 @@ def _redrawn(outcome: Outcome, m: int, rng: np.random.Generator) -> list[Outcome
         for side, expected in enumerate(given.expected)
     ]
     return [
-        replace(outcome, transform=replace(given, curves=_as_tuples(curves)))
+        replace(
+            outcome,
+            transform=replace(given, curves=tuple(tuple(map(tuple, c.tolist())) for c in curves)),
+        )
         for curves in zip(*sides, strict=True)
     ]
-
-
-def _as_tuples(curves: Sequence[FloatArray]) -> tuple[tuple[tuple[float, ...], ...], ...]:
-    return tuple(tuple(map(tuple, side.tolist())) for side in curves)
 
 
 def redrawn_knots(
@@ -65,10 +63,9 @@ def redrawn_knots(
     rng: np.random.Generator,
 ) -> FloatArray:
     """Return the knots of m curves C (m, H, parts + 1), for expected counts (H, J) and noise."""
-    smooth = (
-        expected_counts(transform, counts, variance)
-        for counts in _drawn_counts(expected, variance, m, rng)
-    )  # fmt: skip
+    shape = (m, *expected.shape)
+    noise = rng.poisson(expected, shape) + np.round(rng.normal(0.0, np.sqrt(variance), shape))
+    smooth = (expected_counts(transform, counts, variance) for counts in noise)
     slopes = np.stack([
         np.log(np.diff(normal_scores(each, whole=transform.whole))) for each in smooth
     ])
@@ -82,11 +79,3 @@ def redrawn_knots(
             z = np.interp(at, places, curve)
             curve[:] = (curve - z.mean()) / z.std() * NORMAL_NODES.std()
     return drawn
-
-
-def _drawn_counts(
-    expected: FloatArray, variance: float, m: int, rng: np.random.Generator
-) -> FloatArray:
-    """Return noisy counts (m, H, J) of samples that could have been drawn."""
-    shape = (m, *expected.shape)
-    return rng.poisson(expected, shape) + np.round(rng.normal(0.0, np.sqrt(variance), shape))

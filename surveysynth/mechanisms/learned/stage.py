@@ -1,8 +1,17 @@
-"""The first stage of a mechanism: learn the transforms, by noise that is drawn once and kept."""
+"""The first stage of a mechanism: learn the transforms, by noise that is drawn once and kept.
+
+A count y becomes the amount y + U, with U uniform on [0, 1), independent of all answers and of all
+other records, drawn once a release and never published. For fixed numbers U the mechanism is one
+for amounts, with its guarantee: neighbors have the same U. A release is a mixture of these over U,
+whose law is the same for both neighbors, and no mixture of pairs is farther apart than the farthest
+of them: Renyi divergence is jointly quasi-convex (strict 8).
+"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from surveysynth.mechanisms.base import NoiseKeeper
 from surveysynth.mechanisms.learned.histogram import (
@@ -13,6 +22,7 @@ from surveysynth.mechanisms.learned.histogram import (
     noisy_histograms,
 )
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
+from surveysynth.sampling.randomness import secret_generator
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign
 
@@ -95,3 +105,22 @@ def learned_words(outcomes: Sequence[Outcome]) -> str:
     return "; ".join(
         f"{name} ({given.share:.3g} of the budget)" for name, given in chosen if given is not None
     )
+
+
+def spread_counts(
+    design: PublicDesign, confidential: Confidential, rng: np.random.Generator | None
+) -> Confidential:
+    """Return the values with y + U in the place of each count y. Confidential.
+
+    Counts outside the range count as its nearer end, and missing answers stay missing. rng: of a
+    test or a simulation; None for the randomness of the operating system.
+    """
+    counts = [j for j, each in enumerate(design.outcomes) if each.kind == "count"]
+    if not counts:
+        return confidential
+    generator = secret_generator() if rng is None else rng.spawn(1)[0]
+    outcome = confidential.outcome.copy()
+    for j in counts:
+        low, high = design.outcomes[j].limits
+        outcome[:, j] = np.clip(outcome[:, j], low, high) + generator.random(design.n)
+    return replace(confidential, outcome=outcome)

@@ -23,7 +23,6 @@ from surveysynth.mechanisms.base import (
     public_assumptions,
     uncovered_weights,
 )
-from surveysynth.mechanisms.learned.counts import spread_counts
 from surveysynth.mechanisms.learned.histogram import learned_outcomes, range_facts
 from surveysynth.mechanisms.learned.stage import (
     LEARNED,
@@ -31,6 +30,7 @@ from surveysynth.mechanisms.learned.stage import (
     first_stage,
     learned_facts,
     learned_words,
+    spread_counts,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics

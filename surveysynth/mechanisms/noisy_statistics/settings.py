@@ -14,7 +14,7 @@ import numpy as np
 from surveysynth._support.numeric import rounded_down
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.declared import Declared, typical
+from surveysynth.mechanisms.base import Declared, typical
 from surveysynth.mechanisms.learned.histogram import what_is_left
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.learned_radius import learned_radius

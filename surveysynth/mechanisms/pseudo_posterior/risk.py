@@ -3,6 +3,11 @@
 A measure is public, the risks that it finds are confidential. All are mapped to weights alike,
 alpha = clip(scale (1 - risk) + shift, 0, 1), and can be re-weighted; the fixed point belongs to
 ``Lipschitz`` alone.
+
+Count-based risks are counts within balls, by sorting. The ball of a record is closed,
+[y - r|y|, y + r|y|] for a relative radius and [y - r, y + r] for an absolute one. Both ends rise
+with y, also for zero and negative y: sorted by y, the records of a ball are a stretch of neighbors,
+and two balls overlap in a stretch. Everything is O(n log n).
 """
 
 from collections.abc import Callable
@@ -13,13 +18,14 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.confidential import Unpickled
-from surveysynth._support.messages import listing, nearest, records
-from surveysynth._support.types import FloatArray
+from surveysynth._support.messages import listing, nearest
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.pseudo_posterior import ball_counts
-from surveysynth.mechanisms.pseudo_posterior.weights import relative
 
 RiskName = Literal["lipschitz", "count", "pairwise", "scalar", "none"]
+#: Share of its centre (and radius) by which a ball is widened: rounding must not put a value that
+#: lies on the end of a closed ball, 12 on that of 10 with radius 0.2, outside it.
+SLACK = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -47,7 +53,8 @@ class RiskMeasure(Protocol):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The other settings of the measure, JSON-ready."""
+        """The other settings of the measure, JSON-ready; none by default."""
+        return {}
 
     @property
     def words(self) -> str:
@@ -61,7 +68,7 @@ class RiskMeasure(Protocol):
 
 
 @dataclass(frozen=True)
-class Lipschitz:
+class Lipschitz(RiskMeasure):
     """The risk of the largest log-likelihood ([R] Alg. 2).
 
     f_i = max_s abs(log_lik[s, i]) of the unweighted fit, from 0 for the smallest to 1 for the
@@ -83,11 +90,6 @@ class Lipschitz:
     pattern: tuple[str, ...] = ()
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """None."""
-        return {}
-
-    @property
     def words(self) -> str:
         """For statements."""
         return "the largest absolute value of its log-likelihood over the posterior draws"
@@ -98,7 +100,7 @@ class Lipschitz:
 
 
 @dataclass(frozen=True)
-class CountBased:
+class CountBased(RiskMeasure):
     """The share of the records of i's pattern whose outcome lies outside its ball ([R] Alg. 3).
 
     IR_i; with several outcomes the largest of their risks: a record is as exposed as its most
@@ -153,7 +155,7 @@ class CountBased:
 
     def risks(self, data: RiskData) -> FloatArray:
         """Return IR_i, (n,); the largest over outcomes."""
-        return self._over_outcomes(ball_counts.count_risk, data)
+        return self._over_outcomes(count_risk, data)
 
     def _over_outcomes(
         self, function: Callable[..., FloatArray], data: RiskData
@@ -162,7 +164,7 @@ class CountBased:
             raise InputError(
                 f"risk {self.name!r} looks at outcomes, and the database was given without them."
             )
-        codes = ball_counts.pattern_codes(data.frame, self.pattern, len(data.outcome))
+        codes = pattern_codes(data.frame, self.pattern, len(data.outcome))
         columns = (np.ascontiguousarray(column) for column in data.outcome.T)
         risks = [function(y, self.radius, codes, absolute=self.absolute) for y in columns]
         return np.asarray(np.max(risks, axis=0))
@@ -211,11 +213,11 @@ class Pairwise(CountBased):
 
     def risks(self, data: RiskData) -> FloatArray:
         """Return the pairwise risks (n,); the largest over outcomes."""
-        return self._over_outcomes(ball_counts.pairwise_risk, data)
+        return self._over_outcomes(pairwise_risk, data)
 
 
 @dataclass(frozen=True)
-class Scalar:
+class Scalar(RiskMeasure):
     """Every record alike: alpha = Delta*/Delta, the exponential mechanism ([P] 3.2).
 
     Parameters
@@ -232,11 +234,6 @@ class Scalar:
 
     name: str = "scalar"
     pattern: tuple[str, ...] = ()
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """None."""
-        return {}
 
     @property
     def words(self) -> str:
@@ -270,65 +267,6 @@ class NoRisk(Scalar):
     def words(self) -> str:
         """For statements."""
         return "not looked at"
-
-
-@dataclass(frozen=True)
-class OwnRisk:
-    """A measure of the caller's own.
-
-    Parameters
-    ----------
-    function
-        ``function(outcome, frame)`` with the outcomes (n, p) in original units and the frame of
-        public columns gives risks (n,) in [0, 1].
-    name, description
-        Published ("the share of ..."); so is, by assumption, the function.
-    pattern
-        Public columns that it looks at.
-
-    Raises
-    ------
-    InputError
-        For the name of a measure that is built in, or answers that are no risks.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import surveysynth as ss
-    >>> top = ss.OwnRisk(
-    ...     lambda outcome, frame: (outcome[:, 0] > 200_000).astype(float), name="top earners"
-    ... )
-    >>> ss.MechanismSettings(epsilon=10.8, risk=top).weights
-    'linear'
-    """
-
-    function: Callable[[FloatArray, pd.DataFrame], Any]
-    name: str = "own"
-    description: str = "given by a function of the data"
-    pattern: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.name in get_args(RiskName) or not self.name.strip():
-            raise InputError(
-                f"name of a risk measure of your own: {self.name!r} is taken or blank; "
-                "choose another word."
-            )
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Its description."""
-        return {"description": self.description}
-
-    @property
-    def words(self) -> str:
-        """For statements."""
-        return self.description
-
-    def risks(self, data: RiskData) -> FloatArray:
-        """Return the function's answer, checked; raise ``InputError`` without showing a value."""
-        outcome = data.outcome.view()
-        outcome.setflags(write=False)
-        return checked_risks(self.function(outcome, data.frame), len(outcome), self.name)
 
 
 def risk_measure(
@@ -377,21 +315,162 @@ def require_pattern(measure: RiskMeasure, frame: pd.DataFrame) -> None:
             )
 
 
-def checked_risks(answer: Any, n: int, name: str) -> FloatArray:
-    """Return risks (n,) as numbers in [0, 1]; raise ``InputError`` that counts and shows none."""
-    try:
-        risks = np.asarray(answer, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError(f"risk {name!r}: expected an array of numbers, one a record.") from None
-    if risks.shape != (n,):
-        raise InputError(
-            f"risk {name!r}: expected an array of shape ({n},), one risk a record, got shape "
-            f"{risks.shape}."
-        )
-    outside = int(np.count_nonzero(~((risks >= 0) & (risks <= 1))))
-    if outside:
-        raise InputError(
-            f"risk {name!r}: risks must be in [0, 1]; they are not for {records(outside)}. "
-            "Scale them by constants that do not depend on the data."
-        )
-    return risks
+# --- weights from risks: pure arrays, one formula a function ----------------------------------
+
+
+def capped(lipschitz_by_record: FloatArray, cap: float) -> FloatArray:
+    """Return min(1, c / f_i), (n,): the weights whose record bounds are min(f_i, c).
+
+    A record with infinite f_i gets 0; one with f_i = 0 gets 1.
+    """
+    return np.asarray(cap / np.maximum(lipschitz_by_record, cap))
+
+
+def relative(lipschitz_by_record: FloatArray) -> FloatArray:
+    """Return f~ = (f - min f)/(max f - min f) over the finite f ([R] Alg. 2), (n,), in [0, 1].
+
+    All equal: 0. A record with infinite f keeps it.
+    """
+    finite = np.isfinite(lipschitz_by_record)
+    values = lipschitz_by_record[finite]
+    result = np.full(lipschitz_by_record.shape, np.inf)
+    if values.size:
+        low = values.min()
+        spread = values.max() - low
+        result[finite] = (values - low) / spread if spread > 0 else 0.0
+    return result
+
+
+def from_risks(risks: FloatArray, scale: float, shift: float) -> FloatArray:
+    """Return clip(c (1 - risk) + g, 0, 1), (n,) ([R] Alg. 2 and 3); an infinite risk gets 0."""
+    finite = np.isfinite(risks)
+    kept = 1.0 - np.where(finite, risks, 1.0)
+    return np.where(finite, np.clip(scale * kept + shift, 0.0, 1.0), 0.0)
+
+
+def reweighted(
+    risk_weights: FloatArray, bounds: FloatArray, target: float, factor: float
+) -> FloatArray:
+    """Return clip(k alpha_i Delta / L_i, 0, 1) ([R] Alg. 1, eq. 2.1), (n,); a weight of 0 stays 0.
+
+    bounds L_i of the fit under ``risk_weights``; Delta = target; k = factor.
+    """
+    active = (risk_weights > 0) & (bounds > 0)
+    ratio = np.divide(target, bounds, out=np.ones_like(bounds), where=active)
+    return np.where(active, np.clip(factor * risk_weights * ratio, 0.0, 1.0), risk_weights)
+
+
+# --- isolation of a value among others ---------------------------------------------------------
+
+
+def ball_edges(
+    centre: FloatArray, radius: float, *, absolute: bool = False
+) -> tuple[FloatArray, FloatArray]:
+    """Return lower and upper ends of the closed balls, (n,) each, non-decreasing in ``centre``.
+
+    One product (and one sum) makes an end, so rounding cannot change the order of two ends.
+    """
+    negative = centre < 0
+    if absolute:
+        towards, away, reach = 1.0 - SLACK, 1.0 + SLACK, radius * (1.0 + SLACK)
+    else:
+        towards, away, reach = max(1.0 - radius - SLACK, 0.0), 1.0 + radius + SLACK, 0.0
+    lower = centre * np.where(negative, away, towards) - reach
+    upper = centre * np.where(negative, towards, away) + reach
+    return lower, upper
+
+
+def count_inside(
+    values: FloatArray,
+    value_pattern: IntArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    ball_pattern: IntArray,
+) -> IntArray:
+    """Return the number of values of the ball's pattern within each [lower, upper], (balls,)."""
+    first, last = _stretches(values, value_pattern, lower, upper, ball_pattern)
+    return last - first
+
+
+def count_risk(
+    outcome: FloatArray, radius: float, pattern: IntArray, *, absolute: bool = False
+) -> FloatArray:
+    """Return IR_i, (n,): share of the records of i's pattern, i included, outside its ball.
+
+    [R] Alg. 3.
+
+    outcome (n,); pattern (n,): codes from 0.
+    """
+    lower, upper = ball_edges(outcome, radius, absolute=absolute)
+    inside = count_inside(outcome, pattern, lower, upper, pattern)
+    return np.asarray(1.0 - inside / np.bincount(pattern)[pattern])
+
+
+def pairwise_risk(
+    outcome: FloatArray, radius: float, pattern: IntArray, *, absolute: bool = False
+) -> FloatArray:
+    """Return 1 - mean over j != i of alpha_ij, (n,), within i's pattern ([S] eq. 7-9).
+
+    alpha_ij is the share of the pattern's records that lie in the ball of i, of j or of both. A
+    record alone in its pattern has its count-based risk. Sums are whole numbers, hence exact.
+    """
+    order = np.lexsort((outcome, pattern))
+    y, group = outcome[order], pattern[order]
+    lower, upper = ball_edges(y, radius, absolute=absolute)
+    first, last = _stretches(y, group, lower, upper, group)
+    inside = last - first
+    size = np.bincount(group)[group]
+    prefix, ends = (np.concatenate([[0], np.cumsum(each)]) for each in (inside, np.bincount(group)))
+    in_others = (prefix[ends[1:]] - prefix[ends[:-1]])[group] - inside
+    in_either = (size - 1) * inside + in_others - _shared(first, last)
+    partners = np.maximum(size - 1, 1)
+    covered = np.where(size > 1, in_either / partners, inside) / size
+    risk = np.empty(outcome.shape)
+    risk[order] = 1.0 - covered
+    return risk
+
+
+def _stretches(
+    values: FloatArray,
+    value_pattern: IntArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    ball_pattern: IntArray,
+) -> tuple[IntArray, IntArray]:
+    """Return positions [first, last) of each ball's records among values sorted by pattern.
+
+    Ranks among the distinct values make whole-number keys, so one binary search serves all
+    patterns at once.
+    """
+    distinct, rank = np.unique(values, return_inverse=True)
+    width = distinct.size + 1
+    keys = np.sort(value_pattern * width + rank)
+    low = ball_pattern * width + np.searchsorted(distinct, lower, side="left")
+    high = ball_pattern * width + np.searchsorted(distinct, upper, side="right")
+    return np.searchsorted(keys, low), np.searchsorted(keys, high)
+
+
+def _shared(first: IntArray, last: IntArray) -> IntArray:
+    """Return the sum over j != i of the number of records in both balls, (n,), records sorted.
+
+    Stretches of a later record begin and end no earlier, so i and a later j share
+    max(0, last_i - first_j) records, and those j are neighbours too: two prefix sums. Stretches of
+    different patterns have none in common, which the positions say by themselves.
+    """
+    position = np.arange(first.size)
+    firsts, lasts = (np.concatenate([[0], np.cumsum(each)]) for each in (first, last))
+    end = np.searchsorted(first, last, side="left")
+    later = (end - position - 1) * last - (firsts[end] - firsts[position + 1])
+    begin = np.searchsorted(last, first, side="right")
+    earlier = (lasts[position] - lasts[begin]) - (position - begin) * first
+    return np.asarray(later + earlier)
+
+
+def pattern_codes(frame: pd.DataFrame, pattern: tuple[str, ...], n: int) -> IntArray:
+    """Return codes (n,) from 0 of the combinations of the columns; all 0 without columns."""
+    codes = np.zeros(n, dtype=np.int64)
+    for name in pattern:
+        level, levels = pd.factorize(frame[name], use_na_sentinel=False)
+        combined = codes * len(levels) + level
+        codes = np.unique(combined, return_inverse=True)[1].astype(np.int64)
+    return codes

@@ -21,17 +21,17 @@ from surveysynth._support.types import (
 )
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws, Progress
-from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit, Database
-from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
+from surveysynth.mechanisms.pseudo_posterior.fit import (
+    ConfidentialFit,
+    Database,
     LikelihoodExtremes,
     RecordBounds,
     largest_by_draw,
     likelihood_extremes,
     weighted_bounds,
 )
-from surveysynth.mechanisms.pseudo_posterior.pace import MAX_FITS, pace_of
 from surveysynth.mechanisms.pseudo_posterior.risk import require_pattern
-from surveysynth.mechanisms.pseudo_posterior.search import Search, search_target
+from surveysynth.mechanisms.pseudo_posterior.search import MAX_FITS, Search, pace_of, search_target
 from surveysynth.mechanisms.pseudo_posterior.settings import (
     MechanismSettings,
     epsilon_of,
@@ -259,7 +259,11 @@ def run_batch(
             each_fit()
             for each, theta in zip(searching, _sample(model, searching, settings), strict=True):
                 if theta is None:
-                    each.refusal = _broke_down()
+                    each.refusal = RefusedError(
+                        "The fit broke down: some values are far too large on the scale of the "
+                        "transform. Choose another one (log, or asinh with a public scale), or "
+                        "check the outcome for wrong values."
+                    )
                 else:
                     each.receive(theta)
             if settings.private and all(len(each.history) == 1 for each in searching):
@@ -354,11 +358,4 @@ def _target_not_reached() -> RefusedError:
         "The target epsilon was not reached: with so small an epsilon or so few records the "
         "down-weighted posterior widens as fast as its weights fall. Raise epsilon, release "
         "fewer draws m, use fewer predictors, or run 'surveysynth check' to try settings."
-    )
-
-
-def _broke_down() -> RefusedError:
-    return RefusedError(
-        "The fit broke down: some values are far too large on the scale of the transform. Choose "
-        "another one (log, or asinh with a public scale), or check the outcome for wrong values."
     )

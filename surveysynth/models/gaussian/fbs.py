@@ -6,29 +6,22 @@ for any number of outcomes: q = p + 1 columns, the log weight last. The sampler 
 weighted sufficient statistics (methods 4), batched over databases and chains.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from surveysynth._support.messages import noisy_statistics_alone
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.errors import InputError
-from surveysynth.models.base import Model, Simulated, SimulationKind
-from surveysynth.models.gaussian.gaussian_model import GaussianModel
+from surveysynth.models.base import ColumnNames, Model, Simulated, SimulationKind
+from surveysynth.models.gaussian.blocks import CoefficientBlocks, CovarianceBlock
+from surveysynth.models.gaussian.model import GaussianModel, QuadraticForm, normal_form
+from surveysynth.models.gaussian.statistics import GaussianStats
 from surveysynth.models.general_location.forms import GeneralFBS, noisy_form
 from surveysynth.models.general_location.model import OWN_PRIORS, PSU_PRIORS
-from surveysynth.models.options import ColumnNames
-from surveysynth.models.parts import log_lik
-from surveysynth.models.parts.coefficients import CoefficientBlocks
-from surveysynth.models.parts.covariance import CovarianceBlock
-from surveysynth.models.parts.gaussian import GaussianStats
-from surveysynth.models.parts.log_lik import QuadraticForm
-from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.plan import Streams
 from surveysynth.sampling.stan.source import StanProgramSpec
-from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.survey import PublicDesign
 
 
@@ -100,10 +93,9 @@ class Gibbs:
 class FBS(GaussianModel):
     """The sample synthesizer: z (n, p + 1), transformed outcomes, then the log weight.
 
-    Where weights are public, z is (n, p): the same model of the outcomes alone.
-
-    covariance_by: public columns whose cells differ in residual spread, under noisy statistics
-    alone; None for by and strata.
+    Where weights are public, z is (n, p): the same model of the outcomes alone. Parameters: beta
+    (..., K, q), covariance (..., q, q), coefficient_scale (..., q, K) and coefficient_correlation
+    (..., K, K).
     """
 
     covariance_by: tuple[str, ...] | None = ()
@@ -114,6 +106,7 @@ class FBS(GaussianModel):
     takes_learned_weight = True
     kinds = ("continuous", "semicontinuous", "count", "binary", "categorical")
     stan = STAN
+    gibbs = Gibbs
     options = MappingProxyType({"covariance_by": ColumnNames(None)})
     default_priors = MappingProxyType(
         {
@@ -124,29 +117,9 @@ class FBS(GaussianModel):
         }
     )
 
-    def of(self, design: PublicDesign) -> "FBS":
-        """Return the model; raise ``InputError`` for a design that noisy statistics alone take."""
-        if self.covariance_by:
-            raise InputError(noisy_statistics_alone("covariance_by gives each cell a spread"))
-        return super().of(design)
-
     def under_noise(self) -> Model:
         """Return the general location form."""
         return noisy_form(GeneralFBS, self, self.covariance_by)
-
-    def sample(
-        self,
-        stats: GaussianStats,
-        plan: SamplingPlan,
-        rng: np.random.Generator | Sequence[np.random.Generator],
-    ) -> Theta:
-        """Draw by Gibbs: beta (..., K, q), covariance (..., q, q) and the coefficients' prior.
-
-        That is coefficient_scale (..., q, K) and coefficient_correlation (..., K, K). Leading axes
-        are (databases, chains, draws).
-        """
-        streams = Streams.of(rng, stats.total.shape[0], plan.chains)
-        return run_sweeps(Gibbs(stats.repeated(plan.chains), self.priors, streams), plan)
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Return coefficients, log residual SDs and residual correlations (Fisher's z)."""
@@ -164,11 +137,8 @@ class FBS(GaussianModel):
     def quadratic_form(
         self, theta: Theta, x_cells: FloatArray, centre: FloatArray
     ) -> QuadraticForm:
-        """Return the coefficients of log N(z | x beta, Sigma) about ``centre``.
-
-        They are for S draws and the cells given.
-        """
-        return log_lik.normal_form(theta["beta"], theta["covariance"], x_cells, centre)
+        """Return the coefficients of log N(z | x beta, Sigma) about ``centre``."""
+        return normal_form(theta["beta"], theta["covariance"], x_cells, centre)
 
     def simulate(
         self,

@@ -6,7 +6,7 @@
 A design with a survey weight adds log w | y, x ~ N(x gamma + delta y~, s^2) (``survey_weight``).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -14,17 +14,20 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
+from surveysynth.models import survey_weight
 from surveysynth.models.base import Model, Simulated, SimulationKind
-from surveysynth.models.gaussian.gaussian_model import GaussianModel
+from surveysynth.models.gaussian.blocks import HALF_T_DF, INTERACTIONS, CoefficientBlocks
+from surveysynth.models.gaussian.model import (
+    GaussianModel,
+    QuadraticForm,
+    conditional_form,
+    normal_form,
+)
+from surveysynth.models.gaussian.statistics import GaussianStats
 from surveysynth.models.general_location.forms import GeneralNormal, noisy_form
-from surveysynth.models.parts import log_lik, survey_weight
-from surveysynth.models.parts.coefficients import HALF_T_DF, INTERACTIONS, CoefficientBlocks
-from surveysynth.models.parts.gaussian import GaussianStats
-from surveysynth.models.parts.log_lik import QuadraticForm
 from surveysynth.sampling import primitives
-from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.plan import Streams
 from surveysynth.sampling.stan.source import StanProgramSpec
-from surveysynth.sampling.sweeps import Streams, run_sweeps
 from surveysynth.survey.survey import PublicDesign
 
 
@@ -50,12 +53,26 @@ def _theta(draws: Mapping[str, FloatArray]) -> Theta:
         "coefficient_scale": draws["coefficient_scale"],
         "coefficient_correlation": root @ root.swapaxes(-1, -2),
     }
-    # Without a weight these have no elements, and some interfaces then omit them.
-    weight_sd = draws.get("weight_sd")
-    if weight_sd is not None and weight_sd.size:
-        theta["weight_coefficients"] = draws["weight_coefficients"]
-        theta["variance"] = np.concatenate([theta["variance"], weight_sd**2], axis=-1)
-    return theta
+    return _with_weight(theta, survey_weight.stan_theta(draws))
+
+
+def _with_weight(theta: Theta, weight: Theta) -> Theta:
+    """Join the parameters of the weight, if any, whose variance follows that of the outcome."""
+    if not weight:
+        return theta
+    both = [theta["variance"], weight["weight_variance"]]
+    coefficients = weight["weight_coefficients"]
+    return {
+        **theta, "weight_coefficients": coefficients, "variance": np.concatenate(both, axis=-1)
+    }  # fmt: skip
+
+
+def _weight_of(theta: Theta) -> Theta:
+    """Return the parameters of the weight by the names of ``survey_weight``, if any."""
+    if "weight_coefficients" not in theta:
+        return {}
+    coefficients = theta["weight_coefficients"]
+    return {"weight_coefficients": coefficients, "weight_variance": theta["variance"][..., 1:]}
 
 
 STAN = StanProgramSpec(program="normal.stan", data=_data, theta=_theta)
@@ -78,17 +95,13 @@ class Gibbs:
 
     def state(self) -> Theta:
         """Return the parameters of the outcome and of any weight."""
-        blocks, variance = self.coefficients, self.variance[:, None]
         state = {
-            "beta": blocks.beta[:, :, 0],
-            "variance": variance,
-            "coefficient_scale": blocks.scale[:, 0],
-            "coefficient_correlation": blocks.correlation,
+            "beta": self.coefficients.beta[:, :, 0],
+            "variance": self.variance[:, None],
+            "coefficient_scale": self.coefficients.scale[:, 0],
+            "coefficient_correlation": self.coefficients.correlation,
         }
-        if self.weight is not None:
-            state["weight_coefficients"] = self.weight.coefficients
-            state["variance"] = np.concatenate([variance, self.weight.variance[:, None]], axis=1)
-        return state
+        return state if self.weight is None else _with_weight(state, self.weight.state())
 
     def draw_random_numbers(self, c: int) -> None:
         """Draw the random numbers of the next c sweeps."""
@@ -113,12 +126,18 @@ class Gibbs:
 
 @dataclass(frozen=True)
 class Normal(GaussianModel):
-    """The regression synthesizer: z (n, 1 or 2), the transformed outcome and any log weight."""
+    """The regression synthesizer: z (n, 1 or 2), the transformed outcome and any log weight.
+
+    Parameters: beta (..., K), variance (..., q) = (sigma^2, s^2), coefficient_scale (..., K),
+    coefficient_correlation (..., K, K) and, with a weight, weight_coefficients (..., 1 + K) =
+    (delta, gamma).
+    """
 
     name = "normal"
     title = "a normal regression of the transformed outcome"
     requires = frozenset({"one_outcome"})
     stan = STAN
+    gibbs = Gibbs
     scales = MappingProxyType({"variance": 0.5})
     default_priors = MappingProxyType(
         {
@@ -134,43 +153,20 @@ class Normal(GaussianModel):
         """Return the general location form, with one residual covariance."""
         return noisy_form(GeneralNormal, self, ())
 
-    def sample(
-        self,
-        stats: GaussianStats,
-        plan: SamplingPlan,
-        rng: np.random.Generator | Sequence[np.random.Generator],
-    ) -> Theta:
-        """Draw by Gibbs: beta (..., K), variance (..., q) = (sigma^2, s^2).
-
-        Also coefficient_scale (..., K), coefficient_correlation (..., K, K) and, with a weight (q =
-        2), weight_coefficients (..., 1 + K) = (delta, gamma). Leading axes are (databases, chains,
-        draws).
-        """
-        streams = Streams.of(rng, stats.total.shape[0], plan.chains)
-        return run_sweeps(Gibbs(stats.repeated(plan.chains), self.priors, streams), plan)
-
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Return coefficients of both parts and log residual SDs."""
-        monitored = {
-            "beta": theta["beta"],
-            "log_residual_sd": self.log_scales(theta),
-        }
-        if "weight_coefficients" in theta:
-            monitored["weight_coefficients"] = theta["weight_coefficients"]
-        return monitored
+        of_weight = {name: theta[name] for name in ("weight_coefficients",) if name in theta}
+        return {"beta": theta["beta"], "log_residual_sd": self.log_scales(theta), **of_weight}
 
     def quadratic_form(
         self, theta: Theta, x_cells: FloatArray, centre: FloatArray
     ) -> QuadraticForm:
-        """Return the coefficients of log p(y~, log w | x) about ``centre``.
-
-        They are for S draws and the cells given.
-        """
+        """Return the coefficients of log p(y~, log w | x) about ``centre``."""
         beta, variance = theta["beta"], theta["variance"]
         if "weight_coefficients" in theta:
             weight = theta["weight_coefficients"]
-            return log_lik.conditional_form(beta, weight, variance, x_cells, centre)
-        return log_lik.normal_form(beta[:, :, None], variance[:, :, None], x_cells, centre)
+            return conditional_form(beta, weight, variance, x_cells, centre)
+        return normal_form(beta[:, :, None], variance[:, :, None], x_cells, centre)
 
     def simulate(
         self,
@@ -181,20 +177,13 @@ class Normal(GaussianModel):
     ) -> Simulated:
         """Draw y~* and log w*; both kinds are the same."""
         x = design.matrix.x_cells[design.matrix.cell]
-        variance = theta["variance"]
-        outcome = x @ theta["beta"] + np.sqrt(variance[0]) * rng.standard_normal(design.n)
-        columns = [outcome]
-        if "weight_coefficients" in theta:
-            coefficients = theta["weight_coefficients"]
-            columns.append(survey_weight.simulate(coefficients, variance[1], outcome, x, rng))
-        return Simulated(np.stack(columns, axis=1))
+        noise = np.sqrt(theta["variance"][0]) * rng.standard_normal(design.n)
+        outcome = x @ theta["beta"] + noise
+        return survey_weight.joined(_weight_of(theta), outcome, outcome, x, rng)
 
-    def smooth_weight(
-        self, theta: Theta, design: PublicDesign, simulated: Simulated
-    ) -> FloatArray:
+    def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
         """Return E(w | y~*) (methods 3); a survey without weights counts every record once."""
-        coefficients, variance = theta.get("weight_coefficients"), theta["variance"][-1:]
-        return survey_weight.smoothed(coefficients, variance, simulated.z[:, 0], design)
+        return survey_weight.smoothed(_weight_of(theta), simulated.z[:, 0], design)
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """Guess residual SD ``spread`` of the outcome, 0.5 of the log weight; correlated as in FBS.
@@ -203,8 +192,4 @@ class Normal(GaussianModel):
         """
         k = design.matrix.x_cells.shape[1]
         theta = {"beta": np.zeros(k), "variance": np.array([spread * spread])}
-        if design.weight_name is not None:
-            coefficients, variance = survey_weight.prior_guess(k, spread)
-            theta["weight_coefficients"] = coefficients
-            theta["variance"] = np.append(theta["variance"], variance)
-        return theta
+        return _with_weight(theta, survey_weight.guessed(design, spread))

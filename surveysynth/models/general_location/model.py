@@ -19,6 +19,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
+from surveysynth.models import units
 from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes, require
 from surveysynth.models.general_location.completion import Completion, steadied
 from surveysynth.models.general_location.groups import (
@@ -31,13 +32,7 @@ from surveysynth.models.general_location.module_parameters import MODULES, stead
 from surveysynth.models.general_location.modules import Modules
 from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.simulate import Simulation, columns_of
-from surveysynth.models.parts import psu_effects
-from surveysynth.models.parts.psu_effects import (
-    INTRACLASS_GUESS,
-    LOGISTIC_VARIANCE,
-    PSU_COVARIANCE,
-)
-from surveysynth.models.parts.unit_design import UnitDesign
+from surveysynth.models.units import INTRACLASS_GUESS, LOGISTIC_VARIANCE, PSU_COVARIANCE, UnitDesign
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: Constants of priors that the papers' models do not have.
@@ -177,7 +172,7 @@ class GeneralLocation(Model):
         """
         if MODULES in theta:
             return self._modules(theta, design).sample(rng)
-        effects = psu_effects.fresh_effects(theta, psu_codes(self, design), rng)
+        effects = units.fresh_effects(theta, psu_codes(self, design), rng)
         given = effects if isinstance(effects, np.ndarray) else None
         return self._simulation(theta, design, given).sample(rng)
 

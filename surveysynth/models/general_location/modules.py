@@ -46,8 +46,8 @@ from surveysynth.models.general_location.simulate import (
     logsumexp,
     parent_normal,
 )
-from surveysynth.models.parts.logit import log_shares
-from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
+from surveysynth.models.logit import log_shares
+from surveysynth.models.units import PSU_COVARIANCE
 from surveysynth.survey.survey import PublicDesign
 
 #: Records whose combinations of categories are drawn at once.

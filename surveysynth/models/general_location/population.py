@@ -30,7 +30,7 @@ from surveysynth.models.general_location.simulate import (
     logsumexp,
     parent_normal,
 )
-from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
+from surveysynth.models.units import PSU_COVARIANCE
 
 #: Effects that a mean over them is taken of: the points of a Sobol sequence are even in powers of
 #: two, and the first lies at the edge.

@@ -1,5 +1,5 @@
 """The former place of a constant of effects of PSUs."""
 
-from surveysynth.models.parts.psu_effects import LOGISTIC_VARIANCE
+from surveysynth.models.units import LOGISTIC_VARIANCE
 
 __all__ = ["LOGISTIC_VARIANCE"]

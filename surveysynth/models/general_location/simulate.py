@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import log_ndtr, ndtri_exp
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.models import logit
 from surveysynth.models.base import Simulated
 from surveysynth.models.general_location.layout import (
     Layout,
@@ -25,7 +26,6 @@ from surveysynth.models.general_location.layout import (
     RegressionPart,
     level_log_variances,
 )
-from surveysynth.models.parts import logit
 from surveysynth.survey.outcome import ABOVE, BELOW, Outcome
 from surveysynth.survey.survey import PublicDesign
 

@@ -31,10 +31,10 @@
 The program must raise each record's likelihood to its risk weight, ``target += alpha[i] * ..``, for
 outcome and weight together, have proper priors that do not look at outcomes or weights, and
 generate data from parameters and public data alone. What of this can be checked is checked on the
-records themselves before the first fit (``contract``).
+records themselves before the first fit (``check_contract``).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -42,20 +42,11 @@ from typing import Any
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import listing, nearest
-from surveysynth._support.types import DIVERGENT, FloatArray, IntArray, Theta
+from surveysynth._support.types import DIVERGENT, INTERNAL_SUFFIX, FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.base import Simulated, SimulationKind
-from surveysynth.models.own_stan.contract import (
-    CONFIDENTIAL,
-    LOG_LIK,
-    ProgramRecords,
-    ProgramStats,
-    check_contract,
-    confidential_data,
-    public_data,
-    with_weight,
-)
 from surveysynth.models.own_stan.file import (
     Function,
     ProgramFile,
@@ -66,12 +57,41 @@ from surveysynth.models.own_stan.file import (
 from surveysynth.models.stan_engine import seed_from
 from surveysynth.models.weighted import WeightedModel
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.stan.backends import CmdStanBackend, StanBackend, default_backend
+from surveysynth.sampling.stan.backends import (
+    MIN_WARMUP,
+    CmdStanBackend,
+    StanBackend,
+    default_backend,
+)
 from surveysynth.sampling.stan.source import StanSource
+from surveysynth.survey.columns import encode
 from surveysynth.survey.survey import Confidential, PublicDesign
 
+#: Log-likelihoods of the records among the draws: they never leave the mechanism.
+LOG_LIK = "log_lik" + INTERNAL_SUFFIX
+#: Sources of data that are confidential.
+CONFIDENTIAL = ("outcome", "integer_outcome", "outcomes", "log_weight", "risk_weights")
 #: Records in one block of streamed log-likelihoods.
 BLOCK_RECORDS = 1024
+#: Of the trial fits of ``check_contract``.
+_PLAN = SamplingPlan(chains=1, warmup=MIN_WARMUP, draws=8)
+_SEED = 1
+
+
+@dataclass(frozen=True, repr=False)
+class ProgramRecords(Unpickled):
+    """Records on the program's scale: z (n, p + 1), the log weight last; and the public data."""
+
+    z: FloatArray
+    public: Mapping[str, Any]
+
+
+@dataclass(frozen=True, repr=False)
+class ProgramStats(Unpickled):
+    """Records and their risk weights alpha (n,): a user's program sees every record."""
+
+    records: ProgramRecords
+    risk_weights: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,7 +180,9 @@ class StanProgram(WeightedModel):
 
         A public weight is included like a confidential one: programs are written for both.
         """
-        records: ProgramRecords = super().records(design, with_weight(design, confidential))
+        if design.public_weight is not None:
+            confidential = Confidential(confidential.outcome, design.public_weight)
+        records: ProgramRecords = super().records(design, confidential)
         check_contract(self, records)
         return records
 
@@ -309,10 +331,6 @@ class StanProgram(WeightedModel):
             first = last
         return result
 
-    def with_backend(self, backend: StanBackend) -> "StanProgram":
-        """Return the same program with another backend."""
-        return replace(self, backend=backend)
-
 
 def _shaped(values: FloatArray, expected: tuple[int, ...], what: str, lead: int = 0) -> FloatArray:
     """Check the shape after ``lead`` axes; a vector is accepted for one column."""
@@ -322,3 +340,128 @@ def _shaped(values: FloatArray, expected: tuple[int, ...], what: str, lead: int 
     if len(expected) == 2 and expected[1] == 1 and shape == expected[:1]:
         return values[..., None]
     raise InputError(f"{what} must have the shape {expected} (records first), got {shape}.")
+
+
+def confidential_data(source: str, z: FloatArray, risk_weights: FloatArray) -> Any:
+    """Return the data of a confidential source from z (n, p + 1) and alpha (n,)."""
+    if source == "risk_weights":
+        return risk_weights
+    if source == "log_weight":
+        return z[:, -1]
+    if source == "outcomes":
+        return z[:, :-1]
+    if source == "outcome":
+        return z[:, 0]
+    whole = np.rint(z[:, 0])
+    different = int(np.count_nonzero(whole != z[:, 0]))
+    if different:
+        raise InputError(
+            f"integer_outcome: {different:,} records have an outcome that is not a whole number; "
+            "use transform = 'identity' and an outcome of whole numbers, or the source 'outcome'."
+        )
+    return whole.astype(np.int64)
+
+
+def public_data(source: str, design: PublicDesign) -> Any:
+    """Return the data of a public source from a design."""
+    matrix = design.matrix
+    kind, _, column = source.partition(" ")
+    if column:
+        return _column_data(kind, column.strip(), design)
+    made: dict[str, Callable[[], Any]] = {
+        "records": lambda: design.n,
+        "columns": lambda: matrix.n_columns,
+        "matrix": lambda: matrix.x_cells[matrix.cell],
+        "n_outcomes": lambda: len(design.outcome_names),
+        "population_size": lambda: design.population_size,
+    }
+    return made[kind]()
+
+
+def _column_data(kind: str, column: str, design: PublicDesign) -> Any:
+    if column not in design.frame:
+        known = [str(name) for name in design.frame.columns]
+        raise InputError(
+            f"data: there is no public column {column!r} in the design.{nearest(column, known)} "
+            "Name it in by, predictors or public_columns."
+        )
+    values = design.frame[column]
+    if kind == "column":
+        try:
+            return np.asarray(values, dtype=np.float64)
+        except ValueError:
+            raise InputError(
+                f"data: the column {column!r} does not hold numbers; use 'codes'."
+            ) from None
+    codes, levels = encode(values.astype("str"))
+    return len(levels) if kind == "levels" else codes + 1
+
+
+def check_contract(program: "StanProgram", records: ProgramRecords) -> None:
+    """Raise ``InputError`` where the program breaks the contract on these records.
+
+    Four short fits from one seed decide exactly, without statistics, because a sampler repeats
+    itself where its density is the same:
+
+    - alpha = 1 and alpha = 1/2 must give different draws, or the risk weights are not used;
+    - at alpha = 0 the density is the prior, so two different databases must give the same draws of
+      everything that may be released. If not, outcomes or weights bypass the risk weights: in an
+      unweighted term, a prior that uses the data, or generated quantities that copy records;
+    - log_lik must exist at alpha = 0 (it is unweighted) and differ between the two databases.
+
+    Messages name variables and show no value.
+    """
+    full = _fit(program, records, 1.0)
+    # An infinite log_lik takes its record out later.
+    bad = [name for name in program.declared.output.released if not np.isfinite(full[name]).all()]
+    if np.isnan(full[LOG_LIK]).any():
+        bad.append(program.declared.output.log_lik)
+    if bad:
+        raise InputError(
+            f"{program.name}: {listing(bad)} holds values that are not finite numbers. A "
+            "variable that is declared but not filled is one reason."
+        )
+    half = _fit(program, records, 0.5)
+    parameters = program.declared.output.parameters
+    if not _differing(full, half, parameters):
+        raise InputError(
+            f"{program.name}: the risk weights are not used: weights of 1 and of 0.5 give the same "
+            "draws. Multiply each record's log-likelihood by its weight: 'target += alpha[i] * ..'."
+        )
+    prior = _fit(program, records, 0.0)
+    # Another database with other means, whose values fit the program's constraints: the records of
+    # the lower half of the first outcome, each twice.
+    order = np.argsort(records.z[:, 0], kind="stable")
+    halved = replace(records, z=records.z[order[np.arange(order.size) // 2]])
+    other = _fit(program, halved, 0.0)
+    if not np.any(prior[LOG_LIK]):
+        raise InputError(
+            f"{program.name}: {program.declared.output.log_lik!r} is zero for every record when "
+            "the risk weights are. It must be the unweighted log-likelihood: leave the weights out."
+        )
+    dependent = _differing(prior, other, program.declared.output.released)
+    if dependent:
+        raise InputError(
+            f"{program.name}: with every risk weight at 0 the draws of {listing(dependent)} still "
+            "depend on outcomes or sampling weights. Every term with them must be multiplied by "
+            "the record's risk weight, priors must be proper and not look at them, and generated "
+            "quantities other than log_lik must use parameters and public data alone."
+        )
+    if np.array_equal(prior[LOG_LIK], other[LOG_LIK]):
+        raise InputError(
+            f"{program.name}: {program.declared.output.log_lik!r} does not depend on outcomes and "
+            "sampling weights. It must be the log-likelihood of each record."
+        )
+
+
+def _fit(program: "StanProgram", records: ProgramRecords, risk_weight: float) -> Theta:
+    weights = np.full(records.z.shape[0], risk_weight)
+    stats = program.compress(records, weights)
+    try:
+        return program.sample(stats, _PLAN, np.random.default_rng(_SEED))
+    except InputError as error:
+        raise InputError(f"{error} (A trial with every risk weight at {risk_weight:g}.)") from None
+
+
+def _differing(one: Theta, two: Theta, names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if not np.array_equal(one[name], two[name], equal_nan=True)]

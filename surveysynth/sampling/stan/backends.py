@@ -110,11 +110,6 @@ class StanRun(Unpickled):
     draws: dict[str, FloatArray]
     divergent: BoolArray
 
-    @property
-    def n_divergent(self) -> int:
-        """Number of divergent draws."""
-        return int(self.divergent.sum())
-
 
 class StanBackend(Protocol):
     """Interface that compiles and runs Stan programs."""
@@ -342,7 +337,7 @@ def _pystan(
     beside_the_package = str(Path(__file__).resolve().parents[3])
     search = os.pathsep.join([beside_the_package, *filter(None, [os.environ.get("PYTHONPATH")])])
     failure = run_commands(
-        [[sys.executable, "-m", "surveysynth.sampling.stan.worker", str(folder)]],
+        [[sys.executable, "-m", "surveysynth.sampling.stan.pystan", str(folder)]],
         folder,
         at_once=1,
         environment={**os.environ, "PYTHONPATH": search},

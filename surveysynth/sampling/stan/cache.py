@@ -72,12 +72,6 @@ def cmdstan_location() -> tuple[Path, str]:
     return folder, found.group(1) if found else "unknown"
 
 
-def cache_key(source: StanSource, cmdstan: Path, version: str) -> str:
-    """Return the hexadecimal key of a compiled program."""
-    parts = (source.name, source.code, str(cmdstan), version, platform.machine(), sys.platform)
-    return digest_of(parts)
-
-
 def digest_of(parts: Sequence[str]) -> str:
     """Return the hexadecimal digest of texts in this order, each with its length."""
     digest = hashlib.sha256()
@@ -96,7 +90,8 @@ def compiled_program(source: StanSource, cache: Path | None = None) -> Path:
     """
     cmdstan, version = cmdstan_location()
     cache = cache or cache_directory()
-    folder = cache / f"{source.name}-{cache_key(source, cmdstan, version)}"
+    key = (source.name, source.code, str(cmdstan), version, platform.machine(), sys.platform)
+    folder = cache / f"{source.name}-{digest_of(key)}"
     executable = folder / f"{source.name}{EXECUTABLE_SUFFIX}"
     if executable.is_file():
         try:

@@ -11,6 +11,7 @@ from surveysynth.errors import InputError
 
 _INCLUDE = re.compile(r'\s*#include\s+(?:"([^"]+)"|<([^>]+)>|([^\s"<>]+))\s*(?://.*|/\*.*)?$')
 _TOKENS = re.compile(r'"[^"\n]*"|//[^\n]*|/\*|\*/')
+_COMMENTS = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _BLOCK_HEAD = re.compile(
     r"\b(functions|transformed\s+data|data|transformed\s+parameters|parameters|model|"
     r"generated\s+quantities)\s*\{"
@@ -101,18 +102,15 @@ def _ends_in_comment(line: str, inside: bool) -> bool:
         inside, position = found.group() == "/*", found.end()
 
 
-def without_comments(code: str) -> str:
-    """Return the program without comments and without the content of strings."""
-    pattern = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-    return pattern.sub(lambda found: '""' if found.group().startswith('"') else " ", code)
-
-
 def declared_names(source: StanSource) -> dict[str, tuple[str, ...]]:
     """Return the top-level names of each block, in order: {"data": ("n", "y"), ...}.
 
     It reads declarations, not the language: the compiler decides about a program.
     """
-    code = without_comments(source.code)
+    # Without comments and without the content of strings.
+    code = _COMMENTS.sub(
+        lambda found: '""' if found.group().startswith('"') else " ", source.code
+    )
     result: dict[str, tuple[str, ...]] = {}
     position = 0
     while found := _BLOCK_HEAD.search(code, position):

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.pseudo_posterior.lipschitz import likelihood_extremes
+from surveysynth.mechanisms.pseudo_posterior.fit import likelihood_extremes
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from tests.long_runs.contraction import (

@@ -14,8 +14,6 @@ from scipy.special import ndtri
 import surveysynth as ss
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.learned.count_law import expected_counts
-from surveysynth.mechanisms.learned.counts import spread_counts
 from surveysynth.mechanisms.learned.histogram import (
     curve_rows,
     learned_design,
@@ -24,7 +22,8 @@ from surveysynth.mechanisms.learned.histogram import (
     true_counts,
 )
 from surveysynth.mechanisms.learned.redraw import redrawn_designs
-from surveysynth.mechanisms.learned.smoothing import smoothed_counts
+from surveysynth.mechanisms.learned.smoothing import expected_counts, smoothed_counts
+from surveysynth.mechanisms.learned.stage import spread_counts
 from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise
 from surveysynth.survey.transforms import BINS, LearnedTransform, bin_of, normal_scores
 from tests.mechanisms.learned.count_cases import VISITS, count_frame, count_survey

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.declared import Declared
+from surveysynth.mechanisms.base import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior import draws
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable

@@ -10,7 +10,7 @@ from scipy import stats
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import RefusedError
-from surveysynth.mechanisms.declared import Declared
+from surveysynth.mechanisms.base import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior import draws
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.declared import Declared
+from surveysynth.mechanisms.base import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (

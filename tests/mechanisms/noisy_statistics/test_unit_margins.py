@@ -20,9 +20,8 @@ from surveysynth.mechanisms.noisy_statistics.posterior.unit_moments import (
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.models.general_location.forms import GeneralFBS
 from surveysynth.models.general_location.residual_covariances import covariances
-from surveysynth.models.parts.logit import shares
-from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
-from surveysynth.models.parts.unit_design import UnitDesign
+from surveysynth.models.logit import shares
+from surveysynth.models.units import PSU_COVARIANCE, UnitDesign
 from surveysynth.survey.survey import PublicDesign
 from tests.models.general_location.general_cases import (
     BENEFIT,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
+from surveysynth.mechanisms.pseudo_posterior.fit import (
     LikelihoodExtremes,
     largest_by_draw,
     likelihood_extremes,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.pseudo_posterior.lipschitz import LikelihoodExtremes
+from surveysynth.mechanisms.pseudo_posterior.fit import LikelihoodExtremes
 from surveysynth.mechanisms.pseudo_posterior.mechanism import privacy_statement
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import RefusedError
-from surveysynth.mechanisms.pseudo_posterior import pace
-from surveysynth.mechanisms.pseudo_posterior.lipschitz import LikelihoodExtremes, weighted_bounds
-from surveysynth.mechanisms.pseudo_posterior.pace import SMOOTH, pace_of
+from surveysynth.mechanisms.pseudo_posterior import search as pace
+from surveysynth.mechanisms.pseudo_posterior.fit import LikelihoodExtremes, weighted_bounds
+from surveysynth.mechanisms.pseudo_posterior.search import SMOOTH, pace_of
 from surveysynth.models import get_model
 from tests.mechanisms.pseudo_posterior.test_search import TARGET, Fit, search
 

@@ -15,7 +15,6 @@ from surveysynth.mechanisms.pseudo_posterior.risk import (
     CountBased,
     Lipschitz,
     NoRisk,
-    OwnRisk,
     Pairwise,
     Scalar,
 )
@@ -35,11 +34,9 @@ TARGET = 10.8 / 6
 N = 400
 
 
-#: The last one knows only some levels of risk.
 MEASURES = (
     Lipschitz(), CountBased(0.2), CountBased(20_000.0, ("gender",), absolute=True),
     Pairwise(0.2, ("field", "gender")), Scalar(),
-    OwnRisk(lambda outcome, frame: np.round(outcome[:, 0] / 1e7, 1), name="tenths"),
 )  # fmt: skip
 
 
@@ -109,13 +106,6 @@ def test_scalar_weights_are_the_target_over_the_bound():
     np.testing.assert_array_equal(fit.risk_weights, np.full(N, weight))
     # Delta*/Delta of the unweighted fit, less what the wider posterior adds to the bound.
     assert 0.7 * TARGET / fit.unweighted_bound < weight < TARGET / fit.unweighted_bound
-
-
-def test_risks_that_are_all_equal_are_the_scalar_mechanism():
-    scalar = fitted(risk="scalar")
-    equal = fitted(risk=OwnRisk(lambda outcome, frame: np.zeros(N)))
-    np.testing.assert_array_equal(scalar[1].risk_weights, equal[1].risk_weights)
-    np.testing.assert_array_equal(scalar[0].theta["beta"], equal[0].theta["beta"])
 
 
 def test_without_risk_nothing_is_weighted_by_name_or_by_object():
@@ -224,13 +214,6 @@ def test_a_record_with_an_infinite_log_likelihood_gets_no_weight(settings):
 def test_a_shift_that_passes_the_target_alone_is_told():
     with pytest.raises(RefusedError, match="Lower the shift"):
         fitted(risk="count", shift=0.9)
-
-
-def test_risks_out_of_range_are_counted_and_not_shown():
-    risk = OwnRisk(lambda outcome, frame: np.where(outcome[:, 0] > 1e5, 1.7, 0.5), name="mine")
-    with pytest.raises(InputError, match=r"'mine': risks must be in \[0, 1\]") as error:
-        fitted(risk=risk)
-    assert "1.7" not in str(error.value)
 
 
 def test_a_measure_that_does_not_fit_the_survey():

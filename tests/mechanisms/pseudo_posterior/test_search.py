@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import RefusedError
-from surveysynth.mechanisms.pseudo_posterior.lipschitz import (
+from surveysynth.mechanisms.pseudo_posterior.fit import (
     LikelihoodExtremes,
     RecordBounds,
     weighted_bounds,
 )
-from surveysynth.mechanisms.pseudo_posterior.pace import SMOOTH
-from surveysynth.mechanisms.pseudo_posterior.search import search_target
+from surveysynth.mechanisms.pseudo_posterior.search import SMOOTH, search_target
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 
 TARGET = 1.8

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import pytest
 
 from surveysynth.mechanisms.pseudo_posterior.mechanism import privacy_statement
-from surveysynth.mechanisms.pseudo_posterior.risk import OwnRisk
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
@@ -78,8 +77,6 @@ def test_statements_of_special_settings():
         ({"risk": "pairwise"}, "Pairwise risks in particular"),
         ({"risk": "pairwise"}, "as far from another such record"),
         ({"risk": "scalar"}, "sets the weight of every record"),
-        ({"risk": OwnRisk(len, "mine", "the shoe size")}, "the risk of a record is the shoe size"),
-        ({"risk": OwnRisk(len, "mine")}, "not known here and not covered"),
         ({"risk": "count", "reweight": True}, "divides by record bounds"),
     ],
 )
@@ -96,7 +93,7 @@ def test_weights_that_one_record_sets_are_the_headline():
     def said(**settings):
         return privacy_statement(design, MechanismSettings(epsilon=10.8, **settings), model)
 
-    for settings in ({"weights": "linear"}, {"risk": "scalar"}, {"risk": OwnRisk(len, "mine")}):
+    for settings in ({"weights": "linear"}, {"risk": "scalar"}):
         statement = said(**settings, shared_weights="allow")
         assert any("DOES NOT KEEP WHAT IS STATED" in each for each in statement.guarantee)
         assert "by more than ten times the stated bound" in "".join(statement.not_covered)

@@ -11,7 +11,7 @@ from surveysynth.models.base import Simulated
 from surveysynth.models.general_location.forms import GeneralFBP, GeneralFBS
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
-from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
+from surveysynth.models.units import PSU_COVARIANCE
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign
 from surveysynth.survey.transforms import Transform

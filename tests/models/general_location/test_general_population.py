@@ -11,7 +11,7 @@ from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated
 from surveysynth.models.general_location.forms import GeneralFBP
 from surveysynth.models.general_location.population import Population
-from surveysynth.models.parts.psu_effects import PSU_COVARIANCE, fresh_effects
+from surveysynth.models.units import PSU_COVARIANCE, fresh_effects
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import PublicDesign
 from tests.models.general_location.general_cases import (

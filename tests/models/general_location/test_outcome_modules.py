@@ -20,7 +20,7 @@ from surveysynth.models.general_location.module_parameters import (
     with_modules,
 )
 from surveysynth.models.general_location.modules import Modules
-from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
+from surveysynth.models.units import PSU_COVARIANCE
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import PublicDesign
 from tests.models.general_location.general_cases import (

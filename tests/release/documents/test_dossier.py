@@ -13,7 +13,7 @@ import pytest
 
 from surveysynth.config.build import mechanism_of, model_of, read_survey
 from surveysynth.config.spec import load_spec
-from surveysynth.inference.bias_search import DebiasRecord
+from surveysynth.inference.debias import DebiasRecord
 from surveysynth.release import files
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.readme import guarantee_context

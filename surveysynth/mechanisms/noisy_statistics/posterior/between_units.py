@@ -33,9 +33,9 @@ from surveysynth.mechanisms.noisy_statistics.posterior.parameters import log_hal
 from surveysynth.mechanisms.noisy_statistics.posterior.unit_moments import CellMoments
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.mechanisms.noisy_statistics.release.unit_products import UnitProducts
+from surveysynth.models.gaussian.blocks import HALF_T_DF
 from surveysynth.models.general_location.psu_sampler import LOGISTIC_VARIANCE
 from surveysynth.models.general_location.residual_covariances import covariances
-from surveysynth.models.parts.coefficients import HALF_T_DF
 from surveysynth.sampling.hmc import HamiltonianChains, find_mode, whitening_at
 
 #: Scale of the half-t prior of SDs of effects, in SDs within units: a correlation of .2.

@@ -20,9 +20,9 @@ from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.mechanisms.noisy_statistics.posterior.amount_law import AmountLaw
 from surveysynth.mechanisms.noisy_statistics.posterior.category_law import CategoryLaw
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
+from surveysynth.models.gaussian.blocks import HALF_T_DF
 from surveysynth.models.general_location.layout import Layout
-from surveysynth.models.parts.coefficients import HALF_T_DF
-from surveysynth.models.parts.logit import log_shares
+from surveysynth.models.logit import log_shares
 from surveysynth.sampling.primitives import half_t_log_density
 
 #: Points have coordinates within this distance: beyond it exponentials overflow.

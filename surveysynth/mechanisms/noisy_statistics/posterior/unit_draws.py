@@ -15,7 +15,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.unit_margins import with_
 from surveysynth.mechanisms.noisy_statistics.release.unit_products import UnitProducts
 from surveysynth.models.base import psu_codes
 from surveysynth.models.general_location.model import PSU_PRIORS, GeneralLocation
-from surveysynth.models.parts.unit_design import records_by_unit
+from surveysynth.models.units import records_by_unit
 from surveysynth.survey.survey import PublicDesign
 
 

@@ -23,8 +23,8 @@ from surveysynth.mechanisms.noisy_statistics.posterior.between_units import LEAS
 from surveysynth.models.general_location.layout import Layout, RegressionPart
 from surveysynth.models.general_location.residual_covariances import covariances
 from surveysynth.models.general_location.simulate import drawn
-from surveysynth.models.parts.logit import log_shares, shares
-from surveysynth.models.parts.psu_effects import PSU_COVARIANCE
+from surveysynth.models.logit import log_shares, shares
+from surveysynth.models.units import PSU_COVARIANCE
 from surveysynth.survey.survey import PublicDesign
 
 #: Newton steps, each halved until the residual of the equations falls.

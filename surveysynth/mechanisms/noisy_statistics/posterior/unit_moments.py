@@ -19,7 +19,7 @@ from surveysynth._support.types import FloatArray, Theta
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.models.general_location.layout import level_deviations
 from surveysynth.models.general_location.residual_covariances import covariances
-from surveysynth.models.parts.logit import log_shares
+from surveysynth.models.logit import log_shares
 
 
 @dataclass(frozen=True, eq=False)

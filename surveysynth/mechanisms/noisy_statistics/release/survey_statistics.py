@@ -39,7 +39,7 @@ from surveysynth.mechanisms.noisy_statistics.release.unit_products import (
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model, psu_codes, require
 from surveysynth.models.general_location.model import GeneralLocation
-from surveysynth.models.parts.unit_design import UnitDesign
+from surveysynth.models.units import UnitDesign
 from surveysynth.survey.design_matrix import ridge_of
 from surveysynth.survey.survey import Confidential, PublicDesign
 

@@ -18,7 +18,7 @@ from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential
 from surveysynth.survey.transforms import Transform
 from tests.models.model_cases import make_case
-from tests.models.model_designs import group_design, records_of, rows_of
+from tests.models.model_designs import group_design, rows_of
 
 
 def design_of(n, q):
@@ -72,37 +72,6 @@ def test_log_likelihood_equals_scipy(q):
         mean = delta * case.z[:, 0] + gamma @ case.x.T
         expected += st.norm.logpdf(case.z[:, 1], mean, sd[:, 1:])
     np.testing.assert_allclose(result, expected, rtol=1e-11, atol=1e-11)
-
-
-def test_without_any_record_the_draws_are_of_the_prior():
-    case = make_case("normal", 2, priors={"coefficient_scale": 2.0, "weight_residual_scale": 0.5})
-    stats = case.model.compress(case.records, np.zeros(case.records.n))
-    # The last draws of many chains are independent, so that the KS test is exact.
-    draws = case.model.sample(stats, SamplingPlan(1500, 200, 4), np.random.default_rng(3))
-    thin = {key: values[0, :, -1] for key, values in draws.items()}
-    variance, weight = thin["variance"], thin["weight_coefficients"]
-    white = np.linalg.solve(
-        np.linalg.cholesky(thin["coefficient_correlation"]),
-        (thin["beta"] / thin["coefficient_scale"])[:, :, None],
-    )
-    half_t = {
-        "sigma": (np.sqrt(variance[:, 0]), 1.0),
-        "s": (np.sqrt(variance[:, 1]), 0.5),
-        "coefficient 1": (thin["coefficient_scale"][:, 0], 2.0),
-        "coefficient 3": (thin["coefficient_scale"][:, 2], 2.0),
-    }
-    p_values = {
-        name: st.kstest(st.t.cdf(values / scale, 3) * 2 - 1, "uniform").pvalue
-        for name, (values, scale) in half_t.items()
-    }
-    # An element of LKJ(6) of order 3 is Beta(6.5, 6.5) on (-1, 1).
-    element = (1 + thin["coefficient_correlation"][:, 2, 0]) / 2
-    p_values["Omega"] = st.kstest(element, st.beta(6.5, 6.5).cdf).pvalue
-    for j in range(3):
-        p_values[f"beta {j}"] = st.kstest(white[:, j, 0], st.norm.cdf).pvalue
-    for j in range(4):
-        p_values[f"weight {j}"] = st.kstest(weight[:, j] / 10.0, st.norm.cdf).pvalue
-    assert min(p_values.values()) > 1e-3, p_values
 
 
 @pytest.mark.parametrize("q", [1, 2])
@@ -168,21 +137,6 @@ def test_the_mechanism_reaches_its_target_and_synthesis_follows(q):
     assert abs(log_outcome.mean() - expected) < 0.1
     for dataset in datasets:
         np.testing.assert_allclose(dataset.weight.sum(), 1e5)
-
-
-def test_statistics_and_records_give_the_same_posterior_mode():
-    """The draws centre where a weighted regression does: alpha enters as a power."""
-    design, rng = design_of(500, 2), np.random.default_rng(9)
-    z = get_model("normal").simulate(theta_of(2), design, rng).z
-    alpha = rng.random(500)
-    model = get_model("normal")
-    stats = model.compress(records_of(design, z), alpha)
-    draws = model.sample(stats, SamplingPlan(2, 200, 800), rng)
-    x = np.column_stack([z[:, 0], rows_of(design)])
-    root = np.sqrt(alpha)[:, None]
-    fit = np.linalg.lstsq(root * x, root[:, 0] * z[:, 1], rcond=None)[0]
-    values = draws["weight_coefficients"].reshape(-1, 4)
-    assert np.abs((values.mean(0) - fit) / values.std(0)).max() < 0.25
 
 
 @pytest.mark.parametrize("n", [1, 2, 5])

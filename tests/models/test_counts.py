@@ -1,11 +1,10 @@
-"""Poisson and negative binomial: SciPy's densities record by record, quadrature of intercept-only
-posteriors, moments of simulated counts, and the mechanism on data from known parameters."""
+"""Poisson and negative binomial: SciPy's densities record by record, moments of simulated counts,
+and the mechanism on data from known parameters."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import integrate
 from scipy import stats as st
 from scipy.special import gammaln, psi
 
@@ -16,17 +15,15 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run, run_batch
 from surveysynth.models import get_model
 from surveysynth.models.base import Simulated
-from surveysynth.models.counts.sampler import CountPosterior
-from surveysynth.models.counts.stats import count_records, log_rising
-from surveysynth.models.parts import log_lik
+from surveysynth.models.counts import CountPosterior, log_rising
+from surveysynth.models.gaussian import model as log_lik
 from surveysynth.models.weighted import stacked
-from surveysynth.sampling.convergence import effective_sample_size
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential
 from surveysynth.survey.transforms import Transform
 from tests import oracles
-from tests.models.model_cases import make_case
+from tests.models.model_cases import count_records, make_case
 from tests.models.model_designs import continuous_design, group_design
 
 MODELS = ("poisson", "negative_binomial")
@@ -132,79 +129,6 @@ def test_rising_factorials_keep_their_digits_for_any_overdispersion():
         np.testing.assert_allclose(slope, [(1.0 / s).sum() for s in steps], rtol=1e-9, atol=1e-20)
     wrong = psi(1e12 + y[3]) - psi(1e12), gammaln(1e12 + y[3]) - gammaln(1e12)
     assert abs(wrong[0] / 7e-12 - 1.0) > 1e-6
-
-
-def intercept_truth(name, y, alpha):
-    """Posterior means and variances of (beta, log phi) for a single mean, by quadrature."""
-
-    def half_t(scale):
-        return 2 * st.t.pdf(scale, 3)
-
-    def prior(beta):
-        """The normal with a half-t3 scale, integrated over the log of the scale."""
-        log_scale = np.linspace(-12, 12, 801)
-        scale = np.exp(log_scale)
-        return integrate.trapezoid(st.norm.pdf(beta, 0, scale) * half_t(scale) * scale, log_scale)
-
-    centre = np.log(y.mean())
-    y, code = np.unique(y, return_inverse=True)
-    alpha = np.bincount(code, alpha)
-    beta = np.linspace(centre - 5.0, centre + 4.0, 181)
-    log_prior = np.log([prior(b) for b in beta])
-    log_phi = np.linspace(-7.0, 18.0, 201) if name == "negative_binomial" else np.zeros(1)
-    log_post = np.empty((beta.size, log_phi.size))
-    for j, value in enumerate(log_phi):
-        mu, phi = np.exp(beta)[:, None], np.exp(value)
-        if name == "poisson":
-            log_lik = st.poisson.logpmf(y, mu) @ alpha
-            of_phi = 0.0
-        else:
-            log_lik = st.nbinom.logpmf(y, phi, phi / (phi + mu)) @ alpha
-            of_phi = st.halfcauchy.logpdf(1 / phi, 0, 5.0) - value
-        log_post[:, j] = log_lik + log_prior + of_phi
-    mass = np.exp(log_post - log_post.max())
-    mass /= mass.sum()
-    moments = {"beta": mean_and_variance(beta, mass.sum(1))}
-    if name == "negative_binomial":
-        moments["log phi"] = mean_and_variance(log_phi, mass.sum(0))
-    return moments
-
-
-def mean_and_variance(values, mass):
-    mean = values @ mass
-    return mean, (values - mean) ** 2 @ mass
-
-
-def z_scores(draws, moments):
-    """z of mean and of variance of draws (chains, draws) against known ones."""
-    mean, variance = moments
-    result = []
-    for values, expected in ((draws, mean), ((draws - mean) ** 2, variance)):
-        error = values.std() / np.sqrt(effective_sample_size(values[:, :, None])[0])
-        result.append((values.mean() - expected) / error)
-    return np.abs(result)
-
-
-@each_model
-@pytest.mark.parametrize("effective", [1.0, 0.1])
-def test_posterior_of_a_single_mean_equals_quadrature(name, effective):
-    rng = np.random.default_rng(7)
-    y = rng.negative_binomial(2.0, 2.0 / (2.0 + 4.0), 60).astype(float)
-    alpha = effective * rng.random(60)
-    model = get_model(name)
-    stats = model.compress(count_records(np.ones((1, 1)), np.zeros(60, dtype=int), y, None), alpha)
-    theta = model.sample(stats, SamplingPlan(4, 200, 2000), np.random.default_rng(8))
-    truth = intercept_truth(name, y, alpha)
-    draws = {"beta": theta["beta"][0, :, :, 0]}
-    if name == "negative_binomial":
-        draws["log phi"] = np.log(theta["overdispersion"][0, :, :, 0])
-    for key, values in draws.items():
-        assert z_scores(values, truth[key]).max() < 4.0, key
-        mean = values.mean()
-        assert z_scores(mean + 1.3 * (values - mean), truth[key])[1] > 5.0, key
-    # Risk weights as counts of records, and not as powers, are found out.
-    wrong = intercept_truth(name, y, np.ceil(alpha))
-    assert max(z_scores(draws[key], wrong[key]).max() for key in draws) > 8.0
 
 
 def columns_of(theta):
@@ -313,18 +237,6 @@ def test_a_database_with_infinite_counts_leaves_the_others(name):
     fine, refused = run_batch(model, databases, settings, np.random.default_rng(25))
     assert isinstance(refused, RefusedError)
     assert 0.97 * 2.0 <= fine[1].realised_bound <= 2.0
-
-
-@each_model
-def test_an_unweighted_fit_recovers_the_parameters(name):
-    design, theta, model = design_of(4000, 2), theta_of(name, 2), get_model(name)
-    simulated = model.simulate(theta, design, np.random.default_rng(9), "sample")
-    records = model.records_from_simulated(design, simulated)
-    stats = model.compress(records, np.ones(design.n))
-    draws = model.sample(stats, SamplingPlan(2, 200, 200), np.random.default_rng(10))
-    for key, expected in theta.items():
-        values = draws[key].reshape(-1, expected.size)
-        assert np.abs((values.mean(0) - expected) / values.std(0)).max() < 4, key
 
 
 @each_q

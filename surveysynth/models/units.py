@@ -8,13 +8,18 @@ fit show the effects b without these parts, (I - H) b, with
 
 H has eigenvalues in [0, 1]: the share of a direction's variation that lies between PSUs. Directions
 above one half count as absorbed, and nothing is learned from them; the others as seen whole.
+
+Effects of PSUs in data that are simulated (methods 3, clusters):
+
+    eta_i, z_i = mean_i + a_c(i) + e_i,  a_c ~ N(0, T),  D columns: log odds, then amounts
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.survey.survey import PublicDesign
 
@@ -22,6 +27,12 @@ from surveysynth.survey.survey import PublicDesign
 BETWEEN = 0.5
 #: PSUs beyond the absorbed directions that the spread of effects needs.
 LEAST_UNITS = 6
+#: Entry of Theta: T (..., D, D), which may be released.
+PSU_COVARIANCE = "psu_covariance"
+#: Share of the variance that lies between PSUs, in the guess of ``surveysynth check``.
+INTRACLASS_GUESS = 0.05
+#: The residual variance of log odds: that of the logistic distribution.
+LOGISTIC_VARIANCE = math.pi**2 / 3.0
 
 
 def records_by_unit(cell: IntArray, psu: IntArray, cells: int) -> FloatArray:
@@ -102,3 +113,22 @@ class UnitDesign:
                 "survey.design_effect, a public factor by which clustering raises variances, or "
                 "name coarser strata and predictors."
             )
+
+
+def fresh_effects(
+    theta: Theta,
+    psu: IntArray | None,
+    rng: np.random.Generator,
+    mean: FloatArray | float = 0.0,
+) -> FloatArray | float:
+    """Draw new effects a* ~ N(mean, T) of every PSU, record by record (n, q); 0 without effects.
+
+    theta: one draw; psu (n,) codes; mean (q,).
+    """
+    if PSU_COVARIANCE not in theta:
+        return 0.0
+    if psu is None:
+        raise ValueError("parameters with effects of PSUs meet a design without PSUs")
+    root = np.linalg.cholesky(theta[PSU_COVARIANCE])
+    effects = mean + rng.standard_normal((int(psu.max()) + 1, root.shape[0])) @ root.T
+    return np.asarray(effects[psu], dtype=np.float64)

@@ -1,16 +1,25 @@
-"""Log-likelihoods of records as quadratic forms in z, streamed (methods 4).
+"""Base class of the Gaussian models: log-likelihoods as quadratic forms in z (methods 4).
 
-Within a cell of X the log-likelihood of a record of a Gaussian model is quadratic in z: the
-transformed outcomes and the log weight or log inclusion probability. All of z is confidential.
+Within a cell of X the log-likelihood of a record is quadratic in z: the transformed outcomes and
+the log weight or log inclusion probability. All of z is confidential.
 """
 
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from surveysynth._support.messages import noisy_statistics_alone
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.parts.gaussian import GaussianRecords
+from surveysynth.errors import InputError
+from surveysynth.models.base import INTERACTION_PRIOR, Simulated
+from surveysynth.models.gaussian import statistics
+from surveysynth.models.gaussian.statistics import GaussianRecords, GaussianStats
+from surveysynth.models.weighted import WeightedModel
+from surveysynth.sampling.plan import SamplingPlan, Streams, Sweeps, run_sweeps
+from surveysynth.survey.survey import PublicDesign
 
 #: Doubles in one range of log-likelihoods (draws x records): 2 MB stays in a core's cache.
 BLOCK = 1 << 18
@@ -138,8 +147,7 @@ def log_lik_blocks(
 def _block_by_product(
     form: QuadraticForm, block: int, local: int, records: GaussianRecords, draws: int
 ) -> Iterator[tuple[IntArray, FloatArray]]:
-    coefficients = form.coefficients(local)
-    centre = records.centre[block]
+    coefficients, centre = form.coefficients(local), records.centre[block]
     step = max(1, BLOCK // draws)
     for begin in range(records.starts[block], records.starts[block + 1], step):
         rows = records.order[begin : min(begin + step, records.starts[block + 1])]
@@ -162,3 +170,58 @@ def _blocks_elementwise(
             slope -= factor * form.precision[:, j, k, None] * deviation[None, :, k]
         log_lik += slope * deviation[None, :, j]
     return rows, log_lik
+
+
+class GaussianModel(WeightedModel):
+    """A model whose log-likelihood is quadratic in the record z (n, q), by cell of X.
+
+    Samplers use sums alone, for any number of databases side by side, with common random numbers
+    (``Streams``).
+    """
+
+    batched = True
+    common_random_numbers = True
+    #: ``Sweeps`` of a batch of chains, made of statistics, priors and streams.
+    gibbs: ClassVar[type[Any]]
+    #: Public columns whose cells differ in residual spread, under noisy statistics alone; None for
+    #: by and strata.
+    covariance_by: tuple[str, ...] | None = ()
+
+    def of(self, design: PublicDesign) -> Self:
+        """Return the model; raise ``InputError`` for a design that noisy statistics alone take."""
+        if self.covariance_by:
+            raise InputError(noisy_statistics_alone("covariance_by gives each cell a spread"))
+        return super().of(design)
+
+    def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> GaussianRecords:
+        """Return the records of a dataset on the model's scale."""
+        matrix = design.matrix
+        return GaussianRecords(matrix.x_cells, matrix.cell, simulated.z, matrix.shrunken)
+
+    def compress(self, records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
+        """Compute weighted sufficient statistics (methods 4), with the ridge on interactions."""
+        stats = statistics.compress(records, risk_weights)
+        return stats.with_ridge(self.priors.get(INTERACTION_PRIOR))
+
+    def sample(
+        self,
+        stats: GaussianStats,
+        plan: SamplingPlan,
+        rng: np.random.Generator | Sequence[np.random.Generator],
+    ) -> Theta:
+        """Draw the model's parameters by Gibbs, leading axes (databases, chains, draws)."""
+        streams = Streams.of(rng, stats.total.shape[0], plan.chains)
+        sampler: Sweeps = self.gibbs(stats.repeated(plan.chains), self.priors, streams)
+        return run_sweeps(sampler, plan)
+
+    @abstractmethod
+    def quadratic_form(
+        self, theta: Theta, x_cells: FloatArray, centre: FloatArray
+    ) -> QuadraticForm:
+        """Return the log-likelihood of S draws about ``centre`` (g, q) in cells x_cells (g, K)."""
+
+    def log_lik_blocks(
+        self, theta: Theta, records: GaussianRecords
+    ) -> Iterator[tuple[IntArray, FloatArray]]:
+        """Stream unweighted log-likelihoods, (rows, (S, rows)) (methods 4)."""
+        return log_lik_blocks(self.quadratic_form, theta, records)

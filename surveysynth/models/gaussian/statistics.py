@@ -12,6 +12,9 @@ import numpy as np
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray
 
+#: Arrays of ``GaussianStats`` with a leading axis of databases.
+ARRAYS = ("total", "x_sum", "gram", "fit", "residual")
+
 
 @dataclass(frozen=True, repr=False)
 class GaussianRecords(Unpickled):
@@ -102,9 +105,7 @@ class GaussianStats(Unpickled):
         fit = self.fit + shift
         residual = self.residual + shift.swapaxes(-1, -2) @ self.gram @ shift
         residual = residual + fit.swapaxes(-1, -2) @ (ridge[:, None] * fit)
-        return GaussianStats(
-            self.total, self.x_sum, gram, fit, residual, self.shrunken, self.shrunken
-        )
+        return replace(self, gram=gram, fit=fit, residual=residual, ridges=self.shrunken, more=0)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -114,23 +115,18 @@ class GaussianStats(Unpickled):
 
     def repeated(self, chains: int) -> "GaussianStats":
         """Repeat the statistics for ``chains`` chains of each database: leading axis B * chains."""
-        total, x_sum, gram, fit, residual = (
-            np.repeat(part, chains, axis=0)
-            for part in (self.total, self.x_sum, self.gram, self.fit, self.residual)
-        )
-        return GaussianStats(
-            total, x_sum, gram, fit, residual, self.shrunken, self.ridges, self.more
-        )
+        repeated: dict[str, Any] = {
+            name: np.repeat(getattr(self, name), chains, axis=0) for name in ARRAYS
+        }
+        return replace(self, **repeated)
 
     @classmethod
     def stacked(cls, stats: Sequence["GaussianStats"]) -> "GaussianStats":
         """Join several databases with equally many columns of X."""
-        total, x_sum, gram, fit, residual = (
-            np.concatenate([getattr(each, name) for each in stats])
-            for name in ("total", "x_sum", "gram", "fit", "residual")
-        )
-        first = stats[0]
-        return cls(total, x_sum, gram, fit, residual, first.shrunken, first.ridges, first.more)
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(each, name) for each in stats]) for name in ARRAYS
+        }
+        return replace(stats[0], **joined)
 
     def cross(self) -> FloatArray:
         """Return X'AZ, (B, K, q)."""

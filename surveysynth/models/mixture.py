@@ -13,24 +13,46 @@ times (zeros, rounded figures) would draw a component's SD to zero and the likel
 Labels switch, so monitored scalars do not depend on them. The Stan program is the only sampler.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.models.base import Simulated, SimulationKind
-from surveysynth.models.mixture.stats import MixtureStats, compress, mixture_records
-from surveysynth.models.options import WholeNumber
-from surveysynth.models.parts import survey_weight
-from surveysynth.models.parts.pairs import PairRecords, log_lik_blocks
+from surveysynth.models import survey_weight
+from surveysynth.models.base import Simulated, SimulationKind, WholeNumber
+from surveysynth.models.gaussian.statistics import GaussianStats
 from surveysynth.models.stan_engine import StanEngine
-from surveysynth.models.weighted import WeightedModel
+from surveysynth.models.survey_weight import PairModel, PairRecords, sum_by
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.survey.survey import PublicDesign
+
+#: Default of H.
+COMPONENTS = 5
+
+
+@dataclass(frozen=True, repr=False)
+class MixtureStats(Unpickled):
+    """Weighted data of one database: P pairs of cell and outcome, sorted by cell.
+
+    x (G, K): cells with weight; cell (P,); y (P,); mass (P,): sum of alpha. weight: statistics of
+    any weight component. A mixture has no sufficient statistics.
+    """
+
+    x: FloatArray
+    cell: IntArray
+    y: FloatArray
+    mass: FloatArray
+    weight: GaussianStats | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Columns of X, and 2 with a weight or 1 without."""
+        return self.x.shape[1], 1 if self.weight is None else 2
 
 
 def log_shares(logits: FloatArray) -> FloatArray:
@@ -45,22 +67,17 @@ def stan_program(components: int, least_sd: float) -> StanProgramSpec:
     """Return ``normal_mixture.stan`` for a number of components."""
 
     def data(stats: MixtureStats, priors: Mapping[str, float]) -> dict[str, Any]:
-        outcome, k = stats.outcome, stats.shape[0]
+        cells, k = stats.x.shape
         own = ("least_sd", "lkj", "concentration_shape", "concentration_rate")
         return {
-            "K": k,
-            "H": components,
-            "G": outcome.x.shape[0],
-            "x": outcome.x.tolist(),
-            "P": outcome.y.size,
-            "cell": (outcome.cell + 1).tolist(),
-            "y": outcome.y.tolist(),
-            "mass": outcome.mass.tolist(),
+            "K": k, "H": components, "G": cells, "x": stats.x.tolist(),
+            "P": stats.y.size, "cell": (stats.cell + 1).tolist(), "y": stats.y.tolist(),
+            "mass": stats.mass.tolist(),
             "coefficient_scale_prior": priors["coefficient_scale"],
             "residual_scale_prior": priors["residual_scale"],
             **{name: priors[name] for name in own},
             **survey_weight.stan_data(stats.weight, k, priors),
-        }
+        }  # fmt: skip
 
     def theta(draws: Mapping[str, FloatArray]) -> Theta:
         root, sd = draws["coefficient_root"], draws["above_least_sd"]
@@ -79,23 +96,14 @@ def stan_program(components: int, least_sd: float) -> StanProgramSpec:
     return StanProgramSpec("normal_mixture.stan", data, theta)
 
 
-_LOG_2PI = float(np.log(2.0 * np.pi))
-#: Default of H.
-COMPONENTS = 5
-
-
 @dataclass(frozen=True)
-class NormalMixture(WeightedModel):
-    """The mixture synthesizer with H ``components``.
-
-    z (n, 1 or 2): the transformed outcome and any log weight.
-    """
+class NormalMixture(PairModel):
+    """The mixture synthesizer with H ``components``, fitted by its Stan program."""
 
     components: int = COMPONENTS
 
     name = "normal_mixture"
     title = "a finite mixture of normal regressions of the transformed outcome"
-    requires = frozenset({"one_outcome"})
     identified = False
     compiled = True
     options = MappingProxyType({"components": WholeNumber(COMPONENTS, 1, 50)})
@@ -121,14 +129,6 @@ class NormalMixture(WeightedModel):
         """The engine given, else that of the environment."""
         return self.engine or StanEngine()
 
-    def prepare(self) -> None:
-        """Compile the program, unless that is done; raise ``InputError`` where that fails."""
-        self.runner.prepare(self.stan_program())
-
-    def versions(self) -> dict[str, str]:
-        """Return names and versions of what runs the program."""
-        return self.runner.versions(self.stan_program())
-
     def sample(
         self, stats: MixtureStats, plan: SamplingPlan, rng: np.random.Generator
     ) -> Theta:
@@ -138,17 +138,17 @@ class NormalMixture(WeightedModel):
         coefficient_scale (..., K), coefficient_correlation (..., K, K) and, with a weight,
         weight_coefficients (..., 1 + K) and weight_variance (..., 1).
         """
-        return self.runner.sample(self.stan_program(), self.priors, stats, plan, rng)
-
-    def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> PairRecords:
-        """Return the records of a dataset on the model's scale."""
-        z = simulated.z
-        log_weight = z[:, 1] if z.shape[1] > 1 else None
-        return mixture_records(design.matrix.x_cells, design.matrix.cell, z[:, 0], log_weight)
+        return self.posterior_draws(stats, plan, rng)
 
     def compress(self, records: PairRecords, risk_weights: FloatArray) -> MixtureStats:
-        """Sum weights by pair of cell and outcome; Gaussian statistics of the survey weight."""
-        return compress(records, risk_weights)
+        """Sum weights by pair, without pairs of no weight; statistics of the survey weight."""
+        mass = sum_by(records.pairs.cell, risk_weights, records.pair_y.size)
+        seen = mass > 0
+        cells, cell = np.unique(records.pair_cell[seen], return_inverse=True)
+        return MixtureStats(
+            records.x_cells[cells], cell, records.pair_y[seen], mass[seen],
+            records.weight_stats(risk_weights),
+        )  # fmt: skip
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:
         """Return scalars of the outcome that do not depend on how components are labeled.
@@ -168,11 +168,15 @@ class NormalMixture(WeightedModel):
             **survey_weight.monitored(theta),
         }
 
-    def log_lik_blocks(
-        self, theta: Theta, records: PairRecords
-    ) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Stream unweighted log-likelihoods, (rows, (S, rows)), of outcome and weight together."""
-        return log_lik_blocks(_log_mass, theta, records)
+    def log_mass(self, theta: Theta, y: FloatArray, x: FloatArray) -> FloatArray:
+        """Return log-likelihoods (S, P) of pairs y (P,), x (P, K) under S draws."""
+        log_shares, sd, beta = theta["log_shares"], theta["residual_sd"], theta["beta"]
+        constant = log_shares - np.log(sd) - 0.5 * np.log(2.0 * np.pi)
+        result = np.full((beta.shape[0], y.size), -np.inf)
+        for h in range(beta.shape[1]):
+            residual = (y - beta[:, h] @ x.T) / sd[:, h, None]
+            result = np.logaddexp(result, constant[:, h, None] - 0.5 * residual * residual)
+        return result
 
     def simulate(
         self,
@@ -188,11 +192,6 @@ class NormalMixture(WeightedModel):
         outcome = mean + theta["residual_sd"][component] * rng.standard_normal(design.n)
         return survey_weight.joined(theta, outcome, outcome, x, rng)
 
-    def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
-        """Return E(w | y~*) (methods 3); a survey without weights counts every record once."""
-        coefficients, variance = theta.get("weight_coefficients"), theta.get("weight_variance")
-        return survey_weight.smoothed(coefficients, variance, simulated.z[:, 0], design)
-
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """Guess equal components of residual SD ``spread``; 0.5 of the log weight."""
         k, count = design.matrix.x_cells.shape[1], self.components
@@ -203,14 +202,3 @@ class NormalMixture(WeightedModel):
             "residual_sd": np.full(count, spread),
             **survey_weight.guessed(design, spread),
         }
-
-
-def _log_mass(theta: Theta, y: FloatArray, x: FloatArray) -> FloatArray:
-    """Return log-likelihoods (S, P) of pairs y (P,), x (P, K) under S draws."""
-    log_shares, sd, beta = theta["log_shares"], theta["residual_sd"], theta["beta"]
-    constant = log_shares - np.log(sd) - 0.5 * _LOG_2PI
-    result = np.full((beta.shape[0], y.size), -np.inf)
-    for h in range(beta.shape[1]):
-        residual = (y - beta[:, h] @ x.T) / sd[:, h, None]
-        result = np.logaddexp(result, constant[:, h, None] - 0.5 * residual * residual)
-    return result

@@ -1,1 +1,0 @@
-"""Regressions of a count: Poisson and negative binomial."""

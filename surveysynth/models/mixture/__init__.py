@@ -1,1 +1,0 @@
-"""A finite mixture of normal regressions."""

@@ -1,1 +1,0 @@
-"""Building blocks that several synthesizers use."""
