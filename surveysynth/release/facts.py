@@ -10,10 +10,9 @@ from surveysynth._support.templates import render
 from surveysynth.config.formats import FIGURES_FOLDER, FORMATS, Format, table_files
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
-from surveysynth.release.digits import Digits
-from surveysynth.release.folder.microdata import format_of
+from surveysynth.release.microdata import Digits, format_of
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.tables.rounding import (
+from surveysynth.release.tables.layout import (
     AnyRounding,
     Warranted,
     to_digits,

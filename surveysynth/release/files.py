@@ -11,19 +11,13 @@ from surveysynth.config.formats import FIGURES_FOLDER, FORMATS, folder_of, table
 from surveysynth.config.replicates import REPLICATE_KEYS
 from surveysynth.config.tables_in_file import unfolded
 from surveysynth.mechanisms.learned.histogram import NoisyHistogram
-from surveysynth.release.documents.codebook import make_codebook
-from surveysynth.release.documents.ddi import DDI_NAME, make_ddi
+from surveysynth.release.documents.codebook import DDI_NAME, make_codebook, make_ddi
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.example import make_example
 from surveysynth.release.documents.privacy_file import make_privacy_record
 from surveysynth.release.documents.readme import make_readme
 from surveysynth.release.facts import ReleaseFacts, figure_formats, rounding_of
-from surveysynth.release.folder.bundle import (
-    DOSSIER_NAMES,
-    PRIVACY_NAME,
-    REALISED_NAME,
-    RECORDS_STEM,
-)
+from surveysynth.release.folder import DOSSIER_NAMES, PRIVACY_NAME, REALISED_NAME, RECORDS_STEM
 from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.table_builder import Tables
@@ -58,11 +52,11 @@ def write_curves(
     formats = [FORMATS[each] for each in figure_formats(facts.spec)]
     if not (histograms and formats):
         return
-    from surveysynth.release.writers import curves
+    from surveysynth.release.writers import figures
 
-    made = curves.curves_of(facts.design.modelled, histograms, facts.labels)
+    made = figures.curves_of(facts.design.modelled, histograms, facts.labels)
     note = " ".join([*facts.warnings, facts.privacy_note])
-    curves.write(made, note, release / FIGURES_FOLDER, formats)
+    figures.write_curves(made, note, release / FIGURES_FOLDER, formats)
 
 
 def presentation_of(facts: ReleaseFacts) -> Presentation:

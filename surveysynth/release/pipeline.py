@@ -14,18 +14,7 @@ from surveysynth.errors import InputError, StoppedError, SurveySynthError
 from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.mechanisms.learned.stage import histograms_of
-from surveysynth.release.folder.bundle import (
-    ADEQUACY_PAGE,
-    BundlePlan,
-    Staging,
-    plan_bundle,
-    publish,
-    reserved,
-    staged,
-)
-from surveysynth.release.folder.ledger import summarise
-from surveysynth.release.folder.microdata import public_order
-from surveysynth.release.public_checks import (
+from surveysynth.release.check import (
     check_calibrated_name,
     check_formats,
     delta_warning,
@@ -34,6 +23,17 @@ from surveysynth.release.public_checks import (
     rare_levels,
     warn_of_design,
 )
+from surveysynth.release.folder import (
+    ADEQUACY_PAGE,
+    BundlePlan,
+    Staging,
+    plan_bundle,
+    publish,
+    reserved,
+    staged,
+)
+from surveysynth.release.ledger import summarise
+from surveysynth.release.microdata import public_order
 from surveysynth.release.result import Adequacy, ReleaseResult
 from surveysynth.release.run_record import hints_of, run_to_record, with_unit_size
 from surveysynth.release.tables.table_builder import (
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from surveysynth.mechanisms.base import Mechanism, PrivateDraws, Released
     from surveysynth.models.base import Model
     from surveysynth.release.facts import ReleaseFacts
-    from surveysynth.release.folder.pending_noise import PendingNoise
+    from surveysynth.release.run_record import PendingNoise
     from surveysynth.survey.survey import PublicDesign, Survey
 
 Progress = Callable[[str], None]
@@ -278,7 +278,7 @@ def synthetic_estimates(
     """
     from surveysynth.estimation.calibrated_dataset import calibrated_dataset
     from surveysynth.inference.synthesis import datasets_of
-    from surveysynth.release.folder.microdata import MicrodataWriter
+    from surveysynth.release.microdata import MicrodataWriter
 
     spec, design, mechanism = facts.spec, facts.design, facts.mechanism
     digits = facts.digits

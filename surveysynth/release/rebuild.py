@@ -26,19 +26,19 @@ from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME, p
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
 from surveysynth.release import files
 from surveysynth.release.facts import curve_files, files_of
-from surveysynth.release.folder.bundle import DOSSIER_NAMES, plan_folder, staged_folder, swap_in
-from surveysynth.release.folder.microdata import (
+from surveysynth.release.folder import DOSSIER_NAMES, plan_folder, staged_folder, swap_in
+from surveysynth.release.microdata import (
+    PROGRAMS,
     file_name,
     format_of,
     fraction_name,
     weight_column,
 )
-from surveysynth.release.folder.published_files import CODEBOOK_NAME, read_json, read_records
 from surveysynth.release.pipeline import Streams, facts_of, synthetic_estimates
+from surveysynth.release.reader import CODEBOOK_NAME, read_json, read_records
 from surveysynth.release.tables.table import stacked_frame
 from surveysynth.release.tables.table_builder import estimates_for, release_tables, tables_of_each
 from surveysynth.release.writers.csv import plain_text
-from surveysynth.release.writers.stata_spss import PROGRAMS
 from surveysynth.survey.files import open_table
 from surveysynth.survey.survey import PublicDesign, public_design
 

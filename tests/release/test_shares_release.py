@@ -25,11 +25,11 @@ from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.report import render_report
 from surveysynth.inference import synthesis as synthesis_module
 from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.release.digits import Digits
-from surveysynth.release.folder.reader import read_release
+from surveysynth.release.check import preview_lines
+from surveysynth.release.microdata import Digits
 from surveysynth.release.pipeline import release
-from surveysynth.release.preview import preview_lines
-from surveysynth.release.tables.rounding import ABSENT
+from surveysynth.release.reader import read_release
+from surveysynth.release.tables.layout import ABSENT
 from surveysynth.survey.outcome import Outcome
 from tests.release.documents.test_readme_programs import assert_recomputes, program_of
 from tests.release.test_kinds import MakeSpec, frame_of

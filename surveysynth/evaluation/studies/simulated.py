@@ -24,7 +24,7 @@ from surveysynth.mechanisms.declared import Declared, typical
 from surveysynth.mechanisms.learned.histogram import learned_outcomes
 from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED
 from surveysynth.models.parts.psu_effects import INTRACLASS_GUESS
-from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
+from surveysynth.release.folder import plan_folder, staged_folder, swap_in
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import BELOW, Outcome

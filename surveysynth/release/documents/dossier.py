@@ -16,7 +16,7 @@ from surveysynth.mechanisms import adversary_odds as odds
 from surveysynth.release.documents.codebook import public_roles
 from surveysynth.release.documents.render import outside_sentence, render_markdown, shared_context
 from surveysynth.release.facts import ReleaseFacts
-from surveysynth.release.folder.microdata import base_weight_column, public_column_names
+from surveysynth.release.microdata import base_weight_column, public_column_names
 from surveysynth.release.tables.labels import listed
 from surveysynth.survey.records import LEAST_RECORDS
 

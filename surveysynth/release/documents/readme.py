@@ -18,7 +18,8 @@ from surveysynth.release.documents.programs import (
 )
 from surveysynth.release.documents.render import render_markdown, shared_context
 from surveysynth.release.facts import ReleaseFacts, curve_files
-from surveysynth.release.folder.microdata import (
+from surveysynth.release.microdata import (
+    PROGRAMS,
     VARIANCE_SUFFIX,
     base_weight_column,
     file_name,
@@ -27,7 +28,6 @@ from surveysynth.release.folder.microdata import (
     synthetic_column_names,
     weight_column,
 )
-from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
@@ -35,9 +35,9 @@ from surveysynth.release.tables.table import (
     POOLED_FLAG,
     SMALL_DATASET_FLAG,
     SMALL_SAMPLE_FLAG,
+    policy_of,
 )
-from surveysynth.release.tables.table_notes import by_korn_graubard, synthetic_columns
-from surveysynth.release.writers.stata_spss import PROGRAMS
+from surveysynth.release.tables.table_builder import by_korn_graubard, synthetic_columns
 
 
 def make_readme(

@@ -14,8 +14,16 @@ from typing import Literal
 
 from surveysynth._support.xml_text import xml_text
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.release.tables.layout import Cell, Layout, Presentation, Row, Shown, lay_out
-from surveysynth.release.tables.rounding import ABSENT, KNOWN
+from surveysynth.release.tables.layout import (
+    ABSENT,
+    KNOWN,
+    Cell,
+    Layout,
+    Presentation,
+    Row,
+    Shown,
+    lay_out,
+)
 
 NO_NUMBER, NOT_APPLICABLE, NONE = "[x]", "[z]", "[none]"
 CONTENTS, NOTES = "Contents", "Notes"

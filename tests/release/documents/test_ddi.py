@@ -13,8 +13,7 @@ import pytest
 from surveysynth._support.xml_text import xml_text
 from surveysynth.config.build import mechanism_of, model_of, read_survey
 from surveysynth.config.spec import load_spec
-from surveysynth.release.documents.codebook import make_codebook
-from surveysynth.release.documents.ddi import make_ddi
+from surveysynth.release.documents.codebook import make_codebook, make_ddi
 from surveysynth.release.pipeline import facts_of, release
 from tests.surveys import small_survey
 

@@ -9,13 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
-from surveysynth.release.folder.ledger import (
-    LedgerEntry,
-    merge,
-    parse_ledger,
-    read_ledger,
-    text_of,
-)
+from surveysynth.release.ledger import LedgerEntry, merge, parse_ledger, read_ledger, text_of
 from tests.release.folder.ledger_entries import entry, ledger_entries, strict_entry
 
 

@@ -10,9 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
-from surveysynth.release.tables import flags
-from surveysynth.release.tables.flags import FlagPolicy, Published, korn_graubard, policy_of
-from surveysynth.release.tables.table import TableNumbers, make_table
+from surveysynth.release.tables import table as flags
+from surveysynth.release.tables.table import (
+    FlagPolicy,
+    Published,
+    TableNumbers,
+    korn_graubard,
+    make_table,
+    policy_of,
+)
 
 
 def published(statistic: str, rows: list[tuple[float, float, float, int]]) -> Published:

@@ -11,7 +11,7 @@ from surveysynth.config.formats import FORMATS
 from surveysynth.mechanisms.learned.histogram import learned_design, noisy_histograms
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.writers.curves import curves_figure, curves_of, write
+from surveysynth.release.writers.figures import curves_figure, curves_of, write_curves
 from tests.mechanisms.learned.learned_cases import survey_of
 
 HOSTILE = "<script>alert(1)</script> & $x_1^2$"
@@ -40,7 +40,7 @@ def test_bars_are_the_noisy_counts_and_lines_the_curves(tmp_path: Path) -> None:
         drawn = np.asarray(panel.lines[0].get_ydata(), dtype=np.float64)
         assert drawn == pytest.approx(expected, rel=1e-6, abs=1e-6)
     for name in "ab":
-        write(curves, "Privacy.", tmp_path / name, [FORMATS["svg"], FORMATS["png"]])
+        write_curves(curves, "Privacy.", tmp_path / name, [FORMATS["svg"], FORMATS["png"]])
     for ending in ("svg", "png"):
         first, second = ((tmp_path / name / f"transforms.{ending}").read_bytes() for name in "ab")
         assert first == second

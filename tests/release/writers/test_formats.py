@@ -18,11 +18,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surveysynth.config.formats import FORMATS
-from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.tables.layout import Layout, Presentation, Shown, lay_out
-from surveysynth.release.tables.rounding import Rounding, to_digits, to_multiples
-from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
+from surveysynth.release.tables.layout import (
+    Layout,
+    Presentation,
+    Rounding,
+    Shown,
+    lay_out,
+    to_digits,
+    to_multiples,
+)
+from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
 from surveysynth.release.writers import html, latex, markdown, xlsx
 
 XLSX = FORMATS["xlsx"]

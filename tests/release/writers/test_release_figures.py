@@ -14,8 +14,7 @@ import pytest
 from surveysynth.config.formats import FORMATS
 from surveysynth.release import figure_style as style
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.tables.layout import Presentation, Shown
-from surveysynth.release.tables.rounding import to_digits, to_percent
+from surveysynth.release.tables.layout import Presentation, Shown, to_digits, to_percent
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import figures
 from surveysynth.release.writers.figures import MOST_ROWS, estimates_with_intervals

@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.tables.layout import Presentation, lay_out
-from surveysynth.release.tables.rounding import to_digits, to_multiples
+from surveysynth.release.tables.layout import Presentation, lay_out, to_digits, to_multiples
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers.csv import plain_text, write_records, write_table
 from surveysynth.release.writers.html import render_page

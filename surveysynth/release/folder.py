@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surveysynth.errors import InputError
-from surveysynth.release.folder.atomic import (
+from surveysynth.release.atomic import (
     PRIVATE_MODE,
     REPLACED,
     flush,
@@ -27,14 +27,7 @@ from surveysynth.release.folder.atomic import (
     try_writing,
     write_whole,
 )
-from surveysynth.release.folder.ledger import (
-    LEDGER_NAME,
-    LedgerEntry,
-    merge,
-    read_ledger,
-    text_of,
-)
-from surveysynth.release.folder.ledger_file import Ledger
+from surveysynth.release.ledger import LEDGER_NAME, Ledger, LedgerEntry, merge, read_ledger, text_of
 
 RELEASE = "release"
 CONFIDENTIAL = "confidential"
