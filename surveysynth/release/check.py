@@ -31,7 +31,7 @@ from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE, column_names
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import FIRST_SHARE
-from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationDesign
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     budget_of_blocks,
     check_public,
@@ -47,14 +47,13 @@ from surveysynth.release.documents.codebook import DDI_NAME
 from surveysynth.release.facts import curve_files, files_of, labels_of
 from surveysynth.release.folder import DOSSIER_NAMES, PRIVACY_NAME
 from surveysynth.release.microdata import (
-    PROGRAMS,
     check_names,
     format_of,
     public_column_names,
     synthetic_column_names,
     weight_column,
 )
-from surveysynth.release.tables.labels import ColumnLabel, Labels, listed, span, where_words
+from surveysynth.release.tables.labels import Labels, listed, span, where_words
 from surveysynth.release.tables.table import SMALL_SAMPLE
 from surveysynth.release.tables.table_builder import public_domains, row_counts, synthetic_columns
 from surveysynth.survey.formula import quote
@@ -68,19 +67,14 @@ from surveysynth.survey.weights_from import RHO_FACTORS, refuse_sources
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
     from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationDesign
-    from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
     from surveysynth.models.base import Model
-    from surveysynth.models.general_location.model import GeneralLocation
-    from surveysynth.survey.survey import PublicDesign
+
 
 def check_formats(spec: "Spec", design: "PublicDesign") -> None:
     """Raise ``InputError`` for names of columns that files of the microdata cannot have."""
-    file_format = format_of(spec)
-    if file_format not in PROGRAMS:
-        return
     pair = spec.privacy.down_weights and spec.synthesizer.inference == "debiased"
     synthetic = synthetic_column_names(design, separate_pair=pair)
-    check_names((*public_column_names(design), *synthetic), file_format)
+    check_names((*public_column_names(design), *synthetic), format_of(spec))
 
 
 def check_calibrated_name(design: "PublicDesign") -> None:
@@ -170,10 +164,6 @@ def delta_warning(spec: "Spec", design: "PublicDesign") -> tuple[str, ...]:
     )
 
 
-#: Shown instead of such a level where cells are listed.
-NOT_SHOWN = "(rare level, not shown)"
-
-
 def rare_levels(spec: "Spec", design: "PublicDesign") -> dict[str, tuple[str, ...]]:
     """Return undeclared levels with fewer than ``LEAST_RECORDS`` records, by public column.
 
@@ -197,31 +187,18 @@ def rare_levels(spec: "Spec", design: "PublicDesign") -> dict[str, tuple[str, ..
 def rare_level_warnings(rare: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Return one warning for each column, without a level."""
     return tuple(
-        f"{name!r} has {_count(len(levels))} of fewer than {LEAST_RECORDS} records, published as "
-        "written in the file. They may be values of another column, entered by mistake: look at "
-        f"the file, and list the valid levels in [labels.{name}] levels; others are then refused."
+        f"{name!r} has {len(levels):,} level{'s' * (len(levels) > 1)} of fewer than "
+        f"{LEAST_RECORDS} records, published as written in the file. They may be values of another "
+        "column, entered by mistake: look at the file, and list the valid levels in "
+        f"[labels.{name}] levels; others are then refused."
         for name, levels in rare.items()
     )
 
 
-def without_rare(labels: Labels, rare: Mapping[str, tuple[str, ...]]) -> Labels:
-    """Return labels that show no rare level."""
-    columns = dict(labels.columns)
-    for name, levels in rare.items():
-        given = columns.get(name, ColumnLabel())
-        hidden = dict.fromkeys(levels, NOT_SHOWN)
-        columns[name] = replace(given, levels={**given.levels, **hidden})
-    return Labels(columns)
-
-
-def _count(levels: int) -> str:
-    return f"{levels:,} level" + ("" if levels == 1 else "s")
-
-
 _SHOWN_CELLS = 40
 _DOCUMENTS = ", ".join(["codebook.json", DDI_NAME, PRIVACY_NAME, "README.md", *DOSSIER_NAMES])
-
-
+#: Shown instead of an undeclared rare level where cells are listed.
+_NOT_SHOWN = "(rare level, not shown)"
 #: Of ``tests/golden/skewness_study.json``: 1,000 records, a residual skewness of 1, FBS.
 SKEWED = (
     "Skewed residuals: down-weighting moves means away from the longer tail, and debiasing cannot "
@@ -233,8 +210,12 @@ SKEWED = (
 def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     """Return validation results, cell sizes n_d and the files of a release, one line each."""
     check_formats(spec, design)
-    rare = rare_levels(spec, design)
-    labels = without_rare(labels_of(spec), rare)
+    labels, rare = labels_of(spec), rare_levels(spec, design)
+    hidden = {name: dict.fromkeys(levels, _NOT_SHOWN) for name, levels in rare.items()}
+    labels = Labels({**labels.columns, **{
+        name: replace(labels.of(name), levels={**labels.of(name).levels, **levels})
+        for name, levels in hidden.items()
+    }})  # fmt: skip
     warnings = (
         *delta_warning(spec, design), *rare_level_warnings(rare), *formula_warnings(design),
         *few_record_warnings(design),
@@ -251,14 +232,19 @@ def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
 
 
 def _table_lines(spec: "Spec", design: "PublicDesign", labels: Labels) -> list[str]:
-    """Describe the cells of one table."""
-    section = spec.table
-    name = [f"Table {section.name}, by {listed(section.by) or 'nothing'}:"] if section.name else []
-    where = []
+    """Describe the cells of one table; nobody counts the levels of outcomes here."""
+    section, lines = spec.table, []
+    if section.name:
+        lines.append(f"Table {section.name}, by {listed(section.by) or 'nothing'}:")
     if section.where is not None:
-        where = [f"Of a subpopulation: {where_words(section.where, labels)}."]
-    cells = _cell_lines(public_domains(spec, design), labels)
-    return [*name, *where, *cells, *_outcome_lines(spec), ""]
+        lines.append(f"Of a subpopulation: {where_words(section.where, labels)}.")
+    lines += _cell_lines(public_domains(spec, design), labels)
+    if outcomes := synthetic_columns(spec):
+        lines.append(
+            f"Each is divided further by {listed(outcomes)}, into rows of synthetic records. How "
+            "many sample records are in them is confidential: it is neither read nor published."
+        )
+    return [*lines, ""]
 
 
 def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
@@ -274,7 +260,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     if design.strata is not None:
         lines.append(f"Design: {int(design.strata.max()) + 1:,} strata ({design.strata_name}).")
     lines += cluster_lines(design, model)
-    lines += _weight_lines(design) + _source_lines(design)
+    lines += _weight_lines(design)
     lines += replicate_lines(spec.survey, spec.data_path)
     if design.population_size is not None:
         lines.append(f"Population size: {design.population_size:,.10g}.")
@@ -291,8 +277,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     )
     if spec.privacy.down_weights:
         lines += _records_lines(spec, design)
-        if any(outcome.is_amount for outcome in design.outcomes):
-            lines.append(SKEWED)
+        lines += [SKEWED] * any(outcome.is_amount for outcome in design.outcomes)
     lines += [
         f"Outcome: {each.model_words} "
         f"({each.public_words or ('count' if model.takes_count else each.kind)})."
@@ -300,22 +285,15 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     ]
     if design.learns_weight:
         lines.append(f"Weight: {design.modelled[-1].model_words}.")
-    return lines + _sign_lines(design) + spec.privacy.risk_lines
-
-
-def _sign_lines(design: "PublicDesign") -> list[str]:
-    """Say what few amounts below zero ask of a learned transform, and many."""
-    both = [
-        each.name for each in design.outcomes
+    lines += [
+        f"  {each.name}: the range has amounts below zero. If they are few, noise hides how far "
+        "out they lie: choose a low end no farther than they go. Hundreds of them may be a group "
+        f"of their own, with kind = 'semicontinuous' and split = 0 in [outcomes.{each.name}]."
+        for each in design.outcomes
         if each.learned is not None and each.split is None
         and each.learned.low < 0 < each.learned.high
     ]  # fmt: skip
-    return [
-        f"  {name}: the range has amounts below zero. If they are few, noise hides how far out "
-        f"they lie: choose a low end no farther than they go. Hundreds of them may be a group of "
-        f"their own, with kind = 'semicontinuous' and split = 0 in [outcomes.{name}]."
-        for name in both
-    ]
+    return lines + spec.privacy.risk_lines
 
 
 def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
@@ -344,31 +322,30 @@ _QUESTION = (
 )
 
 
-def _source_lines(design: "PublicDesign") -> list[str]:
-    """State what the weights were computed from, or ask."""
-    given = design.weights_from
-    if not gap_of_weights(design):
-        return [f"Weights computed from the design and {listed(given)}."] if given else []
-    few, many = RHO_FACTORS
-    return [_QUESTION] if given is None else [
-        f"WARNING: {gap_of_weights(design)} If confidential answers went into them, the guarantee "
-        f"does not hold as stated: on three public files rho was {few:g} to {many:g} times what is "
-        "stated. The statement of the release names this gap."
-    ]
-
-
 def _weight_lines(design: "PublicDesign") -> list[str]:
-    """State how public weights are used."""
-    name = design.public_weight_name
-    if name is None:
-        return []
-    source = ", made of stratum_sizes, with sampling fractions" if design.stratum_sizes else ""
-    model = (
-        f"log({name}) is a predictor: records that are alike in the others have unequal weights."
-        if name in design.predictors
-        else "Records with the same row of X have equal weights."
-    )
-    return [f"Weight: {name}, public{source}: used and published unchanged. {model}"]
+    """State how public weights are used, and what weights were computed from, or ask."""
+    name, given, lines = design.public_weight_name, design.weights_from, []
+    if name is not None:
+        source = ", made of stratum_sizes, with sampling fractions" if design.stratum_sizes else ""
+        model = (
+            f"log({name}) is a predictor: records that are alike in the others have unequal "
+            "weights."
+            if name in design.predictors
+            else "Records with the same row of X have equal weights."
+        )
+        lines.append(f"Weight: {name}, public{source}: used and published unchanged. {model}")
+    gap, (few, many) = gap_of_weights(design), RHO_FACTORS
+    if gap and given is None:
+        lines.append(_QUESTION)
+    elif gap:
+        lines.append(
+            f"WARNING: {gap} If confidential answers went into them, the guarantee does not hold "
+            f"as stated: on three public files rho was {few:g} to {many:g} times what is stated. "
+            "The statement of the release names this gap."
+        )
+    elif given:
+        lines.append(f"Weights computed from the design and {listed(given)}.")
+    return lines
 
 
 def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
@@ -386,20 +363,12 @@ def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
     if shown.size > _SHOWN_CELLS:
         order = np.sort(np.argsort(n, kind="stable")[:_SHOWN_CELLS])
         lines.append(f"The {_SHOWN_CELLS} smallest:")
+    by = [name for name in domains.by if name != WHERE]
     for position in order:
-        lines.append(f"  {n[position]:>8,}  {row_label(domains, labels, int(shown[position]))}")
+        record = domains.table.iloc[shown[position]]
+        levels = ", ".join(labels.level(name, str(record[name])) for name in by)
+        lines.append(f"  {n[position]:>8,}  {levels or 'All'}")
     return lines
-
-
-def _outcome_lines(spec: "Spec") -> list[str]:
-    """Name the outcomes that divide the cells further; nobody counts their levels here."""
-    outcomes = synthetic_columns(spec)
-    if not outcomes:
-        return []
-    return [
-        f"Each is divided further by {listed(outcomes)}, into rows of synthetic records. How many "
-        "sample records are in them is confidential: it is neither read nor published."
-    ]
 
 
 def budget_words(budget: Budget) -> str:
@@ -407,23 +376,30 @@ def budget_words(budget: Budget) -> str:
     return f"rho = {budget.rho:.4g} (epsilon = {budget.epsilon:.4g} at delta = {budget.delta:.3g})"
 
 
-def row_label(domains: Domains, labels: Labels, row: int) -> str:
-    """Return the levels of a row of the table."""
-    record = domains.table.iloc[row]
-    return ", ".join(labels.level(by, str(record[by])) for by in domains.by if by != WHERE
-                     ) or "All"
-
-
-def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
-    """List the files of each table, and how many rows it has."""
+def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
+    """List what a release publishes: the files of each table with its rows, then the others."""
+    privacy = spec.privacy.for_records(design.n)
+    m, replicates = privacy.m, privacy.replicates_per_draw
     lines = []
     for each in spec.each_table:
-        names = [f"{folder}/{name}" for folder, name, _ in files_of(each)]
-        rows = span(row_counts(each, design))
-        lines.append(f"  {', '.join(names)} ({rows} rows each)")
+        lines.append(f"  {', '.join(files_of(each))} ({span(row_counts(each, design))} rows each)")
     if figures := curve_files(spec):
         lines.append(f"  {', '.join(figures)}: the curves of learned transforms")
-    return lines
+    if privacy.cost is not None:
+        return [
+            f"A release publishes, with {budget_words(privacy.cost)}:",
+            *lines,
+            f"  microdata/: {m} synthetic files of {design.n:,} records, one of each draw; the "
+            f"tables rest on {m * replicates}, {replicates} of each",
+            f"  statistics.json, {_DOCUMENTS}",
+        ]
+    return [
+        f"A release publishes, with {_target_words(spec, design, model)}:",
+        *lines,
+        f"  microdata/: {m * replicates} synthetic files of {design.n:,} records "
+        f"(m = {m} draws, {replicates} replicates each)",
+        f"  {_DOCUMENTS}",
+    ]
 
 
 def _target_words(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
@@ -434,75 +410,9 @@ def _target_words(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
     if not spec.privacy.private:
         return 'risk = "none": NOT private'
     outside = outside_of_stated(design, settings_of(spec), weighted_form(model, design))
-    return f"an asymptotic epsilon of at most {spec.privacy.epsilon:g}" + (
-        f", {outside}" if outside else ""
+    return ", ".join(
+        filter(None, [f"an asymptotic epsilon of at most {spec.privacy.epsilon:g}", outside])
     )
-
-
-def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
-    privacy = spec.privacy.for_records(design.n)
-    datasets = privacy.m * privacy.replicates_per_draw
-    if privacy.cost is not None:
-        return [
-            f"A release publishes, with {budget_words(privacy.cost)}:",
-            *_files_lines(spec, design),
-            f"  microdata/: {privacy.m} synthetic files of {design.n:,} records, one "
-            f"of each draw; the tables rest on {datasets}, {privacy.replicates_per_draw} of each",
-            f"  statistics.json, {_DOCUMENTS}",
-        ]
-    return [
-        f"A release publishes, with {_target_words(spec, design, model)}:",
-        *_files_lines(spec, design),
-        f"  microdata/: {datasets} synthetic files of {design.n:,} records "
-        f"(m = {privacy.m} draws, {privacy.replicates_per_draw} replicates each)",
-        f"  {_DOCUMENTS}",
-    ]
-
-
-def unit_lines(
-    model: "GeneralLocation",
-    design: "PublicDesign",
-    settings: "NoisySettings",
-    public: "LocationDesign",
-) -> list[str]:
-    """Return the intraclass correlation that noise and the number of units let see.
-
-    public: of the noise of blocks.
-    """
-    if psu_codes(model, design) is None:
-        return []
-    sizes = unit_sizes(public, design, settings)
-    share = sizes.best_share()
-    error = float(sizes.icc_error(np.array([share]), icc=0.0)[0])
-    lines = [
-        f"Products between {sizes.units:,} units ({design.psu_name}) of {sizes.size:,.3g} records "
-        f"on average, with a share of {share:g} of the budget: an intraclass correlation near 0 is "
-        f"known to within {error:.2g} (one standard error)."
-    ]
-    lines += _without_strata(design)
-    if error > USUAL_ICC:
-        lines.append(
-            f"WARNING: this noise hides intraclass correlations below {2.0 * error:.2g}, and "
-            "standard errors may come out far too large. Raise epsilon, or declare "
-            "survey.design_effect from public sources."
-        )
-    return lines
-
-
-def _without_strata(design: "PublicDesign") -> list[str]:
-    """Say that effects of units can stand for strata, where these multiply the cells."""
-    strata, by, cells = design.strata_name, design.by, len(design.matrix.x_cells)
-    if strata is None or strata in by or strata not in design.predictors or not by:
-        return []
-    fewer = len(design.frame[list(by)].drop_duplicates())
-    if 2 * fewer > cells:
-        return []
-    formula = " * ".join(quote(name) for name in by)
-    return [
-        f'Effects of units can stand for those of strata: predictors = "{formula}" in '
-        f"[synthesizer] has {fewer:,} cells in place of {cells:,}. Chains are far quicker, and "
-        "levels that are rare in every stratum keep their shares; synthetic strata do not differ."
-    ]
 
 
 def check_strict(spec: "Spec") -> list[str]:
@@ -519,69 +429,22 @@ def check_strict(spec: "Spec") -> list[str]:
     model = model_of(spec).of(design)
     settings = noisy_settings_of(spec)
     check_public(model, design, settings)
-    return [
+    lines = [
         *preview_lines(spec, design, model),
-        *_promise(spec, design, require_general(model)),
-        "",
-        *_units(design, settings),
-    ]
-
-
-def _promise(spec: "Spec", design: "PublicDesign", model: GeneralLocation) -> list[str]:
-    """State the guarantee, the constants, and the noise of counts and moments by block."""
-    from surveysynth.config.build import noisy_settings_of
-
-    settings = noisy_settings_of(spec)
-    promise, later = _promise_lines(spec, design, settings), []
-    for module in settings.modules_of(design):
-        general = model.of(module.design)
-        if settings.modules:
-            names = listing(module.design.outcome_names)
-            later.append(f"Module of {names}, with an equal share of the budget of the sums:")
-        later += _constants(module.design, module.settings)
-        later += _noise_lines(module, general)
-    return [*promise, *later, f"Model: {model.title}."]
-
-
-def _noise_lines(module: Module, model: GeneralLocation) -> list[str]:
-    """State the noise of counts and moments by block, and of sums by PSU."""
-    design, settings = module.design, module.settings
-    public = location_design(model, design, settings)
-    budget = budget_of_blocks(model, design, settings)
-    variances = public.variances(
-        budget.rho, settings.count_share, settings.unit_size(design)
-    )
-    shape = public.shape
-    cells, combinations = len(shape.x_cells), len(shape.combinations)
-    noise = f"on sums and products in each of {shape.groups:,} groups of rows."
-    if public.centring is not None:
-        noise += (
-            f" A share of {FIRST_SHARE:g} of their budget goes to sums alone, which say where each "
-            "group lies; its records are then clipped to "
-            f"{public.centring.radius:.4g} spreads from there."
-        )
-    if shape.discrete:
-        noise = (
-            f"on {cells:,} x {combinations:,} numbers of records, of SD "
-            f"{float(variances.count) ** 0.5:.3g} records each; on sums and products in "
-            f"{len(public.blocks):,} blocks ({len(shape.patterns)} sets of amounts x "
-            f"{shape.groups} groups of rows)."
-        )
-    return [f"Noise: {noise}", *unit_lines(model, design, settings, public)]
-
-
-def _promise_lines(spec: "Spec", design: "PublicDesign", settings: NoisySettings) -> list[str]:
-    """State the guarantee, and what was not read."""
-    dropped = (
-        ["  (records without an outcome or a weight would be dropped; they are counted here)"]
-        if spec.survey.missing == "drop"
-        else []
-    )
-    return [
         f"Privacy: {GUARANTEE}, {budget_words(settings.budget)}, for every pair of neighbours.",
         f"No outcome{' and no weight' if design.weight_name else ''} was read for what follows.",
-        *dropped,
     ]
+    if spec.survey.missing == "drop":
+        lines.append(
+            "  (records without an outcome or a weight would be dropped; they are counted here)"
+        )
+    for module in settings.modules_of(design):
+        if settings.modules:
+            names = listing(module.design.outcome_names)
+            lines.append(f"Module of {names}, with an equal share of the budget of the sums:")
+        lines += _constants(module.design, module.settings)
+        lines += _noise_lines(module, require_general(model).of(module.design))
+    return [*lines, f"Model: {model.title}.", "", *_protected(design, settings), ""]
 
 
 def _constants(design: "PublicDesign", settings: NoisySettings) -> list[str]:
@@ -590,37 +453,89 @@ def _constants(design: "PublicDesign", settings: NoisySettings) -> list[str]:
     if not needs_general_form(design.outcomes):
         described = zip(design.transforms, design.outcome_names, strict=True)
         names[: len(design.outcomes)] = [kind.describe(name) for kind, name in described]
-    constants = zip(names, clipping.centre, clipping.spread, strict=True)
-    return [
-        "Declared, on the scale of the model:",
-        *(f"  {name}: centre {centre:.5g}, spread {spread:.5g}"
-          for name, centre, spread in constants),
-        f"  records are clipped to {clipping.radius:.4g} spreads from the centres",
-        *_clipped_weights(design, clipping),
-    ]  # fmt: skip
+    lines = ["Declared, on the scale of the model:"]
+    for name, centre, spread in zip(names, clipping.centre, clipping.spread, strict=True):
+        lines.append(f"  {name}: centre {centre:.5g}, spread {spread:.5g}")
+    lines.append(f"  records are clipped to {clipping.radius:.4g} spreads from the centres")
+    if design.weight_name is not None and not isinstance(design.weight_transform, LearnedTransform):
+        reach = clipping.radius * clipping.spread[-1]
+        low, high = np.exp(clipping.centre[-1] - reach), np.exp(clipping.centre[-1] + reach)
+        lines.append(
+            f"  so weights from {low:,.3g} to {high:,.3g} are taken as they are, and others are "
+            "cut. Where the survey has many others, counts are wrong: declare the public range of "
+            "the weight, range = [low, high] in [outcomes.weight], or a larger spread"
+        )
+    return lines
 
 
-def _clipped_weights(design: "PublicDesign", clipping: Clipping) -> list[str]:
-    """State which weights are taken as they are, where their logarithm has a centre and spread."""
-    if design.weight_name is None or isinstance(design.weight_transform, LearnedTransform):
-        return []
-    reach = clipping.radius * clipping.spread[-1]
-    low, high = np.exp(clipping.centre[-1] - reach), np.exp(clipping.centre[-1] + reach)
-    return [
-        f"  so weights from {low:,.3g} to {high:,.3g} are taken as they are, and others are cut. "
-        "Where the survey has many others, counts are wrong: declare the public range of the "
-        "weight, range = [low, high] in [outcomes.weight], or a larger spread"
+def _noise_lines(module: Module, model: GeneralLocation) -> list[str]:
+    """State the noise of counts and moments by block, and of sums by PSU."""
+    design, settings = module.design, module.settings
+    public = location_design(model, design, settings)
+    shape = public.shape
+    if shape.discrete:
+        budget = budget_of_blocks(model, design, settings)
+        variances = public.variances(
+            budget.rho, settings.count_share, settings.unit_size(design)
+        )
+        noise = (
+            f"on {len(shape.x_cells):,} x {len(shape.combinations):,} numbers of records, of SD "
+            f"{float(variances.count) ** 0.5:.3g} records each; on sums and products in "
+            f"{len(public.blocks):,} blocks ({len(shape.patterns)} sets of amounts x "
+            f"{shape.groups} groups of rows)."
+        )
+    else:
+        noise = f"on sums and products in each of {shape.groups:,} groups of rows."
+        if public.centring is not None:
+            noise += (
+                f" A share of {FIRST_SHARE:g} of their budget goes to sums alone, which say where "
+                "each group lies; its records are then clipped to "
+                f"{public.centring.radius:.4g} spreads from there."
+            )
+    units = [] if psu_codes(model, design) is None else _unit_lines(design, settings, public)
+    return [f"Noise: {noise}", *units]
+
+
+def _unit_lines(
+    design: "PublicDesign", settings: NoisySettings, public: LocationDesign
+) -> list[str]:
+    """Return the intraclass correlation that noise and the number of PSUs let see.
+
+    public: of the noise of blocks. Effects of units can stand for strata that multiply the cells.
+    """
+    sizes = unit_sizes(public, design, settings)
+    share = sizes.best_share()
+    error = float(sizes.icc_error(np.array([share]), icc=0.0)[0])
+    lines = [
+        f"Products between {sizes.units:,} units ({design.psu_name}) of {sizes.size:,.3g} records "
+        f"on average, with a share of {share:g} of the budget: an intraclass correlation near 0 is "
+        f"known to within {error:.2g} (one standard error)."
     ]
+    strata, by, cells = design.strata_name, list(design.by), len(design.matrix.x_cells)
+    fewer = len(design.frame[by].drop_duplicates())
+    if by and strata in design.predictors and strata not in by and 2 * fewer <= cells:
+        lines.append(
+            f'Effects of units can stand for those of strata: predictors = "'
+            f'{" * ".join(map(quote, by))}" in [synthesizer] has {fewer:,} cells in place of '
+            f"{cells:,}. Chains are far quicker, and levels that are rare in every stratum keep "
+            "their shares; synthetic strata do not differ."
+        )
+    if error > USUAL_ICC:
+        lines.append(
+            f"WARNING: this noise hides intraclass correlations below {2.0 * error:.2g}, and "
+            "standard errors may come out far too large. Raise epsilon, or declare "
+            "survey.design_effect from public sources."
+        )
+    return lines
 
 
-def _units(design: "PublicDesign", settings: NoisySettings) -> list[str]:
+def _protected(design: "PublicDesign", settings: NoisySettings) -> list[str]:
     """State what is protected."""
     if settings.protect == RECORD:
-        return ["Protected: single records.", ""]
+        return ["Protected: single records."]
     sizes, largest = settings.unit_sizes(design), settings.unit_size(design)
     times = f"; the noise is {largest:,} times that of single records" if largest > 1 else ""
     return [
         f"Protected: units of {settings.protect!r} as a whole. {sizes.size:,} units, of "
-        f"{int(np.median(sizes)):,} records in the median and {largest:,} in the largest{times}.",
-        "",
+        f"{int(np.median(sizes)):,} records in the median and {largest:,} in the largest{times}."
     ]

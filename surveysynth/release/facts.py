@@ -1,8 +1,8 @@
 """Public facts about a release, gathered once for all its files."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,11 +30,20 @@ if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
 
 
+#: So many factors are listed; of more, the smallest and the largest.
+_LISTED = 8
+
+
 def inference_words(record: "DebiasRecord") -> str:
     """Return a paragraph of the privacy statement, from ``templates/inference.j2``."""
-    shifts: dict[str, list[float]] = {}
+    shifts: dict[str, list[float]] = {"scale": [], "location": []}
     for kind, shift in zip(record.kinds, record.shift, strict=record.debiased):
-        shifts.setdefault(kind, []).append(shift)
+        shifts[kind].append(shift)
+    factors = [f"{np.exp(shift):.3f}" for shift in shifts["scale"]]
+    if len(factors) > _LISTED:
+        smallest, largest = (f"{np.exp(end(shifts['scale'])):.3f}" for end in (min, max))
+        factors = [f"{len(factors)} factors from {smallest} to {largest}"]
+    moved = [abs(shift) for shift in shifts["location"]]
     words = render(
         "surveysynth.release.documents",
         "templates/inference.j2",
@@ -44,41 +53,10 @@ def inference_words(record: "DebiasRecord") -> str:
         databases=record.databases,
         records=f"{record.n_simulated:,}",
         rounds=record.rounds,
-        scales=_factors(shifts.get("scale", [])),
-        locations=_largest(shifts.get("location", [])),
+        scales=", ".join(factors),
+        locations=f"{max(moved):.2g}" if moved else "",
     )
     return " ".join(words.split())
-
-
-#: So many factors are listed; of more, the smallest and the largest.
-_LISTED = 8
-
-
-def _factors(shifts: list[float]) -> str:
-    """Return the factors of shifted logs in words."""
-    factors = [f"{np.exp(shift):.3f}" for shift in shifts]
-    if len(factors) <= _LISTED:
-        return ", ".join(factors)
-    smallest, largest = (f"{np.exp(end):.3f}" for end in (min(shifts), max(shifts)))
-    return f"{len(factors)} factors from {smallest} to {largest}"
-
-
-def _largest(shifts: list[float]) -> str:
-    """Return the largest absolute shift, if there is any."""
-    return f"{max(map(abs, shifts)):.2g}" if shifts else ""
-
-
-def debias_facts(record: "DebiasRecord") -> dict[str, Any]:
-    """Return what was done to the draws, from public inputs alone, for privacy.json.
-
-    Numbers have six significant digits, not the last ones, which are those of the draws.
-    """
-    return {
-        name: [float(f"{each:.6g}") if isinstance(each, float) else each for each in value]
-        if isinstance(value, tuple)
-        else value
-        for name, value in asdict(record).items()
-    }
 
 
 TEST_WARNING = (
@@ -125,10 +103,6 @@ class ReleaseFacts:
             assumptions=(*self.statement.assumptions, assumption),
         )  # fmt: skip
         return replace(self, statement=statement)
-
-    def with_design(self, design: "PublicDesign") -> "ReleaseFacts":
-        """Return the facts with the design of the draws, whose transforms may be learned."""
-        return self if design is self.design else replace(self, design=design)
 
     def with_inference(self, record: "DebiasRecord") -> "ReleaseFacts":
         """Add how the synthetic data come from the draws."""
@@ -184,31 +158,21 @@ class ReleaseFacts:
         return f"{self.mechanism.note} It is {outside}." if outside else self.mechanism.note
 
 
-def files_of(spec: "Spec") -> list[tuple[str, str, Format]]:
-    """Return folder, file name and format of every file of the tables and figures of a release."""
+def files_of(spec: "Spec") -> list[str]:
+    """Return the paths of all files of tables and figures in a release."""
     return [
-        made
-        for each in spec.each_table
-        for made in table_files(
-            each.table.statistics,
-            (*each.table.formats, *each.table.figures),
-            each.table.name or "",
+        f"{folder}/{file}"
+        for each in spec.tables
+        for folder, file, _ in table_files(
+            each.statistics, (*each.formats, *each.figures), each.name or ""
         )
     ]
 
 
-def figure_formats(spec: "Spec") -> list[str]:
-    """Return the formats of figures of all tables, each once."""
-    return list(dict.fromkeys(name for each in spec.tables for name in each.figures))
-
-
-def curve_files(spec: "Spec") -> list[str]:
-    """Return the paths of the figures of learned transforms in a release."""
-    return [
-        f"{FIGURES_FOLDER}/transforms.{FORMATS[name].ending}"
-        for name in figure_formats(spec)
-        if spec.learned
-    ]
+def curve_files(spec: "Spec") -> dict[str, Format]:
+    """Return the figures of learned transforms in a release, by their paths."""
+    formats = [FORMATS[name] for each in spec.tables for name in each.figures if spec.learned]
+    return {f"{FIGURES_FOLDER}/transforms.{made.ending}": made for made in formats}
 
 
 def labels_of(spec: "Spec") -> Labels:

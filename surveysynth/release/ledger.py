@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -115,7 +115,11 @@ def parse_ledger(content: bytes, source: str) -> list[LedgerEntry]:
     lines = content.split(b"\n")
     found: dict[str, LedgerEntry] = {}
     for number, line in enumerate(lines[:-1], start=1):
-        entry = _entry(line)
+        entry: LedgerEntry | None = None
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            record = json.loads(line.decode("utf-8"))
+            if record.pop(_CHECK) == _digest(record):
+                entry = LedgerEntry(**record)
         if entry is None or found.setdefault(entry.run, entry) != entry:
             raise InputError(
                 f"line {number} of the ledger {source} is not a record of a run as it was "
@@ -130,16 +134,6 @@ def parse_ledger(content: bytes, source: str) -> list[LedgerEntry]:
             "that run, remove its line."
         )
     return list(found.values())
-
-
-def _entry(line: bytes) -> LedgerEntry | None:
-    """Return the entry of a line; None if the line is not an entry."""
-    try:
-        record = json.loads(line.decode("utf-8"))
-        check = record.pop(_CHECK)
-        return LedgerEntry(**record) if check == _digest(record) else None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
 
 
 def read_ledger(path: Path) -> list[LedgerEntry]:
@@ -222,19 +216,13 @@ class LedgerSummary:
                 f"total epsilon spent on survey {self.survey!r} so far: {self.epsilon:g} in "
                 f"{_runs(self.runs)}."
             )
-        lines += [*self._of_strict(), *self._not_counted()]
-        return [f"Ledger: {line}" for line in lines]
-
-    def _of_strict(self) -> list[str]:
-        """Return the totals of noisy statistics, and what they must not be added to."""
-        if not self.strict_runs:
-            return []
-        whom = f" for units of {self.whole_units!r}" if self.whole_units else ""
-        lines = [
-            f"total rho of noisy statistics spent on survey {self.survey!r} so far{whom}: "
-            f"{self.rho:.6g} in {_runs(self.strict_runs)} (epsilon {self.strict_epsilon:.4g} "
-            f"at delta {self.delta:.3g})."
-        ]
+        if self.strict_runs:
+            whom = f" for units of {self.whole_units!r}" if self.whole_units else ""
+            lines.append(
+                f"total rho of noisy statistics spent on survey {self.survey!r} so far{whom}: "
+                f"{self.rho:.6g} in {_runs(self.strict_runs)} (epsilon {self.strict_epsilon:.4g} "
+                f"at delta {self.delta:.3g})."
+            )
         if self.unit_rho and not self.whole_units:
             some = ", ".join(f"{name!r} {rho:.6g}" for name, rho in self.unit_rho.items())
             lines.append(
@@ -242,14 +230,8 @@ class LedgerSummary:
                 f"whole (rho by column: {some}); the others protect a unit of k records at k^2 "
                 "times their rho only, so that there is no total for units."
             )
-        if self.runs:
-            lines.append("an asymptotic epsilon and rho are two currencies, which cannot be "
-                         "added.")  # fmt: skip
-        return lines
-
-    def _not_counted(self) -> list[str]:
-        """Describe runs that are in no total."""
-        lines = []
+        if self.strict_runs and self.runs:
+            lines.append("an asymptotic epsilon and rho are two currencies, which cannot be added.")
         if self.tests:
             lines.append(
                 f"{_runs(self.tests)} with a stated seed not counted; their files are "
@@ -265,7 +247,7 @@ class LedgerSummary:
                 f"{_runs(self.other_surveys)} on surveys of other ids recorded too; if they hold "
                 "the same people, what they spent adds up as well."
             )
-        return lines
+        return [f"Ledger: {line}" for line in lines]
 
 
 def _runs(count: int) -> str:
@@ -473,13 +455,10 @@ class Ledger:
 
     def same_data_elsewhere(self, data_sha256: str) -> int:
         """Count the user's ledgers of other ids that have runs on the very same data file."""
-        others = (path for path in ledgers_folder().glob("*.jsonl") if path != self.path)
         found = 0
-        for path in others:
-            try:
-                found += data_sha256.encode() in path.read_bytes()
-            except OSError:
-                continue
+        for path in ledgers_folder().glob("*.jsonl"):
+            with suppress(OSError):
+                found += path != self.path and data_sha256.encode() in path.read_bytes()
         return found
 
     def _read(self) -> list[LedgerEntry]:
@@ -512,7 +491,11 @@ class Ledger:
                 "nothing was released. Try again when it is done."
             ) from None
         except OSError as error:
-            raise self._unusable(error) from None
+            reason = error.strerror or str(error) or "no reason given"
+            raise InputError(
+                f"the run could not be recorded in the ledger {self.path}: {reason}; nothing was "
+                "released. Name a file that can be written with --ledger."
+            ) from None
 
     def _append(self, content: bytes) -> None:
         """Append content whole or not at all, and flush it to disk before anything else happens."""
@@ -536,10 +519,3 @@ class Ledger:
             os.close(handle)
         if fresh:
             flush_path(self.path.parent)
-
-    def _unusable(self, error: OSError) -> InputError:
-        reason = error.strerror or str(error) or "no reason given"
-        return InputError(
-            f"the run could not be recorded in the ledger {self.path}: {reason}; nothing was "
-            "released. Name a file that can be written with --ledger."
-        )

@@ -11,6 +11,7 @@ where these are whole numbers, and as positions from 1 on where they are not; ``
 both.
 """
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -25,10 +26,10 @@ import numpy as np
 from surveysynth._support.messages import listing
 from surveysynth._support.readstat import read_with
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.errors import InputError, RefusedError
+from surveysynth.errors import InputError, RefusedError, SurveySynthError
 from surveysynth.release.tables.labels import Labels
-from surveysynth.release.writers.csv import MicrodataFormat, write_records
-from surveysynth.survey.columns import natural_order
+from surveysynth.release.writers.csv import MicrodataFormat, plain_text, write_records
+from surveysynth.survey.columns import natural_order, text_column
 from surveysynth.survey.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -78,14 +79,12 @@ def values_of(codes: Sequence[str], *, positions: bool) -> dict[str, int]:
 
     Otherwise its place from 1 on with ``positions``, and nothing without.
     """
-    if all(_is_whole(code) for code in codes):
+    # As programs write them: "01" and "+1" are none.
+    if all(re.fullmatch(r"0|-?[1-9]\d{0,9}", code) for code in codes) and all(
+        abs(int(code)) <= _LARGEST for code in codes
+    ):
         return {code: int(code) for code in codes}
     return {code: place for place, code in enumerate(codes, start=1)} if positions else {}
-
-
-def _is_whole(code: str) -> bool:
-    """Return True for a whole number as programs write it: "01" and "+1" are none."""
-    return bool(re.fullmatch(r"0|-?[1-9]\d{0,9}", code)) and abs(int(code)) <= _LARGEST
 
 
 def check_names(names: Sequence[str], file_format: str) -> None:
@@ -136,9 +135,12 @@ def write_labelled(
     import pyreadstat
 
     numbers = {
-        name: _numbered(frame[name], each.values) for name, each in columns.items() if each.values
+        name: frame[name].map(dict(each.values)) for name, each in columns.items() if each.values
     }
-    coded = frame.assign(**numbers)
+    coded = frame.assign(**{  # blank cells are missing
+        name: column.astype("float64" if column.isna().any() else "int32")
+        for name, column in numbers.items()
+    })  # fmt: skip
     shared: dict[str, Any] = {
         "file_label": cut(title, _FILE_LABEL_BYTES),
         "column_labels": {
@@ -162,12 +164,6 @@ def write_labelled(
 def cut(text: str, size: int) -> str:
     """Cut the text to one line of at most ``size`` bytes of UTF-8, without half a character."""
     return " ".join(text.split()).encode()[:size].decode(errors="ignore")
-
-
-def _numbered(column: "pd.Series[str]", values: Mapping[str, int]) -> "pd.Series[Any]":
-    """Replace codes by their numbers; blank cells are missing."""
-    numbers = column.map(dict(values))
-    return numbers.astype("float64" if numbers.isna().any() else "int32")
 
 
 def read_labelled(path: Path, file_format: str) -> "pd.DataFrame":
@@ -250,12 +246,8 @@ def base_weight_column(design: "PublicDesign") -> str:
     return design.public_weight_name or design.weight_name or DEFAULT_WEIGHT_NAME
 
 
-def as_known(outcome: Outcome, values: FloatArray) -> "np.ndarray[Any, np.dtype[Any]]":
-    """Return values (n,) of an outcome as people write them.
-
-    Labels for levels, 0 and 1 and counts as whole numbers, amounts unchanged, and zero without a
-    sign.
-    """
+def _as_known(outcome: Outcome, values: FloatArray) -> "np.ndarray[Any, np.dtype[Any]]":
+    """Return values (n,) as people write them: labels, whole numbers, and zero without a sign."""
     if outcome.is_labelled:
         return outcome.labels(values)
     if outcome.kind == "count" and not outcome.missing:
@@ -327,13 +319,12 @@ class MicrodataWriter:
     ) -> None:
         self._design, self._folder, self._format = design, folder, file_format
         self._labels, self._title = labels, title
-        public = public_frame(design)
-        self._order = _order_of(public)
-        self._public = public.iloc[self._order].reset_index(drop=True)
+        self._order = public_order(design)
+        self._public = public_frame(design).iloc[self._order].reset_index(drop=True)
         folder.mkdir(exist_ok=True)
 
-    def write(self, dataset: "SyntheticDataset") -> Path:
-        """Write a dataset and return its path."""
+    def write(self, dataset: "SyntheticDataset") -> None:
+        """Write a dataset."""
         separate = dataset.separate_pair
         columns = self._columns(dataset.outcome, dataset.weight, dataset.base_weight)
         if separate:
@@ -350,7 +341,6 @@ class MicrodataWriter:
             write_labelled(frame, path, self._format, described, self._title)
         else:
             write_records(frame, path, "parquet" if self._format == "parquet" else "csv")
-        return path
 
     def _columns(
         self, outcome: FloatArray, weight: FloatArray, base: FloatArray | None
@@ -364,19 +354,15 @@ class MicrodataWriter:
         public = self._design.public_weight is not None
         given = [weight] if base is None else [base, weight]
         weights = [each[self._order] for each in given[public:]]
-        return [*(as_known(declared, values) for declared, values in pairs), *weights]
+        return [*(_as_known(declared, values) for declared, values in pairs), *weights]
 
 
 def public_order(design: "PublicDesign") -> IntArray:
-    """Return the order (n,) in which the microdata show the records of a design."""
-    return _order_of(public_frame(design))
+    """Return the order (n,) in which the microdata show the records of a design.
 
-
-def _order_of(public: "pd.DataFrame") -> IntArray:
-    """Return the row order (n,) by the public columns, first column first.
-
-    Ties cannot be distinguished.
+    By the public columns, the first column first. Ties cannot be distinguished.
     """
+    public = public_frame(design)
     if public.shape[1] == 0:
         return np.arange(len(public), dtype=np.int64)
     keys = [public[name].factorize(sort=True)[0] for name in reversed(public.columns)]
@@ -415,30 +401,26 @@ class Digits:
         Raises ``RefusedError`` where an outcome varies by too little for its digits.
         """
         outcome, weight = self.outcomes(dataset.outcome), self.weights(dataset.weight)
-        if not dataset.separate_pair:
-            return replace(
-                dataset, outcome=outcome, weight=weight, variance_outcome=outcome,
-                variance_weight=weight,
-            )  # fmt: skip
-        same = dataset.variance_outcome is dataset.outcome
+        pair = outcome, weight
+        if dataset.separate_pair:
+            same = dataset.variance_outcome is dataset.outcome
+            pair = (
+                outcome if same else self.outcomes(dataset.variance_outcome),
+                self.weights(dataset.variance_weight),
+            )
         return replace(
-            dataset,
-            outcome=outcome,
-            weight=weight,
-            variance_outcome=outcome if same else self.outcomes(dataset.variance_outcome),
-            variance_weight=self.weights(dataset.variance_weight),
-        )
+            dataset, outcome=outcome, weight=weight, variance_outcome=pair[0],
+            variance_weight=pair[1],
+        )  # fmt: skip
 
     def outcomes(self, values: FloatArray) -> FloatArray:
         """Round outcomes (n, p)."""
-        columns = zip(self.design.outcomes, values.T, strict=True)
-        made = [
+        return np.stack([
             self._amounts(outcome, column)
             if outcome.is_amount and outcome.kind != "count"
             else column
-            for outcome, column in columns
-        ]
-        return np.stack(made, axis=1)
+            for outcome, column in zip(self.design.outcomes, values.T, strict=True)
+        ], axis=1)  # fmt: skip
 
     def weights(self, weight: FloatArray) -> FloatArray:
         """Round weights (n,); public weights stay as they are."""
@@ -461,22 +443,17 @@ class Digits:
         if outcome.transform.violations(made):
             # Next to the end of the domain, which is no valid value.
             made = np.where(made + outcome.transform.shift > 0, made, given)
-        self._refuse_coarse(outcome.name, given, made)
-        result = values.copy()
-        result[regular] = made
-        return result
-
-    def _refuse_coarse(self, name: str, given: FloatArray, made: FloatArray) -> None:
-        if not given.size:
-            return
-        moved, spread = math.sqrt(np.mean((made - given) ** 2)), float(given.std())
-        if spread > 0 and moved > MOST_MOVED * spread:
+        spread = float(given.std()) if given.size else 0.0
+        if spread > 0 and math.sqrt(np.mean((made - given) ** 2)) > MOST_MOVED * spread:
             raise RefusedError(
-                f"Synthetic values of {name!r} vary by too little for the "
+                f"Synthetic values of {outcome.name!r} vary by too little for the "
                 f"{self.significant} digits that they are published with: rounding would add to "
                 "their spread. Set microdata_digits in [tables] to more digits, or count the "
                 "outcome from another origin."
             )
+        result = values.copy()
+        result[regular] = made
+        return result
 
     @property
     def amount_words(self) -> str:
@@ -538,3 +515,88 @@ def _steps(weight: FloatArray, size: float, decimals: int, order: IntArray) -> F
         steps[chosen] += math.copysign(1.0, missing)
         missing -= int(math.copysign(chosen.size, missing))
     return steps
+
+
+CODEBOOK_NAME = "codebook.json"
+
+
+def damaged(path: Path) -> InputError:
+    """Return the error of a published file that is not as it was written."""
+    return InputError(f"{path} is not what a release writes; it is damaged or has been changed.")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return a published JSON file; raise ``InputError`` if it is missing or damaged."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing from the release.") from None
+    except (OSError, ValueError):
+        raise damaged(path) from None
+    if not isinstance(content, dict):
+        raise damaged(path)
+    return content
+
+
+def read_records(path: Path, codebook: Mapping[str, Any]) -> "pd.DataFrame":
+    """Return the records of a file of microdata with the columns of the codebook; codes are text.
+
+    Raises ``InputError`` if the file is missing or damaged.
+    """
+    import pandas as pd
+
+    text = [c["name"] for c in codebook["columns"] if "levels" in c or c["type"] == "text"]
+    if path.suffix[1:] in PROGRAMS:
+        if not path.is_file():
+            raise InputError(f"{path} is missing from the release.")
+        try:
+            frame = read_labelled(path, path.suffix[1:])
+        except SurveySynthError:
+            raise
+        except Exception:  # of pyreadstat, which has several
+            raise damaged(path) from None
+        return _with_codes(frame, codebook, path)
+    if path.suffix == ".parquet":
+        try:
+            frame = pd.read_parquet(path)
+        except (OSError, ValueError):
+            raise damaged(path) from None
+        return frame.astype({name: str for name in text if name in frame})
+    frame = read_csv(path)
+    try:
+        numbers = {name: pd.to_numeric(frame[name]) for name in frame if name not in text}
+    except ValueError:
+        raise damaged(path) from None
+    return frame.assign(**{str(name): values for name, values in numbers.items()})
+
+
+def read_csv(path: Path) -> "pd.DataFrame":
+    """Read every field as the text that was written."""
+    import pandas as pd
+
+    try:
+        frame = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8")
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing from the release.") from None
+    except (OSError, ValueError):
+        raise damaged(path) from None
+    return frame.rename(columns=plain_text).map(plain_text)
+
+
+def _with_codes(
+    frame: "pd.DataFrame", codebook: Mapping[str, Any], path: Path
+) -> "pd.DataFrame":
+    """Replace the numbers of a dataset of Stata or SPSS by the codes of the codebook."""
+    for column in codebook["columns"]:
+        name = column["name"]
+        if name not in frame:
+            raise damaged(path)
+        code_of = {
+            str(level["value"]): level["code"] for level in column.get("levels", ())
+            if "value" in level
+        }  # fmt: skip
+        codes = [level["code"] for level in column.get("levels", ())]
+        if code_of or column["type"] == "text":
+            text = text_column(frame[name], name, codes).values()
+            frame[name] = text.map(lambda value, codes=code_of: codes.get(value, value))
+    return frame

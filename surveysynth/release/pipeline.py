@@ -95,7 +95,7 @@ def release(
     from surveysynth.config.build import engine_of, mechanism_of, model_of
     from surveysynth.config.file_labels import with_file_labels
     from surveysynth.config.spec import load_spec
-    from surveysynth.release.files import planned_files
+    from surveysynth.release.facts import files_of
 
     say = progress or (lambda stage: None)
     plan = plan_bundle(
@@ -108,7 +108,7 @@ def release(
         say(stages.COMPILING)
         chosen.prepare()
     pending = run_to_record(spec, plan, ledger, test=test)
-    with _advice_on_errors(pending), reserved(plan, planned_files(spec)):
+    with _advice_on_errors(pending), reserved(plan, files_of(spec)):
         pending.require_room()  # before the confidential values are looked at
         say(stages.READING)
         survey, model = _survey_and_model(spec, chosen, mechanism)
@@ -119,7 +119,7 @@ def release(
             model, survey.design, survey.confidential, streams.mechanism, say,
             seeded=test, keeper=None if test else pending,
         )  # fmt: skip
-        facts = facts.with_design(released.design_of(facts.design))
+        facts = replace(facts, design=released.design_of(facts.design))
         with staged(plan) as staging:
             facts, tables = _write(facts, model, released, staging, streams, say, observer)
             adequacy = _adequacy(observer, facts, survey, tables, released, staging, plan)

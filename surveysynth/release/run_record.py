@@ -7,7 +7,7 @@ from the same numbers, as the same run: nothing is counted twice, and never too 
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,34 +88,39 @@ class PendingNoise:
 
     def _waiting(self) -> tuple[str, Mapping[str, Any]] | None:
         """Return the unreleased run of this purpose, and its noisy numbers."""
-        for path in _files(self.plan):
-            kept = _read(path)
-            if kept["purpose"] == self.purpose:
-                return path.stem, kept["statistics"]
+        folders = self.plan.confidential_folders
+        for path in (file for each in folders for file in sorted((each / DRAWN).glob("*.json"))):
+            try:
+                kept = json.loads(path.read_text(encoding="utf-8"))
+                purpose, statistics = str(kept["purpose"]), dict(kept["statistics"])
+            except (ValueError, TypeError, KeyError):
+                raise InputError(
+                    f"{path} is damaged: its noisy numbers are lost, and their rho stays spent. "
+                    "Move the file away; another run draws new noise."
+                ) from None
+            if purpose == self.purpose:
+                return path.stem, statistics
         return None
 
     def _record(self, statistics: str | None = None) -> None:
         """Record the run in the ledger, then its noisy numbers, if they are new."""
-        with signals_delayed():  # Ctrl-C finds the run and its numbers recorded, or neither
-            self._put_down(statistics)
-            self.used = True
-
-    def _put_down(self, statistics: str | None) -> None:
         folder = self.plan.confidential
-        entries = self.ledger.record([self.entry], copies_of(self.plan))
-        try:
-            folder.parent.mkdir(exist_ok=True)
-            folder.mkdir(mode=PRIVATE_MODE, exist_ok=True)
-            copy = merge(read_ledger(folder / LEDGER_NAME), entries)
-            write_whole(folder / LEDGER_NAME, text_of(copy))
-            if statistics is not None:
-                write_whole(folder / DRAWN / f"{self.entry.run}.json", statistics)
-        except OSError as error:
-            raise InputError(
-                f"the noisy numbers of the run could not be kept in {folder}: "
-                f"{error.strerror or 'no reason given'}; nothing was released and they are lost. "
-                f"The run is recorded in the ledger {self.ledger.path} nevertheless."
-            ) from None
+        with signals_delayed():  # Ctrl-C finds the run and its numbers recorded, or neither
+            entries = self.ledger.record([self.entry], copies_of(self.plan))
+            try:
+                folder.parent.mkdir(exist_ok=True)
+                folder.mkdir(mode=PRIVATE_MODE, exist_ok=True)
+                copy = merge(read_ledger(folder / LEDGER_NAME), entries)
+                write_whole(folder / LEDGER_NAME, text_of(copy))
+                if statistics is not None:
+                    write_whole(folder / DRAWN / f"{self.entry.run}.json", statistics)
+            except OSError as error:
+                raise InputError(
+                    f"the noisy numbers of the run could not be kept in {folder}: "
+                    f"{error.strerror or 'no reason given'}; nothing was released and they are "
+                    f"lost. The run is recorded in the ledger {self.ledger.path} nevertheless."
+                ) from None
+            self.used = True
 
     @property
     def waits(self) -> bool:
@@ -163,23 +168,6 @@ def purpose_of(spec: "Spec", entry: LedgerEntry) -> str:
     )  # fmt: skip
     whole = [entry.data_sha256, entry.version, content]
     return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
-
-
-def _files(plan: BundlePlan) -> Iterator[Path]:
-    for folder in plan.confidential_folders:
-        if (folder / DRAWN).is_dir():
-            yield from sorted((folder / DRAWN).glob("*.json"))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        return {"purpose": str(kept["purpose"]), "statistics": dict(kept["statistics"])}
-    except (ValueError, TypeError, KeyError):
-        raise InputError(
-            f"{path} is damaged: its noisy numbers are lost, and their rho stays spent. Move the "
-            "file away; another run draws new noise."
-        ) from None
 
 
 def run_to_record(
@@ -265,14 +253,15 @@ def entry_of(spec: "Spec", *, test: bool, released: bool = True) -> LedgerEntry:
 
     Raises ``InputError`` where the data file cannot be read.
     """
+    try:
+        data_sha256 = file_sha256(spec.data_path)
+    except OSError:
+        open_table(spec.data_path)  # which says what is wrong
+        raise
     return _entry(
-        spec,
-        survey=survey_id(spec.survey.id, spec.data_path),
-        spec_sha256=file_sha256(spec.path),
-        data_sha256=_sha256_of_data(spec.data_path),
-        test=test,
-        released=released,
-    )
+        spec, survey=survey_id(spec.survey.id, spec.data_path),
+        spec_sha256=file_sha256(spec.path), data_sha256=data_sha256, test=test, released=released,
+    )  # fmt: skip
 
 
 def entry_in_memory(
@@ -319,11 +308,3 @@ def with_unit_size(entry: LedgerEntry, spec: "Spec", design: "PublicDesign") -> 
     if not entry.in_rho:
         return entry
     return replace(entry, unit_size=noisy_settings_of(spec).unit_size(design))
-
-
-def _sha256_of_data(path: Path) -> str:
-    try:
-        return file_sha256(path)
-    except OSError:
-        open_table(path)  # which says what is wrong
-        raise

@@ -128,7 +128,7 @@ def test_the_record_of_privacy_says_what_it_is(made: tuple[Path, Path]) -> None:
     settings = record["settings"]
     assert settings["spreads"] == {"benefit": 0.6, "learned weight": 1.0}
     assert settings["count_share"] == 1.0
-    text = (made[0] / "README.md").read_text(encoding="utf-8")
+    text = (made[0] / "dossier.md").read_text(encoding="utf-8")
     assert "numbers of records by row of the model matrix and category of every outcome" in text
     assert "not private" in text
 

@@ -28,9 +28,10 @@ from surveysynth.survey.outcome import Outcome
 if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
 
+
 def make_codebook(facts: ReleaseFacts, *, replicates: int, separate_pair: bool) -> dict[str, Any]:
     """Return the codebook, JSON-ready; ``replicates`` is the number of datasets of each draw."""
-    design = facts.design
+    design, suffix = facts.design, VARIANCE_SUFFIX if separate_pair else ""
     synthetic = synthetic_column_names(design, separate_pair=separate_pair)
     columns = [
         *(_public_column(facts, name) for name in public_column_names(design)),
@@ -47,7 +48,16 @@ def make_codebook(facts: ReleaseFacts, *, replicates: int, separate_pair: bool) 
         "row_order": "sorted by the public columns; the order carries no information",
         "columns": columns,
         "synthetic_columns": list(synthetic),
-        "variance_pair": _variance_pair(facts, separate_pair=separate_pair),
+        "variance_pair": {
+            "outcomes": [f"{name}{suffix}" for name in design.outcome_names],
+            "weight": f"{weight_column(design)}{suffix}",
+            "note": (
+                "estimate variances from these columns, estimates from the columns without the "
+                "suffix"
+                if separate_pair
+                else "the same columns serve for estimates and for their variances"
+            ),
+        },
         "files": [
             {
                 "file": f"microdata/{file_name(draw, replicate, facts.microdata_format)}",
@@ -73,56 +83,45 @@ def _numbered(column: dict[str, Any], written: LabelledColumn) -> dict[str, Any]
 
 def public_roles(design: "PublicDesign", name: str) -> dict[str, str]:
     """Return the roles of a public column: a word for programs, and its meaning."""
-    roles = {
-        "table": name in design.by,
-        "stratum": name == design.strata_name,
-        "psu": name == design.psu_name,
-        "weight": name == design.public_weight_name and design.calibrated_by is None,
-        "base weight": name == design.public_weight_name and design.calibrated_by is not None,
-        "calibration": name in (design.calibrated_by or ()),
-        "fpc": name == fraction_name(design),
-        "predictor": name in design.predictors,
-        "public": name in design.public_columns,
-    }
-    meanings = {
-        "table": "classifies the tables",
-        "stratum": "stratum of the sample design",
-        "psu": "primary sampling unit",
-        "weight": "sampling weight, unchanged: population units that the record represents",
-        "base weight": "sampling weight, unchanged, before calibration",
-        "calibration": "weights are calibrated to published totals by it",
-        "fpc": "sampling fraction of the stratum (finite population correction)",
-        "predictor": "predictor of the synthesizer",
-        "public": "public column",
-    }
-    return {role: meanings[role] for role, applies in roles.items() if applies}
+    is_weight, calibrated = name == design.public_weight_name, design.calibrated_by is not None
+    roles = (
+        ("table", name in design.by, "classifies the tables"),
+        ("stratum", name == design.strata_name, "stratum of the sample design"),
+        ("psu", name == design.psu_name, "primary sampling unit"),
+        ("weight", is_weight and not calibrated,
+         "sampling weight, unchanged: population units that the record represents"),
+        ("base weight", is_weight and calibrated, "sampling weight, unchanged, before calibration"),
+        ("calibration", name in (design.calibrated_by or ()),
+         "weights are calibrated to published totals by it"),
+        ("fpc", name == fraction_name(design),
+         "sampling fraction of the stratum (finite population correction)"),
+        ("predictor", name in design.predictors, "predictor of the synthesizer"),
+        ("public", name in design.public_columns, "public column"),
+    )  # fmt: skip
+    return {role: meaning for role, applies, meaning in roles if applies}
 
 
 def _public_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
     design, labels = facts.design, facts.labels
-    roles = public_roles(design, name)
+    roles, kind = public_roles(design, name), "number"
+    if name != fraction_name(design):
+        kinds = {"i": "integer", "u": "integer", "f": "number", "b": "true or false"}
+        kind = kinds.get(design.frame[name].dtype.kind, "text")
     column: dict[str, Any] = {
         "name": name,
         "title": labels.title(name),
         "meaning": "; ".join(roles.values()),
         "source": "public",
         "roles": list(roles),
-        "type": _type_of(design, name),
+        "type": kind,
         "unit": labels.of(name).unit,
     }
     if name in design.levels:
         column["levels"] = [
             {"code": code, "label": labels.level(name, code)} for code in design.levels[name]
         ]
-        column = {**column, "margin_in_tables": facts.labels.of(name).margin}
+        column["margin_in_tables"] = labels.of(name).margin
     return column
-
-
-def _type_of(design: "PublicDesign", name: str) -> str:
-    if name == fraction_name(design):
-        return "number"
-    kinds = {"i": "integer", "u": "integer", "f": "number", "b": "true or false"}
-    return kinds.get(design.frame[name].dtype.kind, "text")
 
 
 def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
@@ -143,37 +142,39 @@ def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
             meaning += "; sums to the public population size"
     else:
         meaning = _meaning(design.outcomes[design.outcome_names.index(base)])
+    role = "outcome"
+    if is_weight:
+        role = "weight" if base == weight_column(design) else "base weight"
     column: dict[str, Any] = {
         "name": name,
         "title": labels.title(base),
         "meaning": meaning,
         "source": "synthetic",
-        "roles": [_weight_role(design, base) if is_weight else "outcome"],
+        "roles": [role],
         "type": "number",
         "unit": labels.of(base).unit,
     }
     if is_weight:
         words = "12 significant digits" if calibrated else facts.digits.weight_words
         return {**column, "rounded_to": words}
-    column = {**column, **_of_kind(facts, base)}
-    return _classifying(facts, column) if name in facts.spec.by else column
-
-
-def _weight_role(design: "PublicDesign", name: str) -> str:
-    """Return the role of a weight: that for estimates, or the one that was calibrated."""
-    return "weight" if name == weight_column(design) else "base weight"
-
-
-def _classifying(facts: ReleaseFacts, column: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry of an outcome that classifies the tables."""
-    return {
-        **column,
-        "meaning": f"{column['meaning']}; classifies the tables, whose rows by it hold different "
-        "synthetic records in every dataset; the number of sample records in such a row is "
-        "confidential and not published",
-        "roles": [*column["roles"], "table"],
-        "margin_in_tables": facts.labels.of(column["name"]).margin,
-    }
+    outcome = design.outcomes[design.outcome_names.index(base)]
+    column["declared"] = outcome.as_dict()
+    if outcome.is_amount and outcome.kind != "count":
+        column["rounded_to"] = facts.digits.amount_words
+    elif not (outcome.is_amount and outcome.missing):
+        column["type"] = "text" if outcome.is_labelled else "integer"
+    if outcome.is_labelled:
+        column["levels"] = [
+            {"code": code, "label": labels.level(base, code)} for code in outcome.levels
+        ]
+    if name in facts.spec.by:
+        column["meaning"] += (
+            "; classifies the tables, whose rows by it hold different synthetic records in every "
+            "dataset; the number of sample records in such a row is confidential and not published"
+        )
+        column["roles"].append("table")
+        column["margin_in_tables"] = labels.of(name).margin
+    return column
 
 
 def _meaning(outcome: Outcome) -> str:
@@ -186,35 +187,6 @@ def _meaning(outcome: Outcome) -> str:
         return f"synthetic value, {amount}"
     spikes = " or ".join(f"{spike:.10g}" for spike in outcome.spikes)
     return f"synthetic value: exactly {spikes}, or an amount {amount}"
-
-
-def _of_kind(facts: ReleaseFacts, name: str) -> dict[str, Any]:
-    """Return type and levels of a synthetic outcome, and all that is declared about it."""
-    outcome = facts.design.outcomes[facts.design.outcome_names.index(name)]
-    found: dict[str, Any] = {"declared": outcome.as_dict()}
-    if outcome.is_amount and outcome.kind != "count":
-        found["rounded_to"] = facts.digits.amount_words
-    elif not (outcome.is_amount and outcome.missing):
-        found["type"] = "text" if outcome.is_labelled else "integer"
-    if outcome.is_labelled:
-        found["levels"] = [
-            {"code": code, "label": facts.labels.level(name, code)} for code in outcome.levels
-        ]
-    return found
-
-
-def _variance_pair(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any]:
-    design = facts.design
-    suffix = VARIANCE_SUFFIX if separate_pair else ""
-    return {
-        "outcomes": [f"{name}{suffix}" for name in design.outcome_names],
-        "weight": f"{weight_column(design)}{suffix}",
-        "note": (
-            "estimate variances from these columns, estimates from the columns without the suffix"
-            if separate_pair
-            else "the same columns serve for estimates and for their variances"
-        ),
-    }
 
 
 DDI_NAME = "codebook.xml"
@@ -242,7 +214,10 @@ def make_ddi(facts: ReleaseFacts, codebook: Mapping[str, Any]) -> bytes:
             "xml:lang": "en",
         },
     )
-    _document(_add(root, "docDscr"), codebook)
+    document = _add(root, "docDscr")
+    _citation(document, f"Codebook of the synthetic microdata: {codebook['title']}")
+    for warning in codebook["warnings"]:
+        _add(document, "notes", warning, type="warning")
     _study(_add(root, "stdyDscr"), facts, codebook)
     for number, each in enumerate(codebook["files"], start=1):
         _file(_add(root, "fileDscr", ID=f"F{number}"), facts, codebook, each)
@@ -270,12 +245,6 @@ def _citation(parent: ET.Element, title: str) -> ET.Element:
     return citation
 
 
-def _document(parent: ET.Element, codebook: Mapping[str, Any]) -> None:
-    _citation(parent, f"Codebook of the synthetic microdata: {codebook['title']}")
-    for warning in codebook["warnings"]:
-        _add(parent, "notes", warning, type="warning")
-
-
 def _study(parent: ET.Element, facts: ReleaseFacts, codebook: Mapping[str, Any]) -> None:
     _citation(parent, f"{codebook['title']}: synthetic microdata")
     information = _add(parent, "stdyInfo")
@@ -294,7 +263,13 @@ def _study(parent: ET.Element, facts: ReleaseFacts, codebook: Mapping[str, Any])
         _add(summary, "universe", f"A population of {size:,.10g} units.")
     _add(summary, "dataKind", "synthetic survey microdata")
     collection = _add(_add(parent, "method"), "dataColl")
-    _add(collection, "sampProc", _sampling(facts))
+    design = facts.design
+    parts = [f"A sample of {design.n:,} records"]
+    if design.strata_name is not None:
+        parts.append(f"drawn within strata ({design.strata_name})")
+    if design.psu_name is not None:
+        parts.append(f"in primary sampling units ({design.psu_name})")
+    _add(collection, "sampProc", f"{', '.join(parts)}.")
     if facts.spec.all_tables.source:
         _add(_add(collection, "sources"), "dataSrc", facts.spec.all_tables.source)
     pair = codebook["variance_pair"]
@@ -307,17 +282,6 @@ def _study(parent: ET.Element, facts: ReleaseFacts, codebook: Mapping[str, Any])
         _add(parent, "notes", warning, type="warning")
     for paragraph in facts.statement.guarantee:
         _add(parent, "notes", paragraph, type="privacy", subject="privacy guarantee")
-
-
-def _sampling(facts: ReleaseFacts) -> str:
-    """Return a sentence on strata and units of the sample, which are public."""
-    design = facts.design
-    parts = [f"A sample of {design.n:,} records"]
-    if design.strata_name is not None:
-        parts.append(f"drawn within strata ({design.strata_name})")
-    if design.psu_name is not None:
-        parts.append(f"in primary sampling units ({design.psu_name})")
-    return f"{', '.join(parts)}."
 
 
 def _weight_name(codebook: Mapping[str, Any]) -> str:
@@ -351,9 +315,10 @@ def _variable(
     numeric = column.get("type_in_files", column["type"]) in ("number", "integer")
     whole = column["type"] == "integer" and column["source"] == "synthetic"  # 0 and 1
     discrete = bool(levels) or whole or not numeric
-    weighted = {} if is_weight or "outcome" not in column["roles"] else {
-        "wgt_var": ids[_weight_of(codebook, column["name"])]
-    }  # fmt: skip
+    weighted, pair = {}, codebook["variance_pair"]
+    if not is_weight and "outcome" in column["roles"]:
+        of_pair = column["name"] in pair["outcomes"]
+        weighted["wgt_var"] = ids[str(pair["weight"]) if of_pair else _weight_name(codebook)]
     variable = _add(
         parent, "var", ID=ids[column["name"]], name=xml_text(column["name"]),
         files=" ".join(f"F{number}" for number in range(1, len(codebook["files"]) + 1)),
@@ -371,9 +336,3 @@ def _variable(
             _add(category, "txt", f"{level['code']} in the tables")
     _add(variable, "varFormat", type="numeric" if numeric else "character")
     _add(variable, "notes", f"{column['source']}; {', '.join(column['roles'])}", type="part")
-
-
-def _weight_of(codebook: Mapping[str, Any], name: str) -> str:
-    """Return the weight of an outcome, which for a column for variances is that for variances."""
-    pair = codebook["variance_pair"]
-    return str(pair["weight"]) if name in pair["outcomes"] else _weight_name(codebook)

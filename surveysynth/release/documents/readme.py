@@ -16,7 +16,7 @@ from surveysynth.release.documents.programs import (
     r_program,
     subset_of,
 )
-from surveysynth.release.documents.render import render_markdown, shared_context
+from surveysynth.release.documents.render import render_markdown
 from surveysynth.release.facts import ReleaseFacts, curve_files
 from surveysynth.release.microdata import (
     PROGRAMS,
@@ -28,6 +28,7 @@ from surveysynth.release.microdata import (
     synthetic_column_names,
     weight_column,
 )
+from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
@@ -35,26 +36,22 @@ from surveysynth.release.tables.table import (
     POOLED_FLAG,
     SMALL_DATASET_FLAG,
     SMALL_SAMPLE_FLAG,
-    policy_of,
 )
 from surveysynth.release.tables.table_builder import by_korn_graubard, synthetic_columns
 
 
 def make_readme(
-    facts: ReleaseFacts, example: Example, *, replicates: int, separate_pair: bool
+    facts: ReleaseFacts,
+    shared: dict[str, Any],
+    example: Example,
+    *,
+    replicates: int,
+    separate_pair: bool,
 ) -> str:
-    """Return README.md; ``replicates``: synthetic datasets of each draw."""
-    context = readme_context(facts, example, replicates=replicates, separate_pair=separate_pair)
-    return render_markdown("readme.md.j2", context)
-
-
-def readme_context(
-    facts: ReleaseFacts, example: Example, *, replicates: int, separate_pair: bool
-) -> dict[str, Any]:
-    """Return the values in ``templates/readme.md.j2``; ``replicates``: datasets of each draw."""
-    settings, spec = facts.settings, facts.spec
-    return {
-        **guarantee_context(facts),
+    """Return README.md; ``shared``: by ``shared_context``; ``replicates``: datasets of a draw."""
+    settings, spec, digits = facts.settings, facts.spec, facts.digits
+    return render_markdown("readme.md.j2", {
+        **shared,
         "total_variance": facts.mechanism.combining == "total_variance",
         "replicates": replicates,
         "datasets": settings.m * replicates,
@@ -65,51 +62,22 @@ def readme_context(
         **_design(facts, separate_pair=separate_pair),
         **_files(facts),
         **_rows(facts),
-        **_digits(facts),
+        "amount_words": digits.amount_words,
+        "weight_words": None if digits.weight_step is None else digits.weight_words,
         "subpopulations": (found := _subpopulations(facts, separate_pair=separate_pair)),
         "own_pair": any(subset.of_pair is not None for _, _, subset in found),
         "example": _example(facts, example, replicates),
-    }
-
-
-def guarantee_context(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return the values in ``templates/readme_guarantee.md.j2``."""
-    return {
-        **shared_context(facts),
-        "values_words": "its outcomes"
-        if facts.spec.survey.public_weights
-        else "its outcomes and its weight",
-        **{
-            # Names of columns in them cannot open an HTML tag.
-            name: [text.replace("<", "\\<") for text in getattr(facts.statement, name)]
-            for name in ("guarantee", "assumptions", "not_covered")
-        },
-    }
+    })  # fmt: skip
 
 
 def _design(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any]:
     """Return the sample design, and the columns of the microdata."""
-    design, labels, clusters = facts.design, facts.labels, facts.clusters
-    declared = {each.name: each.public_words for each in design.outcomes}
-    public = public_column_names(design)
-    all_synthetic = synthetic_column_names(design, separate_pair=separate_pair)
+    design, clusters = facts.design, facts.clusters
     binary = [each for each in design.outcomes if each.kind == "binary" and each.is_labelled]
     return {
         "synthetic": synthetic_column_names(design, separate_pair=False),
-        "public": public,
+        "public": public_column_names(design),
         "fraction": fraction_name(design),
-        "columns": [
-            {
-                "name": name,
-                "title": labels.titled_with_unit(name),
-                "status": status,
-                "declared": declared.get(name.removesuffix(VARIANCE_SUFFIX), "")
-                if status == "synthetic"
-                else "",
-            }
-            for names, status in ((public, "public"), (all_synthetic, "synthetic"))
-            for name in names
-        ],
         "weight": weight_column(design),
         "calibration": None if facts.calibration is None else facts.calibration.words,
         "base_weight": base_weight_column(design),
@@ -202,7 +170,10 @@ def _rows(facts: ReleaseFacts) -> dict[str, Any]:
             "small_sample": SMALL_SAMPLE_FLAG,
             "no_sample": NO_SAMPLE_FLAG,
         },
-        "legends": dict.fromkeys(sentence for each in policies for sentence in each.legend()),
+        "legends": dict.fromkeys(
+            sentence for each in policies
+            for sentence in each.legend([flag.code for flag in each.rules.flags])
+        ),
         "withholding": any(policy.withholding for policy in policies),
     }
 
@@ -240,13 +211,4 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> dict[str
         ),
         "python": python_program(setting),
         "r": r_program(setting),
-    }
-
-
-def _digits(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return the digits of synthetic values."""
-    digits = facts.digits
-    return {
-        "amount_words": digits.amount_words,
-        "weight_words": None if digits.weight_step is None else digits.weight_words,
     }

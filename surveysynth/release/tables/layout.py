@@ -216,12 +216,6 @@ Record: TypeAlias = Mapping[str, Any]
 """One row of a table's frame."""
 
 
-def levels_across(table: ReleaseTable, labels: Labels) -> list[str]:
-    """Return labels of the levels of the last by-column, the margin first."""
-    column = table.by[-1]
-    return [labels.level(column, code) for code in dict.fromkeys(table.frame[column])]
-
-
 def crossed(table: ReleaseTable) -> tuple[ReleaseTable, list[tuple[Record, ...]]]:
     """Return the table of the first level across, and for each line the records of all levels.
 
@@ -503,8 +497,10 @@ def _columns(table: ReleaseTable, kind: LayoutKind, *, flagged: bool) -> tuple[C
 
 def _across(table: ReleaseTable, presentation: Presentation) -> tuple[Column, ...]:
     """Return the columns of a cross table: one, or two, for each level of the last by-column."""
-    levels = enumerate(levels_across(table, presentation.labels), start=1)
-    title, heading = presentation.labels.title(table.by[-1]), statistic_of(table.statistic).heading
+    column, labels = table.by[-1], presentation.labels
+    codes = dict.fromkeys(table.frame[column])  # the margin first
+    levels = enumerate((labels.level(column, code) for code in codes), start=1)
+    title, heading = labels.title(column), statistic_of(table.statistic).heading
     if presentation.kind == "crosstab":
         return tuple(Column(f"paired-{number}", level, title) for number, level in levels)
     parts = (("estimate", heading), ("se", "Standard error"))
@@ -622,6 +618,9 @@ def _notes(
         notes += filter(None, [" ".join([*remarks, *[_ELSEWHERE] * presentation.csv])])
     notes.extend(presentation.notes)
     notes.extend(dict.fromkeys(note for table in tables for note in table.notes))
+    found = {code for table in tables for row in table.frame["flag"] for code in
+             row.split(FLAG_SEPARATOR)}  # fmt: skip
+    notes.extend(tables[0].flags.legend(found))
     kind = statistic_of(tables[0].statistic)
     if kind.additive or kind.by_level:
         notes.append(_ROUNDED)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.config.build import calibration_of
 from surveysynth.errors import InputError
 from surveysynth.estimation.classes import ByOutcome
@@ -23,7 +23,6 @@ from surveysynth.estimation.contrasts import Contrast
 from surveysynth.estimation.domains import (
     Domains,
     RowsByOutcome,
-    TableRows,
     build_domains,
     build_rows,
 )
@@ -39,14 +38,17 @@ from surveysynth.estimation.subpopulation import (
 )
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.mechanisms.base import COMBINING_RULES
+from surveysynth.release.facts import labels_of
+from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import listed
-from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
+from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.survey.where import columns_of, parse_where
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
     from surveysynth.mechanisms.base import Mechanism
     from surveysynth.survey.survey import PublicDesign
+
 
 def by_korn_graubard(spec: "Spec", kind: Statistic) -> bool:
     """Return whether a statistic has the intervals of the NCHS standards, which judge by them."""
@@ -62,10 +64,7 @@ def level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
     outcome = design.outcomes[column]
     if not outcome.is_labelled:
         return []
-    level = outcome.levels[-1]
-    label = spec.labels[outcome.name].levels.get(level, level) if outcome.name in spec.labels else (
-        level
-    )
+    label = labels_of(spec).level(outcome.name, outcome.levels[-1])
     return [f"Of all with a value of {outcome.name}, the share of {label!r}."]
 
 
@@ -98,7 +97,7 @@ def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[st
     if spec.table.where is not None:
         notes.append(_DOMAIN)
     if synthetic := synthetic_columns(spec):
-        titles = listed([_title(spec, name) for name in synthetic])
+        titles = listed([labels_of(spec).title(name) for name in synthetic])
         notes.append(
             f"Rows by {titles} contain different synthetic records in every dataset, so that no "
             "number of sample records is published for them; flags use the dataset with the fewest."
@@ -148,9 +147,8 @@ def _contrasted(spec: "Spec", contrast: Contrast) -> str:
     """Name the rows that are compared, in words."""
 
     def named(level: str | None) -> str:
-        if level is None:
-            return f"all of {_title(spec, contrast.column)}"
-        return _level(spec, contrast.column, level)
+        labels, column = labels_of(spec), contrast.column
+        return f"all of {labels.title(column)}" if level is None else labels.level(column, level)
 
     second = named(contrast.second)
     if contrast.first is None:
@@ -176,18 +174,6 @@ _DOMAIN = (
 _BETWEEN = {"difference": "less", "ratio": "over"}
 
 
-def _level(spec: "Spec", column: str, level: str) -> str:
-    """Return the label of a level, or the level."""
-    label = spec.labels.get(column)
-    return (label and label.levels.get(level)) or level
-
-
-def _title(spec: "Spec", column: str) -> str:
-    """Return the title of a column, or its name."""
-    label = spec.labels.get(column)
-    return (label and label.title) or column
-
-
 Tables: TypeAlias = Mapping[str, Sequence[ReleaseTable]]
 """One table of a release: by statistic, one ``ReleaseTable`` an outcome."""
 
@@ -199,7 +185,17 @@ def rows_of(spec: "Spec", design: "PublicDesign") -> Domains | RowsByOutcome:
     Raises ``InputError`` for a condition that the columns do not allow, and for contrasts of levels
     that do not exist, before anything is spent.
     """
-    rows = _rows(spec, design, spec.table.by, subpopulation_of(spec, design))
+    by, inside = spec.table.by, subpopulation_of(spec, design)
+    outcomes = {
+        outcome.name: ByOutcome(column, outcome)
+        for column, outcome in enumerate(design.outcomes)
+        if outcome.name in by
+    }
+    margins = {column: spec.margin_label(column) for column in by}
+    if inside is None:
+        rows = build_rows(design.frame, by, design.levels, outcomes, margins)
+    else:
+        rows = build_subpopulation(inside, by, design.levels, outcomes, margins)
     for contrast in (statistic_of(name).contrast for name in spec.table.statistics):
         if contrast is not None:
             try:
@@ -217,20 +213,6 @@ def row_counts(spec: "Spec", design: "PublicDesign") -> list[int]:
         holds = shown if contrast is None else shown & shown_pairs(contrast, rows).holds
         counts.append(int(holds.sum()))
     return counts
-
-
-def _rows(
-    spec: "Spec", design: "PublicDesign", by: Sequence[str], inside: Subpopulation | None
-) -> Domains | RowsByOutcome:
-    outcomes = {
-        outcome.name: ByOutcome(column, outcome)
-        for column, outcome in enumerate(design.outcomes)
-        if outcome.name in by
-    }
-    margins = {column: spec.margin_label(column) for column in by}
-    if inside is None:
-        return build_rows(design.frame, by, design.levels, outcomes, margins)
-    return build_subpopulation(inside, by, design.levels, outcomes, margins)
 
 
 def subpopulation_of(spec: "Spec", design: "PublicDesign") -> Subpopulation | None:
@@ -313,6 +295,9 @@ def estimates_for(
     standard errors of ``rule``.
     """
     alone = mechanism is None
+    if mechanism is not None:
+        by_parts = mechanism.combining == "partial_synthesis"
+        rule = PartialSynthesis() if by_parts else TotalVariance(public_rows_of(design))
     return Estimates(
         rows_of(spec, design),
         SampleDesign.from_public(design),
@@ -321,17 +306,10 @@ def estimates_for(
         population_size=design.population_size,
         draws=1 if alone else spec.privacy.m,
         replicates=1 if alone else spec.privacy.replicates_per_draw,
-        rule=rule if mechanism is None else rule_of(mechanism, design),
+        rule=rule,
         outcomes=design.outcomes,
         calibration=calibration_of(spec, design),
     )
-
-
-def rule_of(mechanism: "Mechanism", design: "PublicDesign") -> CombiningRule:
-    """Return the rule by which datasets from draws of a mechanism combine."""
-    if mechanism.combining == "partial_synthesis":
-        return PartialSynthesis()
-    return TotalVariance(public_rows_of(design))
 
 
 def release_tables(spec: "Spec", design: "PublicDesign", estimates: Estimates) -> Tables:
@@ -356,7 +334,9 @@ def _table(
     ):  # fmt: skip
         kind = replace(kind, interval="positive")
     lower, upper = _interval(spec, kind, combined, lines, len(categories) or 1)
-    pooled = _pooled(estimates.rows, design)
+    pooled = None
+    if design.pooling is not None:  # records count as far as public columns place them
+        pooled = estimates.rows.shares(design.pooling.record)[lines.held] >= 0.5
     numbers = TableNumbers(
         estimate=combined.estimate[held],
         se=combined.standard_error[held],
@@ -366,7 +346,7 @@ def _table(
         ci_upper=upper[held],
         n=lines.n,
         by_dataset=lines.by_dataset,
-        pooled=None if pooled is None else pooled[lines.held],
+        pooled=pooled,
     )
     return make_table(
         statistic,
@@ -393,14 +373,3 @@ def _interval(
     n = np.zeros(lines.held.size, dtype=np.int64)
     n[lines.held] = lines.n
     return korn_graubard_interval(combined, np.repeat(n, times), level)
-
-
-def _pooled(rows: TableRows, design: "PublicDesign") -> BoolArray | None:
-    """Return rows (D,) with at least half of their records in pooled levels; None without pooling.
-
-    Records count as far as public columns place them.
-    """
-    if design.pooling is None:
-        return None
-    pooled = rows.shares(design.pooling.record)
-    return np.asarray(pooled >= 0.5, dtype=bool)

@@ -1,24 +1,20 @@
-"""Figures that may be published: estimates with intervals, and the curves of learned transforms."""
+"""Figures that may be published: estimates with their intervals, from published numbers alone."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from scipy.special import ndtr
 
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth._support.xml_text import xml_text
 from surveysynth.config.formats import Format
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.mechanisms.learned.histogram import NoisyHistogram, side_of
 from surveysynth.release import figure_style as style
-from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.layout import (
     Presentation,
     Shown,
@@ -28,8 +24,6 @@ from surveysynth.release.tables.layout import (
     stubs_of,
 )
 from surveysynth.release.tables.table import FLAG_SEPARATOR, ReleaseTable
-from surveysynth.survey.learned import LearnedTransform
-from surveysynth.survey.outcome import Outcome
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,7 +98,12 @@ def estimates_with_intervals(
     ``kind``: the class of the figure, None for Matplotlib's own.
     """
     shown = [min(len(table.frame), MOST_ROWS) for table in tables]
-    notes = _notes(tables, presentation, left_out=any(len(t.frame) > MOST_ROWS for t in tables))
+    source = f"Source: {presentation.source}" if presentation.source else ""
+    left_out = any(len(table.frame) > MOST_ROWS for table in tables)
+    cut = f"The first {MOST_ROWS} rows; the tables have all." if left_out else ""
+    flags = "Flags are in the tables." if any(table.flag_codes for table in tables) else ""
+    lines = [presentation.banner, source, cut, flags, presentation.privacy_note]
+    notes = "\n".join(wrapped(line, 128) for line in lines if line)
     height = _EXTRA * (1 + len(tables)) + _ROW * (sum(shown) + 1.2 * len(notes.splitlines()))
     figure = (kind or Figure)(figsize=(_WIDTH, height), layout="constrained")
     panels = figure.subplots(len(tables), 1, squeeze=False, height_ratios=shown)[:, 0]
@@ -185,7 +184,11 @@ def _out_of_scale(
 def _axes(
     panel: "Axes", rows: Sequence[StubRow], table: ReleaseTable, presentation: Presentation
 ) -> None:
-    panel.set_yticks(range(len(rows)), [_row_label(row) for row in rows])
+    texts = [xml_text(f"{row.group} · {row.label}" if row.group else row.label) for row in rows]
+    # Long ones are cut, since the table has them whole.
+    panel.set_yticks(
+        range(len(rows)), [text if len(text) <= 46 else text[:45] + "…" for text in texts]
+    )
     for text, row in zip(panel.get_yticklabels(), rows, strict=True):
         text.set_fontweight("bold" if row.strong else "normal")
     panel.set_ylim(len(rows) - 0.4, -0.6)
@@ -196,12 +199,6 @@ def _axes(
     panel.set_xlabel(heading)
 
 
-def _row_label(row: StubRow) -> str:
-    """Return group, then label; long ones are cut, since the table has them whole."""
-    text = xml_text(f"{row.group} · {row.label}" if row.group else row.label)
-    return text if len(text) <= 46 else text[:45] + "…"
-
-
 def _say(panel: "Axes", words: Mapping[int, str], *, right: bool = False) -> None:
     """Write words by place instead of a mark, at an end of the axis."""
     for place, text in words.items():
@@ -209,17 +206,6 @@ def _say(panel: "Axes", words: Mapping[int, str], *, right: bool = False) -> Non
             0.995 if right else 0.005, place, text, transform=panel.get_yaxis_transform(),
             va="center", ha="right" if right else "left", fontsize=8, color=style.FAINT,
         )  # fmt: skip
-
-
-def _notes(
-    tables: Sequence[ReleaseTable], presentation: Presentation, *, left_out: bool
-) -> str:
-    source = f"Source: {presentation.source}" if presentation.source else ""
-    cut = f"The first {MOST_ROWS} rows; the tables have all." if left_out else ""
-    flagged = any(table.flag_codes for table in tables)
-    flags = "Flags are in the tables." if flagged else ""
-    lines = [presentation.banner, source, cut, flags, presentation.privacy_note]
-    return "\n".join(wrapped(line, 128) for line in lines if line)
 
 
 def wrapped(text: str, width: int) -> str:
@@ -237,82 +223,3 @@ class NotebookFigure(Figure):
         picture = BytesIO()
         self.savefig(picture, format="png")
         return picture.getvalue()
-
-
-#: The name of the files, without their ending.
-CURVES_STEM = "transforms"
-_CURVE_WIDTH, _CURVE_HEIGHT = 7.6, 2.4
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One side of a learned outcome, summed over strata: noisy and expected counts (J,)."""
-
-    title: str
-    transform: LearnedTransform
-    noisy: FloatArray
-    expected: FloatArray
-
-
-def write_curves(
-    curves: Sequence[Curve], note: str, folder: Path, formats: Sequence[Format]
-) -> None:
-    """Write the figure of all curves in these formats."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for made in formats:
-        with writing_style():
-            save(curves_figure(curves, note), folder / f"{CURVES_STEM}.{made.ending}", made)
-
-
-def curves_of(
-    outcomes: Sequence[Outcome], histograms: Sequence[NoisyHistogram], labels: Labels
-) -> list[Curve]:
-    """Return a curve for each side of each learned outcome, whose histograms these are."""
-    found = {each.outcome: each for each in histograms}
-    return [
-        _curve(outcome, side, found[outcome.name].counts[side].astype(np.float64), labels)
-        for outcome in outcomes
-        if outcome.learned is not None
-        for side in outcome.sides
-    ]
-
-
-def _curve(outcome: Outcome, side: int, noisy: FloatArray, labels: Labels) -> Curve:
-    """Return the curve of one side from its noisy counts (H, J).
-
-    Expected counts of a stratum: the chances of bins by its curve, times its noisy total.
-    """
-    transform = side_of(outcome, side)
-    below = ndtr(transform.knots[:, :: transform.parts])
-    chances = np.diff(below, axis=1) / (below[:, -1:] - below[:, :1])
-    totals = np.maximum(noisy.sum(axis=1), 0.0)
-    name, where = labels.titled_with_unit(outcome.name), outcome.side_name(side)
-    title = f"{name}, {where} (distance)" if where else name
-    return Curve(title, transform, noisy.sum(axis=0), totals @ chances)
-
-
-def curves_figure(curves: Sequence[Curve], note: str) -> Figure:
-    """Draw noisy counts as bars and expected ones as a line, with a panel for each curve."""
-    figure = Figure(figsize=(_CURVE_WIDTH, 0.9 + _CURVE_HEIGHT * len(curves)), layout="constrained")
-    for panel, curve in zip(
-        figure.subplots(len(curves), 1, squeeze=False)[:, 0], curves, strict=True
-    ):
-        _curve_panel(panel, curve)
-    figure.suptitle(
-        "Learned transforms: noisy counts (bars) and the curve of all strata (line)",
-        x=0.01, ha="left", fontsize=10.5, fontweight="bold", color=style.INK,
-    )  # fmt: skip
-    figure.supxlabel(wrapped(note, 128), x=0.01, ha="left", fontsize=7.5, color=style.INK)
-    return figure
-
-
-def _curve_panel(panel: "Axes", curve: Curve) -> None:
-    low, high = curve.transform.grid
-    ends = curve.transform.ends
-    middle = 0.5 * (ends[1:] + ends[:-1])
-    panel.bar(middle, curve.noisy, width=np.diff(ends), color="#d0d0d0", linewidth=0)
-    panel.plot(middle, curve.expected, color=COLOR, linewidth=1.6)
-    panel.set_xlim(low, high)
-    style.outcome_axis(panel.xaxis, curve.transform.axis, low, high)
-    panel.set_xlabel(xml_text(curve.title))
-    panel.set_ylabel("records")

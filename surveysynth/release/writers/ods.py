@@ -146,7 +146,8 @@ class _Writer:
 
     def sheet(self, sheet: Sheet) -> None:
         """Write a table below its lines; the headings and the range of cells are marked."""
-        made = self._start(sheet.name, _widths(sheet))
+        widths = [_LABELS if column.kind == "label" else _NARROW for column in sheet.columns]
+        made = self._start(sheet.name, widths if sheet.labels else [_LABELS, _TEXTS])
         made.addElement(_table_row([_text_cell(sheet.title, "title")]))
         for line in filter(None, (sheet.banner, *sheet.lines)):
             made.addElement(_table_row([_text_cell(line, "text")]))
@@ -165,7 +166,11 @@ class _Writer:
     def _cells(self, row: Sequence[Value], sheet: Sheet) -> Iterator[Any]:
         for value, column in zip(row, sheet.columns, strict=True):
             if column.kind == "link":
-                yield _link_cell(str(value))
+                cell, paragraph = TableCell(valuetype="string", stylename="note"), P()
+                quoted = str(value).replace("'", "''")
+                paragraph.addElement(A(href=f"#'{quoted}'.A1", text=str(value)))
+                cell.addElement(paragraph)
+                yield cell
             elif isinstance(value, str):
                 yield _text_cell(value, "note-right" if _on_the_right(column) else "note")
             else:
@@ -207,13 +212,6 @@ class _Writer:
         return again.getvalue()
 
 
-def _widths(sheet: Sheet) -> list[str]:
-    """Return the widths of the columns: two for lists, or labels, numbers and remarks."""
-    if not sheet.labels:
-        return [_LABELS, _TEXTS]
-    return [_LABELS if column.kind == "label" else _NARROW for column in sheet.columns]
-
-
 def _on_the_right(column: SheetColumn) -> bool:
     return column.kind in ("number", "flag")
 
@@ -229,14 +227,6 @@ def _text_cell(text: str, style: str) -> Any:
     """Make a cell of text, in which nothing is a formula, a link or a number."""
     cell = TableCell(valuetype="string", stylename=style)
     cell.addElement(P(text=xml_text(text)))
-    return cell
-
-
-def _link_cell(sheet: str) -> Any:
-    cell, paragraph = TableCell(valuetype="string", stylename="note"), P()
-    quoted = sheet.replace("'", "''")
-    paragraph.addElement(A(href=f"#'{quoted}'.A1", text=sheet))
-    cell.addElement(paragraph)
     return cell
 
 

@@ -191,7 +191,10 @@ def _table_sheet(name: str, layout: Layout, notes: _Notes, presentation: Present
         *(
             SheetColumn(xml_text(column.in_one_line), "flag")
             if column.key == "flag"
-            else SheetColumn(xml_text(column.in_one_line), "number", _decimals(layout, place))
+            else SheetColumn(
+                xml_text(column.in_one_line), "number",
+                max((row.cells[place].decimals for row in layout.rows), default=0),
+            )
             for place, column in enumerate(layout.columns)
         ),
         SheetColumn(NOTES, "text"),
@@ -219,11 +222,6 @@ def _value(cell: Cell) -> Value:
     if cell.value is not None and math.isfinite(cell.value):
         return cell.value
     return {ABSENT: NO_NUMBER, KNOWN: NOT_APPLICABLE, "": NONE}.get(cell.text, cell.text)
-
-
-def _decimals(layout: Layout, place: int) -> int:
-    """Return the number of decimals that a column shows."""
-    return max((row.cells[place].decimals for row in layout.rows), default=0)
 
 
 def _source(presentation: Presentation) -> str:

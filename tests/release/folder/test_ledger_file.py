@@ -78,9 +78,7 @@ PUBLISH = """
 import sys, time
 from pathlib import Path
 from surveysynth.errors import RefusedError
-from surveysynth.release.folder.ledger import LedgerEntry
-from surveysynth.release.folder.ledger_file import Ledger
-from surveysynth.release.folder.ledger import Limit
+from surveysynth.release.ledger import Ledger, LedgerEntry, Limit
 
 free, limited, ready, go = map(Path, sys.argv[1:])
 ready.touch()

@@ -10,15 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
-from surveysynth.release.tables import table as flags
-from surveysynth.release.tables.table import (
-    FlagPolicy,
-    Published,
-    TableNumbers,
-    korn_graubard,
-    make_table,
-    policy_of,
-)
+from surveysynth.estimation.combining import korn_graubard
+from surveysynth.release.tables import flags
+from surveysynth.release.tables.flags import FlagPolicy, Published, policy_of
+from surveysynth.release.tables.table import TableNumbers, make_table
 
 
 def published(statistic: str, rows: list[tuple[float, float, float, int]]) -> Published:
@@ -114,7 +109,7 @@ def test_thresholds_of_the_caller() -> None:
     assert [flag.code for flag in policy_of(rules, "suppress").rules.flags] == ["S", "M"]
     only = policy_of({"mark": {"rse": 0.2}}, "suppress")
     assert [flag.code for flag in only.rules.flags] == ["M"]
-    assert "above 20%" in " ".join(only.legend())
+    assert "above 20%" in " ".join(only.legend(["M"]))
 
 
 def _table(action: str, rules: object = "statcan"):  # type: ignore[no-untyped-def]
@@ -134,9 +129,18 @@ def test_what_a_flag_does() -> None:
         assert table.frame["n"].tolist() == [50, 40, 3, 0]
     assert suppressed.frame[numbers].isna().all(axis=1).tolist() == [False, False, True, True]
     assert marked.frame[numbers].isna().all(axis=1).tolist() == [False, False, False, True]
-    assert "withheld" in " ".join(suppressed.notes)
-    assert "withheld" not in " ".join(marked.notes)
-    assert any("F" in note and "33.3%" in note for note in marked.notes)
+    legends = [" ".join(each.flags.legend(["F", "E"])) for each in (suppressed, marked)]
+    assert ["withheld" in legend for legend in legends] == [True, False]
+    assert all("F too unreliable to be published (CV above 33.3%)" in each for each in legends)
+
+
+def test_the_legend_has_the_marks_of_the_table_alone() -> None:
+    policy = policy_of("nchs", "suppress")
+    (both,) = policy.legend(["R", "U"])
+    assert [f" {code} " in both for code in "UCR"] == [True, False, True]
+    (one,) = policy.legend(["C"])
+    assert "withheld" not in one
+    assert policy.legend([]) == ()
 
 
 def test_no_rules_add_nothing() -> None:

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surveysynth.config.formats import FORMATS
+from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.tables.layout import (
     Layout,
@@ -28,7 +29,7 @@ from surveysynth.release.tables.layout import (
     to_digits,
     to_multiples,
 )
-from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
+from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import html, latex, markdown, xlsx
 
 XLSX = FORMATS["xlsx"]
