@@ -135,15 +135,15 @@ def left_out_warning(design: "PublicDesign") -> tuple[str, ...]:
     ) * bool(design.shift)
 
 
-def warn_of_design(design: "PublicDesign", stacklevel: int = 2) -> None:
-    """Issue a Python warning for each of these reasons; all are public."""
+def warn_of_design(design: "PublicDesign") -> None:
+    """Issue a Python warning for each of these reasons, all public, to the caller of a release."""
     for texts, category in (
         (formula_warnings(design), FormulaCutWarning),
         (few_record_warnings(design), FewRecordsWarning),
         (left_out_warning(design), RecordsLeftOutWarning),
     ):
         for text in texts:
-            warnings.warn(text, category, stacklevel=stacklevel + 1)
+            warnings.warn(text, category, stacklevel=5)
 
 
 #: delta times the number of records: where the warning begins, and what it should be.

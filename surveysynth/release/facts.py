@@ -104,6 +104,10 @@ class ReleaseFacts:
         )  # fmt: skip
         return replace(self, statement=statement)
 
+    def with_design(self, design: "PublicDesign") -> "ReleaseFacts":
+        """Return the facts with the design of the draws, whose transforms may be learned."""
+        return self if design is self.design else replace(self, design=design)
+
     def with_inference(self, record: "DebiasRecord") -> "ReleaseFacts":
         """Add how the synthetic data come from the draws."""
         words = inference_words(record)

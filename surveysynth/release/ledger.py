@@ -312,9 +312,8 @@ class Limit:
             if entry.survey == asked.survey and entry.counted
             and entry.mechanism == asked.mechanism
         ]  # fmt: skip
-        return self._strict(before, asked) if asked.in_rho else self._asymptotic(before, asked)
-
-    def _asymptotic(self, before: Sequence[LedgerEntry], asked: LedgerEntry) -> str | None:
+        if asked.rho is not None:
+            return self._strict(before, asked, asked.rho)
         if asked.epsilon is None or any(entry.epsilon is None for entry in before):
             return (
                 "a release without protection (risk = 'none') is among them, and no total epsilon "
@@ -329,9 +328,10 @@ class Limit:
             f"{asked.epsilon:g}, together {float(total):g}, budget {self.amount:g}"
         )
 
-    def _strict(self, before: Sequence[LedgerEntry], asked: LedgerEntry) -> str | None:
-        assert asked.rho is not None  # of noisy statistics
-        assert asked.delta is not None
+    def _strict(
+        self, before: Sequence[LedgerEntry], asked: LedgerEntry, rho: float
+    ) -> str | None:
+        assert asked.delta is not None  # of noisy statistics
         others = sum(entry.protect != asked.protect for entry in before)
         if asked.protect != RECORD and others:
             return (
@@ -339,21 +339,21 @@ class Limit:
                 "there is no total for these"
             )
         spent = _sum(entry.rho for entry in before)
-        total = spent + _sum([asked.rho])
+        total = spent + _sum([rho])
         most = self.amount if self.in_rho else rho_of(self.amount, asked.delta)
         if total <= _sum([most]):
             return None
+        so_far = f"total rho so far {float(spent):.6g} in {_runs(len(before))}"
         if self.in_rho:
             return (
-                f"total rho so far {float(spent):.6g} in {_runs(len(before))}, asked "
-                f"{asked.rho:.6g}, together {float(total):.6g}, budget {self.amount:.6g}"
+                f"{so_far}, asked {rho:.6g}, together {float(total):.6g}, budget {self.amount:.6g}"
             )
-        so_far = epsilon_of(float(spent), asked.delta) if before else 0.0
+        epsilon = epsilon_of(float(spent), asked.delta) if before else 0.0
         together = epsilon_of(math.nextafter(float(total), math.inf), asked.delta)
         return (
-            f"total rho so far {float(spent):.6g} in {_runs(len(before))} (epsilon {so_far:.6g} at "
-            f"delta {asked.delta:.3g}), asked rho {asked.rho:.6g}, together rho "
-            f"{float(total):.6g} (epsilon {together:.6g}), budget epsilon {self.amount:g}"
+            f"{so_far} (epsilon {epsilon:.6g} at delta {asked.delta:.3g}), asked rho {rho:.6g}, "
+            f"together rho {float(total):.6g} (epsilon {together:.6g}), budget epsilon "
+            f"{self.amount:g}"
         )
 
 

@@ -119,7 +119,7 @@ def release(
             model, survey.design, survey.confidential, streams.mechanism, say,
             seeded=test, keeper=None if test else pending,
         )  # fmt: skip
-        facts = replace(facts, design=released.design_of(facts.design))
+        facts = facts.with_design(released.design_of(facts.design))
         with staged(plan) as staging:
             facts, tables = _write(facts, model, released, staging, streams, say, observer)
             adequacy = _adequacy(observer, facts, survey, tables, released, staging, plan)
@@ -329,7 +329,7 @@ def facts_of(
         public = (name for name in calibration.columns if name not in design.outcome_names)
         design = replace(design, calibrated_by=tuple(public))
         check_calibrated_name(design)
-    warn_of_design(design, stacklevel=4)
+    warn_of_design(design)
     return ReleaseFacts(
         spec=spec.for_records(design.n),
         design=design,

@@ -73,10 +73,9 @@ class PendingNoise:
         waiting = self._waiting()
         if waiting is None:
             return None
-        run, statistics = waiting
-        self.entry = replace(self.entry, run=run)
+        self.entry = replace(self.entry, run=waiting[0])
         self._record()
-        return statistics
+        return waiting[1]
 
     def keep(self, statistics: Mapping[str, Any]) -> None:
         """Record the run and its noisy numbers.
@@ -258,10 +257,10 @@ def entry_of(spec: "Spec", *, test: bool, released: bool = True) -> LedgerEntry:
     except OSError:
         open_table(spec.data_path)  # which says what is wrong
         raise
+    survey = survey_id(spec.survey.id, spec.data_path)
     return _entry(
-        spec, survey=survey_id(spec.survey.id, spec.data_path),
-        spec_sha256=file_sha256(spec.path), data_sha256=data_sha256, test=test, released=released,
-    )  # fmt: skip
+        spec, survey, file_sha256(spec.path), data_sha256, test=test, released=released
+    )
 
 
 def entry_in_memory(
@@ -269,15 +268,13 @@ def entry_in_memory(
 ) -> LedgerEntry:
     """Return the entry of one run on a survey in memory, with the id that its caller gives it."""
     content = spec.model_dump_json(exclude={"path"})
-    entry = _entry(
-        spec, survey=survey, spec_sha256=hashlib.sha256(content.encode()).hexdigest(),
-        data_sha256="", test=test, released=True,
-    )  # fmt: skip
+    spec_sha256 = hashlib.sha256(content.encode()).hexdigest()
+    entry = _entry(spec, survey, spec_sha256, "", test=test, released=True)
     return with_unit_size(entry, spec, design)
 
 
 def _entry(
-    spec: "Spec", *, survey: str, spec_sha256: str, data_sha256: str, test: bool, released: bool
+    spec: "Spec", survey: str, spec_sha256: str, data_sha256: str, *, test: bool, released: bool
 ) -> LedgerEntry:
     from surveysynth.config.build import mechanism_of, method_name
 

@@ -193,7 +193,6 @@ DDI_NAME = "codebook.xml"
 NAMESPACE = "ddi:codebook:2_5"
 _SCHEMA = "http://www.ddialliance.org/Specification/DDI-Codebook/2.5/XMLSchema/codebook.xsd"
 _INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
-_XML = "http://www.w3.org/XML/1998/namespace"
 _FILE_TYPES = {
     "csv": "comma-separated values, UTF-8",
     "parquet": "Apache Parquet",

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -136,7 +137,6 @@ def show_ratio(value: float) -> str:
 
 
 _BY_COLUMNS_IN_STUB = 2
-_LEVEL_HEADING = "Level"
 
 
 @dataclass(frozen=True)
@@ -174,9 +174,8 @@ def stub_rows(
             continue
         head, leaf = inner
         shown = head if margins[1] else leaf
-        rows.append(
-            StubRow(group, labels.level(shown, codes[shown]), 0 if margins[1] else 1, margins[1])
-        )
+        label = labels.level(shown, codes[shown])
+        rows.append(StubRow(group, label, int(not margins[1]), margins[1]))
     return rows
 
 
@@ -188,15 +187,13 @@ def level_rows(
     The domain, and ``prefix``, make the group heading; a line is a level.
     """
     rows = []
-    columns = [LEVEL, *by]
-    for level, *codes in frame[columns].itertuples(index=False, name=None):
-        pairs = list(zip(by, codes, strict=True))
+    for level, *codes in frame[[LEVEL, *by]].itertuples(index=False, name=None):
         inside = [
             f"{labels.title(column)}: {labels.level(column, code)}"
-            for column, code in pairs
+            for column, code in zip(by, codes, strict=True)
             if code != labels.of(column).margin
         ]
-        domain = inside or [code for _, code in pairs[:1]]
+        domain = inside or codes[:1]
         group = " · ".join([prefix, *domain] if prefix else domain)
         rows.append(StubRow(group, labels.level(outcome, level), 0, bool(by) and not inside))
     return rows
@@ -204,7 +201,7 @@ def level_rows(
 
 def level_heading(outcomes: Sequence[str], labels: Labels) -> str:
     """Return the heading of the levels: the outcome's title, or for several a common word."""
-    return labels.title(outcomes[0]) if len(outcomes) == 1 else _LEVEL_HEADING
+    return labels.title(outcomes[0]) if len(outcomes) == 1 else "Level"
 
 
 def stub_heading(by: Sequence[str], labels: Labels) -> str:
@@ -221,8 +218,7 @@ def crossed(table: ReleaseTable) -> tuple[ReleaseTable, list[tuple[Record, ...]]
 
     The table has lost the column of that level.
     """
-    across, frame = table.by[-1], table.frame
-    parts = [part for _, part in frame.groupby(across, sort=False, observed=True)]
+    parts = [part for _, part in table.frame.groupby(table.by[-1], sort=False, observed=True)]
     head = replace(table, by=table.by[:-1], frame=parts[0].reset_index(drop=True))
     return head, list(zip(*(records_of(replace(table, frame=part)) for part in parts), strict=True))
 
@@ -261,13 +257,13 @@ _NO_END = "Too few records for this end of the interval."
 class Presentation:
     """Texts, labels and rounding that the statistics of one table of a release share.
 
-    title, source, universe, place, period, notes: the caller's, may be empty; number: of the first
-    table, by statistic; privacy_note: one sentence with the epsilon; banner:
-    a warning set above and below the table, empty for a private release; rounding: by statistic and
-    outcome (None for counts); kind: "columns" has estimate, standard error and interval in columns,
-    "compact" estimate (standard error) in one, "crosstab" one such column for each level of the
-    last by-column ("sheet_crosstab": both apart, for worksheets); name: of one table among several;
-    subpopulation: the subpopulation in words; csv: whether there is a csv file.
+    title, source, universe, place, period, notes: the caller's, may be empty; numbers: of tables by
+    statistic; privacy_note: one sentence with the epsilon; banner: a warning above and below the
+    table, empty for a private release; rounding: by statistic and outcome (None for counts); kind:
+    "columns" has estimate, standard error and interval in columns, "compact" estimate (standard
+    error) in one, "crosstab" one such column for each level of the last by-column
+    ("sheet_crosstab": both apart, for worksheets); name: of one table among several; subpopulation:
+    in words; csv: whether there is a csv file.
     """
 
     title: str
@@ -333,8 +329,7 @@ class Row:
 class Layout:
     """One table for readers; a writer shows every part of it.
 
-    stem distinguishes it from the other tables of a release; title and subtitle (may be
-    empty) stand above;
+    stem distinguishes it from the other tables; title and subtitle (may be empty) stand above;
     by_titles head the by-columns and stub_heading those that share the stub; footnotes are (mark,
     text) in the order of their marks; notes end with the privacy note; banner as in
     ``Presentation``.
@@ -419,7 +414,7 @@ def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layou
         _across(first, presentation) if across
         else _columns(first, presentation.kind, flagged=flagged)
     )  # fmt: skip
-    marks = _Marks()
+    marks: _Marks = {}
     rows = [
         row
         for table in tables
@@ -439,7 +434,7 @@ def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layou
         by_titles=by_titles,
         columns=columns,
         rows=tuple(rows),
-        footnotes=tuple(marks.footnotes),
+        footnotes=tuple((mark, text) for text, mark in marks.items()),
         notes=tuple(_notes(tables, presentation, across=across)),
         banner=presentation.banner,
     )
@@ -464,18 +459,8 @@ class Shown:
         }
 
 
-class _Marks:
-    """Letters for footnotes in the order in which the table first needs them."""
-
-    def __init__(self) -> None:
-        self._mark_of: dict[str, str] = {}
-
-    def of(self, text: str) -> str:
-        return self._mark_of.setdefault(text, "abcdefghijklmnopqrstuvwxyz"[len(self._mark_of)])
-
-    @property
-    def footnotes(self) -> Iterator[tuple[str, str]]:
-        return ((mark, text) for text, mark in self._mark_of.items())
+_Marks: TypeAlias = dict[str, str]
+"""Letters of footnotes by their texts, in the order in which the table first needs them."""
 
 
 def _columns(table: ReleaseTable, kind: LayoutKind, *, flagged: bool) -> tuple[Column, ...]:
@@ -572,7 +557,7 @@ def _cell(
     if across and key in ("estimate", "paired"):
         flags = record["flag"].split(FLAG_SEPARATOR)
         texts += [_FLAGGED.format(code) for code in flags if code in table.flag_codes]
-    found = tuple(marks.of(text) for text in texts)
+    found = tuple(marks.setdefault(text, ascii_lowercase[len(marks)]) for text in texts)
     if key == "paired":
         error = KNOWN if known else rounding.show(se, size=estimate)
         error = f" ({error})" if not math.isnan(estimate) else ""

@@ -122,9 +122,7 @@ def make_table(
     numbers, frame = _lines(numbers, cells, categories)
     varying = np.zeros(len(frame), bool) if numbers.by_dataset is None else numbers.by_dataset
     for column in _NUMBERS:
-        frame[column] = np.asarray(getattr(numbers, column), dtype=np.float64) + np.zeros(
-            len(frame)
-        )
+        frame[column] = np.zeros(len(frame)) + getattr(numbers, column)
     empty = (numbers.n == 0) & ~varying
     frame.loc[empty, list(_NUMBERS)] = np.nan
     too_few = (numbers.n < statistic_of(statistic).least_for_se) & ~varying
@@ -139,15 +137,7 @@ def make_table(
     withheld = [not policy.withholding.isdisjoint(row) for row in codes]
     frame.loc[withheld, list(_WITHHELD)] = np.nan
     return ReleaseTable(
-        statistic,
-        outcome,
-        by,
-        frame,
-        level,
-        tuple(notes),
-        policy,
-        tuple(categories),
-        method,
+        statistic, outcome, by, frame, level, tuple(notes), policy, tuple(categories), method
     )
 
 
@@ -194,11 +184,10 @@ def _codes(
         [EMPTY_DATASET_FLAG, SMALL_DATASET_FLAG, NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG],
         "",
     )
+    of_model, of_rules = np.where(pooled, POOLED_FLAG, ""), policy.codes(published, estimated)
     return [
-        (*([size] if size else []), *([POOLED_FLAG] if alike else []), *codes)
-        for size, alike, codes in zip(
-            of_size.tolist(), pooled, policy.codes(published, estimated), strict=True
-        )
+        tuple(filter(None, (size, alike, *codes)))
+        for size, alike, codes in zip(of_size.tolist(), of_model.tolist(), of_rules, strict=True)
     ]
 
 
