@@ -72,7 +72,8 @@ def one_dataset(folder: Path, file_format: str) -> tuple[Path, pd.DataFrame]:
         salary_for_variance=pair[0][order, 0], works_for_variance=named,
         weight_for_variance=pair[1][order],
     )  # fmt: skip
-    return writer.write(data), shown
+    writer.write(data)
+    return folder / f"draw_01_rep_01.{file_format}", shown
 
 
 def check_values(read: pd.DataFrame, shown: pd.DataFrame) -> None:

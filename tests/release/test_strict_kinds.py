@@ -147,6 +147,7 @@ def test_nothing_confidential_is_published(made: tuple[Path, Path]) -> None:
     ]  # fmt: skip
     for value in (CANARY, *frame["weight"].iloc[:40], *constants):
         assert f"{value:.6f}"[:8] not in text
+    assert shared(alone / "statistics.json")["specification"]["survey"]["data"] == "survey.csv"
     realised = shared(kept / "realised.json")
     assert realised["records"] == 300
     assert realised["clipped_records"] >= 1  # the canary

@@ -13,7 +13,7 @@ from scipy.stats import beta, binom
 from surveysynth.estimation.combining import korn_graubard
 from surveysynth.release.tables import flags
 from surveysynth.release.tables.flags import FlagPolicy, Published, policy_of
-from surveysynth.release.tables.table import TableNumbers, make_table
+from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, stacked_frame
 
 
 def published(statistic: str, rows: list[tuple[float, float, float, int]]) -> Published:
@@ -192,3 +192,40 @@ def test_nchs_proportions_of_thirty_records() -> None:
     assert codes("nchs", "proportion", row(400, 30.0000001), row(400, 29.9)) == ["C", "U"]
     exactly = (0.5, np.sqrt(0.25 / 64), 1e6, 64)  # every number of it is a double
     assert codes("nchs", "proportion", exactly) == [""]
+
+
+# Flags of sizes and missing numbers, cell by cell (methods 5).
+
+N = np.array([0, 1, 4, 5])
+
+
+def _four(statistic: str, outcome: str | None = None) -> ReleaseTable:
+    cells = pd.DataFrame({"g": ["All", "a", "b", "c"], "is_margin": [True, False, False, False]})
+    ones = np.ones(4)
+    numbers = TableNumbers(2 * ones, ones, 7 * ones, 9.0, ones, 3 * ones, N)
+    return make_table(statistic, outcome, cells, numbers, level=0.9)  # type: ignore[arg-type]
+
+
+def test_columns_are_the_contract() -> None:
+    assert list(_four("count").frame.columns) == (
+        ["g", "is_margin", "estimate", "se", "df", "df_design", "ci_lower", "ci_upper", "n", "flag"]
+    )
+
+
+@pytest.mark.parametrize("statistic", ["count", "total", "mean", "proportion"])
+def test_flags_and_missing_numbers(statistic: str) -> None:
+    frame = _four(statistic).frame
+    assert frame["flag"].tolist() == ["no sample", "n<5", "n<5", ""]
+    assert frame["n"].tolist() == N.tolist()
+    assert frame["estimate"].isna().tolist() == [True, False, False, False]
+    without_se = [True, statistic in ("mean", "proportion"), False, False]
+    for column in ("se", "df", "ci_lower", "ci_upper"):
+        assert frame[column].isna().tolist() == without_se
+    assert frame["df_design"].tolist()[1:] == [9.0, 9.0, 9.0]
+
+
+def test_several_outcomes_are_stacked_with_their_name() -> None:
+    frame = stacked_frame([_four("mean", "salary"), _four("mean", "bonus")])
+    assert frame.columns[0] == "outcome"
+    assert frame["outcome"].tolist() == ["salary"] * 4 + ["bonus"] * 4
+    assert "outcome" not in stacked_frame([_four("mean", "salary")])
