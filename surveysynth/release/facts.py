@@ -197,23 +197,19 @@ def labels_of(spec: "Spec") -> Labels:
 
 def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], AnyRounding]:
     """Return the rounding of each statistic and outcome; an outcome's own digits come first."""
+
+    def rounding(kind: Statistic, digits: int | None) -> AnyRounding:
+        if kind.rounding == "multiples":
+            base = spec.all_tables.round_counts
+            return Warranted() if base is None else to_multiples(base)
+        if kind.rounding == "percent":
+            return to_percent(1 if digits is None else digits)
+        if digits is None and kind.rounding != "warranted":
+            digits = spec.all_tables.digits_mean
+        return Warranted() if digits is None else to_digits(digits)
+
     return {
-        (kind.name, outcome): _rounding(
-            kind, spec, None if outcome is None else labels.of(outcome).digits
-        )
+        (kind.name, outcome): rounding(kind, None if outcome is None else labels.of(outcome).digits)
         for kind in map(statistic_of, spec.all_tables.statistics)
         for outcome in (spec.synthesizer.outcome if kind.needs_outcome else (None,))
     }
-
-
-def _rounding(kind: Statistic, spec: "Spec", digits: int | None) -> AnyRounding:
-    """Return the rounding of a statistic; ``digits`` come from the outcome's own label."""
-    if kind.rounding == "multiples":
-        base = spec.all_tables.round_counts
-        return Warranted() if base is None else to_multiples(base)
-    if kind.rounding == "percent":
-        return to_percent(1 if digits is None else digits)
-    if kind.rounding == "warranted":
-        return Warranted() if digits is None else to_digits(digits)
-    given = spec.all_tables.digits_mean if digits is None else digits
-    return Warranted() if given is None else to_digits(given)

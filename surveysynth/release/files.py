@@ -93,7 +93,7 @@ def write_documents(
     )
     context = shared_context(facts)
     readme = make_readme(
-        facts, context, example, replicates=replicates, separate_pair=separate_pair
+        facts, context, tables, example, replicates=replicates, separate_pair=separate_pair
     )
     write_json(codebook, folder / "codebook.json")
     (folder / DDI_NAME).write_bytes(make_ddi(facts, codebook))

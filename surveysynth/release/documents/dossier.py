@@ -48,7 +48,15 @@ def make_dossier(facts: ReleaseFacts, shared: dict[str, Any]) -> tuple[str, str]
         "risk": facts.mechanism.risk,
         "lipschitz_bound": facts.settings.lipschitz_bound,
         "pooling": facts.design.pooling,
-        "public_columns": list(_public_columns(facts, shared["protected"])),
+        "public_columns": [
+            {
+                "name": _named(facts, name),
+                "part": listed(list(public_roles(facts.design, name).values()))
+                + ("; its units are protected as a whole" * (name == shared["protected"])),
+                "known": _values_of(facts, name),
+            }
+            for name in public_column_names(facts.design)
+        ],
         "confidential_columns": list(_confidential_columns(facts, shared["described"])),
         "cells": _cells(facts) if shared["by"] else None,
         "least_records": LEAST_RECORDS,
@@ -98,14 +106,6 @@ def _examples(shared: dict[str, Any]) -> dict[str, Any]:
             for each in SEVERAL
         ],
     }
-
-
-def _public_columns(facts: ReleaseFacts, protected: str | None) -> Iterator[dict[str, Any]]:
-    for name in public_column_names(facts.design):
-        part = listed(list(public_roles(facts.design, name).values()))
-        if name == protected:
-            part = f"{part}; its units are protected as a whole"
-        yield {"name": _named(facts, name), "part": part, "known": _values_of(facts, name)}
 
 
 def _values_of(facts: ReleaseFacts, name: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 ``templates/readme.md.j2`` has its text; this module gathers the values in it.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from surveysynth.config.formats import FORMATS, folder_of, table_files
@@ -28,27 +29,25 @@ from surveysynth.release.microdata import (
     synthetic_column_names,
     weight_column,
 )
-from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import where_words
-from surveysynth.release.tables.table import (
-    EMPTY_DATASET_FLAG,
-    NO_SAMPLE_FLAG,
-    POOLED_FLAG,
-    SMALL_DATASET_FLAG,
-    SMALL_SAMPLE_FLAG,
-)
-from surveysynth.release.tables.table_builder import by_korn_graubard, synthetic_columns
+from surveysynth.release.tables.layout import FOOTNOTES
+from surveysynth.release.tables.table import FLAG_SEPARATOR
+from surveysynth.release.tables.table_builder import Tables, by_korn_graubard, synthetic_columns
 
 
 def make_readme(
     facts: ReleaseFacts,
     shared: dict[str, Any],
+    tables: Mapping[str, Tables],
     example: Example,
     *,
     replicates: int,
     separate_pair: bool,
 ) -> str:
-    """Return README.md; ``shared``: by ``shared_context``; ``replicates``: datasets of a draw."""
+    """Return README.md.
+
+    ``shared``: by ``shared_context``; ``tables``: by name; ``replicates``: datasets of a draw.
+    """
     settings, spec, digits = facts.settings, facts.spec, facts.digits
     return render_markdown("readme.md.j2", {
         **shared,
@@ -62,6 +61,7 @@ def make_readme(
         **_design(facts, separate_pair=separate_pair),
         **_files(facts),
         **_rows(facts),
+        **_flags(tables),
         "amount_words": digits.amount_words,
         "weight_words": None if digits.weight_step is None else digits.weight_words,
         "subpopulations": (found := _subpopulations(facts, separate_pair=separate_pair)),
@@ -141,7 +141,7 @@ def _files(facts: ReleaseFacts) -> dict[str, Any]:
 
 def _rows(facts: ReleaseFacts) -> dict[str, Any]:
     """Return what rows of the tables are: intervals, levels, flags, rows by an outcome."""
-    spec, pooling = facts.spec, facts.design.pooling
+    spec = facts.spec
     pairs = [
         (each, statistic_of(name)) for each in spec.each_table for name in each.table.statistics
     ]
@@ -149,7 +149,6 @@ def _rows(facts: ReleaseFacts) -> dict[str, Any]:
         kind for each, kind in pairs
         if each.table.interval == "auto" and not by_korn_graubard(each, kind)
     ]  # fmt: skip
-    policies = [policy_of(each.flags, each.flag_action) for each in spec.tables]
     return {
         "levels": dict.fromkeys(f"{100 * each.level:.4g}%" for each in spec.tables),
         "by_level": any(kind.by_level for _, kind in pairs),
@@ -159,22 +158,22 @@ def _rows(facts: ReleaseFacts) -> dict[str, Any]:
             _plurals([kind for kind in auto if kind.interval == "positive"]),
             "amounts that cannot be negative" if any(k.interval == "t" for k in auto) else "",
         ])),
-        "pooled": pooling is not None and bool(pooling.record.any()),
         "synthetic_rows": dict.fromkeys(
             name for each in spec.each_table for name in synthetic_columns(each)
         ),
-        "flags": {
-            "pooled": POOLED_FLAG,
-            "small_dataset": SMALL_DATASET_FLAG,
-            "empty_dataset": EMPTY_DATASET_FLAG,
-            "small_sample": SMALL_SAMPLE_FLAG,
-            "no_sample": NO_SAMPLE_FLAG,
-        },
-        "legends": dict.fromkeys(
-            sentence for each in policies
-            for sentence in each.legend([flag.code for flag in each.rules.flags])
-        ),
-        "withholding": any(policy.withholding for policy in policies),
+    }
+
+
+def _flags(tables: Mapping[str, Tables]) -> dict[str, Any]:
+    """Return the meanings of the flags that some table has."""
+    every = [each for table in tables.values() for several in table.values() for each in several]
+    found = {
+        code for each in every for row in each.frame["flag"] for code in row.split(FLAG_SEPARATOR)
+    }
+    return {
+        "marks": [(code, meaning) for code, meaning in FOOTNOTES.items() if code in found],
+        "legends": dict.fromkeys(text for each in every for text in each.flags.legend(found)),
+        "withholding": any(not each.flags.withholding.isdisjoint(found) for each in every),
     }
 
 

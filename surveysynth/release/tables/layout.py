@@ -231,7 +231,7 @@ def records_of(table: ReleaseTable) -> Sequence[Record]:
 
 LayoutKind = Literal["columns", "compact", "crosstab", "sheet_crosstab"]
 
-_FOOTNOTES = {
+FOOTNOTES = {
     NO_SAMPLE_FLAG: "No sample records in this cell, hence no estimate.",
     SMALL_SAMPLE_FLAG: f"Fewer than {SMALL_SAMPLE} sample records: use with great caution.",
     POOLED_FLAG: "Mostly records of levels with few records, which are modelled as the average of "
@@ -240,6 +240,8 @@ _FOOTNOTES = {
     SMALL_DATASET_FLAG: f"Fewer than {SMALL_SAMPLE} records in some synthetic dataset: use with "
     "great caution.",
 }
+"""What flags of sizes and of the model mean."""
+
 _EMPTY = "No records in any synthetic dataset: a standard error cannot be estimated."
 _WITHHELD = "Withheld as too unreliable."
 _KNOWN = f"A known total: it has no standard error and no interval ({KNOWN})."
@@ -581,7 +583,7 @@ def _cell_footnotes(key: str, record: Record, table: ReleaseTable) -> list[str]:
         if missing and NO_SAMPLE_FLAG not in flags:
             return [] if table.flag_codes else [_WITHHELD]
         texts = [
-            text for flag, text in _FOOTNOTES.items()
+            text for flag, text in FOOTNOTES.items()
             if flag in flags and not (table.flag_codes and flag == SMALL_SAMPLE_FLAG)
         ]  # fmt: skip
     without_error = math.isnan(record["se"]) and not missing
