@@ -86,15 +86,10 @@ def write_documents(
     separate_pair: bool,
 ) -> None:
     """Write codebook.json and codebook.xml, privacy.json, README.md and the dossier."""
-    replicates = facts.spec.privacy.replicates_per_draw
     example = make_example(facts, tables, separate_pair=separate_pair)
-    codebook = make_codebook(
-        facts, replicates=facts.published_replicates, separate_pair=separate_pair
-    )
+    codebook = make_codebook(facts, separate_pair=separate_pair)
     context = shared_context(facts)
-    readme = make_readme(
-        facts, context, tables, example, replicates=replicates, separate_pair=separate_pair
-    )
+    readme = make_readme(facts, context, tables, example, separate_pair=separate_pair)
     write_json(codebook, folder / "codebook.json")
     (folder / DDI_NAME).write_bytes(make_ddi(facts, codebook))
     write_json(make_privacy_record(facts, context, model_title), folder / PRIVACY_NAME)

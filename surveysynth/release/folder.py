@@ -220,7 +220,7 @@ def plan_folder(
     ``what``: what it is called in messages. Raises ``InputError`` as ``plan_bundle`` does.
     """
     target = out.expanduser().resolve()
-    try_writing(target, marker or LEDGER_NAME)
+    try_writing(target, marker)
     remove_abandoned(target)
     if target.exists():
         if not overwrite:

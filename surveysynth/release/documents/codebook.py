@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
 
 
-def make_codebook(facts: ReleaseFacts, *, replicates: int, separate_pair: bool) -> dict[str, Any]:
-    """Return the codebook, JSON-ready; ``replicates`` is the number of datasets of each draw."""
+def make_codebook(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any]:
+    """Return the codebook, JSON-ready; ``separate_pair``: whether variances have columns."""
     design, suffix = facts.design, VARIANCE_SUFFIX if separate_pair else ""
     synthetic = synthetic_column_names(design, separate_pair=separate_pair)
     columns = [
@@ -65,7 +65,7 @@ def make_codebook(facts: ReleaseFacts, *, replicates: int, separate_pair: bool) 
                 "replicate": replicate,
             }
             for draw in range(1, facts.settings.m + 1)
-            for replicate in range(1, replicates + 1)
+            for replicate in range(1, facts.published_replicates + 1)
         ],
     }
 

@@ -41,14 +41,11 @@ def make_readme(
     tables: Mapping[str, Tables],
     example: Example,
     *,
-    replicates: int,
     separate_pair: bool,
 ) -> str:
-    """Return README.md.
-
-    ``shared``: by ``shared_context``; ``tables``: by name; ``replicates``: datasets of a draw.
-    """
+    """Return README.md; ``shared``: by ``shared_context``; ``tables``: by name."""
     settings, spec, digits = facts.settings, facts.spec, facts.digits
+    replicates = spec.privacy.replicates_per_draw
     return render_markdown("readme.md.j2", {
         **shared,
         "total_variance": facts.mechanism.combining == "total_variance",

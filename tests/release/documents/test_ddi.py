@@ -151,7 +151,7 @@ def test_every_format_of_microdata_is_described(make_spec: MakeSpec) -> None:
     for name in ("csv", "parquet", "dta", "sav"):
         chosen = spec.table.model_copy(update={"microdata": name})
         own = replace(facts, spec=spec.model_copy(update={"tables": (chosen,)}))
-        codebook = make_codebook(own, replicates=2, separate_pair=True)
+        codebook = make_codebook(own, separate_pair=True)
         root = ElementTree.fromstring(make_ddi(own, codebook))
         assert problems(root) == []
         kinds[name] = {each.text for each in root.iter(f"{DDI}fileType")}
