@@ -153,7 +153,7 @@ def check(
     if specification.privacy.down_weights:
         found = _of_the_bound(specification, spent, time_limit, say, progress)
     else:
-        from surveysynth.release.check import check_strict
+        from surveysynth.release.strict_check import check_strict
 
         lines = check_strict(specification)
         say("\n".join([*lines, *spent]))
@@ -184,7 +184,7 @@ def _of_the_bound(
     )
     from surveysynth.mechanisms.pseudo_posterior import feasibility
     from surveysynth.models.weighted import weighted_form
-    from surveysynth.release.check import preview_lines
+    from surveysynth.release.preview import preview_lines
     from surveysynth.survey.weights_from import refuse_sources
 
     model, settings = model_of(specification), settings_of(specification)

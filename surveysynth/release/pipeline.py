@@ -14,15 +14,6 @@ from surveysynth.errors import InputError, StoppedError, SurveySynthError
 from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.mechanisms.learned.stage import histograms_of
-from surveysynth.release.check import (
-    check_calibrated_name,
-    check_formats,
-    delta_warning,
-    left_out_warning,
-    rare_level_warnings,
-    rare_levels,
-    warn_of_design,
-)
 from surveysynth.release.folder import (
     ADEQUACY_PAGE,
     BundlePlan,
@@ -34,6 +25,15 @@ from surveysynth.release.folder import (
 )
 from surveysynth.release.ledger import summarise
 from surveysynth.release.microdata import public_order
+from surveysynth.release.public_checks import (
+    check_calibrated_name,
+    check_formats,
+    delta_warning,
+    left_out_warning,
+    rare_level_warnings,
+    rare_levels,
+    warn_of_design,
+)
 from surveysynth.release.result import Adequacy, ReleaseResult
 from surveysynth.release.run_record import hints_of, run_to_record, with_unit_size
 from surveysynth.release.tables.table_builder import (
@@ -329,7 +329,7 @@ def facts_of(
         public = (name for name in calibration.columns if name not in design.outcome_names)
         design = replace(design, calibrated_by=tuple(public))
         check_calibrated_name(design)
-    warn_of_design(design)
+    warn_of_design(design, stacklevel=4)
     return ReleaseFacts(
         spec=spec.for_records(design.n),
         design=design,

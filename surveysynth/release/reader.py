@@ -7,7 +7,6 @@ cannot be read as it was written is an error that names the file.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,16 +154,17 @@ class Release:
         """
         from surveysynth.release.rebuild import combined
 
-        whole = self
-        if microdata is not None:
-            whole = replace(self, _files={
-                (int(match[1]), int(match[2])): str(path.resolve())
-                for path in sorted(Path(microdata).iterdir())
-                if (match := _DATASET.fullmatch(path.stem))
-            })  # fmt: skip
         section = {"statistics": list(statistics), **tables}
-        read = partial(whole.dataset, positions=True)
-        return combined(self.folder, section, whole.keys, read)
+        return combined(self, section, None if microdata is None else Path(microdata))
+
+    def with_datasets(self, folder: Path) -> "Release":
+        """Return the release with the datasets of another folder."""
+        found = {
+            (int(match[1]), int(match[2])): str(path.resolve())
+            for path in sorted(folder.iterdir())
+            if (match := _DATASET.fullmatch(path.stem))
+        }
+        return replace(self, _files=found)
 
     def datasets(self) -> Iterator[tuple[int, int, "pd.DataFrame"]]:
         """Draw, replicate and frame of every dataset, one at a time."""

@@ -6,10 +6,10 @@ digit, on any machine.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from pydantic import ValidationError
@@ -125,38 +125,55 @@ def rebuild(
         files.write_dossier(facts, shared_context(facts), folder)
         files.write_curves(facts, histograms, folder)
         made = [*files_of(spec), *curve_files(spec), *DOSSIER_NAMES]
-        same = tuple(
-            each for each in made
-            if (source / each).is_file()
-            and (folder / each).read_bytes() == (source / each).read_bytes()
-        )  # fmt: skip
+        same = tuple(each for each in made if _equal(folder / each, source / each))
         swap_in(folder, target)
     return Rebuilt(target, same, tuple(each for each in made if each not in same))
 
 
+class Datasets(Protocol):
+    """The synthetic datasets of a release that was read back."""
+
+    @property
+    def folder(self) -> Path:
+        """Of the published files."""
+        ...
+
+    @property
+    def keys(self) -> tuple[tuple[int, int], ...]:
+        """(draw, replicate) of every dataset."""
+        ...
+
+    def dataset(
+        self, draw: int, replicate: int = 1, *, positions: bool = False
+    ) -> "pd.DataFrame":
+        """Return one of them; ``positions``: of levels, in place of codes."""
+        ...
+
+    def with_datasets(self, folder: Path) -> "Datasets":
+        """Return the release with the datasets of another folder."""
+        ...
+
+
 def combined(
-    folder: Path,
-    tables: Mapping[str, Any],
-    keys: Sequence[tuple[int, int]],
-    read: Callable[[int, int], "pd.DataFrame"],
+    release: Datasets, tables: Mapping[str, Any], microdata: Path | None = None
 ) -> "dict[str, pd.DataFrame]":
     """Return tables of a section [tables], by statistic: estimates of the datasets, stacked.
 
-    folder: of the published files; keys: (draw, replicate) of every dataset; read: returns one of
-    them, with levels as positions. Raises ``InputError`` as ``rebuild``, and for a section that the
-    columns do not allow.
+    microdata: a folder with all datasets, by ``rebuild``; None: those that are published. Raises
+    ``InputError`` as ``rebuild``, and for a section that the columns do not allow.
     """
-    content = _read(_folder_of(folder) / STATISTICS_NAME)
+    content = _read(_folder_of(release.folder) / STATISTICS_NAME)
     content["specification"] = {**content["specification"], "tables": dict(tables)}
     content["specification"].pop("all_tables", None)
-    spec = _spec_of(content, folder)
-    design = _design_of(spec, folder, int(content["records_dropped"]))
-    m, r = (max(numbers) for numbers in zip(*keys, strict=True))
+    spec = _spec_of(content, release.folder)
+    design = _design_of(spec, release.folder, int(content["records_dropped"]))
+    whole = release if microdata is None else release.with_datasets(microdata)
+    m, r = (max(numbers) for numbers in zip(*whole.keys, strict=True))
     privacy = spec.privacy.model_copy(update={"m": m, "replicates_per_draw": r})
     spec = spec.model_copy(update={"privacy": privacy})
     estimates = estimates_for(spec, design, mechanism_of(spec))
-    for draw, replicate in keys:
-        frame = read(draw, replicate)
+    for draw, replicate in whole.keys:
+        frame = whole.dataset(draw, replicate, positions=True)
         outcome = frame[list(design.outcome_names)].to_numpy(dtype=np.float64)
         weight = frame[weight_column(design)].to_numpy(dtype=np.float64)
         estimates.add(SyntheticDataset(draw, replicate, outcome, weight, outcome, weight))
@@ -200,22 +217,42 @@ def _spec_of(content: dict[str, Any], source: Path) -> Spec:
 def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
     """Return the public half of the survey, from the first dataset of the microdata."""
     path = source / "microdata" / file_name(1, 1, format_of(spec))
-    if path.suffix[1:] in PROGRAMS:
-        frame = read_records(path, read_json(source / CODEBOOK_NAME))
-    else:  # as the survey file was: codes as text, and for csv files all cells
-        table = open_table(path)
-        frame = table.read(table.columns)
-        if path.suffix == ".csv":
-            frame = frame.rename(columns=plain_text).map(plain_text)
+    frame = _first_dataset(source, path)
     assert spec.synthesizer.predictors is not None  # a release writes the formula that it used
     declared = declaration_of(spec)
     roles = replace(declared.roles, fpc=None)
     design = public_design(
         frame, replace(declared, roles=roles, source=str(path), missing="fail")
     )
-    if (fpc := spec.survey.fpc) is not None:  # the microdata show sampling fractions (H,)
-        strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
-        fractions = np.empty(int(strata.max()) + 1)
-        design = replace(design, fpc=fractions, fpc_name=fpc)
-        fractions[strata] = frame[str(fraction_name(design))].astype(float).to_numpy()
-    return replace(design, dropped=dropped, missing=spec.survey.missing)
+    whole = _with_fractions(design, frame, spec.survey.fpc)
+    return replace(whole, dropped=dropped, missing=spec.survey.missing)
+
+
+def _first_dataset(source: Path, path: Path) -> "pd.DataFrame":
+    """Read it as the survey file was: codes as text, and for csv files all cells."""
+    if path.suffix[1:] in PROGRAMS:
+        return read_records(path, read_json(source / CODEBOOK_NAME))
+    table = open_table(path)
+    frame = table.read(table.columns)
+    if path.suffix == ".csv":
+        frame = frame.rename(columns=plain_text).map(plain_text)
+    return frame
+
+
+def _with_fractions(
+    design: PublicDesign, frame: "pd.DataFrame", fpc: str | None
+) -> PublicDesign:
+    """Add to the design the sampling fractions (H,) that the microdata show."""
+    if fpc is None:
+        return design
+    strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
+    fractions = np.empty(int(strata.max()) + 1)
+    named = replace(design, fpc=fractions, fpc_name=fpc)
+    column = fraction_name(named)
+    assert column is not None  # there is an fpc
+    fractions[strata] = frame[column].astype(float).to_numpy()
+    return named
+
+
+def _equal(made: Path, published: Path) -> bool:
+    return published.is_file() and made.read_bytes() == published.read_bytes()

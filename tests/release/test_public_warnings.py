@@ -12,7 +12,7 @@ import pytest
 import surveysynth as ss
 from surveysynth import cli
 from surveysynth.errors import PublicWarning
-from surveysynth.release.check import few_record_warnings, formula_warnings, warn_of_design
+from surveysynth.release.public_checks import few_record_warnings, formula_warnings, warn_of_design
 from tests.surveys import make_survey, small_survey
 
 MakeSpec = Callable[..., Path]

@@ -25,9 +25,9 @@ from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.report import render_report
 from surveysynth.inference import synthesis as synthesis_module
 from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.release.check import preview_lines
 from surveysynth.release.microdata import Digits
 from surveysynth.release.pipeline import release
+from surveysynth.release.preview import preview_lines
 from surveysynth.release.reader import read_release
 from surveysynth.release.tables.layout import ABSENT
 from surveysynth.survey.outcome import Outcome

@@ -12,9 +12,9 @@ import pytest
 from surveysynth.cli import main
 from surveysynth.config.build import mechanism_of, model_of, read_survey
 from surveysynth.config.spec import load_spec
-from surveysynth.release.check import check_strict
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
+from surveysynth.release.strict_check import check_strict
 from tests.release.test_strict_kinds import first_chains_kept, frame_of
 from tests.surveys import spec_text, write_survey
 

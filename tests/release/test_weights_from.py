@@ -15,11 +15,11 @@ from surveysynth.config.build import mechanism_of, model_of, read_survey
 from surveysynth.config.in_memory import spec_of_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.release.check import preview_lines
 from surveysynth.release.documents.context import make_privacy_record, shared_context
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.pipeline import facts_of
+from surveysynth.release.preview import preview_lines
 from surveysynth.survey.weights_from import MEASURED, RHO_FACTORS
 from tests.surveys import make_survey, small_survey
 

@@ -20,7 +20,7 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.learned.stage import first_stage
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
-from surveysynth.release.check import preview_lines
+from surveysynth.release.preview import preview_lines
 from surveysynth.release.rebuild import rebuild
 from tests.mechanisms.learned.learned_cases import frame_of, survey_of
 

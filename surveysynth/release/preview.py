@@ -1,0 +1,274 @@
+"""Public facts that ``surveysynth check`` prints about a survey before anything is fitted."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from surveysynth.config.build import calibration_of
+from surveysynth.config.replicates import replicate_lines
+from surveysynth.estimation.clusters import cluster_lines
+from surveysynth.estimation.domains import Domains
+from surveysynth.estimation.subpopulation import WHERE, shown_rows
+from surveysynth.mechanisms.base import gap_of_weights
+from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.release.documents.codebook import DDI_NAME
+from surveysynth.release.facts import curve_files, files_of, labels_of
+from surveysynth.release.folder import DOSSIER_NAMES, PRIVACY_NAME
+from surveysynth.release.public_checks import (
+    check_formats,
+    delta_warning,
+    few_record_warnings,
+    formula_warnings,
+    rare_level_warnings,
+    rare_levels,
+    without_rare,
+)
+from surveysynth.release.tables.labels import Labels, listed, span, where_words
+from surveysynth.release.tables.table import SMALL_SAMPLE
+from surveysynth.release.tables.table_builder import public_domains, row_counts, synthetic_columns
+from surveysynth.survey.pooling import ROUNDING
+from surveysynth.survey.weights_from import RHO_FACTORS
+
+if TYPE_CHECKING:
+    from surveysynth.config.spec import Spec
+    from surveysynth.models.base import Model
+from surveysynth.survey.survey import PublicDesign
+
+_SHOWN_CELLS = 40
+_DOCUMENTS = ", ".join(["codebook.json", DDI_NAME, PRIVACY_NAME, "README.md", *DOSSIER_NAMES])
+
+
+#: Of ``tests/golden/skewness_study.json``: 1,000 records, a residual skewness of 1, FBS.
+SKEWED = (
+    "Skewed residuals: down-weighting moves means away from the longer tail, and debiasing cannot "
+    "see it. In a study with a skewness of 1 they moved by 0.07 residual SDs at epsilon 10.8 and "
+    "by 0.19 at epsilon 5. Choose a transform that makes residuals symmetric."
+)
+
+
+def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
+    """Return validation results, cell sizes n_d and the files of a release, one line each."""
+    check_formats(spec, design)
+    rare = rare_levels(spec, design)
+    labels = without_rare(labels_of(spec), rare)
+    warnings = (
+        *delta_warning(spec, design), *rare_level_warnings(rare), *formula_warnings(design),
+        *few_record_warnings(design),
+    )  # fmt: skip
+    return [
+        f"{spec.path}: valid.",
+        *_survey_lines(spec, design, model),
+        *(f"WARNING: {warning}" for warning in warnings),
+        "",
+        *(line for each in spec.each_table for line in _table_lines(each, design, labels)),
+        *_published_lines(spec, design, model),
+        "",
+    ]
+
+
+def _table_lines(spec: "Spec", design: "PublicDesign", labels: Labels) -> list[str]:
+    """Describe the cells of one table."""
+    section = spec.table
+    name = [f"Table {section.name}, by {listed(section.by) or 'nothing'}:"] if section.name else []
+    where = []
+    if section.where is not None:
+        where = [f"Of a subpopulation: {where_words(section.where, labels)}."]
+    cells = _cell_lines(public_domains(spec, design), labels)
+    return [*name, *where, *cells, *_outcome_lines(spec), ""]
+
+
+def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
+    left_out = f"{design.dropped:,} dropped for missing values. {design.shift}"
+    lines = [f"Survey: {design.n:,} records, {left_out}".strip()]
+    if spec.privacy.answers_every_survey and spec.survey.missing == "drop":
+        lines.append(
+            "  Outcomes and weights are not read here. A release also drops records where one of "
+            "them is blank; its tables and noise are then for fewer records. Where blanks are more "
+            "common at some levels, this moves counts and the means of other outcomes; the release "
+            "says so before it draws noise. missing = \"model\" leaves none out."
+        )
+    if design.strata is not None:
+        lines.append(f"Design: {int(design.strata.max()) + 1:,} strata ({design.strata_name}).")
+    lines += cluster_lines(design, model)
+    lines += _weight_lines(design) + _source_lines(design)
+    lines += replicate_lines(spec.survey, spec.data_path)
+    if design.population_size is not None:
+        lines.append(f"Population size: {design.population_size:,.10g}.")
+    if (calibration := calibration_of(spec, design)) is not None:
+        lines.append(f"Calibration: {calibration.words}. It costs nothing.")
+        if not (calibration.public and design.public_weight is not None):
+            lines.append(
+                "  Only the noisy data show whether ratios can keep their bounds. If they cannot, "
+                "the release is refused, and continues from the same noise with other bounds."
+            )
+    lines.append(
+        f"Model: {spec.synthesizer.model}, predictors {design.matrix.words}; "
+        f"{design.matrix.n_columns} columns, {len(design.matrix.x_cells):,} distinct rows."
+    )
+    if spec.privacy.down_weights:
+        lines += _records_lines(spec, design)
+        if any(outcome.is_amount for outcome in design.outcomes):
+            lines.append(SKEWED)
+    lines += [
+        f"Outcome: {each.model_words} "
+        f"({each.public_words or ('count' if model.takes_count else each.kind)})."
+        for each in design.outcomes
+    ]
+    if design.learns_weight:
+        lines.append(f"Weight: {design.modelled[-1].model_words}.")
+    return lines + _sign_lines(design) + spec.privacy.risk_lines
+
+
+def _sign_lines(design: "PublicDesign") -> list[str]:
+    """Say what few amounts below zero ask of a learned transform, and many."""
+    both = [
+        each.name for each in design.outcomes
+        if each.learned is not None and each.split is None
+        and each.learned.low < 0 < each.learned.high
+    ]  # fmt: skip
+    return [
+        f"  {name}: the range has amounts below zero. If they are few, noise hides how far out "
+        f"they lie: choose a low end no farther than they go. Hundreds of them may be a group of "
+        f"their own, with kind = 'semicontinuous' and split = 0 in [outcomes.{name}]."
+        for name in both
+    ]
+
+
+def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
+    """State records per coefficient, and what is pooled so that there are enough."""
+    from surveysynth.config.build import settings_of
+    from surveysynth.mechanisms.pseudo_posterior.mechanism import smallest_records
+
+    settings, smallest = settings_of(spec), smallest_records(design)
+    least = settings.least_records_of(design)
+    lines = [
+        f"Records per coefficient: {smallest:,.4g} for the row of X that has fewest; at least "
+        f"{least:.4g} are required (small_strata = {settings.small_strata!r})."
+    ]
+    if design.pooling is not None:
+        lines.append(f"Pooled for that: {design.pooling.words}. {design.pooling.means}")
+    elif smallest < least * (1.0 - ROUNDING):
+        lines.append("There are fewer: the statement does not cover this release.")
+    return lines
+
+
+#: Asked as long as nobody has answered in the specification.
+_QUESTION = (
+    "Weights: were they calibrated, or adjusted for nonresponse, by columns besides the sample "
+    "design? Name these in survey.weights_from; [] means design weights. Until then the statement "
+    "assumes that nobody's weight depends on the answers of others."
+)
+
+
+def _source_lines(design: "PublicDesign") -> list[str]:
+    """State what the weights were computed from, or ask."""
+    given = design.weights_from
+    if not gap_of_weights(design):
+        return [f"Weights computed from the design and {listed(given)}."] if given else []
+    few, many = RHO_FACTORS
+    return [_QUESTION] if given is None else [
+        f"WARNING: {gap_of_weights(design)} If confidential answers went into them, the guarantee "
+        f"does not hold as stated: on three public files rho was {few:g} to {many:g} times what is "
+        "stated. The statement of the release names this gap."
+    ]
+
+
+def _weight_lines(design: "PublicDesign") -> list[str]:
+    """State how public weights are used."""
+    name = design.public_weight_name
+    if name is None:
+        return []
+    source = ", made of stratum_sizes, with sampling fractions" if design.stratum_sizes else ""
+    model = (
+        f"log({name}) is a predictor: records that are alike in the others have unequal weights."
+        if name in design.predictors
+        else "Records with the same row of X have equal weights."
+    )
+    return [f"Weight: {name}, public{source}: used and published unchanged. {model}"]
+
+
+def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
+    """List unweighted cell sizes; only the smallest cells when there are many."""
+    margin, inside = domains.table["is_margin"].to_numpy(dtype=bool), shown_rows(domains)
+    interior = np.flatnonzero(~margin & inside)
+    shown = interior if interior.size else np.flatnonzero(inside)
+    n = domains.n[shown]
+    lines = [
+        f"Cells: {shown.size:,} and {int(inside.sum()) - shown.size:,} margins; "
+        f"{int((n == 0).sum()):,} cells without records (no estimate), "
+        f"{int(((n > 0) & (n < SMALL_SAMPLE)).sum()):,} with fewer than {SMALL_SAMPLE} (flagged)."
+    ]
+    order = np.arange(shown.size)
+    if shown.size > _SHOWN_CELLS:
+        order = np.sort(np.argsort(n, kind="stable")[:_SHOWN_CELLS])
+        lines.append(f"The {_SHOWN_CELLS} smallest:")
+    for position in order:
+        lines.append(f"  {n[position]:>8,}  {row_label(domains, labels, int(shown[position]))}")
+    return lines
+
+
+def _outcome_lines(spec: "Spec") -> list[str]:
+    """Name the outcomes that divide the cells further; nobody counts their levels here."""
+    outcomes = synthetic_columns(spec)
+    if not outcomes:
+        return []
+    return [
+        f"Each is divided further by {listed(outcomes)}, into rows of synthetic records. How many "
+        "sample records are in them is confidential: it is neither read nor published."
+    ]
+
+
+def budget_words(budget: Budget) -> str:
+    """Describe a budget of noisy statistics in both currencies."""
+    return f"rho = {budget.rho:.4g} (epsilon = {budget.epsilon:.4g} at delta = {budget.delta:.3g})"
+
+
+def row_label(domains: Domains, labels: Labels, row: int) -> str:
+    """Return the levels of a row of the table."""
+    record = domains.table.iloc[row]
+    return ", ".join(labels.level(by, str(record[by])) for by in domains.by if by != WHERE
+                     ) or "All"
+
+
+def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
+    """List the files of each table, and how many rows it has."""
+    lines = []
+    for each in spec.each_table:
+        rows = span(row_counts(each, design))
+        lines.append(f"  {', '.join(files_of(each))} ({rows} rows each)")
+    if figures := curve_files(spec):
+        lines.append(f"  {', '.join(figures)}: the curves of learned transforms")
+    return lines
+
+
+def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
+    from surveysynth.config.build import settings_of
+    from surveysynth.mechanisms.pseudo_posterior.mechanism import outside_of_stated
+    from surveysynth.models.weighted import weighted_form
+
+    if not spec.privacy.private:
+        return 'risk = "none": NOT private'
+    outside = outside_of_stated(design, settings_of(spec), weighted_form(model, design))
+    return f"an asymptotic epsilon of at most {spec.privacy.epsilon:g}" + (
+        f", {outside}" if outside else ""
+    )
+
+
+def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
+    privacy = spec.privacy.for_records(design.n)
+    datasets = privacy.m * privacy.replicates_per_draw
+    if privacy.cost is not None:
+        return [
+            f"A release publishes, with {budget_words(privacy.cost)}:",
+            *_files_lines(spec, design),
+            f"  microdata/: {privacy.m} synthetic files of {design.n:,} records, one "
+            f"of each draw; the tables rest on {datasets}, {privacy.replicates_per_draw} of each",
+            f"  statistics.json, {_DOCUMENTS}",
+        ]
+    return [
+        f"A release publishes, with {_guarantee(spec, design, model)}:",
+        *_files_lines(spec, design),
+        f"  microdata/: {datasets} synthetic files of {design.n:,} records "
+        f"(m = {privacy.m} draws, {privacy.replicates_per_draw} replicates each)",
+        f"  {_DOCUMENTS}",
+    ]

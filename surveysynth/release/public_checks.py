@@ -1,0 +1,181 @@
+"""Checks of a specification and its public columns, made before anything is spent.
+
+A by column is public, and its levels are published as they stand in the file. A level of one record
+may be an amount that was typed into the wrong column. Where levels are declared
+([labels.COLUMN] levels) such a record is refused; where they are not, a warning counts them, and
+``surveysynth check`` does not print them.
+"""
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from surveysynth.errors import (
+    FewRecordsWarning,
+    FormulaCutWarning,
+    InputError,
+    RecordsLeftOutWarning,
+)
+from surveysynth.release.microdata import (
+    PROGRAMS,
+    check_names,
+    format_of,
+    public_column_names,
+    synthetic_column_names,
+    weight_column,
+)
+from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
+
+if TYPE_CHECKING:
+    from surveysynth.config.spec import Spec
+    from surveysynth.survey.survey import PublicDesign
+
+
+def check_formats(spec: "Spec", design: "PublicDesign") -> None:
+    """Raise ``InputError`` for names of columns that files of the microdata cannot have."""
+    file_format = format_of(spec)
+    if file_format not in PROGRAMS:
+        return
+    pair = spec.privacy.down_weights and spec.synthesizer.inference == "debiased"
+    synthetic = synthetic_column_names(design, separate_pair=pair)
+    check_names((*public_column_names(design), *synthetic), file_format)
+
+
+def check_calibrated_name(design: "PublicDesign") -> None:
+    """Raise ``InputError`` where a column already has the name of the calibrated weight."""
+    name = weight_column(design)
+    if name in design.frame or name in design.outcome_names:
+        raise InputError(
+            f"calibration: the microdata name the calibrated weight {name!r}, but the survey has "
+            "a column of this name; rename it."
+        )
+
+
+#: A spike or a side of a split with fewer records has a spread and weights of its own that are
+#: hardly determined.
+LEAST_OF_A_KIND = 50
+
+
+def formula_warnings(design: "PublicDesign") -> tuple[str, ...]:
+    """Name the levels, cells, and interactions without coefficients of their own; or nothing."""
+    texts = []
+    if left_out := design.matrix.left_out:
+        texts.append(
+            f"The default formula leaves out {', '.join(left_out)}, whose cells have hardly any "
+            "records, so these cells are modeled by main effects alone. Make these columns "
+            "coarser, or write a formula of your own."
+        )
+    if design.pooling is not None:
+        texts.append(
+            f"The model's formula was cut, since few records support it: {design.pooling.words}. "
+            f"{design.pooling.means} Make these columns coarser to decide yourself what is joined."
+        )
+    return tuple(texts)
+
+
+def few_record_warnings(design: "PublicDesign") -> tuple[str, ...]:
+    """Warn of kinds of values that have few records even if all kinds are equally common.
+
+    How many records are at a spike is confidential; the number of records and of kinds is not.
+    """
+    return tuple(
+        f"{outcome.name!r} has {kinds} kinds of values "
+        f"({', '.join(outcome.category_names)}) and {design.n:,} records: "
+        f"{design.n / kinds:,.0f} of each, if all are equally common. Kinds with "
+        f"fewer than {LEAST_OF_A_KIND} have a spread and weights that are hardly determined, and "
+        "their totals can be far off. Declare fewer spikes, or leave the outcome out."
+        for outcome in design.outcomes
+        if outcome.is_amount and (kinds := len(outcome.category_names)) > 1
+        and design.n < LEAST_OF_A_KIND * kinds
+    )
+
+
+def left_out_warning(design: "PublicDesign") -> tuple[str, ...]:
+    """Warn where leaving out records with missing cells moves counts; empty where it does not."""
+    return (
+        f"{design.dropped:,} records with missing values are left out. {design.shift} Fill the "
+        "cells in, leave the outcome with most blanks for a release of its own, or by noisy "
+        "statistics set missing = \"model\".",
+    ) * bool(design.shift)
+
+
+def warn_of_design(design: "PublicDesign", stacklevel: int = 2) -> None:
+    """Issue a Python warning for each of these reasons; all are public."""
+    for texts, category in (
+        (formula_warnings(design), FormulaCutWarning),
+        (few_record_warnings(design), FewRecordsWarning),
+        (left_out_warning(design), RecordsLeftOutWarning),
+    ):
+        for text in texts:
+            warnings.warn(text, category, stacklevel=stacklevel + 1)
+
+
+#: delta times the number of records: where the warning begins, and what it should be.
+_LARGE, _SMALL = 0.1, 0.01
+
+
+def delta_warning(spec: "Spec", design: "PublicDesign") -> tuple[str, ...]:
+    """Warn of a delta that is too large, with the remedy; empty where it is not."""
+    budget, n = spec.privacy.cost, design.n
+    if budget is None or (delta := budget.delta) * n <= _LARGE:
+        return ()
+    smaller = 10.0 ** math.floor(math.log10(_SMALL / n))
+    return (
+        f"delta = {delta:.3g}, times the number of records ({n:,}), is {delta * n:.2g}; it should "
+        "be far below 1, since delta is the chance that epsilon is exceeded, for each record. Set "
+        f"delta = {smaller:.0e} or less in [privacy]: the same epsilon then has more noise, or the "
+        "same rho a larger epsilon.",
+    )
+
+
+#: Shown instead of such a level where cells are listed.
+NOT_SHOWN = "(rare level, not shown)"
+
+
+def rare_levels(spec: "Spec", design: "PublicDesign") -> dict[str, tuple[str, ...]]:
+    """Return undeclared levels with fewer than ``LEAST_RECORDS`` records, by public column.
+
+    Units, columns of numbers, and columns with so many levels that they are names or notes of
+    records are left out.
+    """
+    rare = {}
+    for name in map(str, design.frame):
+        label = spec.labels.get(name)
+        numbers = pd.api.types.is_numeric_dtype(design.frame[name])
+        if numbers or name == design.psu_name or (label is not None and label.levels):
+            continue
+        counts = design.frame[name].astype("str").value_counts()
+        counts = counts[counts.index != ""]
+        found = tuple(map(str, counts.index[counts < LEAST_RECORDS]))
+        if found and len(counts) <= MAX_LEVELS:
+            rare[name] = found
+    return rare
+
+
+def rare_level_warnings(rare: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return one warning for each column, without a level."""
+    return tuple(
+        f"{name!r} has {_count(len(levels))} of fewer than {LEAST_RECORDS} records, published as "
+        "written in the file. They may be values of another column, entered by mistake: look at "
+        f"the file, and list the valid levels in [labels.{name}] levels; others are then refused."
+        for name, levels in rare.items()
+    )
+
+
+def without_rare(labels: Labels, rare: Mapping[str, tuple[str, ...]]) -> Labels:
+    """Return labels that show no rare level."""
+    columns = dict(labels.columns)
+    for name, levels in rare.items():
+        given = columns.get(name, ColumnLabel())
+        hidden = dict.fromkeys(levels, NOT_SHOWN)
+        columns[name] = replace(given, levels={**given.levels, **hidden})
+    return Labels(columns)
+
+
+def _count(levels: int) -> str:
+    return f"{levels:,} level" + ("" if levels == 1 else "s")
