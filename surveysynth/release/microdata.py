@@ -166,15 +166,6 @@ def cut(text: str, size: int) -> str:
     return " ".join(text.split()).encode()[:size].decode(errors="ignore")
 
 
-def read_labelled(path: Path, file_format: str) -> "pd.DataFrame":
-    """Return the columns of such a file, values as numbers and texts.
-
-    Raises what pyreadstat raises for a damaged file.
-    """
-    frame: pd.DataFrame = read_with(f"read_{file_format}", path.read_bytes())[0]
-    return frame
-
-
 DEFAULT_WEIGHT_NAME = "weight"
 VARIANCE_SUFFIX = "_for_variance"
 CALIBRATED_SUFFIX = "_calibrated"
@@ -550,7 +541,7 @@ def read_records(path: Path, codebook: Mapping[str, Any]) -> "pd.DataFrame":
         if not path.is_file():
             raise InputError(f"{path} is missing from the release.")
         try:
-            frame = read_labelled(path, path.suffix[1:])
+            frame = read_with(f"read_{path.suffix[1:]}", path.read_bytes())[0]
         except SurveySynthError:
             raise
         except Exception:  # of pyreadstat, which has several
