@@ -103,9 +103,9 @@ from .mechanisms.pseudo_posterior.risk import (
 )
 from .mechanisms.pseudo_posterior.settings import MechanismSettings as MechanismSettings
 from .models import get_model as get_model
-from .release.folder.reader import Release as Release
-from .release.folder.reader import read_release as read_release
 from .release.private_tables import PrivateTables as PrivateTables
+from .release.reader import Release as Release
+from .release.reader import read_release as read_release
 from .sampling.plan import SamplingPlan as SamplingPlan
 from .survey.outcome import Outcome as Outcome
 from .survey.survey import (

@@ -25,7 +25,7 @@ from pathlib import Path
 from surveysynth._support.resources import tables_directory
 from surveysynth.config.formats import TABLES_FOLDER
 from surveysynth.errors import InputError
-from surveysynth.release.folder.bundle import RELEASE
+from surveysynth.release.folder import RELEASE
 from surveysynth.release.pipeline import release
 
 SPEC_NAME, EXPECTED_NAME = "spec.toml", "expected"

@@ -13,7 +13,7 @@ import pytest
 
 import surveysynth as ss
 from surveysynth.errors import InputError
-from surveysynth.release.digits import Digits
+from surveysynth.release.microdata import Digits
 from tests.survey.messages import checked
 from tests.surveys import (
     CANARIES,

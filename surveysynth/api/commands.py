@@ -5,8 +5,7 @@ from pathlib import Path
 
 from surveysynth._support.progress import shows_stages
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run as run_mechanism
-from surveysynth.release.folder.ledger import LedgerSummary
-from surveysynth.release.folder.ledger_file import Ledger
+from surveysynth.release.ledger import Ledger, LedgerSummary
 from surveysynth.release.pipeline import release as release_alone
 from surveysynth.release.result import ReleaseResult
 

@@ -308,7 +308,7 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     from surveysynth._support.messages import nearest, raise_problems
     from surveysynth.config.in_memory import SOURCE
     from surveysynth.config.learned import weight_transform
-    from surveysynth.release.folder.microdata import public_order
+    from surveysynth.release.microdata import public_order
     from surveysynth.survey.outcome import zero_one
     from surveysynth.survey.records import binary_problems
     from surveysynth.survey.transforms import LearnedTransform

@@ -11,8 +11,13 @@ from surveysynth._support.resources import render
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.facts import labels_of
 from surveysynth.release.tables.labels import Labels, where_words
-from surveysynth.release.tables.rounding import ABSENT
-from surveysynth.release.tables.row_layout import level_heading, level_rows, stub_heading, stub_rows
+from surveysynth.release.tables.layout import (
+    ABSENT,
+    level_heading,
+    level_rows,
+    stub_heading,
+    stub_rows,
+)
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec

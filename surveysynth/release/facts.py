@@ -1,8 +1,8 @@
 """Public facts about a release, gathered once for all its files."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,10 +10,9 @@ from surveysynth._support.resources import render
 from surveysynth.config.formats import FIGURES_FOLDER, FORMATS, Format, table_files
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
-from surveysynth.release.digits import Digits
-from surveysynth.release.folder.microdata import format_of
+from surveysynth.release.microdata import Digits, format_of
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.tables.rounding import (
+from surveysynth.release.tables.layout import (
     AnyRounding,
     Warranted,
     to_digits,
@@ -31,11 +30,20 @@ if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
 
 
+#: So many factors are listed; of more, the smallest and the largest.
+_LISTED = 8
+
+
 def inference_words(record: "DebiasRecord") -> str:
     """Return a paragraph of the privacy statement, from ``templates/inference.j2``."""
-    shifts: dict[str, list[float]] = {}
+    shifts: dict[str, list[float]] = {"scale": [], "location": []}
     for kind, shift in zip(record.kinds, record.shift, strict=record.debiased):
-        shifts.setdefault(kind, []).append(shift)
+        shifts[kind].append(shift)
+    factors = [f"{np.exp(shift):.3f}" for shift in shifts["scale"]]
+    if len(factors) > _LISTED:
+        smallest, largest = (f"{np.exp(end(shifts['scale'])):.3f}" for end in (min, max))
+        factors = [f"{len(factors)} factors from {smallest} to {largest}"]
+    moved = [abs(shift) for shift in shifts["location"]]
     words = render(
         "surveysynth.release.documents",
         "templates/inference.j2",
@@ -45,41 +53,10 @@ def inference_words(record: "DebiasRecord") -> str:
         databases=record.databases,
         records=f"{record.n_simulated:,}",
         rounds=record.rounds,
-        scales=_factors(shifts.get("scale", [])),
-        locations=_largest(shifts.get("location", [])),
+        scales=", ".join(factors),
+        locations=f"{max(moved):.2g}" if moved else "",
     )
     return " ".join(words.split())
-
-
-#: So many factors are listed; of more, the smallest and the largest.
-_LISTED = 8
-
-
-def _factors(shifts: list[float]) -> str:
-    """Return the factors of shifted logs in words."""
-    factors = [f"{np.exp(shift):.3f}" for shift in shifts]
-    if len(factors) <= _LISTED:
-        return ", ".join(factors)
-    smallest, largest = (f"{np.exp(end):.3f}" for end in (min(shifts), max(shifts)))
-    return f"{len(factors)} factors from {smallest} to {largest}"
-
-
-def _largest(shifts: list[float]) -> str:
-    """Return the largest absolute shift, if there is any."""
-    return f"{max(map(abs, shifts)):.2g}" if shifts else ""
-
-
-def debias_facts(record: "DebiasRecord") -> dict[str, Any]:
-    """Return what was done to the draws, from public inputs alone, for privacy.json.
-
-    Numbers have six significant digits, not the last ones, which are those of the draws.
-    """
-    return {
-        name: [float(f"{each:.6g}") if isinstance(each, float) else each for each in value]
-        if isinstance(value, tuple)
-        else value
-        for name, value in asdict(record).items()
-    }
 
 
 TEST_WARNING = (
@@ -185,31 +162,21 @@ class ReleaseFacts:
         return f"{self.mechanism.note} It is {outside}." if outside else self.mechanism.note
 
 
-def files_of(spec: "Spec") -> list[tuple[str, str, Format]]:
-    """Return folder, file name and format of every file of the tables and figures of a release."""
+def files_of(spec: "Spec") -> list[str]:
+    """Return the paths of all files of tables and figures in a release."""
     return [
-        made
-        for each in spec.each_table
-        for made in table_files(
-            each.table.statistics,
-            (*each.table.formats, *each.table.figures),
-            each.table.name or "",
+        f"{folder}/{file}"
+        for each in spec.tables
+        for folder, file, _ in table_files(
+            each.statistics, (*each.formats, *each.figures), each.name or ""
         )
     ]
 
 
-def figure_formats(spec: "Spec") -> list[str]:
-    """Return the formats of figures of all tables, each once."""
-    return list(dict.fromkeys(name for each in spec.tables for name in each.figures))
-
-
-def curve_files(spec: "Spec") -> list[str]:
-    """Return the paths of the figures of learned transforms in a release."""
-    return [
-        f"{FIGURES_FOLDER}/transforms.{FORMATS[name].ending}"
-        for name in figure_formats(spec)
-        if spec.learned
-    ]
+def curve_files(spec: "Spec") -> dict[str, Format]:
+    """Return the figures of learned transforms in a release, by their paths."""
+    formats = [FORMATS[name] for each in spec.tables for name in each.figures if spec.learned]
+    return {f"{FIGURES_FOLDER}/transforms.{made.ending}": made for made in formats}
 
 
 def labels_of(spec: "Spec") -> Labels:
@@ -230,23 +197,19 @@ def labels_of(spec: "Spec") -> Labels:
 
 def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], AnyRounding]:
     """Return the rounding of each statistic and outcome; an outcome's own digits come first."""
+
+    def rounding(kind: Statistic, digits: int | None) -> AnyRounding:
+        if kind.rounding == "multiples":
+            base = spec.all_tables.round_counts
+            return Warranted() if base is None else to_multiples(base)
+        if kind.rounding == "percent":
+            return to_percent(1 if digits is None else digits)
+        if digits is None and kind.rounding != "warranted":
+            digits = spec.all_tables.digits_mean
+        return Warranted() if digits is None else to_digits(digits)
+
     return {
-        (kind.name, outcome): _rounding(
-            kind, spec, None if outcome is None else labels.of(outcome).digits
-        )
+        (kind.name, outcome): rounding(kind, None if outcome is None else labels.of(outcome).digits)
         for kind in map(statistic_of, spec.all_tables.statistics)
         for outcome in (spec.synthesizer.outcome if kind.needs_outcome else (None,))
     }
-
-
-def _rounding(kind: Statistic, spec: "Spec", digits: int | None) -> AnyRounding:
-    """Return the rounding of a statistic; ``digits`` come from the outcome's own label."""
-    if kind.rounding == "multiples":
-        base = spec.all_tables.round_counts
-        return Warranted() if base is None else to_multiples(base)
-    if kind.rounding == "percent":
-        return to_percent(1 if digits is None else digits)
-    if kind.rounding == "warranted":
-        return Warranted() if digits is None else to_digits(digits)
-    given = spec.all_tables.digits_mean if digits is None else digits
-    return Warranted() if given is None else to_digits(given)

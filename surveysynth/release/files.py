@@ -2,42 +2,29 @@
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth.config.calibration_section import inlined
-from surveysynth.config.formats import FIGURES_FOLDER, FORMATS, folder_of, table_files
+from surveysynth.config.formats import FORMATS, folder_of
 from surveysynth.config.replicates import REPLICATE_KEYS
 from surveysynth.config.tables_in_file import unfolded
 from surveysynth.mechanisms.learned.histogram import NoisyHistogram
-from surveysynth.release.documents.codebook import make_codebook
-from surveysynth.release.documents.ddi import DDI_NAME, make_ddi
+from surveysynth.release.documents.codebook import DDI_NAME, make_codebook, make_ddi
+from surveysynth.release.documents.context import make_privacy_record, shared_context
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.example import make_example
-from surveysynth.release.documents.privacy_file import make_privacy_record
 from surveysynth.release.documents.readme import make_readme
-from surveysynth.release.facts import ReleaseFacts, figure_formats, rounding_of
-from surveysynth.release.folder.bundle import (
-    DOSSIER_NAMES,
-    PRIVACY_NAME,
-    REALISED_NAME,
-    RECORDS_STEM,
-)
+from surveysynth.release.facts import ReleaseFacts, curve_files, rounding_of
+from surveysynth.release.folder import DOSSIER_NAMES, PRIVACY_NAME, REALISED_NAME, RECORDS_STEM
 from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers import csv
 
 if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
     from surveysynth.mechanisms.base import Released
-
-def planned_files(spec: "Spec") -> Iterator[str]:
-    """Yield the files of all tables and figures, relative to the release."""
-    for each in spec.tables:
-        names = table_files(each.statistics, (*each.formats, *each.figures), each.name or "")
-        yield from (f"{folder}/{file}" for folder, file, _ in names)
 
 
 def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Path) -> None:
@@ -55,14 +42,15 @@ def write_curves(
     facts: ReleaseFacts, histograms: Sequence[NoisyHistogram], release: Path
 ) -> None:
     """Draw the curves of learned transforms, where figures are asked for."""
-    formats = [FORMATS[each] for each in figure_formats(facts.spec)]
-    if not (histograms and formats):
+    files = curve_files(facts.spec)
+    if not (histograms and files):
         return
     from surveysynth.release.writers import curves
 
     made = curves.curves_of(facts.design.modelled, histograms, facts.labels)
     note = " ".join([*facts.warnings, facts.privacy_note])
-    curves.write(made, note, release / FIGURES_FOLDER, formats)
+    for path, file_format in files.items():
+        curves.write(made, note, release / path, file_format)
 
 
 def presentation_of(facts: ReleaseFacts) -> Presentation:
@@ -98,22 +86,20 @@ def write_documents(
     separate_pair: bool,
 ) -> None:
     """Write codebook.json and codebook.xml, privacy.json, README.md and the dossier."""
-    replicates = facts.spec.privacy.replicates_per_draw
     example = make_example(facts, tables, separate_pair=separate_pair)
-    codebook = make_codebook(
-        facts, replicates=facts.published_replicates, separate_pair=separate_pair
-    )
-    readme = make_readme(facts, example, replicates=replicates, separate_pair=separate_pair)
+    codebook = make_codebook(facts, separate_pair=separate_pair)
+    context = shared_context(facts)
+    readme = make_readme(facts, context, tables, example, separate_pair=separate_pair)
     write_json(codebook, folder / "codebook.json")
     (folder / DDI_NAME).write_bytes(make_ddi(facts, codebook))
-    write_json(make_privacy_record(facts, model_title), folder / PRIVACY_NAME)
+    write_json(make_privacy_record(facts, context, model_title), folder / PRIVACY_NAME)
     (folder / "README.md").write_text(readme, encoding="utf-8")
-    write_dossier(facts, folder)
+    write_dossier(facts, context, folder)
 
 
-def write_dossier(facts: ReleaseFacts, folder: Path) -> None:
-    """Write the dossier for a review board as page and text."""
-    markdown, page = make_dossier(facts)
+def write_dossier(facts: ReleaseFacts, context: dict[str, Any], folder: Path) -> None:
+    """Write the dossier for a review board as page and text; ``context``: ``shared_context``."""
+    markdown, page = make_dossier(facts, context)
     for name, text in zip(DOSSIER_NAMES, (page, markdown), strict=True):
         (folder / name).write_text(text, encoding="utf-8")
 

@@ -14,7 +14,7 @@ from surveysynth.errors import InputError, StoppedError, SurveySynthError
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import clusters_of
 from surveysynth.mechanisms.learned.stage import histograms_of
-from surveysynth.release.folder.bundle import (
+from surveysynth.release.folder import (
     ADEQUACY_PAGE,
     BundlePlan,
     Staging,
@@ -23,8 +23,8 @@ from surveysynth.release.folder.bundle import (
     reserved,
     staged,
 )
-from surveysynth.release.folder.ledger import summarise
-from surveysynth.release.folder.microdata import public_order
+from surveysynth.release.ledger import summarise
+from surveysynth.release.microdata import public_order
 from surveysynth.release.public_checks import (
     check_calibrated_name,
     check_formats,
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from surveysynth.mechanisms.base import Mechanism, PrivateDraws, Released
     from surveysynth.models.base import Model
     from surveysynth.release.facts import ReleaseFacts
-    from surveysynth.release.folder.pending_noise import PendingNoise
+    from surveysynth.release.run_record import PendingNoise
     from surveysynth.survey.survey import PublicDesign, Survey
 
 Progress = Callable[[str], None]
@@ -95,7 +95,7 @@ def release(
     from surveysynth.config.build import engine_of, mechanism_of, model_of
     from surveysynth.config.file_labels import with_file_labels
     from surveysynth.config.spec import load_spec
-    from surveysynth.release.files import planned_files
+    from surveysynth.release.facts import files_of
 
     say = progress or (lambda stage: None)
     plan = plan_bundle(
@@ -108,7 +108,7 @@ def release(
         say(stages.COMPILING)
         chosen.prepare()
     pending = run_to_record(spec, plan, ledger, test=test)
-    with _advice_on_errors(pending), reserved(plan, planned_files(spec)):
+    with _advice_on_errors(pending), reserved(plan, files_of(spec)):
         pending.require_room()  # before the confidential values are looked at
         say(stages.READING)
         survey, model = _survey_and_model(spec, chosen, mechanism)
@@ -278,7 +278,7 @@ def synthetic_estimates(
     """
     from surveysynth.estimation.calibration import calibrated_dataset
     from surveysynth.inference.synthesis import datasets_of
-    from surveysynth.release.folder.microdata import MicrodataWriter
+    from surveysynth.release.microdata import MicrodataWriter
 
     spec, design, mechanism = facts.spec, facts.design, facts.mechanism
     digits = facts.digits

@@ -11,9 +11,9 @@ from surveysynth.estimation.sample_design import cluster_lines
 from surveysynth.estimation.subpopulation import WHERE, shown_rows
 from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.release.documents.ddi import DDI_NAME
+from surveysynth.release.documents.codebook import DDI_NAME
 from surveysynth.release.facts import curve_files, files_of, labels_of
-from surveysynth.release.folder.bundle import DOSSIER_NAMES, PRIVACY_NAME
+from surveysynth.release.folder import DOSSIER_NAMES, PRIVACY_NAME
 from surveysynth.release.public_checks import (
     check_formats,
     delta_warning,
@@ -25,8 +25,7 @@ from surveysynth.release.public_checks import (
 )
 from surveysynth.release.tables.labels import Labels, listed, span, where_words
 from surveysynth.release.tables.table import SMALL_SAMPLE
-from surveysynth.release.tables.table_builder import public_domains, row_counts
-from surveysynth.release.tables.table_notes import synthetic_columns
+from surveysynth.release.tables.table_builder import public_domains, row_counts, synthetic_columns
 from surveysynth.survey.declaration import RHO_FACTORS
 from surveysynth.survey.pooling import ROUNDING
 
@@ -235,9 +234,8 @@ def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
     """List the files of each table, and how many rows it has."""
     lines = []
     for each in spec.each_table:
-        names = [f"{folder}/{name}" for folder, name, _ in files_of(each)]
         rows = span(row_counts(each, design))
-        lines.append(f"  {', '.join(names)} ({rows} rows each)")
+        lines.append(f"  {', '.join(files_of(each))} ({rows} rows each)")
     if figures := curve_files(spec):
         lines.append(f"  {', '.join(figures)}: the curves of learned transforms")
     return lines

@@ -21,12 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-_RECORDED = "Their cost is recorded in the ledger of the survey."
-_NOT_RECORDED = (
-    "Their cost is in no ledger (survey_id was not given), but it adds up nevertheless."
-)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class PrivateTables:
     """Tables with standard errors, intervals and a stated guarantee; made by ``tables``.
@@ -76,52 +70,36 @@ class PrivateTables:
         cls, facts: ReleaseFacts, tables: Mapping[str, Tables], *, recorded: bool = False
     ) -> "PrivateTables":
         """Make the tables of a release with these facts, by name."""
-        if not facts.spec.named_tables:
-            return cls._of_one(facts, tables[""], recorded=recorded)
-        several = {
-            name: cls._of_one(each, tables[name], recorded=recorded)
-            for name, each in facts.each_table.items()
-        }
-        whole = cls._of_one(facts, flat_tables(tables), recorded=recorded)
-        return replace(whole, several=several)
 
-    @classmethod
-    def _of_one(
-        cls, facts: ReleaseFacts, tables: Tables, *, recorded: bool
-    ) -> "PrivateTables":
-        kept = {name: tuple(of_outcomes) for name, of_outcomes in tables.items()}
-        return cls(
-            kept,
-            presentation_of(facts),
-            facts.statement,
-            facts.warnings,
-            facts.design.n,
-            recorded,
-        )
+        def of_one(each: ReleaseFacts, made: Tables) -> "PrivateTables":
+            kept = {name: tuple(of_outcomes) for name, of_outcomes in made.items()}
+            return cls(
+                kept, presentation_of(each), each.statement, each.warnings, each.design.n, recorded
+            )
+
+        if not facts.spec.named_tables:
+            return of_one(facts, tables[""])
+        several = {name: of_one(each, tables[name]) for name, each in facts.each_table.items()}
+        return replace(of_one(facts, flat_tables(tables)), several=several)
 
     def __repr__(self) -> str:
-        if self.several:
-            return "\n".join([
-                *self.warnings,
-                f"{len(self.several)} tables of {self.n:,} records: {listed(tuple(self.several))}",
-                *self._last_lines,
-            ])  # fmt: skip
-        several = [table for of_outcomes in self.tables.values() for table in of_outcomes]
-        outcomes = dict.fromkeys(table.outcome for table in several if table.outcome is not None)
+        each = [table for of_outcomes in self.tables.values() for table in of_outcomes]
+        outcomes = dict.fromkeys(table.outcome for table in each if table.outcome is not None)
         of_what = f" of {listed(tuple(outcomes))}" if outcomes else ""
-        by = f" by {listed(several[0].by)}" if several[0].by else ""
-        lines = [
-            *self.warnings,
-            f"Tables of {self.n:,} records: {listed(self.statistics)}{of_what}{by}, "
-            f"{span(each.rows for each in several)} rows each",
-            *self._last_lines,
-        ]
-        return "\n".join(lines)
-
-    @property
-    def _last_lines(self) -> list[str]:
-        recorded = [_RECORDED if self.recorded else _NOT_RECORDED]
-        return [self.presentation.privacy_note, *(recorded if self.private else [])]
+        by = f" by {listed(each[0].by)}" if each[0].by else ""
+        what = (
+            f"{len(self.several)} tables of {self.n:,} records: {listed(tuple(self.several))}"
+            if self.several
+            else f"Tables of {self.n:,} records: {listed(self.statistics)}{of_what}{by}, "
+            f"{span(table.rows for table in each)} rows each"
+        )
+        recorded = (
+            "Their cost is recorded in the ledger of the survey."
+            if self.recorded
+            else "Their cost is in no ledger (survey_id was not given); it adds up nevertheless."
+        )
+        last = [self.presentation.privacy_note, *([recorded] if self.private else [])]
+        return "\n".join([*self.warnings, what, *last])
 
     def _repr_html_(self) -> str:
         """Return formatted tables, for notebooks."""
@@ -129,7 +107,8 @@ class PrivateTables:
 
         if self.several:
             return "\n".join(each._repr_html_() for each in self.several.values())
-        return "\n".join(map(render_fragment, self._shown.layouts.values()))
+        shown = Shown(self.tables, self.presentation)
+        return "\n".join(map(render_fragment, shown.layouts.values()))
 
     def __getitem__(self, statistic: str) -> "PrivateTables":
         """Return the tables of one statistic, or one of several tables by its name.
@@ -220,10 +199,6 @@ class PrivateTables:
         of_outcomes = (name for name in self.tables if statistic_of(name).needs_outcome)
         chosen = statistic or next(of_outcomes, self.statistics[0])
         return shown_figure(self._of(chosen), self.presentation)
-
-    @property
-    def _shown(self) -> Shown:
-        return Shown(self.tables, self.presentation)
 
     def _of(self, statistic: str) -> Sequence[ReleaseTable]:
         if statistic not in self.tables:

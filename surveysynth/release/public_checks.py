@@ -20,14 +20,15 @@ from surveysynth.errors import (
     InputError,
     RecordsLeftOutWarning,
 )
-from surveysynth.release.folder.microdata import (
+from surveysynth.release.microdata import (
+    PROGRAMS,
+    check_names,
     format_of,
     public_column_names,
     synthetic_column_names,
     weight_column,
 )
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.writers.stata_spss import PROGRAMS, check_names
 from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
 
 if TYPE_CHECKING:

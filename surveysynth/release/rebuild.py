@@ -25,20 +25,23 @@ from surveysynth.mechanisms.learned.stage import histograms_in
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME, published_draws
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
 from surveysynth.release import files
+from surveysynth.release.documents.context import shared_context
 from surveysynth.release.facts import curve_files, files_of
-from surveysynth.release.folder.bundle import DOSSIER_NAMES, plan_folder, staged_folder, swap_in
-from surveysynth.release.folder.microdata import (
+from surveysynth.release.folder import DOSSIER_NAMES, plan_folder, staged_folder, swap_in
+from surveysynth.release.microdata import (
+    CODEBOOK_NAME,
+    PROGRAMS,
     file_name,
     format_of,
     fraction_name,
+    read_json,
+    read_records,
     weight_column,
 )
-from surveysynth.release.folder.published_files import CODEBOOK_NAME, read_json, read_records
 from surveysynth.release.pipeline import Streams, facts_of, synthetic_estimates
 from surveysynth.release.tables.table import stacked_frame
 from surveysynth.release.tables.table_builder import estimates_for, release_tables, tables_of_each
 from surveysynth.release.writers.csv import plain_text
-from surveysynth.release.writers.stata_spss import PROGRAMS
 from surveysynth.survey.files import open_table
 from surveysynth.survey.survey import PublicDesign, public_design
 
@@ -119,10 +122,9 @@ def rebuild(
         say(stages.DOCUMENTS)
         tables = tables_of_each(facts.spec, design, estimates)
         files.write_tables(facts, tables, folder)
-        files.write_dossier(facts, folder)
+        files.write_dossier(facts, shared_context(facts), folder)
         files.write_curves(facts, histograms, folder)
-        made = [f"{place}/{name}" for place, name, _ in files_of(spec)] + curve_files(spec)
-        made += DOSSIER_NAMES
+        made = [*files_of(spec), *curve_files(spec), *DOSSIER_NAMES]
         same = tuple(each for each in made if _equal(folder / each, source / each))
         swap_in(folder, target)
     return Rebuilt(target, same, tuple(each for each in made if each not in same))

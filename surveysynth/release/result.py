@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from surveysynth._support.page import fragment
-from surveysynth.release.folder.bundle import RELEASE
-from surveysynth.release.folder.ledger import LedgerSummary
+from surveysynth.release.folder import RELEASE
+from surveysynth.release.ledger import LedgerSummary
 from surveysynth.release.tables.table import ReleaseTable
 
 

@@ -1,22 +1,172 @@
-"""The ledger entry of a run: from a specification to an entry, a ledger and a budget."""
+"""A run in the ledger, and its noise: what is drawn is spent, whatever follows.
+
+As soon as the noise is drawn, the run is recorded in the ledger, and the noisy numbers beside it.
+If the run is then refused or stopped, the next run with the same data and specification continues
+from the same numbers, as the same run: nothing is counted twice, and never too little.
+"""
 
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.resources import version_of
+from surveysynth.config.replicates import REPLICATE_KEYS
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.release.folder.bundle import BundlePlan
-from surveysynth.release.folder.ledger import LedgerEntry, Limit, file_sha256
-from surveysynth.release.folder.ledger_file import OF_FILE, Ledger, survey_id
-from surveysynth.release.folder.pending_noise import PendingNoise, purpose_of
+from surveysynth.release.atomic import PRIVATE_MODE, signals_delayed, write_whole
+from surveysynth.release.folder import DRAWN, BundlePlan, copies_of
+from surveysynth.release.ledger import (
+    LEDGER_NAME,
+    OF_FILE,
+    Ledger,
+    LedgerEntry,
+    Limit,
+    file_sha256,
+    merge,
+    read_ledger,
+    survey_id,
+    text_of,
+)
 from surveysynth.survey.files import open_table
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
     from surveysynth.survey.survey import PublicDesign
+
+#: What may change between the noise and another attempt: how long chains run, and no more.
+_OF_CHAINS = {"chains", "draws", "warmup"}
+
+
+@dataclass
+class PendingNoise:
+    """The noise of one run: looks up noise drawn earlier, and records new noise.
+
+    ``entry`` is the run in the ledger; ``used`` whether noise has been drawn for it, ``published``
+    whether its release is in its place.
+    """
+
+    plan: BundlePlan
+    ledger: Ledger
+    entry: LedgerEntry
+    purpose: str
+    used: bool = False
+    published: bool = False
+
+    def require_room(self) -> None:
+        """Raise ``RefusedError`` where the budget does not allow the run.
+
+        Raises ``InputError`` where it could not be recorded.
+
+        A run that continues from pending noise is in the ledger already and needs no room.
+        """
+        self.ledger.require_writable()
+        if self._waiting() is None:
+            self.ledger.require_room(self.entry, copies_of(self.plan))
+
+    def earlier(self) -> Mapping[str, Any] | None:
+        """Return noisy numbers of an unreleased run of this purpose; None without any.
+
+        This run then takes its place in the ledger.
+        """
+        waiting = self._waiting()
+        if waiting is None:
+            return None
+        self.entry = replace(self.entry, run=waiting[0])
+        self._record()
+        return waiting[1]
+
+    def keep(self, statistics: Mapping[str, Any]) -> None:
+        """Record the run and its noisy numbers.
+
+        Raises ``InputError`` where that fails, and ``RefusedError`` where another run has spent the
+        budget meanwhile, so that nobody sees a result of the numbers.
+        """
+        self._record(json.dumps({"purpose": self.purpose, "statistics": statistics}))
+
+    def _waiting(self) -> tuple[str, Mapping[str, Any]] | None:
+        """Return the unreleased run of this purpose, and its noisy numbers."""
+        folders = self.plan.confidential_folders
+        for path in (file for each in folders for file in sorted((each / DRAWN).glob("*.json"))):
+            try:
+                kept = json.loads(path.read_text(encoding="utf-8"))
+                purpose, statistics = str(kept["purpose"]), dict(kept["statistics"])
+            except (ValueError, TypeError, KeyError):
+                raise InputError(
+                    f"{path} is damaged: its noisy numbers are lost, and their rho stays spent. "
+                    "Move the file away; another run draws new noise."
+                ) from None
+            if purpose == self.purpose:
+                return path.stem, statistics
+        return None
+
+    def _record(self, statistics: str | None = None) -> None:
+        """Record the run in the ledger, then its noisy numbers, if they are new."""
+        folder = self.plan.confidential
+        with signals_delayed():  # Ctrl-C finds the run and its numbers recorded, or neither
+            entries = self.ledger.record([self.entry], copies_of(self.plan))
+            try:
+                folder.parent.mkdir(exist_ok=True)
+                folder.mkdir(mode=PRIVATE_MODE, exist_ok=True)
+                copy = merge(read_ledger(folder / LEDGER_NAME), entries)
+                write_whole(folder / LEDGER_NAME, text_of(copy))
+                if statistics is not None:
+                    write_whole(folder / DRAWN / f"{self.entry.run}.json", statistics)
+            except OSError as error:
+                raise InputError(
+                    f"the noisy numbers of the run could not be kept in {folder}: "
+                    f"{error.strerror or 'no reason given'}; nothing was released and they are "
+                    f"lost. The run is recorded in the ledger {self.ledger.path} nevertheless."
+                ) from None
+            self.used = True
+
+    @property
+    def waits(self) -> bool:
+        """True if noise has been drawn for the run and not released yet."""
+        return self.used and self._waiting() is not None
+
+    @property
+    def stopped(self) -> str:
+        """The message after an interrupted run."""
+        return (
+            f"interrupted; nothing was released. {self._spent} Any change but longer chains or "
+            "[[calibration]], or another folder, draws new noise, whose cost is added."
+        )
+
+    @property
+    def advice(self) -> str:
+        """Advice after a run that was not released."""
+        return (
+            f"{self._spent} Longer chains may help (draws and warmup in [synthesizer]), and "
+            "[[calibration]] may change; any other change draws new noise, whose cost is added."
+        )
+
+    @property
+    def _spent(self) -> str:
+        return (
+            f"Its noise is drawn and its budget spent: the run is recorded in {self.ledger.path}, "
+            f"and the noisy numbers are kept in {self.plan.confidential}. Release the same "
+            "specification and data again, to the same folders: the release then continues from "
+            "these numbers at no further cost."
+        )
+
+
+def purpose_of(spec: "Spec", entry: LedgerEntry) -> str:
+    """Return what noise is for: a hash of the data, the version and the specification.
+
+    The length of chains, calibration, and the keys for the ledger are left out of it.
+    """
+    content = spec.model_dump(
+        mode="json",
+        exclude={
+            "path": True, "synthesizer": _OF_CHAINS, "privacy": {"budget"},
+            "survey": {"id", *REPLICATE_KEYS},
+            "calibration": True,  # follows the noise, like everything that is published
+        },
+    )  # fmt: skip
+    whole = [entry.data_sha256, entry.version, content]
+    return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()
 
 
 def run_to_record(
@@ -102,13 +252,14 @@ def entry_of(spec: "Spec", *, test: bool, released: bool = True) -> LedgerEntry:
 
     Raises ``InputError`` where the data file cannot be read.
     """
+    try:
+        data_sha256 = file_sha256(spec.data_path)
+    except OSError:
+        open_table(spec.data_path)  # which says what is wrong
+        raise
+    survey = survey_id(spec.survey.id, spec.data_path)
     return _entry(
-        spec,
-        survey=survey_id(spec.survey.id, spec.data_path),
-        spec_sha256=file_sha256(spec.path),
-        data_sha256=_sha256_of_data(spec.data_path),
-        test=test,
-        released=released,
+        spec, survey, file_sha256(spec.path), data_sha256, test=test, released=released
     )
 
 
@@ -117,15 +268,13 @@ def entry_in_memory(
 ) -> LedgerEntry:
     """Return the entry of one run on a survey in memory, with the id that its caller gives it."""
     content = spec.model_dump_json(exclude={"path"})
-    entry = _entry(
-        spec, survey=survey, spec_sha256=hashlib.sha256(content.encode()).hexdigest(),
-        data_sha256="", test=test, released=True,
-    )  # fmt: skip
+    spec_sha256 = hashlib.sha256(content.encode()).hexdigest()
+    entry = _entry(spec, survey, spec_sha256, "", test=test, released=True)
     return with_unit_size(entry, spec, design)
 
 
 def _entry(
-    spec: "Spec", *, survey: str, spec_sha256: str, data_sha256: str, test: bool, released: bool
+    spec: "Spec", survey: str, spec_sha256: str, data_sha256: str, *, test: bool, released: bool
 ) -> LedgerEntry:
     from surveysynth.config.build import mechanism_of, method_name
 
@@ -156,11 +305,3 @@ def with_unit_size(entry: LedgerEntry, spec: "Spec", design: "PublicDesign") -> 
     if not entry.in_rho:
         return entry
     return replace(entry, unit_size=noisy_settings_of(spec).unit_size(design))
-
-
-def _sha256_of_data(path: Path) -> str:
-    try:
-        return file_sha256(path)
-    except OSError:
-        open_table(path)  # which says what is wrong
-        raise

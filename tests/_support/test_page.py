@@ -30,7 +30,7 @@ from surveysynth._support.progress import (
 from surveysynth.config.draft.write import Drafted
 from surveysynth.evaluation.compare.folder import ComparisonResult
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
-from surveysynth.release.folder.ledger import LedgerSummary
+from surveysynth.release.ledger import LedgerSummary
 from surveysynth.release.rebuild import Rebuilt
 from surveysynth.release.result import Adequacy, ReleaseResult
 

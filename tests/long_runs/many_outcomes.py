@@ -25,7 +25,7 @@ import surveysynth as ss  # noqa: E402
 from surveysynth.errors import RefusedError  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
-from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from surveysynth.release.documents.context import library_versions  # noqa: E402
 
 SEED, N = 47, 6000
 LEVELS = ("a", "b", "c")

@@ -25,7 +25,7 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 import surveysynth as ss  # noqa: E402
-from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from surveysynth.release.documents.context import library_versions  # noqa: E402
 from surveysynth.release.pipeline import release  # noqa: E402
 from tests.long_runs.real_populations.__main__ import page, records  # noqa: E402
 

@@ -32,7 +32,7 @@ import pandas as pd  # noqa: E402
 
 import surveysynth as ss  # noqa: E402
 from surveysynth.errors import SurveySynthError  # noqa: E402
-from surveysynth.release.documents.privacy_file import library_versions  # noqa: E402
+from surveysynth.release.documents.context import library_versions  # noqa: E402
 from surveysynth.release.result import ReleaseResult  # noqa: E402
 
 SEED = 71

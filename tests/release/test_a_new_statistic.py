@@ -27,8 +27,8 @@ from surveysynth.estimation.taylor import estimate_domains
 from surveysynth.evaluation.compare.comparison import LAPLACE, compare
 from surveysynth.evaluation.compare.folder import make_pictures
 from surveysynth.evaluation.compare.report import render_report
-from surveysynth.release.folder.reader import read_release
 from surveysynth.release.pipeline import release
+from surveysynth.release.reader import read_release
 from tests.release.documents.test_readme_programs import assert_recomputes
 from tests.surveys import small_survey
 

@@ -20,7 +20,7 @@ from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.evaluation.compare.comparison import CALIBRATED, compare
 from surveysynth.evaluation.compare.tables import sample_tables
-from surveysynth.release.folder.ledger import read_ledger
+from surveysynth.release.ledger import read_ledger
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.rebuild import rebuild

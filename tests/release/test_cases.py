@@ -19,10 +19,10 @@ import surveysynth as ss
 from surveysynth import cli
 from surveysynth._support import exits
 from surveysynth.errors import InputError
-from surveysynth.release import pipeline
-from surveysynth.release.folder import atomic, bundle
-from surveysynth.release.folder.bundle import plan_bundle, reserved
-from surveysynth.release.folder.ledger_file import ledgers_folder
+from surveysynth.release import atomic, pipeline
+from surveysynth.release import folder as bundle
+from surveysynth.release.folder import plan_bundle, reserved
+from surveysynth.release.ledger import ledgers_folder
 from surveysynth.release.rebuild import rebuild
 from surveysynth.survey.files import open_table
 from tests.release.test_strict_release import RATIO, SALARY, strict_spec

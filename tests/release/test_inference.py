@@ -20,10 +20,11 @@ FAST = 'predictors = "field + gender"\nchains = 4\ndraws = 250\nwarmup = 100'
 
 
 def published(path: Path, out: Path) -> tuple[dict, str, pd.DataFrame]:
+    """privacy.json, README and dossier, and a dataset."""
     result = release(path, out).out / "release"
     record = json.loads((result / "privacy.json").read_text())
-    readme = (result / "README.md").read_text()
-    return record, readme, pd.read_csv(result / "microdata" / "draw_01_rep_01.csv")
+    readme, dossier = ((result / name).read_text() for name in ("README.md", "dossier.md"))
+    return record, readme + dossier, pd.read_csv(result / "microdata" / "draw_01_rep_01.csv")
 
 
 @pytest.mark.parametrize("model", ["fbs", "fbp"])

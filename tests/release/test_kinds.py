@@ -15,10 +15,10 @@ from surveysynth.config.build import model_of, read_design
 from surveysynth.config.spec import load_spec
 from surveysynth.inference import synthesis as synthesis_module
 from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.release.digits import Digits
-from surveysynth.release.folder.reader import read_release
+from surveysynth.release.microdata import Digits
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
+from surveysynth.release.reader import read_release
 from tests.release.documents.test_readme_programs import assert_recomputes, has_haven, program_of
 from tests.surveys import NOISY, WEIGHT, small_survey
 
@@ -208,7 +208,7 @@ def test_the_files_say_what_is_declared(
         each.endswith("log(salary), yeo_johnson(benefit/1000, power 0.5)") for each in transforms
     )
     readme = (folder / "README.md").read_text()
-    assert "synthetic; categorical: 3, 1, none" in readme
+    assert "categorical: 3, 1, none" in (folder / "dossier.md").read_text()
     assert "y is 1 for the last level" in readme
 
 
@@ -332,7 +332,7 @@ def test_an_amount_on_two_sides_is_one_column(
     assert "yeo_johnson((30000 - salary)/10000, power 0.3) below 30000" in column["meaning"]
     privacy = json.loads((folder / "privacy.json").read_text())
     assert any("split at 30,000" in each for each in privacy["assumptions"])
-    assert "split at 30,000" in (folder / "README.md").read_text()
+    assert "split at 30,000" in (folder / "dossier.md").read_text()
     assert_recomputes(folder, r=True)
     program = program_of(folder, "python")
     assert ("== LEVEL" in program) == bool(spikes)

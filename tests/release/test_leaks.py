@@ -21,7 +21,7 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.models import get_model
 from surveysynth.models.stan_engine import StanEngine
-from surveysynth.release.folder.atomic import make_private
+from surveysynth.release.atomic import make_private
 from surveysynth.release.pipeline import release
 from surveysynth.sampling.stan.backends import CmdStanBackend
 from surveysynth.survey.columns import is_header

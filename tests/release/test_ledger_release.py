@@ -13,9 +13,8 @@ from surveysynth.cli import main
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.noisy_statistics.accounting import rho_of
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport, Trial
-from surveysynth.release.folder import bundle
-from surveysynth.release.folder.ledger import read_ledger
-from surveysynth.release.folder.ledger_file import Ledger, ledgers_folder
+from surveysynth.release import folder as bundle
+from surveysynth.release.ledger import Ledger, ledgers_folder, read_ledger
 from surveysynth.release.pipeline import release
 from tests.surveys import small_survey
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import surveysynth as ss
 from surveysynth.errors import RefusedError
 from surveysynth.inference.synthesis import SyntheticDataset, synthesise
-from surveysynth.release.digits import Digits, to_significant
+from surveysynth.release.microdata import Digits, to_significant
 from surveysynth.release.pipeline import release
 from surveysynth.survey.survey import Survey
 from tests.surveys import small_survey

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from surveysynth.errors import InputError
 from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.release.folder.microdata import MicrodataWriter
-from surveysynth.release.folder.reader import read_release
+from surveysynth.release.microdata import MicrodataWriter, check_names, cut, values_of
 from surveysynth.release.pipeline import release
+from surveysynth.release.reader import read_release
 from surveysynth.release.rebuild import rebuild
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.writers.stata_spss import check_names, cut, values_of
 from surveysynth.survey.outcome import Outcome
 from tests.release.documents.test_readme_programs import assert_recomputes, has_haven
 from tests.release.test_strict_release import strict_spec
@@ -73,7 +72,8 @@ def one_dataset(folder: Path, file_format: str) -> tuple[Path, pd.DataFrame]:
         salary_for_variance=pair[0][order, 0], works_for_variance=named,
         weight_for_variance=pair[1][order],
     )  # fmt: skip
-    return writer.write(data), shown
+    writer.write(data)
+    return folder / f"draw_01_rep_01.{file_format}", shown
 
 
 def check_values(read: pd.DataFrame, shown: pd.DataFrame) -> None:

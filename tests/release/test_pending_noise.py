@@ -15,8 +15,7 @@ from surveysynth.cli import main
 from surveysynth.errors import InputError, RefusedError, StoppedError
 from surveysynth.mechanisms.noisy_statistics.accounting import rho_of
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as mechanism
-from surveysynth.release.folder.ledger import read_ledger
-from surveysynth.release.folder.ledger_file import ledgers_folder
+from surveysynth.release.ledger import ledgers_folder, read_ledger
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
 from tests.release import test_strict_release

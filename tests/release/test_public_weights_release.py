@@ -97,13 +97,12 @@ def test_files_of_a_release(
     privacy = json.loads((out / "privacy.json").read_text())
     assert privacy["settings"]["sampling_weights"] == "public"
     assert any("sampling weights (weight)" in each for each in privacy["assumptions"])
-    readme = (out / "README.md").read_text()
+    dossier = (out / "dossier.md").read_text()
     for gone in ("outcome and sampling w", "outcomes and sampling w", "log weight", "smoothed"):
-        assert gone not in readme
-    assert "and its weight" not in readme
-    assert "differ in the outcome" in readme
+        assert gone not in dossier + (out / "README.md").read_text()
+    assert "differ in the outcome" in dossier
     if "stratum_sizes" in survey:
-        assert "a: 8,000, b: 10,000.5, c: 80" in readme
+        assert "a: 8,000, b: 10,000.5, c: 80" in dossier
         assert columns["sampling_fraction"]["roles"] == ["fpc"]
     else:  # the weight varies within cells of X
         assert privacy["settings"]["formula"].startswith("field + gender + log(weight / ")
@@ -182,7 +181,8 @@ def test_outcomes_of_other_kinds_and_rows_by_one_of_them(
         assert abs(of_cell["estimate"].loc["0"] - spike) < 4 * of_cell["se"].loc["0"]
     readme = (out / "README.md").read_text()
     assert "counts by public columns are those of the sample itself" in readme
-    assert "number of units in a row by public columns follows from public values" in readme
+    dossier = (out / "dossier.md").read_text()
+    assert "number of units in a row by public columns follows from public values" in dossier
     # Beside the sample: no share and no figure of weights that are the same in both.
     assert result.adequacy is not None
     parts = pd.read_csv(result.confidential / "adequacy_shares.csv")

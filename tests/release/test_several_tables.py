@@ -23,10 +23,10 @@ from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.report import render_report
 from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
-from surveysynth.release.folder.bundle import DOSSIER_NAMES
-from surveysynth.release.folder.reader import read_release
+from surveysynth.release.folder import DOSSIER_NAMES
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
+from surveysynth.release.reader import read_release
 from surveysynth.release.rebuild import rebuild
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Survey

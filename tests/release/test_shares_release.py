@@ -25,14 +25,15 @@ from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.report import render_report
 from surveysynth.inference import synthesis as synthesis_module
 from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.release.digits import Digits
-from surveysynth.release.folder.reader import read_release
+from surveysynth.release.microdata import Digits
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
-from surveysynth.release.tables.rounding import ABSENT
+from surveysynth.release.reader import read_release
+from surveysynth.release.tables.layout import ABSENT
 from surveysynth.survey.outcome import Outcome
 from tests.release.documents.test_readme_programs import assert_recomputes, program_of
 from tests.release.test_kinds import MakeSpec, frame_of
+from tests.release.test_strict_release import files_of
 from tests.surveys import NOISY, WEIGHT
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
@@ -340,14 +341,6 @@ def test_programs_recompute_rows_by_an_outcome(
     program = program_of(folder, "python")
     assert f"CELL = {{'{by}'" in program
     assert_recomputes(folder, r=data.endswith("csv") and by == "employed" and not survey)
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def test_nothing_published_depends_on_who_is_in_the_rows(

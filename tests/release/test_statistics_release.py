@@ -19,8 +19,8 @@ from surveysynth.errors import InputError
 from surveysynth.evaluation.compare.comparison import compare
 from surveysynth.evaluation.compare.folder import make_pictures
 from surveysynth.evaluation.compare.report import render_report
-from surveysynth.release.folder.reader import read_release
 from surveysynth.release.pipeline import release
+from surveysynth.release.reader import read_release
 from surveysynth.release.writers.sheets import sheet_name
 from tests.surveys import NOISY, WEIGHT, small_survey
 

@@ -128,7 +128,7 @@ def test_the_record_of_privacy_says_what_it_is(made: tuple[Path, Path]) -> None:
     settings = record["settings"]
     assert settings["spreads"] == {"benefit": 0.6, "learned weight": 1.0}
     assert settings["count_share"] == 1.0
-    text = (made[0] / "README.md").read_text(encoding="utf-8")
+    text = (made[0] / "dossier.md").read_text(encoding="utf-8")
     assert "numbers of records by row of the model matrix and category of every outcome" in text
     assert "not private" in text
 
@@ -147,6 +147,7 @@ def test_nothing_confidential_is_published(made: tuple[Path, Path]) -> None:
     ]  # fmt: skip
     for value in (CANARY, *frame["weight"].iloc[:40], *constants):
         assert f"{value:.6f}"[:8] not in text
+    assert shared(alone / "statistics.json")["specification"]["survey"]["data"] == "survey.csv"
     realised = shared(kept / "realised.json")
     assert realised["records"] == 300
     assert realised["clipped_records"] >= 1  # the canary

@@ -93,7 +93,7 @@ def test_what_is_published_of_units_is_stated(made: Path) -> None:
     spent = units["rho"] + given["levels"]["rho"] + given["rho"]
     assert spent == pytest.approx(0.9 * record["rho"], rel=1e-9)
     assert 1 / 64 <= units["rho"] / record["rho"] <= 1 / 2
-    words = " ".join((made / "README.md").read_text(encoding="utf-8").split())
+    words = " ".join((made / "dossier.md").read_text(encoding="utf-8").split())
     assert "one matrix for all primary sampling units (school)" in words
     assert f"It cost rho = {units['rho']:.6g} of the whole" in words
     assert record["settings"]["clusters"]["effects"] is True

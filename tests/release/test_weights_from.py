@@ -15,10 +15,8 @@ from surveysynth.config.build import mechanism_of, model_of, read_survey
 from surveysynth.config.in_memory import spec_of_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError, RefusedError
+from surveysynth.release.documents.context import make_privacy_record, shared_context
 from surveysynth.release.documents.dossier import make_dossier
-from surveysynth.release.documents.privacy_file import make_privacy_record
-from surveysynth.release.documents.readme import guarantee_context
-from surveysynth.release.documents.render import render_markdown
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.pipeline import facts_of
 from surveysynth.release.preview import preview_lines
@@ -50,12 +48,12 @@ def facts(make_spec: MakeSpec, survey: str, privacy: str = STRICT) -> ReleaseFac
 
 
 def documents(made: ReleaseFacts) -> dict[str, str]:
-    """Statement, README, dossier and privacy.json, without escapes."""
+    """Statement, dossier and privacy.json, without escapes."""
+    context = shared_context(made)
     texts: Mapping[str, Any] = {
         "statement": " ".join(made.statement.paragraphs),
-        "README.md": render_markdown("readme_guarantee.md.j2", guarantee_context(made)),
-        "dossier": make_dossier(made)[0],
-        "privacy.json": json.dumps(make_privacy_record(made, "a model")),
+        "dossier": make_dossier(made, context)[0],
+        "privacy.json": json.dumps(make_privacy_record(made, context, "a model")),
     }
     return {name: text.replace("\\", "") for name, text in texts.items()}
 
@@ -65,7 +63,7 @@ def test_every_document_spells_out_what_is_assumed_where_nothing_is_declared(
     make_spec: MakeSpec, privacy: str
 ) -> None:
     read = documents(facts(make_spec, "", privacy))
-    for name in ("statement", "README.md", "dossier", "privacy.json"):
+    for name in ("statement", "dossier", "privacy.json"):
         assert ASSUMED in read[name], name
         assert "(weights_from)" in read[name], name
         assert GAP in read[name], name
@@ -97,7 +95,7 @@ def test_unknown_is_named_everywhere_with_its_size(make_spec: MakeSpec) -> None:
 def test_public_weights_are_said_to_be_published_as_they_are(make_spec: MakeSpec) -> None:
     public = 'weights = "public"'
     read = documents(facts(make_spec, public))
-    for name in ("statement", "README.md", "dossier", "privacy.json"):
+    for name in ("statement", "dossier", "privacy.json"):
         assert "no confidential answer of anybody went into these weights, which are published" in (
             read[name]
         ), name

@@ -36,14 +36,9 @@ from surveysynth.evaluation.style import (
 )
 from surveysynth.release.facts import rounding_of
 from surveysynth.release.figure_style import MARK, draw, new_figure, png_bytes
-from surveysynth.release.folder.bundle import (
-    ADEQUACY_PAGE,
-    ADEQUACY_ROWS,
-    ADEQUACY_SHARES,
-    REALISED_NAME,
-)
+from surveysynth.release.folder import ADEQUACY_PAGE, ADEQUACY_ROWS, ADEQUACY_SHARES, REALISED_NAME
 from surveysynth.release.result import Adequacy
-from surveysynth.release.tables.rounding import ABSENT, rounding_of_column, show_ratio, to_percent
+from surveysynth.release.tables.layout import ABSENT, rounding_of_column, show_ratio, to_percent
 from surveysynth.release.tables.table_builder import Tables
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE
 from surveysynth.release.facts import labels_of, rounding_of
 from surveysynth.release.figure_style import MARK
 from surveysynth.release.tables.labels import listed
-from surveysynth.release.tables.rounding import ABSENT, rounding_of_column, show_ratio
+from surveysynth.release.tables.layout import ABSENT, rounding_of_column, show_ratio
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -20,7 +20,7 @@ from surveysynth.estimation.replication import ReplicatedSample
 from surveysynth.estimation.statistics import TABLE
 from surveysynth.inference.synthesis import SyntheticDataset, published_draws, synthesise
 from surveysynth.models.base import require
-from surveysynth.release.folder.microdata import public_order
+from surveysynth.release.microdata import public_order
 from surveysynth.release.pipeline import facts_of, synthetic_estimates
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
 

@@ -24,7 +24,7 @@ from surveysynth.mechanisms.base import Declared, typical
 from surveysynth.mechanisms.learned.histogram import learned_outcomes
 from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED
 from surveysynth.models.units import INTRACLASS_GUESS
-from surveysynth.release.folder.bundle import plan_folder, staged_folder, swap_in
+from surveysynth.release.folder import plan_folder, staged_folder, swap_in
 from surveysynth.survey.outcome import BELOW, Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
 from surveysynth.survey.transforms import LearnedTransform

@@ -1,10 +1,20 @@
-"""codebook.json: every column of the microdata, for people and programs."""
+"""codebook.json and codebook.xml: every column of the microdata, for people and programs.
 
+codebook.xml has the same as DDI-Codebook 2.5, which data archives add to their catalogs. Its
+elements follow https://ddialliance.org/Specification/DDI-Codebook/2.5.
+"""
+
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
 
+from surveysynth._support.messages import xml_text
+from surveysynth._support.resources import version_of
 from surveysynth.release.facts import ReleaseFacts
-from surveysynth.release.folder.microdata import (
+from surveysynth.release.microdata import (
+    PROGRAMS,
     VARIANCE_SUFFIX,
+    LabelledColumn,
     base_weight_column,
     file_name,
     fraction_name,
@@ -13,16 +23,15 @@ from surveysynth.release.folder.microdata import (
     synthetic_column_names,
     weight_column,
 )
-from surveysynth.release.writers.stata_spss import PROGRAMS, LabelledColumn
 from surveysynth.survey.outcome import Outcome
 
 if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
 
 
-def make_codebook(facts: ReleaseFacts, *, replicates: int, separate_pair: bool) -> dict[str, Any]:
-    """Return the codebook, JSON-ready; ``replicates`` is the number of datasets of each draw."""
-    design = facts.design
+def make_codebook(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any]:
+    """Return the codebook, JSON-ready; ``separate_pair``: whether variances have columns."""
+    design, suffix = facts.design, VARIANCE_SUFFIX if separate_pair else ""
     synthetic = synthetic_column_names(design, separate_pair=separate_pair)
     columns = [
         *(_public_column(facts, name) for name in public_column_names(design)),
@@ -39,7 +48,16 @@ def make_codebook(facts: ReleaseFacts, *, replicates: int, separate_pair: bool) 
         "row_order": "sorted by the public columns; the order carries no information",
         "columns": columns,
         "synthetic_columns": list(synthetic),
-        "variance_pair": _variance_pair(facts, separate_pair=separate_pair),
+        "variance_pair": {
+            "outcomes": [f"{name}{suffix}" for name in design.outcome_names],
+            "weight": f"{weight_column(design)}{suffix}",
+            "note": (
+                "estimate variances from these columns, estimates from the columns without the "
+                "suffix"
+                if separate_pair
+                else "the same columns serve for estimates and for their variances"
+            ),
+        },
         "files": [
             {
                 "file": f"microdata/{file_name(draw, replicate, facts.microdata_format)}",
@@ -47,7 +65,7 @@ def make_codebook(facts: ReleaseFacts, *, replicates: int, separate_pair: bool) 
                 "replicate": replicate,
             }
             for draw in range(1, facts.settings.m + 1)
-            for replicate in range(1, replicates + 1)
+            for replicate in range(1, facts.published_replicates + 1)
         ],
     }
 
@@ -65,56 +83,45 @@ def _numbered(column: dict[str, Any], written: LabelledColumn) -> dict[str, Any]
 
 def public_roles(design: "PublicDesign", name: str) -> dict[str, str]:
     """Return the roles of a public column: a word for programs, and its meaning."""
-    roles = {
-        "table": name in design.by,
-        "stratum": name == design.strata_name,
-        "psu": name == design.psu_name,
-        "weight": name == design.public_weight_name and design.calibrated_by is None,
-        "base weight": name == design.public_weight_name and design.calibrated_by is not None,
-        "calibration": name in (design.calibrated_by or ()),
-        "fpc": name == fraction_name(design),
-        "predictor": name in design.predictors,
-        "public": name in design.public_columns,
-    }
-    meanings = {
-        "table": "classifies the tables",
-        "stratum": "stratum of the sample design",
-        "psu": "primary sampling unit",
-        "weight": "sampling weight, unchanged: population units that the record represents",
-        "base weight": "sampling weight, unchanged, before calibration",
-        "calibration": "weights are calibrated to published totals by it",
-        "fpc": "sampling fraction of the stratum (finite population correction)",
-        "predictor": "predictor of the synthesizer",
-        "public": "public column",
-    }
-    return {role: meanings[role] for role, applies in roles.items() if applies}
+    is_weight, calibrated = name == design.public_weight_name, design.calibrated_by is not None
+    roles = (
+        ("table", name in design.by, "classifies the tables"),
+        ("stratum", name == design.strata_name, "stratum of the sample design"),
+        ("psu", name == design.psu_name, "primary sampling unit"),
+        ("weight", is_weight and not calibrated,
+         "sampling weight, unchanged: population units that the record represents"),
+        ("base weight", is_weight and calibrated, "sampling weight, unchanged, before calibration"),
+        ("calibration", name in (design.calibrated_by or ()),
+         "weights are calibrated to published totals by it"),
+        ("fpc", name == fraction_name(design),
+         "sampling fraction of the stratum (finite population correction)"),
+        ("predictor", name in design.predictors, "predictor of the synthesizer"),
+        ("public", name in design.public_columns, "public column"),
+    )  # fmt: skip
+    return {role: meaning for role, applies, meaning in roles if applies}
 
 
 def _public_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
     design, labels = facts.design, facts.labels
-    roles = public_roles(design, name)
+    roles, kind = public_roles(design, name), "number"
+    if name != fraction_name(design):
+        kinds = {"i": "integer", "u": "integer", "f": "number", "b": "true or false"}
+        kind = kinds.get(design.frame[name].dtype.kind, "text")
     column: dict[str, Any] = {
         "name": name,
         "title": labels.title(name),
         "meaning": "; ".join(roles.values()),
         "source": "public",
         "roles": list(roles),
-        "type": _type_of(design, name),
+        "type": kind,
         "unit": labels.of(name).unit,
     }
     if name in design.levels:
         column["levels"] = [
             {"code": code, "label": labels.level(name, code)} for code in design.levels[name]
         ]
-        column = {**column, "margin_in_tables": facts.labels.of(name).margin}
+        column["margin_in_tables"] = labels.of(name).margin
     return column
-
-
-def _type_of(design: "PublicDesign", name: str) -> str:
-    if name == fraction_name(design):
-        return "number"
-    kinds = {"i": "integer", "u": "integer", "f": "number", "b": "true or false"}
-    return kinds.get(design.frame[name].dtype.kind, "text")
 
 
 def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
@@ -135,37 +142,39 @@ def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
             meaning += "; sums to the public population size"
     else:
         meaning = _meaning(design.outcomes[design.outcome_names.index(base)])
+    role = "outcome"
+    if is_weight:
+        role = "weight" if base == weight_column(design) else "base weight"
     column: dict[str, Any] = {
         "name": name,
         "title": labels.title(base),
         "meaning": meaning,
         "source": "synthetic",
-        "roles": [_weight_role(design, base) if is_weight else "outcome"],
+        "roles": [role],
         "type": "number",
         "unit": labels.of(base).unit,
     }
     if is_weight:
         words = "12 significant digits" if calibrated else facts.digits.weight_words
         return {**column, "rounded_to": words}
-    column = {**column, **_of_kind(facts, base)}
-    return _classifying(facts, column) if name in facts.spec.by else column
-
-
-def _weight_role(design: "PublicDesign", name: str) -> str:
-    """Return the role of a weight: that for estimates, or the one that was calibrated."""
-    return "weight" if name == weight_column(design) else "base weight"
-
-
-def _classifying(facts: ReleaseFacts, column: dict[str, Any]) -> dict[str, Any]:
-    """Return the entry of an outcome that classifies the tables."""
-    return {
-        **column,
-        "meaning": f"{column['meaning']}; classifies the tables, whose rows by it hold different "
-        "synthetic records in every dataset; the number of sample records in such a row is "
-        "confidential and not published",
-        "roles": [*column["roles"], "table"],
-        "margin_in_tables": facts.labels.of(column["name"]).margin,
-    }
+    outcome = design.outcomes[design.outcome_names.index(base)]
+    column["declared"] = outcome.as_dict()
+    if outcome.is_amount and outcome.kind != "count":
+        column["rounded_to"] = facts.digits.amount_words
+    elif not (outcome.is_amount and outcome.missing):
+        column["type"] = "text" if outcome.is_labelled else "integer"
+    if outcome.is_labelled:
+        column["levels"] = [
+            {"code": code, "label": labels.level(base, code)} for code in outcome.levels
+        ]
+    if name in facts.spec.by:
+        column["meaning"] += (
+            "; classifies the tables, whose rows by it hold different synthetic records in every "
+            "dataset; the number of sample records in such a row is confidential and not published"
+        )
+        column["roles"].append("table")
+        column["margin_in_tables"] = labels.of(name).margin
+    return column
 
 
 def _meaning(outcome: Outcome) -> str:
@@ -180,30 +189,149 @@ def _meaning(outcome: Outcome) -> str:
     return f"synthetic value: exactly {spikes}, or an amount {amount}"
 
 
-def _of_kind(facts: ReleaseFacts, name: str) -> dict[str, Any]:
-    """Return type and levels of a synthetic outcome, and all that is declared about it."""
-    outcome = facts.design.outcomes[facts.design.outcome_names.index(name)]
-    found: dict[str, Any] = {"declared": outcome.as_dict()}
-    if outcome.is_amount and outcome.kind != "count":
-        found["rounded_to"] = facts.digits.amount_words
-    elif not (outcome.is_amount and outcome.missing):
-        found["type"] = "text" if outcome.is_labelled else "integer"
-    if outcome.is_labelled:
-        found["levels"] = [
-            {"code": code, "label": facts.labels.level(name, code)} for code in outcome.levels
-        ]
-    return found
+DDI_NAME = "codebook.xml"
+NAMESPACE = "ddi:codebook:2_5"
+_SCHEMA = "http://www.ddialliance.org/Specification/DDI-Codebook/2.5/XMLSchema/codebook.xsd"
+_INSTANCE = "http://www.w3.org/2001/XMLSchema-instance"
+_FILE_TYPES = {
+    "csv": "comma-separated values, UTF-8",
+    "parquet": "Apache Parquet",
+    "dta": "Stata",
+    "sav": "SPSS",
+}
 
 
-def _variance_pair(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any]:
+def make_ddi(facts: ReleaseFacts, codebook: Mapping[str, Any]) -> bytes:
+    """Return the file; ``codebook``: the result of ``make_codebook``."""
+    root = ET.Element(
+        "codeBook",
+        {
+            "version": "2.5",
+            "xmlns": NAMESPACE,
+            "xmlns:xsi": _INSTANCE,
+            "xsi:schemaLocation": f"{NAMESPACE} {_SCHEMA}",
+            "xml:lang": "en",
+        },
+    )
+    document = _add(root, "docDscr")
+    _citation(document, f"Codebook of the synthetic microdata: {codebook['title']}")
+    for warning in codebook["warnings"]:
+        _add(document, "notes", warning, type="warning")
+    _study(_add(root, "stdyDscr"), facts, codebook)
+    for number, each in enumerate(codebook["files"], start=1):
+        _file(_add(root, "fileDscr", ID=f"F{number}"), facts, codebook, each)
+    data = _add(root, "dataDscr")
+    ids = {column["name"]: f"V{place}" for place, column in enumerate(codebook["columns"], start=1)}
+    for column in codebook["columns"]:
+        _variable(data, codebook, column, ids)
+    ET.indent(root)
+    text: bytes = ET.tostring(root, encoding="utf-8", xml_declaration=True)
+    return text + b"\n"
+
+
+def _add(parent: ET.Element, tag: str, text: str = "", **attributes: str) -> ET.Element:
+    element = ET.SubElement(parent, tag, {k.replace("_", "-"): v for k, v in attributes.items()})
+    if text:
+        element.text = xml_text(text)
+    return element
+
+
+def _citation(parent: ET.Element, title: str) -> ET.Element:
+    citation = _add(parent, "citation")
+    _add(_add(citation, "titlStmt"), "titl", title)
+    made = _add(citation, "prodStmt")
+    _add(made, "software", "surveysynth", version=version_of("surveysynth"))
+    return citation
+
+
+def _study(parent: ET.Element, facts: ReleaseFacts, codebook: Mapping[str, Any]) -> None:
+    _citation(parent, f"{codebook['title']}: synthetic microdata")
+    information = _add(parent, "stdyInfo")
+    datasets = len(codebook["files"])
+    synthetic = ", ".join(codebook["synthetic_columns"])
+    _add(
+        information, "abstract",
+        f"{datasets:,} synthetic datasets of {codebook['records_per_file']:,} records each. "
+        f"Synthetic are {synthetic}: drawn from a model that was fitted under a privacy mechanism. "
+        "The other variables are public and as in the survey. README.md explains how to combine "
+        "estimates from the datasets, and how to compute their standard errors.",
+    )  # fmt: skip
+    summary = _add(information, "sumDscr")
+    size = codebook["population_size"]
+    if size is not None:
+        _add(summary, "universe", f"A population of {size:,.10g} units.")
+    _add(summary, "dataKind", "synthetic survey microdata")
+    collection = _add(_add(parent, "method"), "dataColl")
     design = facts.design
-    suffix = VARIANCE_SUFFIX if separate_pair else ""
-    return {
-        "outcomes": [f"{name}{suffix}" for name in design.outcome_names],
-        "weight": f"{weight_column(design)}{suffix}",
-        "note": (
-            "estimate variances from these columns, estimates from the columns without the suffix"
-            if separate_pair
-            else "the same columns serve for estimates and for their variances"
-        ),
-    }
+    parts = [f"A sample of {design.n:,} records"]
+    if design.strata_name is not None:
+        parts.append(f"drawn within strata ({design.strata_name})")
+    if design.psu_name is not None:
+        parts.append(f"in primary sampling units ({design.psu_name})")
+    _add(collection, "sampProc", f"{', '.join(parts)}.")
+    if facts.spec.all_tables.source:
+        _add(_add(collection, "sources"), "dataSrc", facts.spec.all_tables.source)
+    pair = codebook["variance_pair"]
+    _add(
+        collection, "weight",
+        f"Estimates are weighted by {_weight_name(codebook)}, variances by {pair['weight']}: "
+        f"{pair['note']}.",
+    )  # fmt: skip
+    for warning in codebook["warnings"]:
+        _add(parent, "notes", warning, type="warning")
+    for paragraph in facts.statement.guarantee:
+        _add(parent, "notes", paragraph, type="privacy", subject="privacy guarantee")
+
+
+def _weight_name(codebook: Mapping[str, Any]) -> str:
+    """Return the weight for estimates: the first; the one for variances comes later."""
+    return next(str(each["name"]) for each in codebook["columns"] if "weight" in each["roles"])
+
+
+def _file(
+    parent: ET.Element, facts: ReleaseFacts, codebook: Mapping[str, Any], file: Mapping[str, Any]
+) -> None:
+    described = _add(parent, "fileTxt")
+    _add(described, "fileName", file["file"])
+    _add(
+        described, "fileCont",
+        f"Synthetic dataset {file['replicate']} of draw {file['draw']}; {codebook['row_order']}.",
+    )  # fmt: skip
+    size = _add(described, "dimensns")
+    _add(size, "caseQnty", str(codebook["records_per_file"]))
+    _add(size, "varQnty", str(len(codebook["columns"])))
+    _add(described, "fileType", _FILE_TYPES[facts.microdata_format])
+
+
+def _variable(
+    parent: ET.Element,
+    codebook: Mapping[str, Any],
+    column: Mapping[str, Any],
+    ids: Mapping[str, str],
+) -> None:
+    levels = column.get("levels", ())
+    is_weight = "weight" in column["roles"]
+    numeric = column.get("type_in_files", column["type"]) in ("number", "integer")
+    whole = column["type"] == "integer" and column["source"] == "synthetic"  # 0 and 1
+    discrete = bool(levels) or whole or not numeric
+    weighted, pair = {}, codebook["variance_pair"]
+    if not is_weight and "outcome" in column["roles"]:
+        of_pair = column["name"] in pair["outcomes"]
+        weighted["wgt_var"] = ids[str(pair["weight"]) if of_pair else _weight_name(codebook)]
+    variable = _add(
+        parent, "var", ID=ids[column["name"]], name=xml_text(column["name"]),
+        files=" ".join(f"F{number}" for number in range(1, len(codebook["files"]) + 1)),
+        intrvl="discrete" if discrete else "contin",
+        **({"wgt": "wgt"} if is_weight else {}), **weighted,
+    )  # fmt: skip
+    unit = f" ({column['unit']})" if column["unit"] else ""
+    _add(variable, "labl", f"{column['title']}{unit}")
+    _add(variable, "txt", f"{column['meaning']}.")
+    for level in levels:
+        category = _add(variable, "catgry")
+        _add(category, "catValu", str(level.get("value", level["code"])))
+        _add(category, "labl", level["label"])
+        if str(level.get("value", level["code"])) != level["code"]:
+            _add(category, "txt", f"{level['code']} in the tables")
+    _add(variable, "varFormat", type="numeric" if numeric else "character")
+    _add(variable, "notes", f"{column['source']}; {', '.join(column['roles'])}", type="part")

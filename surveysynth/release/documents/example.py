@@ -18,8 +18,10 @@ from surveysynth.release.documents.programs import (
     where_columns,
 )
 from surveysynth.release.facts import ReleaseFacts
-from surveysynth.release.folder.microdata import (
+from surveysynth.release.microdata import (
+    PROGRAMS,
     VARIANCE_SUFFIX,
+    LabelledColumn,
     base_weight_column,
     fraction_name,
     labelled_columns,
@@ -28,7 +30,6 @@ from surveysynth.release.folder.microdata import (
 from surveysynth.release.tables.table import ReleaseTable, well_filled
 from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers.csv import safe_text
-from surveysynth.release.writers.stata_spss import PROGRAMS, LabelledColumn
 from surveysynth.survey.outcome import BELOW
 
 if TYPE_CHECKING:

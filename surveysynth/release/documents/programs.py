@@ -16,7 +16,7 @@ from surveysynth._support.resources import environment
 from surveysynth.estimation.quantiles import REACH, ROUNDING
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, saved_by_law
-from surveysynth.release.folder.microdata import VARIANCE_SUFFIX
+from surveysynth.release.microdata import VARIANCE_SUFFIX
 from surveysynth.release.writers.csv import MicrodataFormat, safe_text
 from surveysynth.survey.where import Relation, Value, columns_of, folded, parse_where
 

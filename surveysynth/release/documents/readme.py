@@ -3,6 +3,7 @@
 ``templates/readme.md.j2`` has its text; this module gathers the values in it.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from surveysynth.config.formats import FORMATS, folder_of, table_files
@@ -16,9 +17,10 @@ from surveysynth.release.documents.programs import (
     r_program,
     subset_of,
 )
-from surveysynth.release.documents.render import render_markdown, shared_context
+from surveysynth.release.documents.render import render_markdown
 from surveysynth.release.facts import ReleaseFacts, curve_files
-from surveysynth.release.folder.microdata import (
+from surveysynth.release.microdata import (
+    PROGRAMS,
     VARIANCE_SUFFIX,
     base_weight_column,
     file_name,
@@ -27,34 +29,25 @@ from surveysynth.release.folder.microdata import (
     synthetic_column_names,
     weight_column,
 )
-from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import where_words
-from surveysynth.release.tables.table import (
-    EMPTY_DATASET_FLAG,
-    NO_SAMPLE_FLAG,
-    POOLED_FLAG,
-    SMALL_DATASET_FLAG,
-    SMALL_SAMPLE_FLAG,
-)
-from surveysynth.release.tables.table_notes import by_korn_graubard, synthetic_columns
-from surveysynth.release.writers.stata_spss import PROGRAMS
+from surveysynth.release.tables.layout import FOOTNOTES
+from surveysynth.release.tables.table import FLAG_SEPARATOR
+from surveysynth.release.tables.table_builder import Tables, by_korn_graubard, synthetic_columns
 
 
 def make_readme(
-    facts: ReleaseFacts, example: Example, *, replicates: int, separate_pair: bool
+    facts: ReleaseFacts,
+    shared: dict[str, Any],
+    tables: Mapping[str, Tables],
+    example: Example,
+    *,
+    separate_pair: bool,
 ) -> str:
-    """Return README.md; ``replicates``: synthetic datasets of each draw."""
-    context = readme_context(facts, example, replicates=replicates, separate_pair=separate_pair)
-    return render_markdown("readme.md.j2", context)
-
-
-def readme_context(
-    facts: ReleaseFacts, example: Example, *, replicates: int, separate_pair: bool
-) -> dict[str, Any]:
-    """Return the values in ``templates/readme.md.j2``; ``replicates``: datasets of each draw."""
-    settings, spec = facts.settings, facts.spec
-    return {
-        **guarantee_context(facts),
+    """Return README.md; ``shared``: by ``shared_context``; ``tables``: by name."""
+    settings, spec, digits = facts.settings, facts.spec, facts.digits
+    replicates = spec.privacy.replicates_per_draw
+    return render_markdown("readme.md.j2", {
+        **shared,
         "total_variance": facts.mechanism.combining == "total_variance",
         "replicates": replicates,
         "datasets": settings.m * replicates,
@@ -65,51 +58,23 @@ def readme_context(
         **_design(facts, separate_pair=separate_pair),
         **_files(facts),
         **_rows(facts),
-        **_digits(facts),
+        **_flags(tables),
+        "amount_words": digits.amount_words,
+        "weight_words": None if digits.weight_step is None else digits.weight_words,
         "subpopulations": (found := _subpopulations(facts, separate_pair=separate_pair)),
         "own_pair": any(subset.of_pair is not None for _, _, subset in found),
         "example": _example(facts, example, replicates),
-    }
-
-
-def guarantee_context(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return the values in ``templates/readme_guarantee.md.j2``."""
-    return {
-        **shared_context(facts),
-        "values_words": "its outcomes"
-        if facts.spec.survey.public_weights
-        else "its outcomes and its weight",
-        **{
-            # Names of columns in them cannot open an HTML tag.
-            name: [text.replace("<", "\\<") for text in getattr(facts.statement, name)]
-            for name in ("guarantee", "assumptions", "not_covered")
-        },
-    }
+    })  # fmt: skip
 
 
 def _design(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any]:
     """Return the sample design, and the columns of the microdata."""
-    design, labels, clusters = facts.design, facts.labels, facts.clusters
-    declared = {each.name: each.public_words for each in design.outcomes}
-    public = public_column_names(design)
-    all_synthetic = synthetic_column_names(design, separate_pair=separate_pair)
+    design, clusters = facts.design, facts.clusters
     binary = [each for each in design.outcomes if each.kind == "binary" and each.is_labelled]
     return {
         "synthetic": synthetic_column_names(design, separate_pair=False),
-        "public": public,
+        "public": public_column_names(design),
         "fraction": fraction_name(design),
-        "columns": [
-            {
-                "name": name,
-                "title": labels.titled_with_unit(name),
-                "status": status,
-                "declared": declared.get(name.removesuffix(VARIANCE_SUFFIX), "")
-                if status == "synthetic"
-                else "",
-            }
-            for names, status in ((public, "public"), (all_synthetic, "synthetic"))
-            for name in names
-        ],
         "weight": weight_column(design),
         "calibration": None if facts.calibration is None else facts.calibration.words,
         "base_weight": base_weight_column(design),
@@ -173,7 +138,7 @@ def _files(facts: ReleaseFacts) -> dict[str, Any]:
 
 def _rows(facts: ReleaseFacts) -> dict[str, Any]:
     """Return what rows of the tables are: intervals, levels, flags, rows by an outcome."""
-    spec, pooling = facts.spec, facts.design.pooling
+    spec = facts.spec
     pairs = [
         (each, statistic_of(name)) for each in spec.each_table for name in each.table.statistics
     ]
@@ -181,7 +146,6 @@ def _rows(facts: ReleaseFacts) -> dict[str, Any]:
         kind for each, kind in pairs
         if each.table.interval == "auto" and not by_korn_graubard(each, kind)
     ]  # fmt: skip
-    policies = [policy_of(each.flags, each.flag_action) for each in spec.tables]
     return {
         "levels": dict.fromkeys(f"{100 * each.level:.4g}%" for each in spec.tables),
         "by_level": any(kind.by_level for _, kind in pairs),
@@ -191,19 +155,22 @@ def _rows(facts: ReleaseFacts) -> dict[str, Any]:
             _plurals([kind for kind in auto if kind.interval == "positive"]),
             "amounts that cannot be negative" if any(k.interval == "t" for k in auto) else "",
         ])),
-        "pooled": pooling is not None and bool(pooling.record.any()),
         "synthetic_rows": dict.fromkeys(
             name for each in spec.each_table for name in synthetic_columns(each)
         ),
-        "flags": {
-            "pooled": POOLED_FLAG,
-            "small_dataset": SMALL_DATASET_FLAG,
-            "empty_dataset": EMPTY_DATASET_FLAG,
-            "small_sample": SMALL_SAMPLE_FLAG,
-            "no_sample": NO_SAMPLE_FLAG,
-        },
-        "legends": dict.fromkeys(sentence for each in policies for sentence in each.legend()),
-        "withholding": any(policy.withholding for policy in policies),
+    }
+
+
+def _flags(tables: Mapping[str, Tables]) -> dict[str, Any]:
+    """Return the meanings of the flags that some table has."""
+    every = [each for table in tables.values() for several in table.values() for each in several]
+    found = {
+        code for each in every for row in each.frame["flag"] for code in row.split(FLAG_SEPARATOR)
+    }
+    return {
+        "marks": [(code, meaning) for code, meaning in FOOTNOTES.items() if code in found],
+        "legends": dict.fromkeys(text for each in every for text in each.flags.legend(found)),
+        "withholding": any(not each.flags.withholding.isdisjoint(found) for each in every),
     }
 
 
@@ -240,13 +207,4 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> dict[str
         ),
         "python": python_program(setting),
         "r": r_program(setting),
-    }
-
-
-def _digits(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return the digits of synthetic values."""
-    digits = facts.digits
-    return {
-        "amount_words": digits.amount_words,
-        "weight_words": None if digits.weight_step is None else digits.weight_words,
     }

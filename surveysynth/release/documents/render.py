@@ -1,4 +1,4 @@
-"""Documents from the templates in ``templates/``, which hold all of their prose.
+"""Documents from the templates in ``templates/``, which hold all of their prose, and as pages.
 
 A template is Markdown with Jinja2 in it. Every value is escaped when it is printed, so that a label
 shows the characters that it has; ``| safe`` prints trusted Markdown, ``| code`` a value between
@@ -6,21 +6,19 @@ backticks. The lines of a paragraph may be broken anywhere: ``joined`` makes one
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.messages import capitalised
-from surveysynth._support.resources import environment
-from surveysynth.config.privacy import as_noisy_statistics
-from surveysynth.mechanisms.base import gap_of_weights
-from surveysynth.mechanisms.noisy_statistics.settings import RECORD
-from surveysynth.release.facts import ReleaseFacts
+from surveysynth._support.page import whole_page
+from surveysynth._support.resources import environment, render
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.writers.markdown import escape
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markdown_it.token import Token
 
 _FENCE = "```"
 #: How lines begin that are no continuation of the line above.
@@ -30,8 +28,6 @@ _BLOCKS = ("# ", "## ", "### ", "#### ", "- ", "|", _FENCE)
 def render_markdown(name: str, context: dict[str, Any]) -> str:
     """Return the document of ``templates/NAME``, filled in."""
     return joined(_templates().get_template(f"templates/{name}").render(context))
-
-
 
 
 def joined(text: str) -> str:
@@ -69,13 +65,18 @@ def _templates() -> "Environment":
         return lambda value: Markup(text(value))
 
     def shown(value: Any) -> Markup:
-        return value if isinstance(value, Markup) else Markup(_markdown_text(str(value)))
+        """Escape a value; spaces at its ends stay, for words in a template."""
+        if isinstance(value, Markup):
+            return value
+        text = str(value)
+        before, after = (" " if end.isspace() else "" for end in (text[:1], text[1:][-1:]))
+        return Markup(f"{before}{escape(text)}{after}")
 
     found = environment(__package__).overlay(autoescape=True, finalize=shown)
     found.filters = {
         **found.filters,
         "code": marked(str),
-        "named": marked(_named),
+        "named": marked(lambda names: ", ".join(f"**{escape(name)}**" for name in names)),
         "one_line": marked(lambda text: " ".join(text.split())),
         "listed": listed,
         "capitalized": capitalised,
@@ -92,17 +93,6 @@ def _templates() -> "Environment":
     return found
 
 
-def _markdown_text(text: str) -> str:
-    """Return text escaped for Markdown; spaces at its ends stay, for words in a template."""
-    before, after = (" " if end.isspace() else "" for end in (text[:1], text[1:][-1:]))
-    return f"{before}{escape(text)}{after}"
-
-
-def _named(names: Iterable[str]) -> str:
-    """Return names of columns in bold, with commas."""
-    return ", ".join(f"**{escape(name)}**" for name in names)
-
-
 def percent(probability: float) -> str:
     """Return a limit in percent, rounded up to two digits of it or of what is left to 100%."""
     value = 100.0 * probability
@@ -116,72 +106,87 @@ def percent(probability: float) -> str:
     return f"{100.0 - math.floor(rest * 10**places + 1e-9) / 10**places:.{max(places, 0)}f}%"
 
 
-def shared_context(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return size and unit of the guarantee, and what is public of the survey.
+_BOX = "[ ] "
 
-    ``rho`` and ``delta`` are None under an asymptotic guarantee. ``protected`` is the public column
-    whose units are protected as a whole, None for single records. ``outside`` is a clause, empty
-    unless settings take the release out of what the statement covers.
+
+def page_of(markdown: str, title: str, mark: str) -> str:
+    """Return Markdown as an HTML page that needs nothing else.
+
+    ``mark`` stands at its top and end. HTML in the Markdown is shown as text. A line in italics
+    just above a table becomes its caption, a list of ``[ ]`` a list of boxes; the first column of
+    a table names its rows. A table whose columns are aligned to the right holds numbers.
     """
-    design, settings, privacy = facts.design, facts.settings, facts.spec.privacy
-    noisy = as_noisy_statistics(privacy) if privacy.currency == "rho" else None
-    protected = None if privacy.protect == RECORD else privacy.protect
-    return {
-        "title": facts.title,
-        "warnings": facts.warnings,
-        "test": facts.test,
-        "private": settings.private,
-        "proved": noisy is not None,
-        "epsilon": settings.epsilon,
-        "rho": None if noisy is None else noisy.cost.rho,
-        "delta": None if noisy is None else noisy.delta,
-        "factor": factor_words(settings.epsilon),
-        "m": settings.m,
-        "outside": facts.statement.outside,
-        "protected": protected,
-        "unit": "one record" if protected is None else f"all records of one unit of {protected!r}",
-        "values": _confidential(facts),
-        "n": design.n,
-        "dropped": design.dropped,
-        "shift": design.shift,
-        "modelled": design.missing == "model",
-        "psu": design.psu_name,
-        "weight_name": design.weight_name,
-        "weighted": design.weight_name is not None or design.public_weight is not None,
-        "weight_sources": _sources(facts),
-        "weights_gap": gap_of_weights(design),
-        "frame_columns": list(map(str, design.frame.columns)),
-        "by": list(design.by),
-        "debiased": facts.debias is not None and facts.debias.debiased,
-    }
+    # Imported here: it takes 0.05 s, which only a release should wait for.
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+    tokens = _with_captions(parser.parse(markdown))
+    for start, token in enumerate(tokens):
+        if token.type == "table_open":
+            _mark_table(tokens[start : _end(tokens, start)])
+        elif token.type == "bullet_list_open":
+            items = [each.children for each in tokens[start : _end(tokens, start)] if each.children]
+            if items and all(text.content.startswith(_BOX) for text, *_ in items):
+                token.attrSet("class", "boxes")  # the style sheet draws them
+                for text, *_ in items:
+                    text.content = text.content.removeprefix(_BOX)
+    body: str = parser.renderer.render(tokens, parser.options, {})
+    # Text in the page has no "<" of its own.
+    body = body.replace("<table", '<div class="scroll"><table')
+    body = body.replace("</table>", "</table></div>")
+    style = render(__package__, "templates/dossier/dossier.css")
+    return whole_page(title, mark, [body], style)
 
 
-def _sources(facts: ReleaseFacts) -> list[str]:
-    """Return the columns that the weights were computed from, where they are declared."""
-    given = facts.design.weights_from
-    return list(given) if isinstance(given, tuple) else []
+def _end(tokens: "list[Token]", start: int) -> int:
+    """Return where the block ends that opens at ``start``."""
+    level = tokens[start].level
+    return next(
+        place + 1
+        for place in range(start + 1, len(tokens))
+        if tokens[place].level == level and tokens[place].nesting == -1
+    )
 
 
-def outside_sentence(facts: ReleaseFacts) -> str:
-    """Return a sentence if settings take the release out of what is stated, otherwise nothing."""
-    outside = facts.statement.outside
-    return f"This release is {outside}; the limit does not hold for it." if outside else ""
+def _with_captions(tokens: "list[Token]") -> "list[Token]":
+    """Return the tokens with a paragraph in italics just above a table moved into the table."""
+    found = list(tokens)
+    for place in range(len(found) - 3):
+        paragraph, inline, end, table = found[place : place + 4]
+        kinds = [child.type for child in inline.children or ()]
+        if table.type != "table_open" or paragraph.type != "paragraph_open":
+            continue
+        if kinds[:1] != ["em_open"] or kinds.index("em_close") != len(kinds) - 1:
+            continue
+        paragraph.tag = end.tag = "caption"
+        paragraph.type, end.type = "caption_open", "caption_close"
+        paragraph.level = end.level = table.level + 1
+        inline.children = (inline.children or [])[1:-1]
+        found[place : place + 4] = [table, paragraph, inline, end]
+    return found
 
 
-def _confidential(facts: ReleaseFacts) -> str:
-    """Return the confidential columns, as part of a sentence."""
-    names = list(facts.design.outcome_names)
-    if facts.design.weight_name is not None:
-        names.append(f"the sampling weight ({facts.design.weight_name})")
-    return listed(names)
+def _mark_table(tokens: "list[Token]") -> None:
+    """Say what every cell of a table is, for those who hear it and for narrow screens.
 
-
-def factor_words(epsilon: float) -> str:
-    """Return exp(epsilon) with two significant digits, from epsilon = 100 on as a power of e."""
-    if epsilon >= 100:
-        return f"exp(epsilon) = e to the power {epsilon:g}"
-    value = math.exp(epsilon)
-    if value >= 1e15:
-        return f"exp(epsilon) = about {value:.1e}"
-    places = 1 - math.floor(math.log10(value))
-    return f"exp(epsilon) = about {round(value, places):,.{max(places, 0)}f}"
+    Roles: a table that a narrow screen shows as blocks stays one for those who hear it.
+    """
+    cells = [place for place, token in enumerate(tokens) if token.type in ("th_open", "td_open")]
+    head = [tokens[place + 1].content for place in cells if tokens[place].type == "th_open"]
+    texts = [tokens[place + 1].content for place in cells[len(head) :]]
+    kind = "words" if tokens[cells[0]].attrGet("style") is None else "numbers"
+    tokens[0].attrs = {"role": "table", "class": kind if any(texts) else "words blank"}
+    roles = {"thead_open": "rowgroup", "tbody_open": "rowgroup", "tr_open": "row"}
+    for token in tokens:
+        if token.type in roles:
+            token.attrSet("role", roles[token.type])
+    for number, place in enumerate(cells):
+        token, column = tokens[place], number % len(head)
+        named = {"data-head": head[column]}
+        if token.type == "th_open":
+            token.attrs = {"scope": "col", "role": "columnheader"}
+        elif column == 0:
+            token.attrs = {"scope": "row", "role": "rowheader", **named}
+            token.tag = tokens[place + 2].tag = "th"
+        else:
+            token.attrs = {"role": "cell", **named}

@@ -6,7 +6,7 @@ withholds what is unreliable. It protects nobody, and a user can recompute the n
 microdata.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -84,18 +84,6 @@ class FlagRules(Protocol):
 
 
 @dataclass(frozen=True)
-class NoRules:
-    """No flags but those for empty and very small cells."""
-
-    source: str = ""
-    flags: tuple[Flag, ...] = ()
-
-    def applies(self, table: Published) -> dict[str, BoolArray]:
-        """Return no flags."""
-        return {}
-
-
-@dataclass(frozen=True)
 class StatcanRules:
     """Statistics Canada's release guidelines by coefficient of variation.
 
@@ -170,13 +158,11 @@ class Limits:
     def exceeded(self, table: Published) -> BoolArray:
         """Return rows (D,) beyond some limit; a missing number exceeds every limit on it."""
         beyond = np.zeros(table.n.size, dtype=bool)
-        above = ((table.rse, self.rse), (table.relative_width, self.relative_width))
-        for value, limit in above:
+        above, below = ("rse", "relative_width"), ("n", "df")
+        for name in (*above, *below):
+            limit, value = getattr(self, name), getattr(table, name)
             if limit is not None:
-                beyond |= ~(value <= limit)
-        for value, limit in ((table.n.astype(np.float64), self.n), (table.df, self.df)):
-            if limit is not None:
-                beyond |= ~(value >= limit)
+                beyond |= ~(value <= limit if name in above else value >= limit)
         return beyond
 
     def describe(self) -> str:
@@ -195,27 +181,24 @@ class Limits:
 
 @dataclass(frozen=True)
 class OwnRules:
-    """The caller's thresholds: beyond ``mark`` a number has the flag M, beyond ``suppress`` S."""
+    """The caller's thresholds: beyond ``mark`` a number has the flag M, beyond ``suppress`` S.
 
-    mark: Limits | None
-    suppress: Limits | None
+    Without either there are no flags but those for empty and very small cells.
+    """
+
+    mark: Limits | None = None
+    suppress: Limits | None = None
     source: str = "thresholds set for this release"
 
     @property
     def flags(self) -> tuple[Flag, ...]:
         """S and M, as far as they have limits."""
-        given = (("S", self.suppress, True), ("M", self.mark, False))
-        return tuple(
-            Flag(code, limits.describe(), withholds)
-            for code, limits, withholds in given
-            if limits is not None
-        )
+        severe = (Flag("S", self.suppress.describe(), True),) if self.suppress else ()
+        return severe + ((Flag("M", self.mark.describe(), False),) if self.mark else ())
 
     def applies(self, table: Published) -> dict[str, BoolArray]:
         """Return the rows of S, which excludes M, and of M."""
-        none = np.zeros(table.n.size, dtype=bool)
-        severe = none if self.suppress is None else self.suppress.exceeded(table)
-        mild = none if self.mark is None else self.mark.exceeded(table)
+        severe, mild = ((each or Limits()).exceeded(table) for each in (self.suppress, self.mark))
         return {"S": severe, "M": mild & ~severe}
 
 
@@ -223,7 +206,7 @@ class OwnRules:
 class FlagPolicy:
     """A rule set and the effect of its flags: ``suppress`` as the rules say, or ``mark`` only."""
 
-    rules: FlagRules = field(default_factory=NoRules)
+    rules: FlagRules = field(default_factory=OwnRules)
     action: FlagAction = "suppress"
 
     def codes(
@@ -235,36 +218,27 @@ class FlagPolicy:
         (``estimated``, (D,)).
         """
         found = self.rules.applies(table)
-        empty = table.n == 0
-        if estimated is not None:
-            empty &= ~estimated
+        judged = (table.n > 0) if estimated is None else (table.n > 0) | estimated
+        codes = [flag.code for flag in self.rules.flags]
         return tuple(
-            tuple(
-                flag.code
-                for flag in self.rules.flags
-                if not empty[row] and found[flag.code][row]
-            )
+            tuple(code for code in codes if judged[row] and found[code][row])
             for row in range(table.n.size)
         )
 
     @property
     def withholding(self) -> frozenset[str]:
         """Codes whose numbers are withheld."""
-        if self.action == "mark":
-            return frozenset()
-        return frozenset(flag.code for flag in self.rules.flags if flag.withholds)
+        withheld = (flag.code for flag in self.rules.flags if flag.withholds)
+        return frozenset(withheld if self.action == "suppress" else ())
 
-    def legend(self) -> tuple[str, ...]:
-        """Explain the flags, for the notes of every table."""
+    def legend(self, found: Collection[str]) -> tuple[str, ...]:
+        """Explain the flags that a table has, for its notes; none without any."""
         meanings = [
             f"{flag.code} {flag.meaning}{', withheld' if flag.code in self.withholding else ''}"
             for flag in self.rules.flags
+            if flag.code in found
         ]
-        if not meanings:
-            return ()
-        return (
-            f"Flags by {self.rules.source}: {'; '.join(meanings)}.",
-        )
+        return (f"Flags by {self.rules.source}: {'; '.join(meanings)}.",) if meanings else ()
 
 
 def _nchs_proportion(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]:
@@ -317,9 +291,7 @@ def policy_of(flags: Any, action: FlagAction) -> FlagPolicy:
     if isinstance(flags, Mapping):
         limits = {key: Limits(**given) for key, given in flags.items()}
         return FlagPolicy(OwnRules(limits.get("mark"), limits.get("suppress")), action)
-    rules: dict[str, FlagRules] = {
-        "none": NoRules(),
-        "statcan": StatcanRules(),
-        "nchs": NchsRules(),
-    }
-    return FlagPolicy(rules[flags], action)
+    rules: dict[str, type[FlagRules]] = {
+        "none": OwnRules, "statcan": StatcanRules, "nchs": NchsRules,
+    }  # fmt: skip
+    return FlagPolicy(rules[flags](), action)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from surveysynth.survey.where import Relation, Value, folded, parse_where
+from surveysynth.survey.where import Relation, folded, parse_where
 
 DEFAULT_MARGIN = "All"
 
@@ -54,9 +54,9 @@ def span(counts: Iterable[int]) -> str:
     return f"{most:,}" if least == most else f"{least:,} to {most:,}"
 
 
-def listed(words: Sequence[str]) -> str:
-    """Join words: ``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+def listed(words: Sequence[str], last: str = "and") -> str:
+    """Join words: ``a``, ``a and b``, ``a, b and c``; ``last`` stands before the last one."""
+    return f" {last} ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 _WORDS = {
@@ -69,9 +69,9 @@ def where_words(where: str, labels: Labels) -> str:
     """Write a condition in words, such as ``Age at least 18 and Field is Biology or Physics``."""
 
     def relation(each: Relation) -> tuple[str, str]:
-        values = [_shown(labels, each.column, value) for value in each.values]
-        several = _or(values)
-        return f"{labels.title(each.column)} {_WORDS[each.operator]} {several}", ""
+        codes = [value if isinstance(value, str) else f"{value:.15g}" for value in each.values]
+        values = listed([labels.level(each.column, code) for code in codes], "or")
+        return f"{labels.title(each.column)} {_WORDS[each.operator]} {values}", ""
 
     def negated(part: tuple[str, str]) -> tuple[str, str]:
         return f"not ({part[0]})", ""
@@ -81,12 +81,3 @@ def where_words(where: str, labels: Labels) -> str:
         return f" {word} ".join(texts), word
 
     return folded(parse_where(where), relation, negated, joined)[0]
-
-
-def _shown(labels: Labels, column: str, value: Value) -> str:
-    code = value if isinstance(value, str) else f"{value:.15g}"
-    return labels.level(column, code)
-
-
-def _or(values: list[str]) -> str:
-    return " or ".join([", ".join(values[:-1]), values[-1]] if len(values) > 1 else values)

@@ -8,33 +8,15 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from string import ascii_lowercase
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
 from surveysynth._support.messages import capitalised
+from surveysynth._support.types import FloatArray
 from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.release.tables.labels import Labels, listed
-from surveysynth.release.tables.rounding import (
-    ABSENT,
-    KNOWN,
-    AnyRounding,
-    Rounding,
-    is_known,
-    rounding_of_column,
-    to_digits,
-)
-from surveysynth.release.tables.row_layout import (
-    Record,
-    StubRow,
-    crossed,
-    level_heading,
-    level_rows,
-    levels_across,
-    records_of,
-    stub_heading,
-    stub_rows,
-)
 from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
     FLAG_SEPARATOR,
@@ -46,9 +28,210 @@ from surveysynth.release.tables.table import (
     ReleaseTable,
 )
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+ABSENT = "–"
+"""Shown where there is no number; a footnote says why."""
+
+KNOWN = "†"
+"""Shown for the standard error and the interval of a known total."""
+
+_NOISE = 1e-9
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Round to multiples of ``base``, show ``decimals`` digits; ``factor`` 100 shows percent.
+
+    error: the same of standard errors, where they have another base.
+    """
+
+    base: float
+    decimals: int
+    factor: float = 1.0
+    error: "Rounding | None" = None
+
+    def rounded(self, value: float) -> float | None:
+        """Return the number that ``show`` writes, None where there is none."""
+        if math.isnan(value):
+            return None
+        # A second rounding removes what multiplying by a base such as 0.01 leaves behind.
+        return round(round(value * self.factor / self.base) * self.base, self.decimals) + 0.0
+
+    def show(self, value: float, *, size: float | None = None) -> str:
+        """Write the number as text.
+
+        With ``size``, the estimate of a standard error, an error that is not zero never shows as
+        zero but as less than one unit. Floating-point noise is zero.
+        """
+        if size is not None and self.error is not None:
+            return self.error.show(value, size=size)
+        rounded = self.rounded(value)
+        if rounded is None:
+            return ABSENT
+        if size is not None and rounded == 0 and not is_known(size, value):
+            return f"<{self.base:,.{self.decimals}f}"
+        text = f"{abs(rounded):,.{self.decimals}f}"
+        return f"−{text}" if rounded < 0 else text
+
+
+def is_known(estimate: float, se: float) -> bool:
+    """Return whether a standard error is none but for floating-point noise."""
+    return se <= _NOISE * max(abs(estimate), _NOISE)
+
+
+@dataclass(frozen=True)
+class Warranted:
+    """One unit a column: the power of ten of its median standard error.
+
+    Standard errors have half that unit.
+    """
+
+    def of(self, se: FloatArray, estimate: FloatArray) -> Rounding:
+        """Return the rounding of a column of estimates with standard errors, (D,) each.
+
+        Numbers without errors are rounded to whole units, small ones to five digits.
+        """
+        found = se[np.isfinite(se) & (se > _NOISE * np.abs(estimate))]
+        if found.size:
+            power = math.floor(math.log10(np.median(found)))
+            halves = Rounding(10.0**power / 2, max(1 - power, 0) if power < 1 else 0)
+            return Rounding(10.0**power, max(-power, 0), error=halves)
+        found = np.abs(estimate[np.isfinite(estimate) & (estimate != 0)])
+        if not found.size or found.max() >= 1e5 or (found == np.round(found)).all():
+            return to_digits(0)
+        return to_digits(max(4 - math.floor(math.log10(np.median(found))), 0))
+
+
+AnyRounding: TypeAlias = Rounding | Warranted
+
+
+def rounding_of_column(rule: AnyRounding, se: FloatArray, estimate: FloatArray) -> Rounding:
+    """Return the rounding of one column of a table, for readers."""
+    return rule.of(se, estimate) if isinstance(rule, Warranted) else rule
+
+
+def to_multiples(base: int) -> Rounding:
+    """Round counts to multiples of ``base`` units, without decimals."""
+    return Rounding(float(base), 0)
+
+
+def to_digits(digits: int) -> Rounding:
+    """Round means and totals to ``digits`` decimals; a negative number means tens, hundreds, ..."""
+    return Rounding(10.0**-digits, max(digits, 0))
+
+
+def to_percent(digits: int = 1) -> Rounding:
+    """Show proportions as percentages with ``digits`` decimals."""
+    return Rounding(10.0**-digits, max(digits, 0), factor=100.0)
+
+
+def show_ratio(value: float) -> str:
+    """Write a number of standard errors or a ratio with about three digits."""
+    if not math.isfinite(value):
+        return ABSENT
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    text = f"{abs(value):,.{digits}f}"
+    return f"−{text}" if value < 0 and float(text.replace(",", "")) else text
+
+
+_BY_COLUMNS_IN_STUB = 2
+
+
+@dataclass(frozen=True)
+class StubRow:
+    """One line: the group heading above it ("" for none), label, indent, bold or not."""
+
+    group: str
+    label: str
+    indent: int
+    strong: bool
+
+
+def stub_rows(
+    frame: "pd.DataFrame", by: Sequence[str], labels: Labels, *, prefix: str = ""
+) -> list[StubRow]:
+    """Return one line for every row of ``frame``, in its order.
+
+    The last two by-columns share the stub: a level of the first of them heads the levels of the
+    second, and its own line is the margin over them. Earlier by-columns, and ``prefix``, make the
+    group heading; where there are no such margins, the last but one is among these.
+    """
+    shared = _BY_COLUMNS_IN_STUB
+    if len(by) > 1 and not (frame[by[-1]] == labels.of(by[-1]).margin).any():
+        shared = 1
+    outer, inner = by[: len(by) - shared], by[len(by) - shared :]
+    rows = []
+    for record in frame[list(by)].itertuples(index=False, name=None):
+        codes = dict(zip(by, record, strict=True))
+        headings = [f"{labels.title(c)}: {labels.level(c, codes[c])}" for c in outer]
+        group = " · ".join([prefix, *headings] if prefix else headings)
+        margins = [codes[column] == labels.of(column).margin for column in inner]
+        if len(inner) < _BY_COLUMNS_IN_STUB:
+            label = labels.level(inner[0], codes[inner[0]]) if inner else "All"
+            rows.append(StubRow(group, label, 0, not inner or margins[0]))
+            continue
+        head, leaf = inner
+        shown = head if margins[1] else leaf
+        label = labels.level(shown, codes[shown])
+        rows.append(StubRow(group, label, int(not margins[1]), margins[1]))
+    return rows
+
+
+def level_rows(
+    frame: "pd.DataFrame", by: Sequence[str], labels: Labels, outcome: str, *, prefix: str = ""
+) -> list[StubRow]:
+    """Return one line for every row of ``frame``, which has an outcome's levels in each domain.
+
+    The domain, and ``prefix``, make the group heading; a line is a level.
+    """
+    rows = []
+    for level, *codes in frame[[LEVEL, *by]].itertuples(index=False, name=None):
+        inside = [
+            f"{labels.title(column)}: {labels.level(column, code)}"
+            for column, code in zip(by, codes, strict=True)
+            if code != labels.of(column).margin
+        ]
+        domain = inside or codes[:1]
+        group = " · ".join([prefix, *domain] if prefix else domain)
+        rows.append(StubRow(group, labels.level(outcome, level), 0, bool(by) and not inside))
+    return rows
+
+
+def level_heading(outcomes: Sequence[str], labels: Labels) -> str:
+    """Return the heading of the levels: the outcome's title, or for several a common word."""
+    return labels.title(outcomes[0]) if len(outcomes) == 1 else "Level"
+
+
+def stub_heading(by: Sequence[str], labels: Labels) -> str:
+    """Return the titles of the by-columns that share the stub."""
+    return listed([labels.title(column) for column in by[-_BY_COLUMNS_IN_STUB:]]) or "Domain"
+
+
+Record: TypeAlias = Mapping[str, Any]
+"""One row of a table's frame."""
+
+
+def crossed(table: ReleaseTable) -> tuple[ReleaseTable, list[tuple[Record, ...]]]:
+    """Return the table of the first level across, and for each line the records of all levels.
+
+    The table has lost the column of that level.
+    """
+    parts = [part for _, part in table.frame.groupby(table.by[-1], sort=False, observed=True)]
+    head = replace(table, by=table.by[:-1], frame=parts[0].reset_index(drop=True))
+    return head, list(zip(*(records_of(replace(table, frame=part)) for part in parts), strict=True))
+
+
+def records_of(table: ReleaseTable) -> Sequence[Record]:
+    """Return the rows of a table's frame."""
+    records = table.frame.to_dict("records")
+    return [{str(name): value for name, value in each.items()} for each in records]
+
+
 LayoutKind = Literal["columns", "compact", "crosstab", "sheet_crosstab"]
 
-_FOOTNOTES = {
+FOOTNOTES = {
     NO_SAMPLE_FLAG: "No sample records in this cell, hence no estimate.",
     SMALL_SAMPLE_FLAG: f"Fewer than {SMALL_SAMPLE} sample records: use with great caution.",
     POOLED_FLAG: "Mostly records of levels with few records, which are modelled as the average of "
@@ -57,6 +240,8 @@ _FOOTNOTES = {
     SMALL_DATASET_FLAG: f"Fewer than {SMALL_SAMPLE} records in some synthetic dataset: use with "
     "great caution.",
 }
+"""What flags of sizes and of the model mean."""
+
 _EMPTY = "No records in any synthetic dataset: a standard error cannot be estimated."
 _WITHHELD = "Withheld as too unreliable."
 _KNOWN = f"A known total: it has no standard error and no interval ({KNOWN})."
@@ -74,13 +259,13 @@ _NO_END = "Too few records for this end of the interval."
 class Presentation:
     """Texts, labels and rounding that the statistics of one table of a release share.
 
-    title, source, universe, place, period, notes: the caller's, may be empty; number: of the first
-    table, by statistic; privacy_note: one sentence with the epsilon; banner:
-    a warning set above and below the table, empty for a private release; rounding: by statistic and
-    outcome (None for counts); kind: "columns" has estimate, standard error and interval in columns,
-    "compact" estimate (standard error) in one, "crosstab" one such column for each level of the
-    last by-column ("sheet_crosstab": both apart, for worksheets); name: of one table among several;
-    subpopulation: the subpopulation in words; csv: whether there is a csv file.
+    title, source, universe, place, period, notes: the caller's, may be empty; numbers: of tables by
+    statistic; privacy_note: one sentence with the epsilon; banner: a warning above and below the
+    table, empty for a private release; rounding: by statistic and outcome (None for counts); kind:
+    "columns" has estimate, standard error and interval in columns, "compact" estimate (standard
+    error) in one, "crosstab" one such column for each level of the last by-column
+    ("sheet_crosstab": both apart, for worksheets); name: of one table among several; subpopulation:
+    in words; csv: whether there is a csv file.
     """
 
     title: str
@@ -146,8 +331,7 @@ class Row:
 class Layout:
     """One table for readers; a writer shows every part of it.
 
-    stem distinguishes it from the other tables of a release; title and subtitle (may be
-    empty) stand above;
+    stem distinguishes it from the other tables; title and subtitle (may be empty) stand above;
     by_titles head the by-columns and stub_heading those that share the stub; footnotes are (mark,
     text) in the order of their marks; notes end with the privacy note; banner as in
     ``Presentation``.
@@ -232,7 +416,7 @@ def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layou
         _across(first, presentation) if across
         else _columns(first, presentation.kind, flagged=flagged)
     )  # fmt: skip
-    marks = _Marks()
+    marks: _Marks = {}
     rows = [
         row
         for table in tables
@@ -252,7 +436,7 @@ def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layou
         by_titles=by_titles,
         columns=columns,
         rows=tuple(rows),
-        footnotes=tuple(marks.footnotes),
+        footnotes=tuple((mark, text) for text, mark in marks.items()),
         notes=tuple(_notes(tables, presentation, across=across)),
         banner=presentation.banner,
     )
@@ -277,18 +461,8 @@ class Shown:
         }
 
 
-class _Marks:
-    """Letters for footnotes in the order in which the table first needs them."""
-
-    def __init__(self) -> None:
-        self._mark_of: dict[str, str] = {}
-
-    def of(self, text: str) -> str:
-        return self._mark_of.setdefault(text, "abcdefghijklmnopqrstuvwxyz"[len(self._mark_of)])
-
-    @property
-    def footnotes(self) -> Iterator[tuple[str, str]]:
-        return ((mark, text) for text, mark in self._mark_of.items())
+_Marks: TypeAlias = dict[str, str]
+"""Letters of footnotes by their texts, in the order in which the table first needs them."""
 
 
 def _columns(table: ReleaseTable, kind: LayoutKind, *, flagged: bool) -> tuple[Column, ...]:
@@ -310,8 +484,10 @@ def _columns(table: ReleaseTable, kind: LayoutKind, *, flagged: bool) -> tuple[C
 
 def _across(table: ReleaseTable, presentation: Presentation) -> tuple[Column, ...]:
     """Return the columns of a cross table: one, or two, for each level of the last by-column."""
-    levels = enumerate(levels_across(table, presentation.labels), start=1)
-    title, heading = presentation.labels.title(table.by[-1]), statistic_of(table.statistic).heading
+    column, labels = table.by[-1], presentation.labels
+    codes = dict.fromkeys(table.frame[column])  # the margin first
+    levels = enumerate((labels.level(column, code) for code in codes), start=1)
+    title, heading = labels.title(column), statistic_of(table.statistic).heading
     if presentation.kind == "crosstab":
         return tuple(Column(f"paired-{number}", level, title) for number, level in levels)
     parts = (("estimate", heading), ("se", "Standard error"))
@@ -383,7 +559,7 @@ def _cell(
     if across and key in ("estimate", "paired"):
         flags = record["flag"].split(FLAG_SEPARATOR)
         texts += [_FLAGGED.format(code) for code in flags if code in table.flag_codes]
-    found = tuple(marks.of(text) for text in texts)
+    found = tuple(marks.setdefault(text, ascii_lowercase[len(marks)]) for text in texts)
     if key == "paired":
         error = KNOWN if known else rounding.show(se, size=estimate)
         error = f" ({error})" if not math.isnan(estimate) else ""
@@ -407,7 +583,7 @@ def _cell_footnotes(key: str, record: Record, table: ReleaseTable) -> list[str]:
         if missing and NO_SAMPLE_FLAG not in flags:
             return [] if table.flag_codes else [_WITHHELD]
         texts = [
-            text for flag, text in _FOOTNOTES.items()
+            text for flag, text in FOOTNOTES.items()
             if flag in flags and not (table.flag_codes and flag == SMALL_SAMPLE_FLAG)
         ]  # fmt: skip
     without_error = math.isnan(record["se"]) and not missing
@@ -429,6 +605,9 @@ def _notes(
         notes += filter(None, [" ".join([*remarks, *[_ELSEWHERE] * presentation.csv])])
     notes.extend(presentation.notes)
     notes.extend(dict.fromkeys(note for table in tables for note in table.notes))
+    found = {code for table in tables for row in table.frame["flag"] for code in
+             row.split(FLAG_SEPARATOR)}  # fmt: skip
+    notes.extend(tables[0].flags.legend(found))
     kind = statistic_of(tables[0].statistic)
     if kind.additive or kind.by_level:
         notes.append(_ROUNDED)

@@ -1,7 +1,7 @@
 """The numbers of a published table, apart from how any format shows them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -63,7 +63,7 @@ class ReleaseTable:
     frame has D rows and the columns of the csv: the by-columns (codes, not labels), is_margin,
     estimate, se, df, df_design, ci_lower, ci_upper, n, flag. ``outcome`` is None for counts;
     ``level`` is the confidence level; ``notes`` are sentences that hold for the whole table;
-    ``flag_codes`` are the codes of the reliability rules in force, whether they occur or not.
+    ``flags`` are the reliability rules in force.
     ``categories``: of a statistic by level, the levels of the outcome; frame then has a line for
     each in every row, and before the by-columns a column ``level``. method: how they were made.
     """
@@ -74,9 +74,14 @@ class ReleaseTable:
     frame: "pd.DataFrame"
     level: float
     notes: tuple[str, ...]
-    flag_codes: tuple[str, ...] = ()
+    flags: FlagPolicy = field(default_factory=FlagPolicy)
     categories: tuple[str, ...] = ()
     method: str = ""
+
+    @property
+    def flag_codes(self) -> tuple[str, ...]:
+        """The codes of the reliability rules in force, whether they occur or not."""
+        return tuple(flag.code for flag in self.flags.rules.flags)
 
     @property
     def interval_words(self) -> str:
@@ -111,13 +116,13 @@ def make_table(
     the record says (methods 5). Where rows are by an outcome, some datasets may be empty.
     ``flags`` adds its codes to the column ``flag`` and empties the numbers that it withholds.
     """
+    import pandas as pd
+
     by = tuple(str(column) for column in cells.columns if column != "is_margin")
     numbers, frame = _lines(numbers, cells, categories)
     varying = np.zeros(len(frame), bool) if numbers.by_dataset is None else numbers.by_dataset
     for column in _NUMBERS:
-        frame[column] = np.asarray(getattr(numbers, column), dtype=np.float64) + np.zeros(
-            len(frame)
-        )
+        frame[column] = np.zeros(len(frame)) + getattr(numbers, column)
     empty = (numbers.n == 0) & ~varying
     frame.loc[empty, list(_NUMBERS)] = np.nan
     too_few = (numbers.n < statistic_of(statistic).least_for_se) & ~varying
@@ -125,20 +130,14 @@ def make_table(
     too_few |= varying & (frame["estimate"] == 0).to_numpy() & (frame["se"] == 0).to_numpy()
     frame.loc[too_few, ["se", "df", "ci_lower", "ci_upper"]] = np.nan
     codes = _codes(statistic, frame, numbers, varying, policy := flags or FlagPolicy())
-    frame["n"] = _shown(numbers.n, varying)
+    # Not of rows whose records differ between datasets.
+    n = np.asarray(numbers.n, dtype=np.int64)
+    frame["n"] = pd.Series(n, dtype="Int64").mask(varying) if varying.any() else n
     frame["flag"] = [FLAG_SEPARATOR.join(row) for row in codes]
     withheld = [not policy.withholding.isdisjoint(row) for row in codes]
     frame.loc[withheld, list(_WITHHELD)] = np.nan
     return ReleaseTable(
-        statistic,
-        outcome,
-        by,
-        frame,
-        level,
-        (*notes, *policy.legend()),
-        tuple(flag.code for flag in policy.rules.flags),
-        tuple(categories),
-        method,
+        statistic, outcome, by, frame, level, tuple(notes), policy, tuple(categories), method
     )
 
 
@@ -156,15 +155,6 @@ def _lines(
         None if each is None else each[position] for each in (numbers.by_dataset, numbers.pooled)
     )
     return replace(numbers, n=numbers.n[position], by_dataset=varying, pooled=pooled), frame
-
-
-def _shown(n: IntArray, varying: BoolArray) -> "pd.Series | IntArray":
-    """Return sample sizes, without those of rows whose records differ between datasets."""
-    import pandas as pd
-
-    if not varying.any():
-        return np.asarray(n, dtype=np.int64)
-    return pd.Series(n, dtype="Int64").mask(varying)
 
 
 def well_filled(frame: "pd.DataFrame") -> BoolArray:
@@ -186,14 +176,7 @@ def _codes(
     estimate, se, df, lower, upper = (
         frame[column].to_numpy(dtype=np.float64) for column in _WITHHELD
     )
-    published = Published(
-        statistic,
-        estimate,
-        se,
-        df,
-        width=upper - lower,
-        n=np.asarray(n, dtype=np.int64),
-    )
+    published = Published(statistic, estimate, se, df, upper - lower, np.asarray(n, np.int64))
     none, few = n == 0, n < SMALL_SAMPLE
     estimated = varying & np.isfinite(estimate)  # a sum may be empty in one dataset alone
     of_size = np.select(
@@ -201,11 +184,10 @@ def _codes(
         [EMPTY_DATASET_FLAG, SMALL_DATASET_FLAG, NO_SAMPLE_FLAG, SMALL_SAMPLE_FLAG],
         "",
     )
+    of_model, of_rules = np.where(pooled, POOLED_FLAG, ""), policy.codes(published, estimated)
     return [
-        (*([size] if size else []), *([POOLED_FLAG] if alike else []), *codes)
-        for size, alike, codes in zip(
-            of_size.tolist(), pooled, policy.codes(published, estimated), strict=True
-        )
+        tuple(filter(None, (size, alike, *codes)))
+        for size, alike, codes in zip(of_size.tolist(), of_model.tolist(), of_rules, strict=True)
     ]
 
 

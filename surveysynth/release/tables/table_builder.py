@@ -1,4 +1,4 @@
-"""Builds the tables of a release from its specification: rows, estimates, words."""
+"""Builds the tables of a release from its specification: rows, estimates, notes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.config.build import calibration_of
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import (
@@ -21,12 +21,12 @@ from surveysynth.estimation.domains import (
     ByOutcome,
     Domains,
     RowsByOutcome,
-    TableRows,
     build_domains,
     build_rows,
 )
 from surveysynth.estimation.estimates import Estimates, Key, TableLines
-from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.linearised import Contrast
+from surveysynth.estimation.sample_design import SampleDesign, clusters_of
 from surveysynth.estimation.statistics import Statistic, statistic_of, table_keys
 from surveysynth.estimation.subpopulation import (
     Subpopulation,
@@ -36,20 +36,142 @@ from surveysynth.estimation.subpopulation import (
     shown_rows,
 )
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
+from surveysynth.mechanisms.base import COMBINING_RULES
+from surveysynth.release.facts import labels_of
 from surveysynth.release.tables.flags import policy_of
+from surveysynth.release.tables.labels import listed
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
-from surveysynth.release.tables.table_notes import (
-    by_korn_graubard,
-    level_note,
-    method_note,
-    table_notes,
-)
-from surveysynth.survey.where import parse_where
+from surveysynth.survey.where import columns_of, parse_where
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
     from surveysynth.mechanisms.base import Mechanism
     from surveysynth.survey.survey import PublicDesign
+
+
+def by_korn_graubard(spec: "Spec", kind: Statistic) -> bool:
+    """Return whether a statistic has the intervals of the NCHS standards, which judge by them."""
+    nchs = spec.table.flags == "nchs" and spec.table.interval == "auto"
+    return nchs and kind.standard == "proportion"
+
+
+def level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
+    """Name the level that a proportion counts, where levels have names."""
+    statistic, column = key
+    if column is None or not statistic_of(statistic).binary:
+        return []
+    outcome = design.outcomes[column]
+    if not outcome.is_labelled:
+        return []
+    label = labels_of(spec).level(outcome.name, outcome.levels[-1])
+    return [f"Of all with a value of {outcome.name}, the share of {label!r}."]
+
+
+def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
+    """Return what readers of a table must know of its estimates and intervals."""
+    m = spec.privacy.m
+    noise = " and the noise that protects privacy" if m > 1 else ""
+    notes = [f"Standard errors and intervals include sampling error{noise}."]
+    kind = statistic_of(statistic)
+    notes += _known_totals(spec, kind)
+    if kind.share_below is not None and spec.table.interval == "auto":
+        notes.append("Intervals are those of the distribution function, inverted.")
+    if kind.contrast is not None:
+        notes.append(
+            f"{_contrasted(spec, kind.contrast)}; standard errors are those of the contrast "
+            "itself. Sample records are those of the row with fewer."
+        )
+    if kind.by_level and kind.contrast is None:
+        notes.append("The percentages of a row add up to 100 over the levels.")
+    if spec.table.interval == "t":
+        notes.append("Intervals are estimate ± t · standard error.")
+    elif by_korn_graubard(spec, kind):
+        notes.append(
+            "Intervals are Korn and Graubard's: Clopper and Pearson's at the effective sample size."
+        )
+    elif kind.interval == "logit":
+        notes.append(
+            "Intervals are computed on the logit scale, so that they stay between 0% and 100%."
+        )
+    if spec.table.where is not None:
+        notes.append(_DOMAIN)
+    if synthetic := synthetic_columns(spec):
+        titles = listed([labels_of(spec).title(name) for name in synthetic])
+        notes.append(
+            f"Rows by {titles} contain different synthetic records in every dataset, so that no "
+            "number of sample records is published for them; flags use the dataset with the fewest."
+        )
+    if clusters := clusters_of(design):
+        notes.append(clusters.note)
+    if m == 1:
+        notes.append(
+            "With a single draw (m = 1) the variance of the synthesis cannot be estimated: "
+            "the standard errors leave it out."
+        )
+    if design.dropped:
+        left_out = f"{design.dropped:,} survey records with missing values were left out."
+        notes.append(f"{left_out} {design.shift}".strip())
+    return notes
+
+
+def method_note(spec: "Spec") -> str:
+    """Return how estimates and standard errors were made."""
+    m, replicates = spec.privacy.m, spec.privacy.replicates_per_draw
+    datasets = f"{m * replicates} synthetic dataset{'s' if m * replicates > 1 else ''}"
+    draws = f"m = {m} released draw{'s' if m > 1 else ''}"
+    rule = COMBINING_RULES[spec.privacy.combining]
+    return (
+        f"Method: estimates from {datasets} ({draws}), stacked; standard errors by Taylor "
+        f"linearization, combined by the {rule}."
+    )
+
+
+def _known_totals(spec: "Spec", kind: Statistic) -> list[str]:
+    """Name the totals that weights add up to, where estimates show them."""
+    if spec.calibration:
+        margins = "; ".join(each.words for each in spec.calibration)
+        return [
+            f"Weights are calibrated to published totals of {margins}; standard errors allow for "
+            "that, and estimates that are such totals have none."
+        ]
+    if kind.is_count and spec.linearisation == "ratio":
+        part = "" if spec.table.where is None else " of all records, of which these are a part,"
+        return [
+            f"{kind.title}{part} add up to the public population size, which has no sampling error."
+        ]
+    return []
+
+
+def _contrasted(spec: "Spec", contrast: Contrast) -> str:
+    """Name the rows that are compared, in words."""
+
+    def named(level: str | None) -> str:
+        labels, column = labels_of(spec), contrast.column
+        return f"all of {labels.title(column)}" if level is None else labels.level(column, level)
+
+    second = named(contrast.second)
+    if contrast.first is None:
+        words = {"difference": "Each row less", "ratio": "Each row over"}[contrast.kind]
+        return f"{words} {second}"
+    return f"{named(contrast.first)} {_BETWEEN[contrast.kind]} {second}"
+
+
+def synthetic_columns(spec: "Spec") -> tuple[str, ...]:
+    """Return the outcomes that decide in which row of a table a record is.
+
+    These are outcomes among the by columns or in the condition of the subpopulation.
+    """
+    where = spec.table.where
+    named = spec.table.by if where is None else (*spec.table.by, *columns_of(parse_where(where)))
+    return tuple(name for name in spec.synthesizer.outcome if name in named)
+
+
+_DOMAIN = (
+    "Estimates for a subpopulation: standard errors are those of domain estimation, in which all "
+    "records of the sample enter, inside or outside."
+)
+_BETWEEN = {"difference": "less", "ratio": "over"}
+
 
 Tables: TypeAlias = Mapping[str, Sequence[ReleaseTable]]
 """One table of a release: by statistic, one ``ReleaseTable`` an outcome."""
@@ -62,7 +184,17 @@ def rows_of(spec: "Spec", design: "PublicDesign") -> Domains | RowsByOutcome:
     Raises ``InputError`` for a condition that the columns do not allow, and for contrasts of levels
     that do not exist, before anything is spent.
     """
-    rows = _rows(spec, design, spec.table.by, subpopulation_of(spec, design))
+    by, inside = spec.table.by, subpopulation_of(spec, design)
+    outcomes = {
+        outcome.name: ByOutcome(column, outcome)
+        for column, outcome in enumerate(design.outcomes)
+        if outcome.name in by
+    }
+    margins = {column: spec.margin_label(column) for column in by}
+    if inside is None:
+        rows = build_rows(design.frame, by, design.levels, outcomes, margins)
+    else:
+        rows = build_subpopulation(inside, by, design.levels, outcomes, margins)
     for contrast in (statistic_of(name).contrast for name in spec.table.statistics):
         if contrast is not None:
             try:
@@ -80,20 +212,6 @@ def row_counts(spec: "Spec", design: "PublicDesign") -> list[int]:
         holds = shown if contrast is None else shown & shown_pairs(contrast, rows).holds
         counts.append(int(holds.sum()))
     return counts
-
-
-def _rows(
-    spec: "Spec", design: "PublicDesign", by: Sequence[str], inside: Subpopulation | None
-) -> Domains | RowsByOutcome:
-    outcomes = {
-        outcome.name: ByOutcome(column, outcome)
-        for column, outcome in enumerate(design.outcomes)
-        if outcome.name in by
-    }
-    margins = {column: spec.margin_label(column) for column in by}
-    if inside is None:
-        return build_rows(design.frame, by, design.levels, outcomes, margins)
-    return build_subpopulation(inside, by, design.levels, outcomes, margins)
 
 
 def subpopulation_of(spec: "Spec", design: "PublicDesign") -> Subpopulation | None:
@@ -176,6 +294,9 @@ def estimates_for(
     standard errors of ``rule``.
     """
     alone = mechanism is None
+    if mechanism is not None:
+        by_parts = mechanism.combining == "partial_synthesis"
+        rule = PartialSynthesis() if by_parts else TotalVariance(public_rows_of(design))
     return Estimates(
         rows_of(spec, design),
         SampleDesign.from_public(design),
@@ -184,17 +305,10 @@ def estimates_for(
         population_size=design.population_size,
         draws=1 if alone else spec.privacy.m,
         replicates=1 if alone else spec.privacy.replicates_per_draw,
-        rule=rule if mechanism is None else rule_of(mechanism, design),
+        rule=rule,
         outcomes=design.outcomes,
         calibration=calibration_of(spec, design),
     )
-
-
-def rule_of(mechanism: "Mechanism", design: "PublicDesign") -> CombiningRule:
-    """Return the rule by which datasets from draws of a mechanism combine."""
-    if mechanism.combining == "partial_synthesis":
-        return PartialSynthesis()
-    return TotalVariance(public_rows_of(design))
 
 
 def release_tables(spec: "Spec", design: "PublicDesign", estimates: Estimates) -> Tables:
@@ -219,7 +333,9 @@ def _table(
     ):  # fmt: skip
         kind = replace(kind, interval="positive")
     lower, upper = _interval(spec, kind, combined, lines, len(categories) or 1)
-    pooled = _pooled(estimates.rows, design)
+    pooled = None
+    if design.pooling is not None:  # records count as far as public columns place them
+        pooled = estimates.rows.shares(design.pooling.record)[lines.held] >= 0.5
     numbers = TableNumbers(
         estimate=combined.estimate[held],
         se=combined.standard_error[held],
@@ -229,7 +345,7 @@ def _table(
         ci_upper=upper[held],
         n=lines.n,
         by_dataset=lines.by_dataset,
-        pooled=None if pooled is None else pooled[lines.held],
+        pooled=pooled,
     )
     return make_table(
         statistic,
@@ -256,14 +372,3 @@ def _interval(
     n = np.zeros(lines.held.size, dtype=np.int64)
     n[lines.held] = lines.n
     return korn_graubard_interval(combined, np.repeat(n, times), level)
-
-
-def _pooled(rows: TableRows, design: "PublicDesign") -> BoolArray | None:
-    """Return rows (D,) with at least half of their records in pooled levels; None without pooling.
-
-    Records count as far as public columns place them.
-    """
-    if design.pooling is None:
-        return None
-    pooled = rows.shares(design.pooling.record)
-    return np.asarray(pooled >= 0.5, dtype=bool)

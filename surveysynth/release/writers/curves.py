@@ -22,8 +22,6 @@ from surveysynth.survey.transforms import LearnedTransform
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: The name of the files, without their ending.
-STEM = "transforms"
 _WIDTH, _HEIGHT = 7.6, 2.4
 
 
@@ -37,12 +35,11 @@ class Curve:
     expected: FloatArray
 
 
-def write(curves: Sequence[Curve], note: str, folder: Path, formats: Sequence[Format]) -> None:
-    """Write the figure of all curves in these formats."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for made in formats:
-        with writing_style():
-            save(curves_figure(curves, note), folder / f"{STEM}.{made.ending}", made)
+def write(curves: Sequence[Curve], note: str, path: Path, made: Format) -> None:
+    """Write the figure of all curves."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing_style():
+        save(curves_figure(curves, note), path, made)
 
 
 def curves_of(

@@ -18,16 +18,15 @@ from surveysynth.release import figure_style as style
 from surveysynth.release.tables.layout import (
     Presentation,
     Shown,
+    StubRow,
     describe,
     rounding_of_table,
     stubs_of,
 )
-from surveysynth.release.tables.row_layout import StubRow
 from surveysynth.release.tables.table import FLAG_SEPARATOR, ReleaseTable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
 
 COLOR = "#0072B2"
 #: A taller figure would not be looked at, and image formats end somewhere.
@@ -99,7 +98,12 @@ def estimates_with_intervals(
     ``kind``: the class of the figure, None for Matplotlib's own.
     """
     shown = [min(len(table.frame), MOST_ROWS) for table in tables]
-    notes = _notes(tables, presentation, left_out=any(len(t.frame) > MOST_ROWS for t in tables))
+    source = f"Source: {presentation.source}" if presentation.source else ""
+    left_out = any(len(table.frame) > MOST_ROWS for table in tables)
+    cut = f"The first {MOST_ROWS} rows; the tables have all." if left_out else ""
+    flags = "Flags are in the tables." if any(table.flag_codes for table in tables) else ""
+    lines = [presentation.banner, source, cut, flags, presentation.privacy_note]
+    notes = "\n".join(wrapped(line, 128) for line in lines if line)
     height = _EXTRA * (1 + len(tables)) + _ROW * (sum(shown) + 1.2 * len(notes.splitlines()))
     figure = (kind or Figure)(figsize=(_WIDTH, height), layout="constrained")
     panels = figure.subplots(len(tables), 1, squeeze=False, height_ratios=shown)[:, 0]
@@ -180,7 +184,11 @@ def _out_of_scale(
 def _axes(
     panel: "Axes", rows: Sequence[StubRow], table: ReleaseTable, presentation: Presentation
 ) -> None:
-    panel.set_yticks(range(len(rows)), [_row_label(row) for row in rows])
+    texts = [xml_text(f"{row.group} · {row.label}" if row.group else row.label) for row in rows]
+    # Long ones are cut, since the table has them whole.
+    panel.set_yticks(
+        range(len(rows)), [text if len(text) <= 46 else text[:45] + "…" for text in texts]
+    )
     for text, row in zip(panel.get_yticklabels(), rows, strict=True):
         text.set_fontweight("bold" if row.strong else "normal")
     panel.set_ylim(len(rows) - 0.4, -0.6)
@@ -191,12 +199,6 @@ def _axes(
     panel.set_xlabel(heading)
 
 
-def _row_label(row: StubRow) -> str:
-    """Return group, then label; long ones are cut, since the table has them whole."""
-    text = xml_text(f"{row.group} · {row.label}" if row.group else row.label)
-    return text if len(text) <= 46 else text[:45] + "…"
-
-
 def _say(panel: "Axes", words: Mapping[int, str], *, right: bool = False) -> None:
     """Write words by place instead of a mark, at an end of the axis."""
     for place, text in words.items():
@@ -204,17 +206,6 @@ def _say(panel: "Axes", words: Mapping[int, str], *, right: bool = False) -> Non
             0.995 if right else 0.005, place, text, transform=panel.get_yaxis_transform(),
             va="center", ha="right" if right else "left", fontsize=8, color=style.FAINT,
         )  # fmt: skip
-
-
-def _notes(
-    tables: Sequence[ReleaseTable], presentation: Presentation, *, left_out: bool
-) -> str:
-    source = f"Source: {presentation.source}" if presentation.source else ""
-    cut = f"The first {MOST_ROWS} rows; the tables have all." if left_out else ""
-    flagged = any(table.flag_codes for table in tables)
-    flags = "Flags are in the tables." if flagged else ""
-    lines = [presentation.banner, source, cut, flags, presentation.privacy_note]
-    return "\n".join(wrapped(line, 128) for line in lines if line)
 
 
 def wrapped(text: str, width: int) -> str:

@@ -5,13 +5,12 @@ A table longer than a page becomes a longtable with the same parts.
 """
 
 import re
-from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
 from surveysynth._support.messages import xml_text
 from surveysynth.config.formats import Format
-from surveysynth.release.tables.layout import Cell, Column, Layout, Row, Shown
+from surveysynth.release.tables.layout import Column, Layout, Row, Shown
 
 _ROWS_ON_A_PAGE = 40
 
@@ -79,21 +78,21 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
         path = folder / made.file_of(statistic)
         path.write_text(render_fragment(layout), encoding="utf-8")
     if made.one_file:
-        document = render_document([made.file_of(statistic) for statistic in shown.layouts])
+        # Labels beyond Latin need lualatex or xelatex.
+        names = map(made.file_of, shown.layouts)
+        body = "".join(f"\\input{{{name}}}\n\\clearpage\n" for name in names)
+        document = f"{_PREAMBLE}{body}\\end{{document}}\n"
         (folder / made.one_file).write_text(document, encoding="utf-8")
-
-
-def render_document(names: Sequence[str]) -> str:
-    r"""Return a document that reads the fragments; labels beyond Latin need lualatex or xelatex."""
-    body = "".join(f"\\input{{{name}}}\n\\clearpage\n" for name in names)
-    return f"{_PREAMBLE}{body}\\end{{document}}\n"
 
 
 def render_fragment(layout: Layout) -> str:
     """Return the table as text."""
     long = len(layout.rows) > _ROWS_ON_A_PAGE
     packages = "booktabs, threeparttable" + (", longtable, threeparttablex" if long else "")
-    lines = [f"% Needs the packages {packages} and T1 fonts or LuaTeX.", *_banner(layout)]
+    lines = [f"% Needs the packages {packages} and T1 fonts or LuaTeX."]
+    if layout.banner:
+        text = rf"\bfseries {escape(layout.banner)}"
+        lines += [rf"\noindent\fbox{{\parbox{{0.97\linewidth}}{{{text}}}}}", ""]
     lines += _long_table(layout) if long else _one_page(layout)
     return "\n".join(lines) + "\n"
 
@@ -145,13 +144,6 @@ def _long_table(layout: Layout) -> list[str]:
     ]
 
 
-def _banner(layout: Layout) -> list[str]:
-    if not layout.banner:
-        return []
-    text = rf"\bfseries {escape(layout.banner)}"
-    return [rf"\noindent\fbox{{\parbox{{0.97\linewidth}}{{{text}}}}}", ""]
-
-
 def _caption(layout: Layout) -> str:
     title = escape(_NUMBER.sub("", layout.title))
     return rf"{title}. {escape(layout.subtitle)}" if layout.subtitle else title
@@ -196,25 +188,18 @@ def _body(layout: Layout) -> list[str]:
             group = row.stub.group
             over = rf"\multicolumn{{{len(layout.columns) + 1}}}{{@{{}}l}}"
             lines += [r"\addlinespace", rf"{over}{{\itshape {escape(group)}}} \\"]
-        lines.append(_row(row))
+        indent = rf"\hspace*{{{row.stub.indent}em}}" if row.stub.indent else ""
+        cells = [indent + _bold(row.stub.label, row)]
+        for cell in row.cells:
+            # On the right without width of their own: digits stay below digits.
+            marks = "".join(rf"\tnote{{{mark}}}" for mark in cell.marks)
+            cells.append((_bold(cell.text, row) if cell.text else "") + marks)
+        lines.append(" & ".join(cells) + r" \\")
     return lines
 
 
-def _row(row: Row) -> str:
-    label = escape(row.stub.label)
-    if row.stub.strong:
-        label = rf"\textbf{{{label}}}"
-    if row.stub.indent:
-        label = rf"\hspace*{{{row.stub.indent}em}}{label}"
-    cells = [_cell(cell, strong=row.stub.strong) for cell in row.cells]
-    return " & ".join([label, *cells]) + r" \\"
-
-
-def _cell(cell: Cell, *, strong: bool) -> str:
-    """Set marks on the right without width of their own: digits stay below digits."""
-    text = escape(cell.text)
-    marks = "".join(rf"\tnote{{{mark}}}" for mark in cell.marks)
-    return (rf"\textbf{{{text}}}" if strong and text else text) + marks
+def _bold(text: str, row: Row) -> str:
+    return rf"\textbf{{{escape(text)}}}" if row.stub.strong else escape(text)
 
 
 def _notes(layout: Layout) -> list[str]:

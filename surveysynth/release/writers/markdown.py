@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from surveysynth.config.formats import Format
-from surveysynth.release.tables.layout import Cell, Layout, Row, Shown
+from surveysynth.release.tables.layout import Layout, Shown
 
 _SPECIAL = frozenset("\\`*_[]{}<>#|&~$")
 _INDENT = "&emsp;"
@@ -51,16 +51,10 @@ def _body(layout: Layout) -> list[str]:
         if row.stub.group != group:
             group = row.stub.group
             lines.append(_line([f"*{escape(group)}*", *("" for _ in layout.columns)]))
-        lines.append(_row(row))
+        bold = "**" if row.stub.strong else ""
+        cells = [f"{_INDENT * row.stub.indent}{bold}{escape(row.stub.label)}{bold}"]
+        for cell in row.cells:
+            marks = "".join(f"<sup>{mark}</sup> " for mark in cell.marks)
+            cells.append(f"{marks}{bold}{escape(cell.text)}{bold}" if cell.text else marks)
+        lines.append(_line(cells))
     return lines
-
-
-def _row(row: Row) -> str:
-    bold = "**" if row.stub.strong else ""
-    label = f"{_INDENT * row.stub.indent}{bold}{escape(row.stub.label)}{bold}"
-    return _line([label, *(_cell(cell, bold) for cell in row.cells)])
-
-
-def _cell(cell: Cell, bold: str) -> str:
-    marks = "".join(f"<sup>{mark}</sup> " for mark in cell.marks)
-    return f"{marks}{bold}{escape(cell.text)}{bold}" if cell.text else marks

@@ -6,7 +6,7 @@ as a named range, which screen readers announce.
 
 import io
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -35,6 +35,7 @@ from odf.table import (
     TableRow,
 )
 from odf.text import A, P
+from xlsxwriter.utility import xl_col_to_name
 
 from surveysynth._support.messages import xml_text
 from surveysynth.config.formats import Format
@@ -71,7 +72,6 @@ class _Writer:
 
     def _text_styles(self) -> None:
         for name in ("title", "text", "banner", "head", "head-right", "note", "note-right"):
-            style = Style(name=name, family="table-cell")
             cell: dict[str, Any] = {"verticalalign": "top"}
             # Lines above a table run on over empty cells; in cells of their own they are wrapped.
             if name not in ("title", "text"):
@@ -82,11 +82,11 @@ class _Writer:
             if not name.startswith(("text", "note")):
                 text["fontweight"] = "bold"
             text |= {"title": {"fontsize": "15pt"}, "banner": {"color": "#b00020"}}.get(name, {})
-            style.addElement(TableCellProperties(**cell))
             align = "end" if name.endswith("right") else "start"
-            style.addElement(ParagraphProperties(textalign=align))
-            style.addElement(TextProperties(**text))
-            self._document.styles.addElement(style)
+            self._document.styles.addElement(_holding(
+                Style(name=name, family="table-cell"), TableCellProperties(**cell),
+                ParagraphProperties(textalign=align), TextProperties(**text),
+            ))  # fmt: skip
 
     def _pages(self) -> None:
         """Print a sheet one page wide, in landscape."""
@@ -95,12 +95,10 @@ class _Writer:
         )
         size.setAttrNS(STYLENS, "scale-to-X", "1")  # which odfpy does not know of
         size.setAttrNS(STYLENS, "scale-to-Y", "0")
-        layout = PageLayout(name="wide")
-        layout.addElement(size)
-        self._document.automaticstyles.addElement(layout)
-        self._document.masterstyles.addElement(MasterPage(name="wide", pagelayoutname=layout))
+        layout = _holding(PageLayout(name="wide"), size)
         style = Style(name="sheet", family="table", masterpagename="wide")
-        self._document.automaticstyles.addElement(style)
+        _holding(self._document.automaticstyles, layout, style)
+        self._document.masterstyles.addElement(MasterPage(name="wide", pagelayoutname=layout))
 
     def _column(self, width: str) -> Any:
         """Return a column of this width."""
@@ -108,8 +106,8 @@ class _Writer:
         if name not in self._styles:
             self._styles.add(name)
             style = Style(name=name, family="table-column")
-            style.addElement(TableColumnProperties(columnwidth=width))
-            self._document.automaticstyles.addElement(style)
+            width_of = TableColumnProperties(columnwidth=width)
+            self._document.automaticstyles.addElement(_holding(style, width_of))
         return TableColumn(stylename=name)
 
     def _number_style(self, decimals: int) -> str:
@@ -117,75 +115,67 @@ class _Writer:
         name = f"number-{decimals}"
         if name not in self._styles:
             self._styles.add(name)
-            data = NumberStyle(name=f"{name}-form")
-            data.addElement(Number(decimalplaces=decimals, minintegerdigits=1, grouping="true"))
-            style = Style(name=name, family="table-cell", datastylename=data)
-            style.addElement(TableCellProperties(verticalalign="top"))
-            style.addElement(ParagraphProperties(textalign="end"))
-            style.addElement(TextProperties(fontsize="11pt", fontfamily="Arial"))
-            self._document.automaticstyles.addElement(data)
-            self._document.automaticstyles.addElement(style)
+            digits = Number(decimalplaces=decimals, minintegerdigits=1, grouping="true")
+            data = _holding(NumberStyle(name=f"{name}-form"), digits)
+            style = _holding(
+                Style(name=name, family="table-cell", datastylename=data),
+                TableCellProperties(verticalalign="top"), ParagraphProperties(textalign="end"),
+                TextProperties(fontsize="11pt", fontfamily="Arial"),
+            )  # fmt: skip
+            _holding(self._document.automaticstyles, data, style)
         return name
 
     def _start(self, name: str, widths: Sequence[str]) -> Any:
-        sheet = Table(name=name, stylename="sheet")
-        for width in widths:
-            sheet.addElement(self._column(width))
+        sheet = _holding(Table(name=name, stylename="sheet"), *map(self._column, widths))
         self._document.spreadsheet.addElement(sheet)
         return sheet
 
     def cover(self, book: Book) -> None:
         """Write the lines of the cover below each other."""
-        sheet = self._start(RESERVED[0], [_TEXTS])
-        sheet.addElement(_table_row([_text_cell(book.title, "title")]))
+        lines = [(book.title, "title")]
         for heading, texts in book.cover.items():
-            sheet.addElement(_table_row([_text_cell(heading, "head")]))
-            for text in texts:
-                style = "banner" if text == book.banner else "note"
-                sheet.addElement(_table_row([_text_cell(text, style)]))
+            lines.append((heading, "head"))
+            lines += [(text, "banner" if text == book.banner else "note") for text in texts]
+        rows = (_holding(TableRow(), _text_cell(*line)) for line in lines)
+        _holding(self._start(RESERVED[0], [_TEXTS]), *rows)
 
     def sheet(self, sheet: Sheet) -> None:
         """Write a table below its lines; the headings and the range of cells are marked."""
-        made = self._start(sheet.name, _widths(sheet))
-        made.addElement(_table_row([_text_cell(sheet.title, "title")]))
-        for line in filter(None, (sheet.banner, *sheet.lines)):
-            made.addElement(_table_row([_text_cell(line, "text")]))
-        head = TableHeaderRows()
-        head.addElement(
-            _table_row(
-                _text_cell(each.heading, "head-right" if _on_the_right(each) else "head")
-                for each in sheet.columns
+        widths = [_LABELS if column.kind == "label" else _NARROW for column in sheet.columns]
+        made = self._start(sheet.name, widths if sheet.labels else [_LABELS, _TEXTS])
+        above = [(line, "text") for line in (sheet.banner, *sheet.lines) if line]
+        for line in [(sheet.title, "title"), *above]:
+            made.addElement(_holding(TableRow(), _text_cell(*line)))
+        headings = (
+            _text_cell(each.heading, "head-right" if _on_the_right(each) else "head")
+            for each in sheet.columns
+        )
+        made.addElement(_holding(TableHeaderRows(), _holding(TableRow(), *headings)))
+        _holding(made, *(_holding(TableRow(), *self._cells(row, sheet)) for row in sheet.rows))
+        # The table is marked as a named range.
+        first, last = sheet.heading_row + 1, sheet.heading_row + 1 + len(sheet.rows)
+        quoted = sheet.name.replace("'", "''")
+        corner = f"{xl_col_to_name(len(sheet.columns) - 1)}{last}"
+        address = f"'{quoted}'.A{first}:'{quoted}'.{corner}"
+        self._ranges.addElement(
+            DatabaseRange(
+                name=sheet.table_name, targetrangeaddress=address, containsheader="true"
             )
         )
-        made.addElement(head)
-        for row in sheet.rows:
-            made.addElement(_table_row(self._cells(row, sheet)))
-        self._mark(sheet)
 
     def _cells(self, row: Sequence[Value], sheet: Sheet) -> Iterator[Any]:
         for value, column in zip(row, sheet.columns, strict=True):
             if column.kind == "link":
-                yield _link_cell(str(value))
+                quoted = str(value).replace("'", "''")
+                link = A(href=f"#'{quoted}'.A1", text=str(value))
+                cell = TableCell(valuetype="string", stylename="note")
+                yield _holding(cell, _holding(P(), link))
             elif isinstance(value, str):
                 yield _text_cell(value, "note-right" if _on_the_right(column) else "note")
             else:
                 style = self._number_style(column.decimals) if column.kind == "number" else "note"
                 cell = TableCell(valuetype="float", value=repr(value), stylename=style)
-                cell.addElement(P(text=f"{value:,.{column.decimals}f}"))
-                yield cell
-
-    def _mark(self, sheet: Sheet) -> None:
-        """Mark the table of a sheet as a named range."""
-        first, last = sheet.heading_row + 1, sheet.heading_row + 1 + len(sheet.rows)
-        quoted = sheet.name.replace("'", "''")
-        corner = f"{_letters(len(sheet.columns))}{last}"
-        self._ranges.addElement(
-            DatabaseRange(
-                name=sheet.table_name,
-                targetrangeaddress=f"'{quoted}'.A{first}:'{quoted}'.{corner}",
-                containsheader="true",
-            )
-        )
+                yield _holding(cell, P(text=f"{value:,.{column.decimals}f}"))
 
     def content(self) -> bytes:
         """Return the file, packed again without the present time and needless namespaces.
@@ -207,43 +197,17 @@ class _Writer:
         return again.getvalue()
 
 
-def _widths(sheet: Sheet) -> list[str]:
-    """Return the widths of the columns: two for lists, or labels, numbers and remarks."""
-    if not sheet.labels:
-        return [_LABELS, _TEXTS]
-    return [_LABELS if column.kind == "label" else _NARROW for column in sheet.columns]
-
-
 def _on_the_right(column: SheetColumn) -> bool:
     return column.kind in ("number", "flag")
 
 
-def _table_row(cells: Iterable[Any]) -> Any:
-    row = TableRow()
-    for cell in cells:
-        row.addElement(cell)
-    return row
+def _holding(element: Any, *parts: Any) -> Any:
+    """Return the element with these parts added to it."""
+    for part in parts:
+        element.addElement(part)
+    return element
 
 
 def _text_cell(text: str, style: str) -> Any:
     """Make a cell of text, in which nothing is a formula, a link or a number."""
-    cell = TableCell(valuetype="string", stylename=style)
-    cell.addElement(P(text=xml_text(text)))
-    return cell
-
-
-def _link_cell(sheet: str) -> Any:
-    cell, paragraph = TableCell(valuetype="string", stylename="note"), P()
-    quoted = sheet.replace("'", "''")
-    paragraph.addElement(A(href=f"#'{quoted}'.A1", text=sheet))
-    cell.addElement(paragraph)
-    return cell
-
-
-def _letters(number: int) -> str:
-    """Return the name of a column: 1 is A, 27 is AA."""
-    name = ""
-    while number:
-        number, rest = divmod(number - 1, 26)
-        name = chr(ord("A") + rest) + name
-    return name
+    return _holding(TableCell(valuetype="string", stylename=style), P(text=xml_text(text)))

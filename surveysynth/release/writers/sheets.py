@@ -14,8 +14,16 @@ from typing import Literal
 
 from surveysynth._support.messages import xml_text
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.release.tables.layout import Cell, Layout, Presentation, Row, Shown, lay_out
-from surveysynth.release.tables.rounding import ABSENT, KNOWN
+from surveysynth.release.tables.layout import (
+    ABSENT,
+    KNOWN,
+    Cell,
+    Layout,
+    Presentation,
+    Row,
+    Shown,
+    lay_out,
+)
 
 NO_NUMBER, NOT_APPLICABLE, NONE = "[x]", "[z]", "[none]"
 CONTENTS, NOTES = "Contents", "Notes"
@@ -183,7 +191,10 @@ def _table_sheet(name: str, layout: Layout, notes: _Notes, presentation: Present
         *(
             SheetColumn(xml_text(column.in_one_line), "flag")
             if column.key == "flag"
-            else SheetColumn(xml_text(column.in_one_line), "number", _decimals(layout, place))
+            else SheetColumn(
+                xml_text(column.in_one_line), "number",
+                max((row.cells[place].decimals for row in layout.rows), default=0),
+            )
             for place, column in enumerate(layout.columns)
         ),
         SheetColumn(NOTES, "text"),
@@ -211,11 +222,6 @@ def _value(cell: Cell) -> Value:
     if cell.value is not None and math.isfinite(cell.value):
         return cell.value
     return {ABSENT: NO_NUMBER, KNOWN: NOT_APPLICABLE, "": NONE}.get(cell.text, cell.text)
-
-
-def _decimals(layout: Layout, place: int) -> int:
-    """Return the number of decimals that a column shows."""
-    return max((row.cells[place].decimals for row in layout.rows), default=0)
 
 
 def _source(presentation: Presentation) -> str:

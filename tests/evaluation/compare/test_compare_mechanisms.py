@@ -22,7 +22,7 @@ from surveysynth.evaluation.compare.report import facts_record
 from surveysynth.evaluation.compare.tables import run_synthesizer
 from surveysynth.evaluation.methods import color_of, synthesizers, two_currencies
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.release.folder.ledger import read_ledger
+from surveysynth.release.ledger import read_ledger
 from surveysynth.release.pipeline import release
 from tests.surveys import pseudo_example
 

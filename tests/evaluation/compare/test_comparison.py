@@ -30,7 +30,7 @@ from surveysynth.evaluation.methods import color_of
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
 from surveysynth.release.figure_style import MARK, draw, outcome_ticks
-from surveysynth.release.folder.ledger import read_ledger, summarise
+from surveysynth.release.ledger import read_ledger, summarise
 from surveysynth.survey.transforms import Transform
 from tests.surveys import pseudo_example
 

@@ -93,7 +93,8 @@ def test_a_release_by_noisy_statistics_is_rebuilt_from_its_histograms(tmp_path: 
     assert privacy["settings"]["learned"]["income"]["range"] == [0, 5000000]
     assert privacy["settings"]["learned"]["income"]["rho"] == pytest.approx(0.05 * rho)
     words = (release / "README.md").read_text()
-    assert "a noisy histogram by public bins" in words.replace("\n", " ")
+    dossier = (release / "dossier.md").read_text()
+    assert "a noisy histogram by public bins" in dossier
     assert "- `figures/transforms.svg`: the noisy counts" in words
     assert "do not heap at round numbers" in words
     # The clipped are counted where nobody else reads it.

@@ -161,8 +161,9 @@ def test_readme_and_privacy_file_of_a_release_tell_it(released) -> None:
     assert record["least_records_per_coefficient"] == 20.0
     assert record["records_per_coefficient"] >= 20
     readme = (folder / "README.md").read_text(encoding="utf-8")
-    assert "- `pooled`: at least half of the row's sample records" in readme
-    assert "the model pools 05 (3 records) of field" in readme
+    assert "- `pooled`: Mostly records of levels with few records" in readme
+    dossier = (folder / "dossier.md").read_text(encoding="utf-8")
+    assert "the model pools 05 (3 records) of field" in dossier
 
 
 def test_check_tells_it_beforehand(released) -> None:

@@ -13,8 +13,7 @@ import pytest
 from surveysynth._support.messages import xml_text
 from surveysynth.config.build import mechanism_of, model_of, read_survey
 from surveysynth.config.spec import load_spec
-from surveysynth.release.documents.codebook import make_codebook
-from surveysynth.release.documents.ddi import make_ddi
+from surveysynth.release.documents.codebook import make_codebook, make_ddi
 from surveysynth.release.pipeline import facts_of, release
 from tests.surveys import small_survey
 
@@ -152,7 +151,7 @@ def test_every_format_of_microdata_is_described(make_spec: MakeSpec) -> None:
     for name in ("csv", "parquet", "dta", "sav"):
         chosen = spec.table.model_copy(update={"microdata": name})
         own = replace(facts, spec=spec.model_copy(update={"tables": (chosen,)}))
-        codebook = make_codebook(own, replicates=2, separate_pair=True)
+        codebook = make_codebook(own, separate_pair=True)
         root = ElementTree.fromstring(make_ddi(own, codebook))
         assert problems(root) == []
         kinds[name] = {each.text for each in root.iter(f"{DDI}fileType")}

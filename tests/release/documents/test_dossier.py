@@ -15,9 +15,9 @@ from surveysynth.config.build import mechanism_of, model_of, read_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.inference.debias import DebiasRecord
 from surveysynth.release import files
+from surveysynth.release.documents.context import shared_context
 from surveysynth.release.documents.dossier import make_dossier
-from surveysynth.release.documents.readme import guarantee_context
-from surveysynth.release.documents.render import percent, render_markdown
+from surveysynth.release.documents.render import percent
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.pipeline import facts_of
 from tests.surveys import clustered_survey, small_survey
@@ -35,6 +35,11 @@ def facts(spec_path: Path, *, test: bool = False) -> ReleaseFacts:
     mechanism, survey = mechanism_of(spec), read_survey(spec)
     design = mechanism.prepared(survey.design)
     return facts_of(spec, design, mechanism, model_of(spec).of(design), test=test)
+
+
+def dossier(made: ReleaseFacts) -> tuple[str, str]:
+    """As text and as a page."""
+    return make_dossier(made, shared_context(made))
 
 
 @pytest.fixture
@@ -86,7 +91,7 @@ def number(text: str) -> float:
 
 def test_examples_of_noisy_statistics_are_bayes_rule(strict: Callable[..., ReleaseFacts]) -> None:
     made = strict()
-    text = make_dossier(made)[0]
+    text = dossier(made)[0]
     rho = json.loads(json.dumps(made.mechanism.guarantee()))["rho"]
     average, most = 2.718281828**rho, 2.718281828 ** (rho + 2.0 * (rho * 13.815510558) ** 0.5)
     for prior, row in zip((0.01, 0.1, 0.5), rows_of(text, "What an adversary"), strict=True):
@@ -105,7 +110,7 @@ def test_examples_of_noisy_statistics_are_bayes_rule(strict: Callable[..., Relea
 
 
 def test_examples_of_the_pseudo_posterior_are_bayes_rule(make_spec: MakeSpec) -> None:
-    text = make_dossier(facts(make_spec(privacy="epsilon = 2.0\nm = 1")))[0]
+    text = dossier(facts(make_spec(privacy="epsilon = 2.0\nm = 1")))[0]
     for prior, row in zip((0.01, 0.1, 0.5), rows_of(text, "What an adversary"), strict=True):
         after = prior * 7.389056099 / (prior * 7.389056099 + 1.0 - prior)
         assert after <= number(row[1]) + 1e-9
@@ -129,8 +134,8 @@ def test_limits_are_rounded_up(value: float, shown: str) -> None:
 def test_nobody_is_told_that_an_asymptotic_guarantee_is_proved(
     make_spec: MakeSpec, strict: Callable[..., ReleaseFacts]
 ) -> None:
-    weak = make_dossier(facts(make_spec(survey=SIZE)))[0]
-    strong = make_dossier(strict())[0]
+    weak = dossier(facts(make_spec(survey=SIZE)))[0]
+    strong = dossier(strict())[0]
     for audience in ("lawyer", "statistician", "respondent"):
         assert f"### For a {audience}" in weak
         assert f"### For a {audience}" in strong
@@ -144,7 +149,7 @@ def test_nobody_is_told_that_an_asymptotic_guarantee_is_proved(
     assert "2 m max_i max(L_i, osc_i) is at most epsilon = " in weak.replace("\\", "")
     frame = small_survey().assign(weight=100.0)
     survey = 'weights = "public"'
-    public = make_dossier(facts(make_spec(frame, survey=survey)))[0]
+    public = dossier(facts(make_spec(frame, survey=survey)))[0]
     assert "prod_i p(y_i | x_i, theta)^alpha_i" in public.replace("\\", "")
     assert "accepts an asymptotic guarantee" in weak
     assert "This is proved" not in weak.replace("it is not proved", "")
@@ -156,7 +161,7 @@ def test_nobody_is_told_that_an_asymptotic_guarantee_is_proved(
 def test_every_column_is_public_or_confidential(strict: Callable[..., ReleaseFacts]) -> None:
     frame = clustered_survey().assign(fraction=5_000)
     made = strict(frame, survey=f'{SIZE}\npsu = "school"\nfpc = "fraction"', data="survey.csv")
-    text = make_dossier(made)[0]
+    text = dossier(made)[0]
     rows = {row[0].split(" ")[0]: row for row in rows_of(text, "Columns, and what")}
     assert {name: row[2] for name, row in rows.items()} == {
         "field": "public", "gender": "public", "school": "public", "fraction": "public",
@@ -172,7 +177,7 @@ def test_every_column_is_public_or_confidential(strict: Callable[..., ReleaseFac
     assert "30,000" in rows["weight"][3]
     assert "; that of the weight is 0.485437 to 4854.37, 0.01 to 100 times N/n by default." in text
     declared = strict(labels=f"{SALARY}\n[outcomes.weight]\ncentre = 4.8\nspread = 0.5")
-    assert "The log weight is an exception" not in make_dossier(declared)[0]
+    assert "The log weight is an exception" not in dossier(declared)[0]
     cells = rows_of(text, "Sample records by field and gender")
     sizes = {tuple(row[0].split(", ")): int(row[1]) for row in cells}
     assert sizes == frame.groupby(["field", "gender"]).size().to_dict()
@@ -186,7 +191,7 @@ def test_kinds_levels_and_bounds_are_listed(strict: Callable[..., ReleaseFacts])
         '[outcomes.employed]\nkind = "binary"\nlevels = ["0", "1"]'
     )
     made = strict(synthesizer='outcome = ["salary", "employed"]', labels=declared)
-    rows = {row[0]: row[3] for row in rows_of(make_dossier(made)[0], "Columns, and what")}
+    rows = {row[0]: row[3] for row in rows_of(dossier(made)[0], "Columns, and what")}
     assert "from 10 to 2,000,000" in rows["salary"]
     assert "binary: 0, 1" in rows["employed"]
 
@@ -200,25 +205,26 @@ def test_it_knows_nothing_confidential(make_spec: MakeSpec, tmp_path: Path) -> N
     for name, each in (("one", frame), ("other", other)):
         folder = tmp_path / name
         folder.mkdir()
-        files.write_dossier(facts(make_spec(each, survey=SIZE)), folder)
+        made = facts(make_spec(each, survey=SIZE))
+        files.write_dossier(made, shared_context(made), folder)
         written.append({path.name: path.read_bytes() for path in folder.iterdir()})
     assert written[0] == written[1]
     assert set(written[0]) == {"dossier.html", "dossier.md"}
     third = facts(make_spec(frame.iloc[:200], survey=SIZE))
-    assert make_dossier(third)[0].encode() != written[0]["dossier.md"]
+    assert dossier(third)[0].encode() != written[0]["dossier.md"]
 
 
 def test_what_it_says_of_debiasing_is_said_to_be_of_the_draws(make_spec: MakeSpec) -> None:
     """Factors of debiasing, and whether it worked, cannot be known from the settings."""
     made = facts(make_spec(survey=SIZE))
     alone = "from the specification and the public columns alone"
-    assert alone in make_dossier(made)[0]
+    assert alone in dossier(made)[0]
     worked = DebiasRecord("debiased", 20, 3, 300, ("scale",), (0.0363,), (0.001,))
     for record in (worked, DebiasRecord("not converged", reason="the shift did not settle")):
-        text = make_dossier(made.with_inference(record))[0]
+        text = dossier(made.with_inference(record))[0]
         assert alone not in text
         assert "where it speaks of debiasing, the released draws" in text
-    assert "multiplied by 1.037" in make_dossier(made.with_inference(worked))[0]
+    assert "multiplied by 1.037" in dossier(made.with_inference(worked))[0]
 
 
 @pytest.mark.parametrize(
@@ -233,12 +239,12 @@ def test_no_headline_claims_what_settings_gave_up(
 ) -> None:
     """Wherever epsilon is named it is said that this release is not held to it."""
     usual = facts(make_spec())
-    assert "outside the statement" not in make_dossier(usual)[0]
+    assert "outside the statement" not in dossier(usual)[0]
     unused = facts(make_spec(privacy='shared_weights = "allow"\nsmall_strata = "allow"'))
-    assert "outside the statement" not in make_dossier(unused)[0]
+    assert "outside the statement" not in dossier(unused)[0]
     made = facts(make_spec(small_survey().iloc[:records], privacy=privacy))
     outside = f"outside the statement ({key} = allow)"
-    text = make_dossier(made)[0].replace("\\", "")
+    text = dossier(made)[0].replace("\\", "")
     for part in ("## In short", "### For a lawyer", "Which definition of privacy",
                  "## What epsilon means", "## Residual risks"):  # fmt: skip
         assert outside in text.split(part, 1)[1][:4000], part
@@ -248,8 +254,7 @@ def test_no_headline_claims_what_settings_gave_up(
     assert any(f"THIS RELEASE {word}" in " ".join(made.statement.guarantee)
                for word in ("DOES NOT KEEP", "FALLS SHORT"))  # fmt: skip
     assert outside in made.privacy_note
-    readme = render_markdown("readme_guarantee.md.j2", guarantee_context(made))
-    assert outside in readme.split("### The exact statement")[0].replace("\\", "")
+    assert outside in shared_context(made)["budget"]  # which the README states
 
 
 def test_both_files_say_the_same_and_nothing_opens_a_tag(
@@ -259,8 +264,8 @@ def test_both_files_say_the_same_and_nothing_opens_a_tag(
         f"{SALARY}\n[labels.field]\ntitle = '{HOSTILE}'\n"
         "levels = { a = '<script>', b = 'B', c = 'C' }"
     )
-    dossier = make_dossier(strict(labels=labels, tables=f"title = '{HOSTILE}'"))
-    page, text = Page(dossier[1]), dossier[0]
+    text, html = dossier(strict(labels=labels, tables=f"title = '{HOSTILE}'"))
+    page = Page(html)
     read = re.sub(r"\\(.)", r"\1", text)
     shown = {markup.unescape(each) for each in page.texts}
     for each in shown:
@@ -277,7 +282,7 @@ def test_both_files_say_the_same_and_nothing_opens_a_tag(
 def test_units_of_protection_are_named(strict: Callable[..., ReleaseFacts]) -> None:
     frame = clustered_survey()
     made = strict(frame, survey=f'{SIZE}\npsu = "school"', privacy=f'{STRICT}\nprotect = "school"')
-    text = make_dossier(made)[0]
+    text = dossier(made)[0]
     assert "all records of one unit of 'school'" in text
     assert "*Several units of one person*" in text
     assert "its units are protected as a whole" in text
@@ -285,7 +290,7 @@ def test_units_of_protection_are_named(strict: Callable[..., ReleaseFacts]) -> N
 
 def test_without_a_guarantee_there_is_nothing_to_sign(make_spec: MakeSpec) -> None:
     made = facts(make_spec(privacy='risk = "none"'))
-    text = make_dossier(made)[0]
+    text = dossier(made)[0]
     assert "**NOT PRIVATE" in text
     assert "Checklist" not in text
     assert "worked examples" not in text
@@ -293,7 +298,7 @@ def test_without_a_guarantee_there_is_nothing_to_sign(make_spec: MakeSpec) -> No
 
 def test_nothing_is_said_of_answers_that_are_published(make_spec: MakeSpec) -> None:
     """Public columns may be answers too; a row of one record has no standard error."""
-    text = make_dossier(facts(make_spec()))[0]
+    text = dossier(facts(make_spec()))[0]
     assert "None of these answers is published, neither yours nor anyone's" in text
     assert "No answer is published" not in text
     assert "Every published number has a standard error" not in text

@@ -6,8 +6,7 @@ import pytest
 from jinja2 import UndefinedError
 
 from surveysynth.release.documents import render
-from surveysynth.release.documents.dossier import page_of
-from surveysynth.release.documents.render import joined, render_markdown
+from surveysynth.release.documents.render import joined, page_of, render_markdown
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from surveysynth.release.folder.ledger import LedgerEntry
+from surveysynth.release.ledger import LedgerEntry
 
 
 def entry(survey: str = "s", epsilon: float | None = 2.0, *, test: bool = False) -> LedgerEntry:

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.release.folder import bundle
-from surveysynth.release.folder.atomic import locked
-from surveysynth.release.folder.bundle import plan_bundle, publish, staged
-from surveysynth.release.folder.ledger import LedgerEntry, read_ledger
-from surveysynth.release.folder.ledger_file import Ledger
+from surveysynth.release import folder as bundle
+from surveysynth.release.atomic import locked
+from surveysynth.release.folder import plan_bundle, publish, staged
+from surveysynth.release.ledger import Ledger, LedgerEntry, read_ledger
 
 
 @pytest.fixture(autouse=True)

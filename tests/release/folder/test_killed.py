@@ -15,13 +15,8 @@ from pathlib import Path
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.release.folder.atomic import (
-    REPLACED,
-    prefix_of,
-    remove_abandoned,
-    temporary_folder,
-)
-from surveysynth.release.folder.bundle import plan_bundle, plan_folder, staged
+from surveysynth.release.atomic import REPLACED, prefix_of, remove_abandoned, temporary_folder
+from surveysynth.release.folder import plan_bundle, plan_folder, staged
 from tests.surveys import small_survey
 
 MakeSpec = Callable[..., Path]

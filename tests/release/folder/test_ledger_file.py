@@ -15,9 +15,8 @@ import pytest
 from filelock import FileLock
 
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.release.folder import ledger_file
-from surveysynth.release.folder.ledger import Limit, text_of
-from surveysynth.release.folder.ledger_file import Ledger, ledgers_folder, survey_id
+from surveysynth.release import ledger as ledger_file
+from surveysynth.release.ledger import Ledger, Limit, ledgers_folder, survey_id, text_of
 from tests.release.folder.ledger_entries import entry
 
 
@@ -79,9 +78,7 @@ PUBLISH = """
 import sys, time
 from pathlib import Path
 from surveysynth.errors import RefusedError
-from surveysynth.release.folder.ledger import LedgerEntry
-from surveysynth.release.folder.ledger_file import Ledger
-from surveysynth.release.folder.ledger import Limit
+from surveysynth.release.ledger import Ledger, LedgerEntry, Limit
 
 free, limited, ready, go = map(Path, sys.argv[1:])
 ready.touch()

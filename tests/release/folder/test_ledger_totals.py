@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of, rho_of
-from surveysynth.release.folder.ledger import LedgerEntry, Limit, summarise
+from surveysynth.release.ledger import LedgerEntry, Limit, summarise
 from tests.release.folder.ledger_entries import entry, ledger_entries, strict_entry
 
 

@@ -13,8 +13,8 @@ import pyarrow.parquet
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.release.folder.reader import read_release
 from surveysynth.release.pipeline import release
+from surveysynth.release.reader import read_release
 from surveysynth.release.tables.table import stacked_frame
 from tests.surveys import small_survey
 

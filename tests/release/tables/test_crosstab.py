@@ -15,8 +15,14 @@ import pytest
 from surveysynth.config.formats import FORMATS
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.tables.layout import Column, Layout, Presentation, Shown, lay_out
-from surveysynth.release.tables.rounding import to_digits
+from surveysynth.release.tables.layout import (
+    Column,
+    Layout,
+    Presentation,
+    Shown,
+    lay_out,
+    to_digits,
+)
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import html, latex, markdown
 

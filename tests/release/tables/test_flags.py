@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 
+from surveysynth.estimation.combining import korn_graubard
 from surveysynth.release.tables import flags
-from surveysynth.release.tables.flags import FlagPolicy, Published, korn_graubard, policy_of
-from surveysynth.release.tables.table import TableNumbers, make_table
+from surveysynth.release.tables.flags import FlagPolicy, Published, policy_of
+from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, stacked_frame
 
 
 def published(statistic: str, rows: list[tuple[float, float, float, int]]) -> Published:
@@ -108,7 +109,7 @@ def test_thresholds_of_the_caller() -> None:
     assert [flag.code for flag in policy_of(rules, "suppress").rules.flags] == ["S", "M"]
     only = policy_of({"mark": {"rse": 0.2}}, "suppress")
     assert [flag.code for flag in only.rules.flags] == ["M"]
-    assert "above 20%" in " ".join(only.legend())
+    assert "above 20%" in " ".join(only.legend(["M"]))
 
 
 def _table(action: str, rules: object = "statcan"):  # type: ignore[no-untyped-def]
@@ -128,9 +129,18 @@ def test_what_a_flag_does() -> None:
         assert table.frame["n"].tolist() == [50, 40, 3, 0]
     assert suppressed.frame[numbers].isna().all(axis=1).tolist() == [False, False, True, True]
     assert marked.frame[numbers].isna().all(axis=1).tolist() == [False, False, False, True]
-    assert "withheld" in " ".join(suppressed.notes)
-    assert "withheld" not in " ".join(marked.notes)
-    assert any("F" in note and "33.3%" in note for note in marked.notes)
+    legends = [" ".join(each.flags.legend(["F", "E"])) for each in (suppressed, marked)]
+    assert ["withheld" in legend for legend in legends] == [True, False]
+    assert all("F too unreliable to be published (CV above 33.3%)" in each for each in legends)
+
+
+def test_the_legend_has_the_marks_of_the_table_alone() -> None:
+    policy = policy_of("nchs", "suppress")
+    (both,) = policy.legend(["R", "U"])
+    assert [f" {code} " in both for code in "UCR"] == [True, False, True]
+    (one,) = policy.legend(["C"])
+    assert "withheld" not in one
+    assert policy.legend([]) == ()
 
 
 def test_no_rules_add_nothing() -> None:
@@ -182,3 +192,40 @@ def test_nchs_proportions_of_thirty_records() -> None:
     assert codes("nchs", "proportion", row(400, 30.0000001), row(400, 29.9)) == ["C", "U"]
     exactly = (0.5, np.sqrt(0.25 / 64), 1e6, 64)  # every number of it is a double
     assert codes("nchs", "proportion", exactly) == [""]
+
+
+# Flags of sizes and missing numbers, cell by cell (methods 5).
+
+N = np.array([0, 1, 4, 5])
+
+
+def _four(statistic: str, outcome: str | None = None) -> ReleaseTable:
+    cells = pd.DataFrame({"g": ["All", "a", "b", "c"], "is_margin": [True, False, False, False]})
+    ones = np.ones(4)
+    numbers = TableNumbers(2 * ones, ones, 7 * ones, 9.0, ones, 3 * ones, N)
+    return make_table(statistic, outcome, cells, numbers, level=0.9)  # type: ignore[arg-type]
+
+
+def test_columns_are_the_contract() -> None:
+    assert list(_four("count").frame.columns) == (
+        ["g", "is_margin", "estimate", "se", "df", "df_design", "ci_lower", "ci_upper", "n", "flag"]
+    )
+
+
+@pytest.mark.parametrize("statistic", ["count", "total", "mean", "proportion"])
+def test_flags_and_missing_numbers(statistic: str) -> None:
+    frame = _four(statistic).frame
+    assert frame["flag"].tolist() == ["no sample", "n<5", "n<5", ""]
+    assert frame["n"].tolist() == N.tolist()
+    assert frame["estimate"].isna().tolist() == [True, False, False, False]
+    without_se = [True, statistic in ("mean", "proportion"), False, False]
+    for column in ("se", "df", "ci_lower", "ci_upper"):
+        assert frame[column].isna().tolist() == without_se
+    assert frame["df_design"].tolist()[1:] == [9.0, 9.0, 9.0]
+
+
+def test_several_outcomes_are_stacked_with_their_name() -> None:
+    frame = stacked_frame([_four("mean", "salary"), _four("mean", "bonus")])
+    assert frame.columns[0] == "outcome"
+    assert frame["outcome"].tolist() == ["salary"] * 4 + ["bonus"] * 4
+    assert "outcome" not in stacked_frame([_four("mean", "salary")])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surveysynth.release.tables.rounding import (
+from surveysynth.release.tables.layout import (
     ABSENT,
     Warranted,
     rounding_of_column,

@@ -1,6 +1,7 @@
 """Figures of learned transforms. Truth: published counts, read back from the drawn bars, and
 chances of bins by SciPy's normal distribution at the ends of the published curve."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -39,8 +40,9 @@ def test_bars_are_the_noisy_counts_and_lines_the_curves(tmp_path: Path) -> None:
             expected += chances / chances.sum() * counts[stratum].sum()
         drawn = np.asarray(panel.lines[0].get_ydata(), dtype=np.float64)
         assert drawn == pytest.approx(expected, rel=1e-6, abs=1e-6)
-    for name in "ab":
-        write(curves, "Privacy.", tmp_path / name, [FORMATS["svg"], FORMATS["png"]])
+    for name, ending in itertools.product("ab", ("svg", "png")):
+        path = tmp_path / name / f"transforms.{ending}"
+        write(curves, "Privacy.", path, FORMATS[ending])
     for ending in ("svg", "png"):
         first, second = ((tmp_path / name / f"transforms.{ending}").read_bytes() for name in "ab")
         assert first == second

@@ -1,6 +1,8 @@
 """What each format shows. Truth: the layout itself, read back by readers of other makers: Python's
-XML and HTML parsers, LaTeX's own rules spelled out, pdfLaTeX and LibreOffice where installed."""
+csv, XML and HTML parsers, LaTeX's own rules spelled out, pdfLaTeX where installed."""
 
+import csv
+import io
 import re
 import shutil
 import subprocess
@@ -14,18 +16,28 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from surveysynth.config.formats import FORMATS
 from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.tables.layout import Layout, Presentation, Shown, lay_out
-from surveysynth.release.tables.rounding import Rounding, to_digits, to_multiples
+from surveysynth.release.tables.layout import (
+    Layout,
+    Presentation,
+    Rounding,
+    Shown,
+    lay_out,
+    to_digits,
+    to_multiples,
+)
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import html, latex, markdown, xlsx
+from surveysynth.release.writers.csv import plain_text, write_records, write_table
 
 XLSX = FORMATS["xlsx"]
+# Everything that XML can hold: control characters are refused by the reader of surveys.
+TEXT = st.text(st.characters(exclude_categories=["C", "Z"], include_characters=" "), min_size=1)
 SHEET = "{http://schemas.openxmlformats.org/spreadsheetml/2006/main}"
 HOSTILE = [
     "<script>alert('x')</script>",
@@ -176,8 +188,45 @@ def test_an_error_below_one_unit_is_shown_as_that_in_every_format(tmp_path: Path
     assert sheet_rows(parts, 4)[-1][1:3] == [7.0, "<0.1"]
 
 
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@pytest.mark.parametrize("file_format", ["csv", "parquet"])
+def test_microdata_read_back_to_the_same_doubles(
+    tmp_path: Path, file_format: str, values: list[float]
+) -> None:
+    path = tmp_path / f"x.{file_format}"
+    write_records(pd.DataFrame({"x": values}), path, file_format)  # type: ignore[arg-type]
+    if file_format == "parquet":
+        read = pd.read_parquet(path)["x"].tolist()
+    else:
+        read = [float(row[0]) for row in csv.reader(io.StringIO(path.read_text())) if row[0] != "x"]
+    assert read == values
+
+
+def test_table_reads_back_exactly_and_missing_is_empty(tmp_path: Path) -> None:
+    made = table(["All", "a,b", 'c "d"\ne'])
+    write_table([made], tmp_path / "t.csv")
+    with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["g"] for row in rows] == ["All", "a,b", 'c "d"\ne']
+    assert rows[1]["estimate"] == ""  # without records
+    known = made.frame["se"].notna().tolist()
+    assert [row["se"] != "" for row in rows] == known
+    assert float(rows[0]["se"]) == made.frame["se"].iloc[0]
+
+
+@given(st.lists(TEXT, min_size=1, max_size=4, unique=True))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+def test_any_code_survives_csv(tmp_path: Path, codes: list[str]) -> None:
+    write_table([table(codes)], tmp_path / "t.csv")
+    with (tmp_path / "t.csv").open(encoding="utf-8", newline="") as stream:
+        fields = [row["g"] for row in csv.DictReader(stream)]
+    assert [plain_text(field) for field in fields] == codes
+    assert len(set(fields)) == len(codes)
+
+
 class _Table(HTMLParser):
-    """Header ids and the headers that each data cell names."""
+    """Header ids, the headers that each data cell names, and all texts; style sheets apart."""
 
     def __init__(self, page: str) -> None:
         super().__init__()
@@ -186,6 +235,7 @@ class _Table(HTMLParser):
         self.scopes: list[str | None] = []
         self.opened: list[str] = []
         self.attributes: set[str] = set()
+        self.texts: list[str] = []
         self._header = ""
         self.feed(page)
 
@@ -205,6 +255,8 @@ class _Table(HTMLParser):
         self._header = "" if tag == "th" else self._header
 
     def handle_data(self, data: str) -> None:
+        if self.opened[-1:] != ["style"]:
+            self.texts.append(data)
         if self._header:
             self.ids[self._header] += data
 
@@ -230,6 +282,30 @@ def test_a_screen_reader_finds_the_headers_of_every_cell() -> None:
         "Physics Male 95% confidence interval Lower",
     ]
     assert [read.ids[headers[0]].strip() for headers in read.cells[5:10]] == ["All"] * 5
+    # Levels of the second column stand indented below the first.
+    page = html.render_page(lay_out([made], presentation(labels)))
+    lines = [line for line in page.splitlines() if 'scope="row"' in line]
+    assert ["gt_indent_1" in line for line in lines] == [False, True, False, True]
+    assert ["Male" in line for line in lines] == [False, True, False, True]
+
+
+@given(TEXT, TEXT, TEXT)
+@settings(deadline=None, max_examples=25)
+def test_any_label_is_shown_as_it_stands(title: str, level: str, column: str) -> None:
+    labels = Labels({"g": ColumnLabel(title=column, levels={"a": level})})
+    page = _Table(html.render_page(layout_of(["All", "a"], labels=labels, title=title)))
+    plain = _Table(html.render_page(layout_of(["All", "a"])))
+    shown = " ".join(" ".join(page.texts).split())
+    for text in (title, level, column):
+        assert " ".join(text.split()) in shown
+    assert page.opened == plain.opened
+
+
+def test_a_page_is_self_contained_and_deterministic() -> None:
+    page = html.render_page(layout_of(["All", "a"]))
+    assert page == html.render_page(layout_of(["All", "a"]))
+    for loading in ("url(", "@import", "http://", "https://", "<script", "src=", "href="):
+        assert loading not in page
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -297,9 +373,12 @@ def test_latex_prints_any_text_as_it_stands(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_labels_stay_text_in_latex_and_markdown(text: str) -> None:
+def test_hostile_labels_stay_text_in_pages_latex_and_markdown(text: str) -> None:
     layout = lay_out([table(["All", text])], hostile_presentation(text))
     shown = " ".join(text.split())
+    web = html.render_page(layout)
+    assert "<script" not in web
+    assert "".join(_Table(web).texts).count(text) >= 8
     source = latex.render_fragment(layout)
     assert source.count(latex.escape(shown)) >= 5
     assert r"\input" not in source

@@ -14,8 +14,7 @@ import pytest
 from surveysynth.config.formats import FORMATS
 from surveysynth.release import figure_style as style
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.tables.layout import Presentation, Shown
-from surveysynth.release.tables.rounding import to_digits, to_percent
+from surveysynth.release.tables.layout import Presentation, Shown, to_digits, to_percent
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import figures
 from surveysynth.release.writers.figures import MOST_ROWS, estimates_with_intervals
@@ -104,7 +103,7 @@ def test_control_characters_make_no_broken_file(tmp_path: Path) -> None:
 def test_figures_for_release_rest_on_published_numbers_alone() -> None:
     # Besides: the facts of a statistic or format, and transforms, of which no one holds data.
     ours = imports_of(figures) | imports_of(style)
-    shown = {f"surveysynth.release.tables.{name}" for name in ("layout", "row_layout", "table")}
+    shown = {f"surveysynth.release.tables.{name}" for name in ("layout", "table")}
     facts = {"surveysynth.estimation.statistics", "surveysynth.config.formats"}
     style_alone = {"surveysynth.release", "surveysynth.survey.outcome"}
     style_alone.add("surveysynth.survey.transforms")

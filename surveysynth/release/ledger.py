@@ -1,27 +1,33 @@
-"""One run in the ledger of a survey, the text of a ledger, one line a run, and its totals.
+"""The ledger of a survey: one file of the user, a line a run, appended whole under a lock.
 
 The ledger is confidential: it shows when the data were used, and the hash of a small data file can
-be guessed. ``ledger_file`` stores it.
+be guessed. A run is recorded before anything of it is published. If the computer stops between the
+two, the run counts as spent: nobody can know any more what was seen of it.
 """
 
 import hashlib
 import json
 import math
+import os
+import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Literal
 
+from filelock import Timeout
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.dataclasses import dataclass as checked_dataclass
 
 from surveysynth._support.page import fragment
-from surveysynth.errors import InputError
+from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of, rho_of
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
+from surveysynth.release.atomic import PRIVATE_FILE_MODE, PRIVATE_MODE, flush_path, lock_file
 
 LEDGER_NAME = "ledger.jsonl"
 #: Of an entry of noisy statistics alone.
@@ -109,7 +115,11 @@ def parse_ledger(content: bytes, source: str) -> list[LedgerEntry]:
     lines = content.split(b"\n")
     found: dict[str, LedgerEntry] = {}
     for number, line in enumerate(lines[:-1], start=1):
-        entry = _entry(line)
+        entry: LedgerEntry | None = None
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            record = json.loads(line.decode("utf-8"))
+            if record.pop(_CHECK) == _digest(record):
+                entry = LedgerEntry(**record)
         if entry is None or found.setdefault(entry.run, entry) != entry:
             raise InputError(
                 f"line {number} of the ledger {source} is not a record of a run as it was "
@@ -124,16 +134,6 @@ def parse_ledger(content: bytes, source: str) -> list[LedgerEntry]:
             "that run, remove its line."
         )
     return list(found.values())
-
-
-def _entry(line: bytes) -> LedgerEntry | None:
-    """Return the entry of a line; None if the line is not an entry."""
-    try:
-        record = json.loads(line.decode("utf-8"))
-        check = record.pop(_CHECK)
-        return LedgerEntry(**record) if check == _digest(record) else None
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None
 
 
 def read_ledger(path: Path) -> list[LedgerEntry]:
@@ -216,19 +216,13 @@ class LedgerSummary:
                 f"total epsilon spent on survey {self.survey!r} so far: {self.epsilon:g} in "
                 f"{_runs(self.runs)}."
             )
-        lines += [*self._of_strict(), *self._not_counted()]
-        return [f"Ledger: {line}" for line in lines]
-
-    def _of_strict(self) -> list[str]:
-        """Return the totals of noisy statistics, and what they must not be added to."""
-        if not self.strict_runs:
-            return []
-        whom = f" for units of {self.whole_units!r}" if self.whole_units else ""
-        lines = [
-            f"total rho of noisy statistics spent on survey {self.survey!r} so far{whom}: "
-            f"{self.rho:.6g} in {_runs(self.strict_runs)} (epsilon {self.strict_epsilon:.4g} "
-            f"at delta {self.delta:.3g})."
-        ]
+        if self.strict_runs:
+            whom = f" for units of {self.whole_units!r}" if self.whole_units else ""
+            lines.append(
+                f"total rho of noisy statistics spent on survey {self.survey!r} so far{whom}: "
+                f"{self.rho:.6g} in {_runs(self.strict_runs)} (epsilon {self.strict_epsilon:.4g} "
+                f"at delta {self.delta:.3g})."
+            )
         if self.unit_rho and not self.whole_units:
             some = ", ".join(f"{name!r} {rho:.6g}" for name, rho in self.unit_rho.items())
             lines.append(
@@ -236,14 +230,8 @@ class LedgerSummary:
                 f"whole (rho by column: {some}); the others protect a unit of k records at k^2 "
                 "times their rho only, so that there is no total for units."
             )
-        if self.runs:
-            lines.append("an asymptotic epsilon and rho are two currencies, which cannot be "
-                         "added.")  # fmt: skip
-        return lines
-
-    def _not_counted(self) -> list[str]:
-        """Describe runs that are in no total."""
-        lines = []
+        if self.strict_runs and self.runs:
+            lines.append("an asymptotic epsilon and rho are two currencies, which cannot be added.")
         if self.tests:
             lines.append(
                 f"{_runs(self.tests)} with a stated seed not counted; their files are "
@@ -259,7 +247,7 @@ class LedgerSummary:
                 f"{_runs(self.other_surveys)} on surveys of other ids recorded too; if they hold "
                 "the same people, what they spent adds up as well."
             )
-        return lines
+        return [f"Ledger: {line}" for line in lines]
 
 
 def _runs(count: int) -> str:
@@ -324,9 +312,8 @@ class Limit:
             if entry.survey == asked.survey and entry.counted
             and entry.mechanism == asked.mechanism
         ]  # fmt: skip
-        return self._strict(before, asked) if asked.in_rho else self._asymptotic(before, asked)
-
-    def _asymptotic(self, before: Sequence[LedgerEntry], asked: LedgerEntry) -> str | None:
+        if asked.rho is not None:
+            return self._strict(before, asked, asked.rho)
         if asked.epsilon is None or any(entry.epsilon is None for entry in before):
             return (
                 "a release without protection (risk = 'none') is among them, and no total epsilon "
@@ -341,9 +328,10 @@ class Limit:
             f"{asked.epsilon:g}, together {float(total):g}, budget {self.amount:g}"
         )
 
-    def _strict(self, before: Sequence[LedgerEntry], asked: LedgerEntry) -> str | None:
-        assert asked.rho is not None  # of noisy statistics
-        assert asked.delta is not None
+    def _strict(
+        self, before: Sequence[LedgerEntry], asked: LedgerEntry, rho: float
+    ) -> str | None:
+        assert asked.delta is not None  # of noisy statistics
         others = sum(entry.protect != asked.protect for entry in before)
         if asked.protect != RECORD and others:
             return (
@@ -351,19 +339,183 @@ class Limit:
                 "there is no total for these"
             )
         spent = _sum(entry.rho for entry in before)
-        total = spent + _sum([asked.rho])
+        total = spent + _sum([rho])
         most = self.amount if self.in_rho else rho_of(self.amount, asked.delta)
         if total <= _sum([most]):
             return None
+        so_far = f"total rho so far {float(spent):.6g} in {_runs(len(before))}"
         if self.in_rho:
             return (
-                f"total rho so far {float(spent):.6g} in {_runs(len(before))}, asked "
-                f"{asked.rho:.6g}, together {float(total):.6g}, budget {self.amount:.6g}"
+                f"{so_far}, asked {rho:.6g}, together {float(total):.6g}, budget {self.amount:.6g}"
             )
-        so_far = epsilon_of(float(spent), asked.delta) if before else 0.0
+        epsilon = epsilon_of(float(spent), asked.delta) if before else 0.0
         together = epsilon_of(math.nextafter(float(total), math.inf), asked.delta)
         return (
-            f"total rho so far {float(spent):.6g} in {_runs(len(before))} (epsilon {so_far:.6g} at "
-            f"delta {asked.delta:.3g}), asked rho {asked.rho:.6g}, together rho "
-            f"{float(total):.6g} (epsilon {together:.6g}), budget epsilon {self.amount:g}"
+            f"{so_far} (epsilon {epsilon:.6g} at delta {asked.delta:.3g}), asked rho {rho:.6g}, "
+            f"together rho {float(total):.6g} (epsilon {together:.6g}), budget epsilon "
+            f"{self.amount:g}"
         )
+
+
+#: Where ledgers are, in the user's state folder.
+FOLDER = "ledgers"
+#: A lock is held while a few lines are read and one is written.
+LOCK_SECONDS = 60.0
+#: Before the id of a survey that has none of its own: that of its file.
+OF_FILE = "file:"
+
+
+def ledgers_folder() -> Path:
+    """Return the folder of the user's ledgers, by the custom of the platform.
+
+    On Linux it is in XDG_STATE_HOME or ~/.local/state.
+    """
+    from platformdirs import user_state_path
+
+    return user_state_path("surveysynth", appauthor=False) / FOLDER
+
+
+def survey_id(declared: str | None, data: Path) -> str:
+    """Return the declared id, or else the place of the data file, links followed.
+
+    The content of the file may change; the survey stays the same.
+    """
+    return declared or f"{OF_FILE}{os.path.normcase(data.expanduser().resolve())}"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The ledger of the survey with this id; ``limit``: what its releases may cost together.
+
+    The file may hold other surveys too, if the caller named it.
+    """
+
+    path: Path
+    survey: str
+    limit: Limit | None = None
+
+    @classmethod
+    def of(
+        cls, survey: str, path: str | Path | None = None, limit: Limit | None = None
+    ) -> "Ledger":
+        """Find the ledger in the given file, or in the user's own file for this survey."""
+        if path is not None:
+            return cls(Path(path).expanduser().resolve(), survey, limit)
+        words = re.sub(r"[^A-Za-z0-9]+", "-", survey.removeprefix(OF_FILE)).strip("-")[-40:]
+        digest = hashlib.sha256(survey.encode()).hexdigest()[:12]
+        return cls(ledgers_folder() / f"{words}-{digest}.jsonl", survey, limit)
+
+    def entries(self) -> list[LedgerEntry]:
+        """Return all runs in the file, of other surveys too.
+
+        Raises ``InputError`` where the file cannot be read, or is damaged.
+        """
+        if not self.path.exists():
+            return []
+        with self._locked():  # not while a line is being written
+            return self._read()
+
+    def summary(self) -> LedgerSummary:
+        """Add up the runs on the survey."""
+        return summarise(self.entries(), self.survey)
+
+    def require_room(self, asked: LedgerEntry, copies: Sequence[LedgerEntry] = ()) -> None:
+        """Raise ``RefusedError`` where a run would take the total above the limit.
+
+        ``copies``: runs that are recorded elsewhere; those on this survey count.
+        """
+        self._require_room(asked, merge(self._own(copies), self.entries()))
+
+    def require_writable(self) -> None:
+        """Raise ``InputError`` where a run could not be recorded later."""
+        with self._locked():  # whose file is beside the ledger
+            if self.path.exists():
+                self.path.open("ab").close()
+
+    def record(
+        self, runs: Sequence[LedgerEntry], copies: Sequence[LedgerEntry] = ()
+    ) -> list[LedgerEntry]:
+        """Append the runs that are missing, flushed to disk; return all runs in the file.
+
+        Runs on this survey in ``copies`` that the file lacks, of another machine or user, are
+        appended first. Raises ``RefusedError`` where a run would take the total above the limit,
+        ``InputError`` where the file cannot be used; nothing is recorded then.
+        """
+        with self._locked():
+            entries = self._read()
+            known = {entry.run for entry in entries}
+            new = [entry for entry in self._own(copies) if entry.run not in known]
+            known |= {entry.run for entry in new}
+            for run in runs:
+                if run.run not in known:
+                    self._require_room(run, [*entries, *new])
+                    new.append(run)
+            self._append(text_of(new).encode())
+        return [*entries, *new]
+
+    def same_data_elsewhere(self, data_sha256: str) -> int:
+        """Count the user's ledgers of other ids that have runs on the very same data file."""
+        found = 0
+        for path in ledgers_folder().glob("*.jsonl"):
+            with suppress(OSError):
+                found += path != self.path and data_sha256.encode() in path.read_bytes()
+        return found
+
+    def _read(self) -> list[LedgerEntry]:
+        content = self.path.read_bytes() if self.path.exists() else b""
+        return parse_ledger(content, str(self.path))
+
+    def _own(self, copies: Sequence[LedgerEntry]) -> list[LedgerEntry]:
+        return [entry for entry in copies if entry.survey == self.survey]
+
+    def _require_room(self, asked: LedgerEntry, entries: Sequence[LedgerEntry]) -> None:
+        if self.limit is None or not asked.counted:
+            return
+        if why := self.limit.why_not(entries, asked):
+            raise RefusedError(
+                f"The budget of survey {self.survey!r} does not allow this release: {why}. "
+                f"Nothing was released. The runs are in {self.path}; ask for less, or decide on "
+                "another budget in [privacy]."
+            )
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Lock the file: of two publishers, the second sees what the first has spent."""
+        try:
+            self.path.parent.mkdir(mode=PRIVATE_MODE, parents=True, exist_ok=True)
+            with lock_file(Path(f"{self.path}.lock"), seconds=LOCK_SECONDS):
+                yield
+        except Timeout:
+            raise InputError(
+                f"another run has held the ledger {self.path} for {LOCK_SECONDS:g} seconds; "
+                "nothing was released. Try again when it is done."
+            ) from None
+        except OSError as error:
+            reason = error.strerror or str(error) or "no reason given"
+            raise InputError(
+                f"the run could not be recorded in the ledger {self.path}: {reason}; nothing was "
+                "released. Name a file that can be written with --ledger."
+            ) from None
+
+    def _append(self, content: bytes) -> None:
+        """Append content whole or not at all, and flush it to disk before anything else happens."""
+        if not content:
+            return
+        fresh = not self.path.exists()
+        handle = os.open(
+            self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0),
+            PRIVATE_FILE_MODE,
+        )  # fmt: skip
+        try:
+            before = os.fstat(handle).st_size
+            try:
+                if os.write(handle, content) != len(content):
+                    raise OSError("only a part was written")
+                os.fsync(handle)
+            except OSError:
+                os.ftruncate(handle, before)
+                raise
+        finally:
+            os.close(handle)
+        if fresh:
+            flush_path(self.path.parent)

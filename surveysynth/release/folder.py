@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surveysynth.errors import InputError
-from surveysynth.release.folder.atomic import (
+from surveysynth.release.atomic import (
     PRIVATE_MODE,
     REPLACED,
     flush,
@@ -27,14 +27,7 @@ from surveysynth.release.folder.atomic import (
     try_writing,
     write_whole,
 )
-from surveysynth.release.folder.ledger import (
-    LEDGER_NAME,
-    LedgerEntry,
-    merge,
-    read_ledger,
-    text_of,
-)
-from surveysynth.release.folder.ledger_file import Ledger
+from surveysynth.release.ledger import LEDGER_NAME, Ledger, LedgerEntry, merge, read_ledger, text_of
 
 RELEASE = "release"
 CONFIDENTIAL = "confidential"
@@ -112,8 +105,14 @@ def plan_bundle(out: Path, confidential: Path | None = None, *, overwrite: bool)
         target / CONFIDENTIAL if confidential is None else confidential.expanduser().resolve(),
         overwrite,
     )
-    if not plan.confidential_inside:
-        _refuse_nesting(plan)
+    inner, outer = plan.confidential, plan.out
+    nested = inner.is_relative_to(outer) or outer.is_relative_to(inner)
+    if nested and not plan.confidential_inside:
+        raise InputError(
+            f"the confidential folder {inner} and the output folder {outer} lie within each "
+            f"other; name a folder outside (or leave --confidential out: {CONFIDENTIAL}/ inside "
+            "the output folder is kept apart from what is published)."
+        )
     for place in plan.targets:
         try_writing(place, PRIVACY_NAME)
         remove_abandoned(place)
@@ -122,9 +121,41 @@ def plan_bundle(out: Path, confidential: Path | None = None, *, overwrite: bool)
 
 
 def _check_targets(plan: BundlePlan) -> None:
+    out, confidential = plan.out, plan.confidential
     if not plan.confidential_inside:
-        _check_confidential(plan.confidential)
-    _check_out(plan.out, overwrite=plan.overwrite)
+        if confidential.exists() and not confidential.is_dir():
+            raise InputError(
+                f"the confidential folder {confidential} is not a folder; name another."
+            )
+        foreign = _names(confidential) - _OWN_NAMES
+        if foreign:
+            raise InputError(
+                f"the confidential folder {confidential} holds other files ({len(foreign)}), which "
+                "no release wrote; name a folder of its own for the results and the ledger."
+            )
+    if not out.exists() or (
+        # Nothing but the record of runs that were not released.
+        _names(out) == {CONFIDENTIAL}
+        and plan.inside.is_dir() and _names(plan.inside) <= _OF_UNRELEASED
+    ):
+        return
+    if not plan.overwrite:
+        raise InputError(
+            f"the output folder {out} exists; name another or replace it with --overwrite."
+        )
+    if not out.is_dir():
+        raise InputError(f"{out} is not a folder, so --overwrite does not replace it.")
+    ours = _names(out) <= {RELEASE, CONFIDENTIAL} and (out / RELEASE / PRIVACY_NAME).is_file()
+    if _names(out) and not ours:
+        raise InputError(
+            f"the folder {out} holds other files than a release, so --overwrite does not "
+            "replace it; name another."
+        )
+
+
+def _names(folder: Path) -> set[str]:
+    """Return what is in a folder; nothing where there is none."""
+    return {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
 
 
 @contextmanager
@@ -143,55 +174,6 @@ def reserved(plan: BundlePlan, files: Iterable[str]) -> Iterator[None]:
             try_writing(target, f"{RELEASE}/{longest}")
         _check_targets(plan)  # another run may just have ended
         yield
-
-
-def _refuse_nesting(plan: BundlePlan) -> None:
-    out, confidential = plan.out, plan.confidential
-    if confidential.is_relative_to(out) or out.is_relative_to(confidential):
-        raise InputError(
-            f"the confidential folder {confidential} and the output folder {out} lie within each "
-            f"other; name a folder outside (or leave --confidential out: {CONFIDENTIAL}/ inside "
-            "the output folder is kept apart from what is published)."
-        )
-
-
-def _check_out(out: Path, *, overwrite: bool) -> None:
-    if not out.exists() or _is_unreleased(out):
-        return
-    if not overwrite:
-        raise InputError(
-            f"the output folder {out} exists; name another or replace it with --overwrite."
-        )
-    if not out.is_dir():
-        raise InputError(f"{out} is not a folder, so --overwrite does not replace it.")
-    names = {entry.name for entry in out.iterdir()}
-    ours = names <= {RELEASE, CONFIDENTIAL} and (out / RELEASE / PRIVACY_NAME).is_file()
-    if names and not ours:
-        raise InputError(
-            f"the folder {out} holds other files than a release, so --overwrite does not "
-            "replace it; name another."
-        )
-
-
-def _is_unreleased(out: Path) -> bool:
-    """Return whether a folder holds nothing but the record of runs that were not released."""
-    inside = out / CONFIDENTIAL
-    if not inside.is_dir() or {entry.name for entry in out.iterdir()} != {CONFIDENTIAL}:
-        return False
-    return {entry.name for entry in inside.iterdir()} <= _OF_UNRELEASED
-
-
-def _check_confidential(folder: Path) -> None:
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise InputError(f"the confidential folder {folder} is not a folder; name another.")
-    foreign = sum(entry.name not in _OWN_NAMES for entry in folder.iterdir())
-    if foreign:
-        raise InputError(
-            f"the confidential folder {folder} holds other files ({foreign}), which no release "
-            "wrote; name a folder of its own for the results and the ledger."
-        )
 
 
 @contextmanager
@@ -238,15 +220,15 @@ def plan_folder(
     ``what``: what it is called in messages. Raises ``InputError`` as ``plan_bundle`` does.
     """
     target = out.expanduser().resolve()
-    try_writing(target, marker or LEDGER_NAME)
+    try_writing(target, marker)
     remove_abandoned(target)
     if target.exists():
         if not overwrite:
             raise InputError(
                 f"the output folder {target} exists; name another or replace it with --overwrite."
             )
-        names = {entry.name for entry in target.iterdir()} if target.is_dir() else None
-        if names is None or (names and not (names <= set(own) and marker in names)):
+        names = _names(target)
+        if not target.is_dir() or (names and not (names <= set(own) and marker in names)):
             raise InputError(
                 f"{target} holds other files than {what}, so --overwrite does not replace it; "
                 "name another folder."
@@ -299,8 +281,7 @@ def publish(
     """
     copies = copies_of(plan)
     for folder in filter(Path.is_dir, plan.confidential_folders):
-        _keep_earlier(folder, staging.confidential)
-        _keep_drawn(folder, staging.confidential, released=run.run)
+        _keep_earlier(folder, staging.confidential, released=run.run)
     make_private(staging.confidential)
     moves = [(staging.release.parent, plan.out)]
     if not plan.confidential_inside:
@@ -329,8 +310,11 @@ def copies_of(plan: BundlePlan) -> list[LedgerEntry]:
     return merge(*(read_ledger(folder / LEDGER_NAME) for folder in plan.confidential_folders))
 
 
-def _keep_earlier(folder: Path, staged_confidential: Path) -> None:
-    """Copy what earlier runs left in ``folder``, as hard links where possible."""
+def _keep_earlier(folder: Path, staged_confidential: Path, *, released: str) -> None:
+    """Copy what earlier runs left in ``folder``, as hard links where possible.
+
+    Noise that is drawn and not released is kept, but for that of the run that is being released.
+    """
     archive = staged_confidential / EARLIER
     kept = sorted((folder / EARLIER).iterdir()) if (folder / EARLIER).is_dir() else []
     results = [path for path in folder.iterdir() if path.name not in _OF_UNRELEASED | {EARLIER}]
@@ -342,12 +326,7 @@ def _keep_earlier(folder: Path, staged_confidential: Path) -> None:
             target.mkdir(mode=PRIVATE_MODE)
             for path in earlier:
                 _link_or_copy(path, target / path.name)
-
-
-def _keep_drawn(folder: Path, staged_confidential: Path, *, released: str) -> None:
-    """Copy noise that other runs drew than the one that is being released."""
-    kept = (folder / DRAWN).glob("*.json") if (folder / DRAWN).is_dir() else ()
-    for path in kept:
+    for path in (folder / DRAWN).glob("*.json"):
         if path.stem != released:
             (staged_confidential / DRAWN).mkdir(mode=PRIVATE_MODE, exist_ok=True)
             _link_or_copy(path, staged_confidential / DRAWN / path.name)

@@ -1,6 +1,7 @@
 """A release folder read back: tables and synthetic datasets as frames, codebook and guarantee.
 
-A convenience. The files are plain csv and JSON, and their README says how to do without it.
+A convenience. The files are plain csv and JSON, and their README says how to do without it. What
+cannot be read as it was written is an error that names the file.
 """
 
 import re
@@ -13,17 +14,12 @@ from surveysynth._support.page import fragment
 from surveysynth.config.formats import FORMATS, folder_of
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.release.folder.bundle import PRIVACY_NAME, RELEASE
-from surveysynth.release.folder.published_files import (
-    CODEBOOK_NAME,
-    damaged,
-    read_csv,
-    read_json,
-    read_records,
-)
+from surveysynth.release.folder import PRIVACY_NAME, RELEASE
+from surveysynth.release.microdata import CODEBOOK_NAME, damaged, read_csv, read_json, read_records
 
 if TYPE_CHECKING:
     import pandas as pd
+
 
 _DATASET = re.compile(r"draw_(\d+)_rep_(\d+)")
 #: Columns of tables that a first look does without.
@@ -123,8 +119,12 @@ class Release:
             return frame
         for column in self.codebook["columns"]:
             if column["source"] == "synthetic" and "levels" in column:
-                codes = [level["code"] for level in column["levels"]]
-                frame[column["name"]] = _positions(frame[column["name"]], codes, path)
+                places = {
+                    level["code"]: float(place) for place, level in enumerate(column["levels"])
+                }
+                frame[column["name"]] = frame[column["name"]].map(places)
+                if frame[column["name"]].isna().any():
+                    raise damaged(path)
         return frame
 
     def combine(
@@ -251,12 +251,3 @@ def _read_table(path: Path, by: list[str]) -> "pd.DataFrame":
         raise damaged(path) from None
     frame["is_margin"] = frame["is_margin"] == "True"
     return frame
-
-
-def _positions(column: "pd.Series[str]", codes: list[str], path: Path) -> "pd.Series[float]":
-    """Return positions among the codes of a codebook."""
-    position = {code: float(index) for index, code in enumerate(codes)}
-    found = column.map(position)
-    if found.isna().any():
-        raise damaged(path)
-    return found
