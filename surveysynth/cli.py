@@ -16,6 +16,7 @@ import typer
 from surveysynth._support import exits
 from surveysynth._support.confidential import sweep
 from surveysynth._support.versions import THREAD_VARIABLES, version_of
+from surveysynth.api.adequacy import adequacy_command
 from surveysynth.api.shell_commands import init_command, read_guesses
 from surveysynth.api.study_command import MethodsOption, study_command, words
 from surveysynth.errors import RefusedError
@@ -174,10 +175,11 @@ def release(
         print(result.confidential_warning)
     print(f"Release:      {result.out / 'release'}")
     print(f"Confidential: {result.confidential} (do not publish)")
-    if result.adequacy is not None:
-        print(result.adequacy.sentence())
     option = "" if ledger is None else f" --ledger {shlex.quote(str(ledger))}"
     print(result.ledger_line(f"surveysynth ledger {shlex.quote(str(spec))}{option}"))
+
+
+adequacy = app.command("adequacy")(adequacy_command)
 
 
 @app.command()

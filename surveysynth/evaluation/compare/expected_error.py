@@ -1,0 +1,260 @@
+"""The error that a release is expected to have about its own sample, noise included.
+
+A row of the sample is s, the sum of a linearized variable h over records; the mechanism adds noise
+of known variance S to sums T of its own variables f. Under the model, given public columns and a
+draw of its parameters, (s, T) have the covariances C and V, which are sums of h f' and f f' over
+the records. So s is known from the noisy sums up to
+
+    s - G (T + noise),  G = C' (V + S)^-1,  which varies by  W + G S G',  W = Var(s - G T),
+
+a ridge regression whose penalty is the noise; and up to B, the variance between draws of the mean
+of s - G T. The published mean of m draws has the error b/m of its own. In all
+
+    Var(release - sample) = W + G S G' + B + b/m .
+
+What sampling varies enters the release and the sample alike through T, and is not in it. Without
+noise S = B = 0 and T has the scores of the model: W is what an efficient estimate leaves of s. The
+pseudo-posterior weights scores by a, so that its estimate G T varies more than that, by the squared
+coefficient of variation of a times Var(G T).
+
+Everything here is computed from draws and datasets that are synthetic, and from the risk weights.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.special import stdtrit
+
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
+from surveysynth.estimation.combined_quantiles import Inverted
+from surveysynth.estimation.combining import Combined, PartialSynthesis
+from surveysynth.estimation.estimates import Estimates
+from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.estimation.taylor import LinearisedTable
+from surveysynth.inference.synthesis import SyntheticDataset
+
+#: A row farther from the sample than this, in expected errors, is one in a hundred.
+FAR = 2.576
+#: Simulated releases that the test for all rows is made from.
+SIMULATIONS = 1999
+TINY = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedError:
+    """Covariances of release less sample, of D rows of all tables.
+
+    known (D, D): W + G S G'; spread (D, D): between ``draws`` draws, B + b/m and what datasets
+    of a draw differ by, which has the variances within (D,); scale (D,): the unit of each row over
+    that of its linearized variable.
+    """
+
+    known: FloatArray
+    spread: FloatArray
+    within: FloatArray
+    draws: int
+    scale: FloatArray
+
+    @property
+    def error(self) -> FloatArray:
+        """Expected errors (D,), longer for variances from few draws, so that 2.6 are 1%."""
+        return self.scale * self._error(np.diag(self.spread))
+
+    def _error(self, spread: FloatArray) -> FloatArray:
+        total = np.diag(self.known) + np.maximum(spread - self.within, 0.0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            df = (self.draws - 1) * (total / spread) ** 2
+        longer = stdtrit(np.fmin(df, 1e9), 0.995) / FAR
+        return np.asarray(np.sqrt(total) * longer)
+
+    def p_value(self, difference: FloatArray) -> float:
+        """Return the chance of a row as far as the farthest, differences (D,) in expected errors.
+
+        By simulation from the covariances, with variances between draws estimated anew each time.
+        """
+        rows = np.isfinite(difference)
+        if not rows.any():
+            return 1.0
+        inside = np.ix_(rows, rows)
+        own = replace(
+            self, known=self.known[inside], spread=self.spread[inside], within=self.within[rows]
+        )
+        rng, count, spread = np.random.default_rng(0), int(rows.sum()), np.diag(own.spread)
+        known, drawn = _root(own.known), _root(own.spread)
+        kept = np.sqrt(np.maximum(1.0 - own.within / np.maximum(spread, TINY), 0.0))
+        least, beyond = float(np.abs(difference[rows]).max()), 0
+        for _ in range(SIMULATIONS):
+            between = drawn @ rng.standard_normal((count, self.draws))
+            error = own._error((between[:, 1:] ** 2).mean(axis=1))
+            apart = known @ rng.standard_normal(count) + kept * between[:, 0]
+            beyond += bool(np.abs(apart / error).max() >= least)
+        return (1 + beyond) / (1 + SIMULATIONS)
+
+
+def _root(covariance: FloatArray) -> FloatArray:
+    """Return L (D, D) with L L' the covariance, which rounding may have made indefinite."""
+    sd = np.sqrt(np.maximum(np.diag(covariance), TINY))
+    values, vectors = np.linalg.eigh(covariance / np.outer(sd, sd))
+    return np.asarray(sd[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
+
+
+Addends = Callable[[SyntheticDataset], FloatArray]
+"""From a dataset to what each record adds to the sums that the mechanism knows, f (n, P)."""
+
+
+@dataclass
+class Kept:
+    """A combining rule that keeps what it is given, in the order of tables, levels, datasets."""
+
+    tables: list[list[LinearisedTable]] = field(default_factory=list)
+
+    def collect(self, draws: int, replicates: int, sample_design: SampleDesign) -> "_Kept":
+        """Begin a table."""
+        self.tables.append([])
+        return _Kept(sample_design, self.tables[-1])
+
+    def of_quantile(self, p: float) -> "Kept":
+        """Return the rule itself."""
+        return self
+
+    def of(self, estimates: Estimates) -> "list[_Columns]":
+        """Return the tables of each key, once all datasets are added."""
+        waiting, made = list(self.tables), []
+        for key in estimates.keys:
+            before = len(self.tables)
+            combined = estimates.combined(key)
+            levels = self.tables[before:]  # quantiles are collected as they are combined
+            if not levels:
+                count = len(estimates.levels(key)) or 1
+                levels, waiting = waiting[:count], waiting[count:]
+            scale = np.ones(combined.estimate.size)
+            if isinstance(combined, Inverted):
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    scale = combined.standard_error / combined.of_share.standard_error
+            made.append(_Columns(levels, np.repeat(estimates.lines(key).held, len(levels)), scale))
+        return made
+
+
+@dataclass(frozen=True)
+class _Kept:
+    sample_design: SampleDesign
+    tables: list[LinearisedTable]
+
+    def add(self, draw: int, replicate: int, estimate: FloatArray, pair: LinearisedTable) -> None:
+        self.tables.append(pair)
+
+    def combined(self) -> Combined:
+        """Return the last dataset alone: quantiles take the unit of their error from it."""
+        usual = PartialSynthesis().collect(1, 1, self.sample_design)
+        usual.add(1, 1, self.tables[-1].estimate, self.tables[-1])
+        return usual.combined()
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """The rows of one table that are shown: by level, and dataset by dataset."""
+
+    levels: list[list[LinearisedTable]]
+    held: BoolArray
+    scales: FloatArray
+
+    @property
+    def scale(self) -> FloatArray:
+        return self.scales[self.held]
+
+    def estimate(self, dataset: int) -> FloatArray:
+        return np.stack([of[dataset].estimate for of in self.levels], axis=1).ravel()[self.held]
+
+    def linearized(self, dataset: int) -> FloatArray:
+        made = np.stack([_linearized(of[dataset]) for of in self.levels], axis=2)
+        return made.reshape(len(made), -1)[:, self.held]
+
+
+def _linearized(table: LinearisedTable) -> FloatArray:
+    """Return h (n, D)."""
+    codes, own = table.domains.codes, table.linearised
+    rest = 0.0 if own.outside is None else -own.outside
+    made = np.asarray(table.weight[:, None] * (np.zeros(table.domains.n_rows) + rest))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for rows in codes:
+            made[np.arange(len(made)), rows] = own.inside(rows)
+        if table.regression is not None:
+            made -= table.regression.weighted @ table.regression.coefficient.T
+    return made
+
+
+def expected_error(
+    tables: Sequence[tuple[Estimates, Kept]],
+    datasets: Sequence[SyntheticDataset],
+    addends: Addends,
+    noise: FloatArray | None,
+    *,
+    unit: IntArray | None = None,
+    weights: FloatArray | None = None,
+) -> ExpectedError:
+    """Return the expected errors of the rows of all tables, one after another.
+
+    Parameters
+    ----------
+    tables
+        Collectors without datasets, each with the rule that it keeps its tables by.
+    datasets
+        As the sample would have been: an even number for each draw, draw after draw.
+    addends
+        f of the records of a dataset.
+    noise
+        Variances (P,) of the noise of their sums; None for the pseudo-posterior.
+    unit
+        PSUs (n,) whose records depend on each other; None for independent records.
+    weights
+        Risk weights (n,) of a pseudo-posterior.
+    """
+    for each in datasets:
+        for estimates, _ in tables:
+            estimates.add(each)
+    columns = [each for estimates, kept in tables for each in kept.of(estimates)]
+    s = np.stack([
+        np.concatenate([of.estimate(number) for of in columns]) for number in range(len(datasets))
+    ])  # fmt: skip
+    sums, moments = [], np.zeros(())
+    for pair in zip(*[iter(range(len(datasets)))] * 2, strict=True):
+        f = [addends(datasets[number]) for number in pair]
+        h = [np.hstack([of.linearized(number) for of in columns]) for number in pair]
+        change = np.hstack([h[1] - h[0], f[1] - f[0]])
+        if unit is not None:
+            change = np.stack([np.bincount(unit, each) for each in change.T], axis=1)
+        moments = moments + change.T @ change / len(datasets)
+        sums += [each.sum(axis=0) for each in f]
+    rows, draws = s.shape[1], datasets[-1].draw
+    of_h, covariance, of_f = moments[:rows, :rows], moments[rows:, :rows], moments[rows:, rows:]
+    added = np.full(len(of_f), TINY) if noise is None else noise
+    gain = _ridge(of_f, covariance, added)
+    explained = gain @ of_f @ gain.T
+    left = of_h - gain @ covariance - covariance.T @ gain.T + explained
+    known = left + (gain * added) @ gain.T
+    spread = _between(s, draws) / draws
+    within = np.zeros(rows)
+    if noise is not None:
+        spread = spread + _between(s - np.stack(sums) @ gain.T, draws)
+        within = np.diag(left) * draws / len(datasets)
+    if weights is not None:
+        known = known + explained * weights.var() / weights.mean() ** 2
+    return ExpectedError(
+        known, spread, within, draws, np.concatenate([of.scale for of in columns])
+    )
+
+
+def _between(values: FloatArray, draws: int) -> FloatArray:
+    """Return covariances (D, D) between draws of values (datasets, D), averaged within draws."""
+    return np.cov(values.reshape(draws, -1, values.shape[1]).mean(axis=1), rowvar=False)
+
+
+def _ridge(of_f: FloatArray, covariance: FloatArray, penalty: FloatArray) -> FloatArray:
+    """Return G (D, P) = C' (V + S)^-1, with f of one size, and a sum that is zero left out."""
+    size = np.sqrt(np.diag(of_f) + penalty)
+    used = size > np.sqrt(TINY)
+    size = np.where(used, size, 1.0)
+    scaled = of_f / np.outer(size, size) + np.diag(penalty / size**2)
+    solved = np.linalg.pinv(scaled, rcond=1e-10, hermitian=True) @ (covariance / size[:, None])
+    return np.asarray((solved / size[:, None] * used[:, None]).T)
