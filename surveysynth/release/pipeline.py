@@ -14,7 +14,6 @@ from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.mechanisms.learned.stage import histograms_of
 from surveysynth.release.folder.bundle import (
-    BundlePlan,
     Staging,
     plan_bundle,
     publish,

@@ -15,7 +15,13 @@ from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.evaluation.compare.answered import answered
-from surveysynth.evaluation.compare.expected_error import FAR, Addends, Kept, expected_error
+from surveysynth.evaluation.compare.expected_error import (
+    FAR,
+    Addends,
+    ExpectedError,
+    Kept,
+    expected_error,
+)
 from surveysynth.evaluation.compare.tables import (
     ROUNDING,
     Key,
@@ -25,7 +31,7 @@ from surveysynth.evaluation.compare.tables import (
     without_flags,
 )
 from surveysynth.inference.synthesis import SyntheticDataset, synthesise
-from surveysynth.mechanisms.noisy_statistics.release.record_sums import noise_of, record_sums
+from surveysynth.mechanisms.noisy_statistics.release.record_sums import noisy_sums, record_sums
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import psu_codes
 from surveysynth.models.general_location.layout import Layout
@@ -52,14 +58,15 @@ class Findings:
 
     rows: of all tables, frames (D) by statistic and outcome, with the by-columns (for shares the
     level before them), is_margin, n (missing for rows by an outcome), published and published_se,
-    sample and sample_se, expected_error, and difference, published less sample in expected errors
-    (NaN for known totals and withheld rows); p_value: the chance of a row as far as the farthest
-    under the model.
+    sample and sample_se, predicted, expected_error, and difference, predicted less sample in
+    expected errors (NaN for known totals and withheld rows); p_value: the chance of a row as far as
+    the farthest under the model; expected: of rows in the order of tables and their keys.
     """
 
     facts: "ReleaseFacts"
     rows: Mapping[Key, pd.DataFrame]
     p_value: float
+    expected: ExpectedError
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -129,10 +136,9 @@ def compare_with_sample(
         estimates_for(each, design, rule=rule)
         for each, rule in zip(spec.each_table, kept, strict=True)
     ]
+    addends, noisy = _sums(facts, model, statistics)
     expected = expected_error(
-        list(zip(collectors, kept, strict=True)), datasets,
-        _addends(facts, model, statistics),
-        None if statistics is None else noise_of(statistics),
+        list(zip(collectors, kept, strict=True)), datasets, addends, noisy,
         unit=psu_codes(model, design), weights=risk_weights,
     )  # fmt: skip
     sample = {
@@ -147,7 +153,8 @@ def compare_with_sample(
     ]
     ends = np.cumsum([len(sample[place]) for place in places])
     frames: dict[str, dict[Key, pd.DataFrame]] = {name: {} for name, _ in places}
-    for (name, key), error in zip(places, np.split(expected.error, ends[:-1]), strict=True):
+    both = (np.split(each, ends[:-1]) for each in (expected.pull, expected.error))
+    for (name, key), pull, error in zip(places, *both, strict=True):
         estimate, se = published.get((name, *key), (np.zeros(0), np.zeros(0)))
         if len(estimate) != len(error):
             raise InputError(
@@ -155,14 +162,20 @@ def compare_with_sample(
                 f"release has {len(estimate)}: the specification or the public columns are not "
                 "those of the release any more."
             )
-        frames[name][key] = rows_with_sample(sample[name, key], estimate, se, error)
+        frames[name][key] = rows_with_sample(
+            sample[name, key], estimate, se, estimate + pull, error
+        )
     every = [frames[name][key]["difference"] for name, key in places]
     p_value = expected.p_value(np.concatenate(every))
-    return Findings(facts, stacked(spec, frames), p_value)
+    return Findings(facts, stacked(spec, frames), p_value, expected)
 
 
 def rows_with_sample(
-    sample: pd.DataFrame, published: FloatArray, published_se: FloatArray, error: FloatArray
+    sample: pd.DataFrame,
+    published: FloatArray,
+    published_se: FloatArray,
+    predicted: FloatArray,
+    error: FloatArray,
 ) -> pd.DataFrame:
     """Put a published table and the sample's own side by side; all have the same rows (D).
 
@@ -170,23 +183,28 @@ def rows_with_sample(
     """
     rows = sample.drop(columns=["ci_lower", "ci_upper", "flag"])
     rows = rows.rename(columns={"estimate": "sample", "se": "sample_se"})
-    rows = rows.assign(published=published, published_se=published_se, expected_error=error)
+    rows = rows.assign(
+        published=published, published_se=published_se, predicted=predicted, expected_error=error
+    )
     varies = rows["sample_se"] > ROUNDING * rows["sample"].abs()
-    apart = (rows["published"] - rows["sample"]) / rows["expected_error"].where(varies)
+    apart = (rows["predicted"] - rows["sample"]) / rows["expected_error"].where(varies)
     return rows.assign(difference=apart.replace([np.inf, -np.inf], np.nan))
 
 
-def _addends(
+def _sums(
     facts: "ReleaseFacts", model: "Model", statistics: "Statistics | None"
-) -> Addends:
-    """Return what records add to noisy statistics, or else to the scores of the model."""
+) -> tuple[Addends, tuple[FloatArray, FloatArray] | None]:
+    """Return what records add to noisy statistics, and these; or to the scores of the model."""
     design, settings = facts.design, facts.settings
     if statistics is None:
-        return lambda dataset: _scores(design, dataset)
+        return lambda dataset: _scores(design, dataset), None
     assert isinstance(settings, NoisySettings)  # the mechanism's, which made them
-    return lambda dataset: record_sums(
-        model, design, settings, statistics, Confidential(dataset.outcome, dataset.weight)
-    )
+
+    def addends(dataset: SyntheticDataset) -> FloatArray:
+        given = Confidential(dataset.outcome, dataset.weight)
+        return record_sums(model, design, settings, statistics, given)
+
+    return addends, noisy_sums(model, design, settings, statistics)
 
 
 def _scores(design: "PublicDesign", dataset: SyntheticDataset) -> FloatArray:

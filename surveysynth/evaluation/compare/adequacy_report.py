@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,6 @@ from surveysynth.release.folder.bundle import ADEQUACY_PAGE, ADEQUACY_ROWS
 from surveysynth.release.tables.rounding import show_ratio
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 OWNER_ONLY = 0o600
@@ -110,7 +110,7 @@ def farthest_rows(found: Findings) -> PageTable:
     )
 
 
-def _named(found: Findings, row: "dict[str, object]") -> str:
+def _named(found: Findings, row: "dict[Hashable, object]") -> str:
     """Return a row in words: its table, its level, and its by-columns."""
     labels, outcome = found.facts.labels, row["outcome"]
     parts = [heading_of(labels, str(row["statistic"]), None if outcome is None else str(outcome))]

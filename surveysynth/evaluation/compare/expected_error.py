@@ -1,23 +1,25 @@
 """The error that a release is expected to have about its own sample, noise included.
 
 A row of the sample is s, the sum of a linearized variable h over records; the mechanism adds noise
-of known variance S to sums T of its own variables f. Under the model, given public columns and a
+e of known variance S to sums T of its own variables f. Under the model, given public columns and a
 draw of its parameters, (s, T) have the covariances C and V, which are sums of h f' and f f' over
-the records. So s is known from the noisy sums up to
+the records. So the noisy sums predict s by a ridge regression whose penalty is the noise:
 
-    s - G (T + noise),  G = C' (V + S)^-1,  which varies by  W + G S G',  W = Var(s - G T),
+    predicted = mean over draws of (s_l - G T_l) + G (T + e),  G = C' (V + S)^-1,
 
-a ridge regression whose penalty is the noise; and up to B, the variance between draws of the mean
-of s - G T. The published mean of m draws has the error b/m of its own. In all
+s_l and T_l of datasets of a draw. The first part is near the published estimate less G times what
+the model makes of T, and the prediction differs from what is published where the prior does not
+follow T. Its error has the variance
 
-    Var(release - sample) = W + G S G' + B + b/m .
+    W + G S G' + (1 + 1/m) B,
 
-What sampling varies enters the release and the sample alike through T, and is not in it. Without
-noise S = B = 0 and T has the scores of the model: W is what an efficient estimate leaves of s. The
-pseudo-posterior weights scores by a, so that its estimate G T varies more than that, by the squared
+W = Var(s - G T) within a draw, B that between draws of the mean of s - G T. What sampling varies
+enters the release and the sample alike through T, and is not in it. Without noise T has the scores
+of the model, G = C' V^-1: what is published predicts s, with the error W + b/m of an efficient
+estimate from m draws. The pseudo-posterior weights scores by a, and so has more of it: the squared
 coefficient of variation of a times Var(G T).
 
-Everything here is computed from draws and datasets that are synthetic, and from the risk weights.
+All of this is computed from draws and from datasets that are synthetic, and from risk weights.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,13 +45,14 @@ TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class ExpectedError:
-    """Covariances of release less sample, of D rows of all tables.
+    """How far from what is published the sample is expected, of D rows of all tables.
 
-    known (D, D): W + G S G'; spread (D, D): between ``draws`` draws, B + b/m and what datasets
-    of a draw differ by, which has the variances within (D,); scale (D,): the unit of each row over
-    that of its linearized variable.
+    pull (D,): predicted less published; known (D, D): W + G S G'; spread (D, D): between ``draws``
+    draws, (1 + 1/m) B or b/m and what datasets of a draw differ by, which has the variances within
+    (D,); scale (D,): the unit of each row over that of its linearized variable.
     """
 
+    pull: FloatArray
     known: FloatArray
     spread: FloatArray
     within: FloatArray
@@ -188,7 +191,7 @@ def expected_error(
     tables: Sequence[tuple[Estimates, Kept]],
     datasets: Sequence[SyntheticDataset],
     addends: Addends,
-    noise: FloatArray | None,
+    noisy: tuple[FloatArray, FloatArray] | None,
     *,
     unit: IntArray | None = None,
     weights: FloatArray | None = None,
@@ -203,8 +206,8 @@ def expected_error(
         As the sample would have been: an even number for each draw, draw after draw.
     addends
         f of the records of a dataset.
-    noise
-        Variances (P,) of the noise of their sums; None for the pseudo-posterior.
+    noisy
+        Their sums (P,) with noise, and its variances (P,); None for the pseudo-posterior.
     unit
         PSUs (n,) whose records depend on each other; None for independent records.
     weights
@@ -228,21 +231,22 @@ def expected_error(
         sums += [each.sum(axis=0) for each in f]
     rows, draws = s.shape[1], datasets[-1].draw
     of_h, covariance, of_f = moments[:rows, :rows], moments[rows:, :rows], moments[rows:, rows:]
-    added = np.full(len(of_f), TINY) if noise is None else noise
+    added = np.zeros(len(of_f)) if noisy is None else noisy[1]
     gain = _ridge(of_f, covariance, added)
     explained = gain @ of_f @ gain.T
     left = of_h - gain @ covariance - covariance.T @ gain.T + explained
     known = left + (gain * added) @ gain.T
-    spread = _between(s, draws) / draws
-    within = np.zeros(rows)
-    if noise is not None:
-        spread = spread + _between(s - np.stack(sums) @ gain.T, draws)
-        within = np.diag(left) * draws / len(datasets)
     if weights is not None:
         known = known + explained * weights.var() / weights.mean() ** 2
-    return ExpectedError(
-        known, spread, within, draws, np.concatenate([of.scale for of in columns])
-    )
+    if noisy is None:
+        pull, spread, within = np.zeros(rows), _between(s, draws) / draws, np.zeros(rows)
+    else:
+        totals = np.stack(sums)
+        pull = gain @ (noisy[0] - totals.mean(axis=0))
+        spread = _between(s - totals @ gain.T, draws) * (1.0 + 1.0 / draws)
+        within = np.diag(left) * draws / len(datasets)
+    scale = np.concatenate([of.scale for of in columns])
+    return ExpectedError(scale * pull, known, spread, within, draws, scale)
 
 
 def _between(values: FloatArray, draws: int) -> FloatArray:

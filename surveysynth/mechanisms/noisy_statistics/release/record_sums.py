@@ -44,16 +44,32 @@ def record_sums(
     return np.hstack(found)
 
 
-def noise_of(statistics: Statistics) -> FloatArray:
-    """Return the variances (P,) of the noise of their sums."""
-    sds = []
-    for own in parts_of(statistics):
-        for cross, squares in zip(own.cross, own.squares, strict=True):
-            rows, columns = np.triu_indices(len(squares))
+def noisy_sums(
+    model: Model, design: PublicDesign, settings: NoisySettings, statistics: Statistics
+) -> tuple[FloatArray, FloatArray]:
+    """Return the published sums (P,) and the variances (P,) of their noise.
+
+    Sums of two stages are their mean by precision, about the centers of the second.
+    """
+    sums, sds = [], []
+    for each, own in zip(settings.modules_of(design), parts_of(statistics), strict=True):
+        shape = table_of(require_general(require_general(model).of(each.design)), each.design)
+        x, group = shape.x_cells[each.design.matrix.cell], shape.group[each.design.matrix.cell]
+        for number, squares in enumerate(own.squares):
+            cross = own.cross[number]
+            if own.first is not None:  # there are no categories
+                rows = x[group == own.block_group[number]] @ own.basis[number]
+                about = np.outer(rows.sum(axis=0), own.first.centres[number])
+                share = (own.pooled_sigma / own.sigma) ** 2
+                cross = share * cross + (1.0 - share) * (own.first.cross[number] - about)
+            upper = np.triu_indices(len(squares))
+            sums += [cross.ravel(), squares[upper]]
             sds.append(np.full(cross.size, own.pooled_sigma))
-            sds.append(np.where(rows == columns, *own.squares_sd))
-        sds.append(np.full(own.counts.size * _counted(own), own.count_sd))
-    return np.asarray(np.concatenate(sds) ** 2)
+            sds.append(np.where(upper[0] == upper[1], *own.squares_sd))
+        if _counted(own):
+            sums.append(own.counts)
+            sds.append(np.full(own.counts.size, own.count_sd))
+    return np.concatenate(sums), np.asarray(np.concatenate(sds) ** 2)
 
 
 def _of_module(
