@@ -62,7 +62,7 @@ class Setting:
     releases: int
 
 
-_NOISY = "chains = 16\ndraws = 60\nwarmup = 60"
+_NOISY = "chains = 16\ndraws = 40\nwarmup = 40"
 SETTINGS = {
     "noisy 10.8, 600": Setting(600, _NOISY, 'mechanism = "noisy_statistics"\nepsilon = 10.8', 200),
     "noisy 3.6, 400": Setting(400, _NOISY, 'mechanism = "noisy_statistics"\nepsilon = 3.6', 50),

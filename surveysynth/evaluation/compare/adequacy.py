@@ -6,6 +6,7 @@ of a release rests on them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,13 +14,13 @@ import pandas as pd
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
+from surveysynth.estimation.kept_tables import Kept
 from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.evaluation.compare.answered import answered
 from surveysynth.evaluation.compare.expected_error import (
     FAR,
     Addends,
     ExpectedError,
-    Kept,
     expected_error,
 )
 from surveysynth.evaluation.compare.tables import (
@@ -33,19 +34,17 @@ from surveysynth.evaluation.compare.tables import (
 from surveysynth.inference.synthesis import SyntheticDataset, synthesise
 from surveysynth.mechanisms.noisy_statistics.release.record_sums import noisy_sums, record_sums
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
+from surveysynth.mechanisms.pseudo_posterior.record_scores import record_scores
 from surveysynth.models.base import psu_codes
-from surveysynth.models.general_location.layout import Layout
-from surveysynth.models.general_location.simulate import columns_of
 from surveysynth.release.folder.compared import Published
 from surveysynth.release.tables.table_builder import estimates_for
-from surveysynth.survey.survey import Confidential
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.base import PrivateDraws
     from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import Statistics
     from surveysynth.models.base import Model
     from surveysynth.release.facts import ReleaseFacts
-    from surveysynth.survey.survey import PublicDesign, Survey
+    from surveysynth.survey.survey import Survey
 
 #: Datasets of each draw from which expected errors are computed.
 REPLICATES = 4
@@ -197,31 +196,7 @@ def _sums(
     """Return what records add to noisy statistics, and these; or to the scores of the model."""
     design, settings = facts.design, facts.settings
     if statistics is None:
-        return lambda dataset: _scores(design, dataset), None
+        return lambda dataset: record_scores(design, dataset), None
     assert isinstance(settings, NoisySettings)  # the mechanism's, which made them
-
-    def addends(dataset: SyntheticDataset) -> FloatArray:
-        given = Confidential(dataset.outcome, dataset.weight)
-        return record_sums(model, design, settings, statistics, given)
-
+    addends = partial(record_sums, model, design, settings, statistics)
     return addends, noisy_sums(model, design, settings, statistics)
-
-
-def _scores(design: "PublicDesign", dataset: SyntheticDataset) -> FloatArray:
-    """Return x times categories, x and categories times amounts, and products of amounts."""
-    layout, n = Layout.of(design, grouped=False), len(dataset.outcome)
-    category = np.zeros((n, len(design.outcomes)), dtype=np.int64)
-    values = np.zeros((n, len(design.outcomes)))
-    for j, outcome in enumerate(design.outcomes):
-        given = dataset.outcome[:, j]
-        category[:, j] = outcome.category(given) if outcome.is_discrete else 0
-        for side in outcome.sides:
-            there = category[:, j] == side
-            values[there, j] = outcome.at(there).forward(given[there], side)
-    if layout.weighted:
-        values = np.column_stack([values, design.weight_transform.forward(dataset.weight)])
-    z, x = columns_of(layout, category, values), design.matrix.x_cells[design.matrix.cell]
-    rows, upper = layout.tilde(x, category), np.triu_indices(z.shape[1])
-    pairs = ((rows, z), (x, rows[:, x.shape[1] :]))
-    products = [(one[:, :, None] * two[:, None, :]).reshape(n, -1) for one, two in pairs]
-    return np.hstack([*products, z[:, upper[0]] * z[:, upper[1]]])

@@ -23,23 +23,21 @@ All of this is computed from draws and from datasets that are synthetic, and fro
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.estimation.combined_quantiles import Inverted
-from surveysynth.estimation.combining import Combined, PartialSynthesis
 from surveysynth.estimation.estimates import Estimates
-from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.estimation.taylor import LinearisedTable
+from surveysynth.estimation.kept_tables import Kept
 from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.survey.survey import Confidential
 
 #: A row farther from the sample than this, in expected errors, is one in a hundred.
 FAR = 2.576
 #: Simulated releases that the test for all rows is made from.
-SIMULATIONS = 1999
+SIMULATIONS, BATCH = 2000, 100
 TINY = 1e-300
 
 
@@ -65,20 +63,18 @@ class ExpectedError:
         return self.scale * self._error(np.diag(self.spread))
 
     def _error(self, spread: FloatArray) -> FloatArray:
+        """Return errors (.., D) where draws have the variances spread (.., D)."""
         total = np.diag(self.known) + np.maximum(spread - self.within, 0.0)
         with np.errstate(divide="ignore", invalid="ignore"):
             df = (self.draws - 1) * (total / spread) ** 2
         longer = stdtrit(np.fmin(df, 1e9), 0.995) / FAR
         return np.asarray(np.sqrt(total) * longer)
 
-    def p_value(self, difference: FloatArray) -> float:
-        """Return the chance of a row as far as the farthest, differences (D,) in expected errors.
+    def farthest(self, rows: BoolArray) -> FloatArray:
+        """Return the farthest of these rows (D,) in each of many simulated releases, in errors.
 
-        By simulation from the covariances, with variances between draws estimated anew each time.
+        From the covariances, with variances between draws estimated anew each time.
         """
-        rows = np.isfinite(difference)
-        if not rows.any():
-            return 1.0
         inside = np.ix_(rows, rows)
         own = replace(
             self, known=self.known[inside], spread=self.spread[inside], within=self.within[rows]
@@ -86,13 +82,21 @@ class ExpectedError:
         rng, count, spread = np.random.default_rng(0), int(rows.sum()), np.diag(own.spread)
         known, drawn = _root(own.known), _root(own.spread)
         kept = np.sqrt(np.maximum(1.0 - own.within / np.maximum(spread, TINY), 0.0))
-        least, beyond = float(np.abs(difference[rows]).max()), 0
-        for _ in range(SIMULATIONS):
-            between = drawn @ rng.standard_normal((count, self.draws))
-            error = own._error((between[:, 1:] ** 2).mean(axis=1))
-            apart = known @ rng.standard_normal(count) + kept * between[:, 0]
-            beyond += bool(np.abs(apart / error).max() >= least)
-        return (1 + beyond) / (1 + SIMULATIONS)
+        found = []
+        for _ in range(SIMULATIONS // BATCH):
+            between = rng.standard_normal((self.draws, BATCH, count)) @ drawn.T
+            apart = rng.standard_normal((BATCH, count)) @ known.T + kept * between[0]
+            error = own._error((between[1:] ** 2).mean(axis=0))
+            found.append(np.abs(apart / error).max(axis=1))
+        return np.concatenate(found)
+
+    def p_value(self, difference: FloatArray) -> float:
+        """Return the chance of a row as far as the farthest, differences (D,) in errors."""
+        rows = np.isfinite(difference)
+        if not rows.any():
+            return 1.0
+        beyond = self.farthest(rows) >= np.abs(difference[rows]).max()
+        return float((1 + beyond.sum()) / (1 + beyond.size))
 
 
 def _root(covariance: FloatArray) -> FloatArray:
@@ -102,89 +106,8 @@ def _root(covariance: FloatArray) -> FloatArray:
     return np.asarray(sd[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
-Addends = Callable[[SyntheticDataset], FloatArray]
+Addends = Callable[[Confidential], FloatArray]
 """From a dataset to what each record adds to the sums that the mechanism knows, f (n, P)."""
-
-
-@dataclass
-class Kept:
-    """A combining rule that keeps what it is given, in the order of tables, levels, datasets."""
-
-    tables: list[list[LinearisedTable]] = field(default_factory=list)
-
-    def collect(self, draws: int, replicates: int, sample_design: SampleDesign) -> "_Kept":
-        """Begin a table."""
-        self.tables.append([])
-        return _Kept(sample_design, self.tables[-1])
-
-    def of_quantile(self, p: float) -> "Kept":
-        """Return the rule itself."""
-        return self
-
-    def of(self, estimates: Estimates) -> "list[_Columns]":
-        """Return the tables of each key, once all datasets are added."""
-        waiting, made = list(self.tables), []
-        for key in estimates.keys:
-            before = len(self.tables)
-            combined = estimates.combined(key)
-            levels = self.tables[before:]  # quantiles are collected as they are combined
-            if not levels:
-                count = len(estimates.levels(key)) or 1
-                levels, waiting = waiting[:count], waiting[count:]
-            scale = np.ones(combined.estimate.size)
-            if isinstance(combined, Inverted):
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    scale = combined.standard_error / combined.of_share.standard_error
-            made.append(_Columns(levels, np.repeat(estimates.lines(key).held, len(levels)), scale))
-        return made
-
-
-@dataclass(frozen=True)
-class _Kept:
-    sample_design: SampleDesign
-    tables: list[LinearisedTable]
-
-    def add(self, draw: int, replicate: int, estimate: FloatArray, pair: LinearisedTable) -> None:
-        self.tables.append(pair)
-
-    def combined(self) -> Combined:
-        """Return the last dataset alone: quantiles take the unit of their error from it."""
-        usual = PartialSynthesis().collect(1, 1, self.sample_design)
-        usual.add(1, 1, self.tables[-1].estimate, self.tables[-1])
-        return usual.combined()
-
-
-@dataclass(frozen=True, eq=False)
-class _Columns:
-    """The rows of one table that are shown: by level, and dataset by dataset."""
-
-    levels: list[list[LinearisedTable]]
-    held: BoolArray
-    scales: FloatArray
-
-    @property
-    def scale(self) -> FloatArray:
-        return self.scales[self.held]
-
-    def estimate(self, dataset: int) -> FloatArray:
-        return np.stack([of[dataset].estimate for of in self.levels], axis=1).ravel()[self.held]
-
-    def linearized(self, dataset: int) -> FloatArray:
-        made = np.stack([_linearized(of[dataset]) for of in self.levels], axis=2)
-        return made.reshape(len(made), -1)[:, self.held]
-
-
-def _linearized(table: LinearisedTable) -> FloatArray:
-    """Return h (n, D)."""
-    codes, own = table.domains.codes, table.linearised
-    rest = 0.0 if own.outside is None else -own.outside
-    made = np.asarray(table.weight[:, None] * (np.zeros(table.domains.n_rows) + rest))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for rows in codes:
-            made[np.arange(len(made)), rows] = own.inside(rows)
-        if table.regression is not None:
-            made -= table.regression.weighted @ table.regression.coefficient.T
-    return made
 
 
 def expected_error(
@@ -222,7 +145,10 @@ def expected_error(
     ])  # fmt: skip
     sums, moments = [], np.zeros(())
     for pair in zip(*[iter(range(len(datasets)))] * 2, strict=True):
-        f = [addends(datasets[number]) for number in pair]
+        f = [
+            addends(Confidential(datasets[number].outcome, datasets[number].weight))
+            for number in pair
+        ]
         h = [np.hstack([of.linearized(number) for of in columns]) for number in pair]
         change = np.hstack([h[1] - h[0], f[1] - f[0]])
         if unit is not None:
