@@ -189,7 +189,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         content = json.loads(given.out.read_text(encoding="utf-8"))
     for name in given.setting or SETTINGS:
         kept = content["settings"].get(name, {"each": []})["each"]
-        for seed in range(len(kept), given.releases or SETTINGS[name].releases):
+        done = {each["seed"] for each in kept}
+        for seed in range(given.releases or SETTINGS[name].releases):
+            if seed in done:
+                continue
             kept.append(measured(SETTINGS[name], seed))
             commit = subprocess.run(
                 ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True

@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+import surveysynth as ss
 from surveysynth.release.documents.privacy_file import library_versions
 from tests.benchmarks.kinds import written
 from tests.benchmarks.releases import measured

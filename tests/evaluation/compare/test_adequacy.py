@@ -1,6 +1,7 @@
 """Expected errors of a release about its sample. Truth: formulas of a normal mean, differences of
 simulated releases of that model, and frames written out."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from surveysynth.evaluation.compare.adequacy import Findings, rows_with_sample
 from surveysynth.evaluation.compare.expected_error import ExpectedError, expected_error
 from surveysynth.evaluation.compare.tables import distances
 from surveysynth.inference.synthesis import SyntheticDataset
+from tests.long_runs.adequacy_study import GOLDEN as STUDY
+from tests.long_runs.adequacy_study import summary
 
 N, M, R = 200, 20, 4
 #: Variances of records, of the noise of their sum, and of draws of the mean.
@@ -128,3 +131,15 @@ def test_only_far_rows_are_counted_and_withheld_ones_are_not_compared() -> None:
     found = Findings(other, {("mean", "y"): table, ("count", None): table}, 0.5, other)
     assert (found.compared, found.beyond) == (6, 4)
     assert list(found.frame)[:3] == ["statistic", "outcome", "sex"]
+
+
+def test_the_kept_study_found_the_rates_that_are_claimed() -> None:
+    """``tests.long_runs.adequacy_study``: false alarms, and planted biases of two sample errors."""
+    settings = json.loads(STUDY.read_text(encoding="utf-8"))["settings"]
+    kept = settings["noisy 10.8, 600"]
+    assert kept == {**summary(kept["each"]), "each": kept["each"]}
+    for found, claimed in ((kept["beyond"], 0.01), (kept["level"], 0.05)):
+        assert abs(found["rate"] - claimed) < 3 * found["error"]
+    assert kept["power"]["count"]["rate"] > 0.8
+    # In 600 records noise hides a bias of means from the test; in 2,000 it does less.
+    assert settings["noisy 10.8, 2000"]["power"]["mean"]["rate"] > kept["power"]["mean"]["rate"]
