@@ -177,10 +177,25 @@ def release(
         print(result.confidential_warning)
     print(f"Release:      {result.out / 'release'}")
     print(f"Confidential: {result.confidential} (do not publish)")
-    if result.adequacy is not None:
-        print(result.adequacy.sentence())
     option = "" if ledger is None else f" --ledger {shlex.quote(str(ledger))}"
     print(result.ledger_line(f"surveysynth ledger {shlex.quote(str(spec))}{option}"))
+
+
+@app.command()
+def adequacy(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of a release.")],
+    confidential: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Its confidential folder. Default: OUT/confidential."),
+    ] = None,
+) -> None:
+    """Compare a release with its sample: CONFIDENTIAL."""
+    from surveysynth._support.progress import ADEQUACY_STAGES, StageReporter
+    from surveysynth.api.adequacy import adequacy as compared
+
+    with StageReporter(ADEQUACY_STAGES) as progress:
+        found = compared(out, confidential=confidential, progress=progress)
+    print("\n".join(found.sentences()))
 
 
 @app.command()

@@ -3,7 +3,7 @@ the numbers that went in; a stand-in for IPython that notes what it is asked to 
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
@@ -32,7 +32,7 @@ from surveysynth.evaluation.compare.folder import ComparisonResult
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.rebuild import Rebuilt
-from surveysynth.release.result import Adequacy, ReleaseResult
+from surveysynth.release.result import ReleaseResult
 
 VOID = {"br", "col", "hr", "img", "input", "meta", "link", "wbr"}
 HERE = Path("a <b> folder")
@@ -73,10 +73,9 @@ def text_of(html: str) -> str:
 
 
 def release_result() -> ReleaseResult:
-    adequacy = Adequacy(HERE / "adequacy.html", rows=4711, beyond=815)
     return ReleaseResult(
         HERE, HERE / "confidential", {}, ("TEST RUN",), LEDGER, HERE / "ledger", ("a hint",),
-        adequacy, confidential_warning="canary",
+        confidential_warning="canary",
     )  # fmt: skip
 
 
@@ -249,10 +248,3 @@ def test_a_bar_is_well_formed() -> None:
     for total in (0, 5):
         assert "a &lt;b&gt;" in bar_html("a <b>", 2, total)
         parsed(bar_html("a <b> \"c\" 'd'", 2, total))
-
-
-def test_a_release_without_its_report_says_why() -> None:
-    result = replace(release_result(), adequacy=Adequacy(None, problem="ValueError at x.py"))
-    shown = text_of(str(result._repr_html_()))
-    assert "no adequacy report could be made (ValueError at x.py)" in shown
-    assert "None" not in shown
