@@ -178,7 +178,7 @@ def test_check_tells_what_would_happen(
         lambda design, model, settings, **others: FeasibilityReport(settings, (trial,)),
     )
     before = sorted(example.parent.iterdir())
-    assert cli.main(["check", str(example)]) == code
+    assert cli.main(["check", str(example), "--verbose"]) == code
     told = capsys.readouterr()
     for shown in ("200 records", "8 strata", "Field 8, Female", "counts.csv", "(27 rows each)"):
         assert shown in told.out

@@ -123,7 +123,7 @@ def study_command(
     within: WithinOption = None,
     laplace: LaplaceOption = False,
 ) -> None:
-    """Measure coverage and error of every method over repeated samples of a population.
+    """Measure coverage over repeated samples.
 
     With --population: samples are drawn from FRAME, a public file of a whole population such as a
     register or last year's file, and released as SPEC says; FRAME costs no budget. Without SPEC:

@@ -48,6 +48,8 @@ ADEQUACY_PAGE, ADEQUACY_ROWS, ADEQUACY_SHARES = (
     "adequacy.html", "adequacy.csv", "adequacy_shares.csv"
 )
 PRIVACY_NAME = "privacy.json"
+#: The page that links all others.
+INDEX_NAME = "index.html"
 #: For a review board, as a page and as text.
 DOSSIER_NAMES = ("dossier.html", "dossier.md")
 
