@@ -157,8 +157,8 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
 #: Asked as long as nobody has answered in the specification.
 _QUESTION = (
     f"{WEIGHTS_QUESTION} were they calibrated, or adjusted for nonresponse, by columns besides the "
-    "sample design? Name these in survey.weights_from; [] means design weights. Until then the statement "
-    "assumes that nobody's weight depends on the answers of others."
+    "sample design? Name these in survey.weights_from; [] means design weights. Until then the "
+    "statement assumes that nobody's weight depends on the answers of others."
 )
 
 

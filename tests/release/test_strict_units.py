@@ -198,7 +198,8 @@ def test_check_proposes_a_formula_without_strata(
     assert main(["check", str(spec_of(make_spec, frame, **given, synthesizer=by_default)), *QUICK]) == 0
     said = capsys.readouterr().out
     assert 'predictors = "gender" in [synthesizer] has 2 cells in place of 10' in said
-    assert main(["check", str(spec_of(make_spec, frame, **given, synthesizer=own)), *QUICK]) == 0
+    path = spec_of(make_spec, frame, **given, synthesizer=own)
+    assert main(["check", str(path), *QUICK]) == 0
     said = capsys.readouterr().out
     assert "Noise: on 2 x " in said
     assert "in place of" not in said

@@ -159,7 +159,8 @@ def test_it_is_said_and_written(
     verdict = r"OK to release at epsilon {}\. Expected standard errors of means: ([\d.]+) \("
     first, second = said.splitlines()[:2]
     small, large = re.match(verdict.format("3.6"), first), re.match(verdict.format("10.8"), second)
-    assert small and large
+    assert small is not None
+    assert large is not None
     assert float(small[1]) >= float(large[1])
     assert "epsilon 3.6, a release takes about " in said
     assert "epsilon 10.8, a release takes about " in said
