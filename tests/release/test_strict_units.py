@@ -195,7 +195,7 @@ def test_check_proposes_a_formula_without_strata(
     own = f"{outcome}\n{PLAN}"  # whose predictors are the gender
     by_default = own.replace("predictors = 'gender'\n", "")
     given = {"survey": SURVEY.replace("'gender'", "'region'"), "privacy": STRICT}
-    path = spec_of(make_spec, frame, **given, synthesizer=own)
+    path = spec_of(make_spec, frame, **given, synthesizer=by_default)
     assert main(["check", str(path), *QUICK]) == 0
     said = capsys.readouterr().out
     assert 'predictors = "gender" in [synthesizer] has 2 cells in place of 10' in said
