@@ -186,6 +186,7 @@ def _write(
     files.write_documents(facts, tables, model.title, staging.release, separate_pair=separate_pair)
     files.write_published(facts, released.published, streams.entropy, staging.release)
     files.write_curves(facts, histograms_of(released.published), staging.release)
+    files.write_index(facts, staging.release)
     files.write_confidential(released, staging.confidential, facts.microdata_format)
     write_compared(staging.confidential, facts.spec, draws, tables)
     return facts, tables

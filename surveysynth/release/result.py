@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from surveysynth._support.fragment import fragment
-from surveysynth.release.folder.bundle import RELEASE
+from surveysynth.release.folder.bundle import INDEX_NAME, RELEASE
 from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.tables.table import ReleaseTable
 
@@ -29,20 +29,20 @@ class ReleaseResult:
     ledger_hints: tuple[str, ...] = ()
     confidential_warning: str = field(default="", repr=False)
 
-    def ledger_line(self, rest: str) -> str:
-        """Return one line on what has been spent; ``rest``: where the rest is to be read."""
+    def closing(self, details: str) -> list[str]:
+        """Return where everything is and what has been spent; ``details``: where to read more."""
         hints = len(self.ledger_hints)
-        more = f"{hints} more to know" if hints else "All of it"
-        return f"Ledger: spent so far {self.ledger.short()}. {more}: {rest}"
+        notes = f" {hints} note{'s' * (hints > 1)}." if hints else ""
+        return [
+            f"Released: {self.out / RELEASE} (publish this folder). Start with {INDEX_NAME}.",
+            f"Private:  {self.confidential} (never publish).",
+            f"Budget:   {self.ledger.short()}.{notes} Details: {details}",
+        ]
 
     def _repr_html_(self) -> str:
         """Return where everything is, for notebooks; without a confidential number."""
         return fragment(
             "Release",
             mark=self.warnings,
-            lines=[
-                f"Published: {self.out / RELEASE}.",
-                f"Confidential: {self.confidential}; keep it from what is published.",
-                self.ledger_line("print ledger and ledger_hints of this result."),
-            ],
+            lines=self.closing("ledger and ledger_hints of this result."),
         )

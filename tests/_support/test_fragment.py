@@ -98,7 +98,7 @@ def comparison_result() -> ComparisonResult:
 
 
 RESULTS: dict[str, tuple[Callable[[], Any], list[str], list[str]]] = {
-    "release": (release_result, ["TEST RUN", "a <b> folder", "1 more to know", "10.8"],
+    "release": (release_result, ["TEST RUN", "a <b> folder", "1 note.", "10.8"],
                 ["4711", "815", "canary"]),
     "read": (read_release, ["Salaries & more", "NOT PRIVATE", "means", "Biology & <co>",
                             "Field <of>", "All", "1,235", "0.01234", "epsilon 10.8"],
@@ -106,7 +106,7 @@ RESULTS: dict[str, tuple[Callable[[], Any], list[str], list[str]]] = {
     "comparison": (comparison_result, ["CONFIDENTIAL", "report.html", "sample"], ["nan"]),
     "check": (lambda: ss.CheckResult(("400 records <x>",), FeasibilityReport(
         ss.MechanismSettings(epsilon=10.8), ()), confidential="canary"),
-        ["A release can be made.", "400 records <x>"], ["canary"]),
+        ["OK to release.", "400 records <x>"], ["canary"]),
     "drafted": (lambda: Drafted(HERE / "spec.toml", ("outcomes.y.kind",), ()),
                 ["a <b> folder", "outcomes.y.kind"], []),
     "rebuilt": (lambda: Rebuilt(HERE, ("a", "b"), ("tables/x",)), ["2 files", "tables/x"], []),

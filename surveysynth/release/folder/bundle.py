@@ -48,6 +48,8 @@ ADEQUACY_PAGE, ADEQUACY_ROWS = "adequacy.html", "adequacy.csv"
 #: What ``adequacy`` compares with the sample (``compared``).
 COMPARED_NAME = "draws.json"
 PRIVACY_NAME = "privacy.json"
+#: The page that links all others.
+INDEX_NAME = "index.html"
 #: For a review board, as a page and as text.
 DOSSIER_NAMES = ("dossier.html", "dossier.md")
 
