@@ -189,9 +189,12 @@ def release(
     from surveysynth.config.spec import load_spec
     from surveysynth.release.run_record import cost_words
 
-    print(f"This release will spend {cost_words(load_spec(spec))}.", flush=True)
-    if sys.stdin.isatty() and not yes:
-        typer.confirm("Continue?", abort=True)
+    if seed is not None:
+        print("This is a test run: not private, and not counted.", flush=True)
+    else:
+        print(f"This release will spend {cost_words(load_spec(spec))}.", flush=True)
+        if sys.stdin.isatty() and not yes:
+            typer.confirm("Continue?", abort=True)
     with StageReporter() as progress:
         result = commands.release(
             spec,
@@ -203,9 +206,7 @@ def release(
             progress=progress,
         )
     for warning in result.warnings:
-        print(f"WARNING: {warning}")
-    if result.confidential_warning:
-        print(result.confidential_warning)
+        print(warning)
     option = "" if ledger is None else f" --ledger {shlex.quote(str(ledger))}"
     print("\n".join(result.closing(f"surveysynth ledger {shlex.quote(str(spec))}{option}")))
 
