@@ -83,7 +83,7 @@ def test_figures_are_of_amounts_at_no_spike(spec_path: Path) -> None:
     assert names == ["rmse", "densities"]
     # Bars of every outcome's categories; of the amount, the density of what is at no spike too.
     bars, panel, *others = draw(densities, comparison).axes
-    assert panel.get_title("left") == "Weighted density at no spike"
+    assert panel.get_title("left") == "Weighted histogram at no spike"
     titles = [each.get_title("left") for each in (bars, *others)]
     assert titles == ["Weighted shares", "Weighted shares: employed", "Weighted shares: sector"]
     regular = np.log(values[values[:, 0] > 0, 0])
