@@ -46,6 +46,7 @@ RELEASE_STAGES = (
     SYNTHESIS, DOCUMENTS, WRITING,
 )  # fmt: skip
 REBUILD_STAGES = (READING, SYNTHESIS, DOCUMENTS)
+ADEQUACY_STAGES = (READING, SYNTHESIS)
 COMPARISON_STAGES = (
     READING, NOISY_TABLES, *map(synthesizer_stage, ("fbs", "fbp", "fbs_noisy", "fbp_noisy")),
     REPORT, WRITING,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from surveysynth._support.page import fragment
 from surveysynth._support.progress import shows_stages
 from surveysynth.errors import InputError
+from surveysynth.release.warned import Warned
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
@@ -23,10 +24,10 @@ class CheckResult:
     Attributes
     ----------
     preview
-        Lines on design, cells, and the files that would be published.
+        Lines on design, cells, and the files that would be published, and warnings among them.
     feasibility
-        The result of simulating whether epsilon can be reached; None for noisy statistics, which
-        reach any epsilon.
+        The result of simulating whether epsilon can be reached; None where that was not tried, and
+        for noisy statistics, which reach any epsilon.
     confidential
         A warning for the user only, if the sum of the weights is far from the population size, or
         amounts lie outside their declared range. Empty otherwise; the text does not include it.
@@ -36,6 +37,8 @@ class CheckResult:
         The reason why the budget has no room; empty if it has.
     simulated
         Lines on standard errors and seconds of a release of simulated records, where asked for.
+    expected
+        One sentence on the simulated release at each epsilon.
 
     Examples
     --------
@@ -46,12 +49,31 @@ class CheckResult:
     True
     """
 
-    preview: tuple[str, ...]
+    preview: "tuple[str | Warned, ...]"
     feasibility: "FeasibilityReport | None" = None
     confidential: str = field(default="", repr=False)
     spent: tuple[str, ...] = ()
     no_room: str = ""
     simulated: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """Whether a release would be made and how large its errors would be; one line each."""
+        if self.no_room:
+            return (f"REFUSED: {self.no_room}",)
+        if self.feasibility is None:
+            return self.expected or ("Valid.",)
+        if not self.feasible:
+            return ("REFUSED: the mechanism cannot reach epsilon.", *self.feasibility.lines())
+        first, *others = self.feasibility.doubts or [""]
+        return (f"Valid. {first}" if first else "OK to release.", *others, *self.expected)
+
+    @property
+    def summary(self) -> str:
+        """The verdict, all warnings, and the ledger, without details."""
+        warned = (str(each) for each in self.preview if isinstance(each, Warned))
+        return "\n".join([*self.verdict, *warned, *self.spent])
 
     @property
     def feasible(self) -> bool:
@@ -60,12 +82,12 @@ class CheckResult:
 
     def _repr_html_(self) -> str:
         """Return the report for notebooks, without confidential parts."""
-        verdict = "A release can be made." if self.feasible else "A release would be refused."
-        return fragment("Check of a specification", lines=[verdict], text=str(self))
+        return fragment("Check of a specification", lines=self.verdict, text=str(self))
 
     def __str__(self) -> str:
         rest = [] if self.feasibility is None else self.feasibility.lines()
-        return "\n".join([*self.preview, *self.spent, *rest, *self.simulated])
+        details = [*map(str, self.preview), *self.spent, *rest, *self.simulated]
+        return "\n".join([*self.verdict, "", *details])
 
 
 @shows_stages(())
@@ -78,7 +100,6 @@ def check(
     guesses: Mapping[str, tuple[float, float]] | None = None,
     simulate: bool | None = None,
     epsilons: Sequence[float] = (),
-    tell: Progress | None = None,
     time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> CheckResult:
@@ -103,11 +124,10 @@ def check(
         Whether to release records that are simulated from what is declared: the report has the
         standard errors of every table over those of the simulated sample, how long a release takes,
         and what share of the records would be clipped. By default for noisy statistics, and where
-        ``out``, ``guesses`` or ``epsilons`` ask for it.
+        ``out``, ``guesses`` or ``epsilons`` ask for it. False checks validity alone, for the
+        pseudo-posterior too.
     epsilons
         More epsilons to simulate at.
-    tell
-        Called with each part of the report as soon as it is known.
     time_limit
         Seconds for deciding whether epsilon can be reached; None for 300. Undecided cases are
         reported as undecided.
@@ -117,7 +137,7 @@ def check(
     Returns
     -------
     CheckResult
-        ``str`` gives the report, ``feasible`` the verdict.
+        ``str`` gives the report, ``summary`` its verdict and warnings.
 
     Raises
     ------
@@ -141,9 +161,9 @@ def check(
     from surveysynth.config.spec import load_spec
     from surveysynth.release.run_record import ledger_of, spending
 
-    say = tell or (lambda part: None)
     specification = with_file_labels(load_spec(spec))
     asked = {"--out": out is not None, "--epsilon": bool(epsilons), "--guess": bool(guesses)}
+    quick = simulate is False
     if simulate is None:
         simulate = specification.privacy.answers_every_survey or any(asked.values())
     for option, given in asked.items():
@@ -151,30 +171,29 @@ def check(
             raise InputError(f"{option} is for the simulated release, which --quick leaves out.")
     spent, no_room = spending(specification, ledger_of(specification, ledger))
     if specification.privacy.down_weights:
-        found = _of_the_bound(specification, spent, time_limit, say, progress)
+        found = _of_the_bound(specification, time_limit, progress, quick=quick)
     else:
         from surveysynth.release.strict_check import check_strict
 
-        lines = check_strict(specification)
-        say("\n".join([*lines, *spent]))
-        found = CheckResult(tuple(lines))
+        found = CheckResult(tuple(check_strict(specification)))
+    expected: list[str] = []
     simulated: list[str] = []
     if simulate:
         from surveysynth.evaluation.studies.simulated import simulated_report
 
-        simulated = simulated_report(specification, epsilons, guesses, out, overwrite=overwrite)
-        say("\n".join(simulated))
-    return replace(found, spent=tuple(spent), no_room=no_room, simulated=tuple(simulated))
+        expected, simulated = simulated_report(
+            specification, epsilons, guesses, out, overwrite=overwrite
+        )
+    return replace(
+        found, spent=tuple(spent), no_room=no_room, simulated=tuple(simulated),
+        expected=tuple(expected),
+    )  # fmt: skip
 
 
 def _of_the_bound(
-    specification: "Spec",
-    spent: Sequence[str],
-    time_limit: float | None,
-    say: Progress,
-    progress: Progress | None,
+    specification: "Spec", time_limit: float | None, progress: Progress | None, *, quick: bool
 ) -> CheckResult:
-    """Preview a release by the pseudo-posterior, and whether its bound can be reached."""
+    """Preview a release by the pseudo-posterior and, unless quick, whether its bound is reached."""
     from surveysynth.config.build import (
         check_engine,
         model_of,
@@ -194,13 +213,8 @@ def _of_the_bound(
     design = settings.prepared(model.with_ridge(survey.design))
     settings.require_identified(model := weighted_form(model, design))
     preview = preview_lines(specification, design, model)
-    say("\n".join([*preview, *spent]))
-    confidential = survey.confidential_warning()
-    if confidential:
-        say(f"{confidential}\n")
-    report = feasibility.check(
+    report = None if quick else feasibility.check(
         design, model, settings, spreads=spreads_of(specification), progress=progress,
         time_limit=feasibility.TIME_LIMIT if time_limit is None else time_limit,
     )  # fmt: skip
-    say("\n".join(report.lines()))
-    return CheckResult(tuple(preview), report, confidential)
+    return CheckResult(tuple(preview), report, survey.confidential_warning())

@@ -15,9 +15,16 @@ from surveysynth.release.documents.codebook import DDI_NAME, make_codebook, make
 from surveysynth.release.documents.context import make_privacy_record, shared_context
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.example import make_example
+from surveysynth.release.documents.index import make_index
 from surveysynth.release.documents.readme import make_readme
 from surveysynth.release.facts import ReleaseFacts, curve_files, rounding_of
-from surveysynth.release.folder import DOSSIER_NAMES, PRIVACY_NAME, REALISED_NAME, RECORDS_STEM
+from surveysynth.release.folder import (
+    DOSSIER_NAMES,
+    INDEX_NAME,
+    PRIVACY_NAME,
+    REALISED_NAME,
+    RECORDS_STEM,
+)
 from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.table_builder import Tables
@@ -85,7 +92,7 @@ def write_documents(
     *,
     separate_pair: bool,
 ) -> None:
-    """Write codebook.json and codebook.xml, privacy.json, README.md and the dossier."""
+    """Write both codebooks, privacy.json, README.md and the dossier."""
     example = make_example(facts, tables, separate_pair=separate_pair)
     codebook = make_codebook(facts, separate_pair=separate_pair)
     context = shared_context(facts)
@@ -95,6 +102,11 @@ def write_documents(
     write_json(make_privacy_record(facts, context, model_title), folder / PRIVACY_NAME)
     (folder / "README.md").write_text(readme, encoding="utf-8")
     write_dossier(facts, context, folder)
+
+
+def write_index(facts: ReleaseFacts, folder: Path) -> None:
+    """Write the page that links every other file, which are there already."""
+    (folder / INDEX_NAME).write_text(make_index(facts, folder), encoding="utf-8")
 
 
 def write_dossier(facts: ReleaseFacts, context: dict[str, Any], folder: Path) -> None:

@@ -224,10 +224,18 @@ def spending(spec: "Spec", ledger: Ledger) -> tuple[list[str], str]:
     try:
         ledger.require_room(entry_of(spec, test=False))
     except RefusedError as refusal:
-        return [*lines, f"REFUSED: {refusal}"], str(refusal)
+        return lines, str(refusal)
     if ledger.limit is not None:
         lines.append("Ledger: the budget has room for this release.")
     return lines, ""
+
+
+def cost_words(spec: "Spec") -> str:
+    """Return what one release by a specification spends."""
+    cost = spec.privacy.cost
+    if cost is not None:
+        return f"rho {cost.rho:.3g} (epsilon {cost.epsilon:.4g} at delta {cost.delta:.3g})"
+    return f"epsilon {spec.privacy.epsilon:g}" if spec.privacy.private else "no protection at all"
 
 
 def hints_of(ledger: Ledger, entry: LedgerEntry, *, named: bool) -> tuple[str, ...]:

@@ -1,51 +1,15 @@
-"""Shares and densities of one variable: levels, spikes, tails, sample and synthetic. Confidential.
+"""Shares and histograms of one variable, sample and synthetic. Confidential."""
 
-A part is a group of records within another, for example those below the sample's 1% quantile among
-the records at no spike. It is defined on the sample and looked up in both datasets. Curves cost one
-histogram each, whatever the number of records.
-"""
-
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from surveysynth._support.types import BoolArray, FloatArray
-from surveysynth.estimation.domains import Domains
+from surveysynth._support.types import FloatArray
 from surveysynth.estimation.quantiles import weighted_quantiles
-from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.estimation.taylor import estimate_domains
-from surveysynth.release.figure_style import axis_of, log_ticks, outcome_axis, spread
+from surveysynth.release.figure_style import axis_of, outcome_axis, spread
 from surveysynth.survey.outcome import Outcome
-
-#: The tails lie outside these shares of the sample's weight.
-TAILS = (0.01, 0.99)
-#: Shares of so many values of a count are compared, from the least one on.
-FIRST_COUNTS = 5
-
-Selecting = Callable[[FloatArray], BoolArray]
-"""From values (n,) to the records of a group (n,)."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A group of records: ``inside`` is looked up among the records that ``within`` gives."""
-
-    name: str
-    within: Selecting
-    inside: Selecting
-
-
-@dataclass(frozen=True)
-class PartShare:
-    """Share and standard error of a part in the sample, and its share in one synthetic dataset."""
-
-    name: str
-    sample: float
-    se: float
-    synthetic: float
 
 
 def category_name(outcome: Outcome, category: int) -> str:
@@ -57,73 +21,9 @@ def category_name(outcome: Outcome, category: int) -> str:
     return f"at {outcome.spikes[category - len(outcome.sides)]:g}"
 
 
-def parts_of(outcome: Outcome, values: FloatArray, weight: FloatArray) -> Iterator[Part]:
-    """Yield categories of a discrete part, small counts, then the tails of amounts at no spike."""
-    if outcome.is_discrete:
-        for category in range(outcome.categories):
-            yield Part(category_name(outcome, category), _everyone, _in_category(outcome, category))
-    if outcome.kind == "count" and outcome.learned is not None:
-        low, high = int(outcome.learned.low), int(outcome.learned.high)
-        for count in range(low, min(low + FIRST_COUNTS, high + 1)):
-            yield Part(f"{count:,}", _everyone, partial(np.equal, count))
-    if outcome.is_amount:
-        yield from _tails(values, weight, outcome.regular)
-
-
-def parts_of_amount(values: FloatArray, weight: FloatArray) -> Iterator[Part]:
-    """Yield the tails of a variable without spikes, such as the weight itself."""
-    yield from _tails(values, weight, _everyone)
-
-
-def _tails(values: FloatArray, weight: FloatArray, within: Selecting) -> Iterator[Part]:
-    used = within(values) & (weight > 0)
-    if not used.any():
-        return
-    low, high = weighted_quantiles(values[used], weight[used], np.array(TAILS))
-    yield Part(f"below the sample's {TAILS[0]:.0%} quantile", within, lambda y: y < low)
-    yield Part(f"above the sample's {TAILS[1]:.0%} quantile", within, lambda y: y > high)
-
-
-def _everyone(values: FloatArray) -> BoolArray:
-    return np.ones(values.shape, dtype=bool)
-
-
-def _in_category(outcome: Outcome, category: int) -> Selecting:
-    return lambda values: np.asarray(outcome.category(values) == category, dtype=bool)
-
-
-def share_of(
-    part: Part,
-    whole: Domains,
-    design: SampleDesign,
-    sample: tuple[FloatArray, FloatArray],
-    synthetic: tuple[FloatArray, FloatArray],
-) -> PartShare:
-    """Return the share of a part in both datasets.
-
-    Each dataset is (values, weight), the sample's (n,) as in ``design`` and ``whole``, which has
-    one row. The standard error takes the bounds of tails as given.
-    """
-    values, weight = sample
-    made = estimate_domains(
-        whole, design, weight=np.where(part.within(values), weight, 0.0),
-        outcome=part.inside(values).astype(np.float64), statistic="mean", linearisation="plain",
-    )  # fmt: skip
-    theirs, their_weight = synthetic
-    among = np.where(part.within(theirs), their_weight, 0.0)
-    total = among.sum()
-    share = float(among @ part.inside(theirs) / total) if total > 0 else float("nan")
-    return PartShare(part.name, float(made.estimate[0]), float(np.sqrt(made.variance[0])), share)
-
-
-POINTS, _FINER = 400, 4
 #: What lies outside these shares of a dataset on both sides is not shown.
 SHOWN = (0.001, 0.999)
-QUARTILES = (0.25, 0.75)
-#: Curves are cut off at this multiple of the strong one's height.
-_TALLEST = 2.5
-#: Reach of a kernel in bandwidths.
-_REACH = 4.0
+BINS = 40
 #: With more categories than this, bars have no room for labels of shares.
 _MOST_BARS = 12
 
@@ -148,7 +48,7 @@ def outcome_row(
 ) -> None:
     """Draw an outcome into a row of a grid of three columns.
 
-    It shows bars of its categories, a density of its amounts, or both.
+    It shows bars of its categories, a histogram of its amounts, or both.
     """
     if not outcome.is_amount:
         bars(figure.add_subplot(grid[row, :]), outcome, curves, label)
@@ -158,25 +58,13 @@ def outcome_row(
     panel = figure.add_subplot(grid[row, 1:] if outcome.is_discrete else grid[row, :])
     transform = axis_of(outcome)
     regular = [_at_no_spike(outcome, curve) for curve in curves]
-    ends = density_panel(panel, regular)
+    ends = histogram_panel(panel, regular)
     if ends is not None:
         outcome_axis(panel.xaxis, transform, *ends)
     plain = outcome.transform.kind == "identity"
     scale = "" if plain else f"; axis as {transform.describe(outcome.name)}"
     panel.set_xlabel(f"{label}{scale}")
-    panel.set_title("Weighted density" + (" at no spike" if outcome.is_discrete else ""))
-
-
-def weight_panel(panel: Any, curves: Sequence[Curve]) -> None:
-    """Draw densities of logs to base 10 of weights over their mean."""
-    logs = [
-        Curve(c.label, c.color, np.log10(c.values / c.values.mean()), None, c.strong)
-        for c in curves
-    ]
-    if density_panel(panel, logs) is not None:
-        log_ticks(panel)
-    panel.set_xlabel("weight over the mean weight, log scale")
-    panel.set_title("Density over records")
+    panel.set_title("Weighted histogram" + (" at no spike" if outcome.is_discrete else ""))
 
 
 def _at_no_spike(outcome: Outcome, curve: Curve) -> Curve:
@@ -187,8 +75,8 @@ def _at_no_spike(outcome: Outcome, curve: Curve) -> Curve:
     return Curve(curve.label, curve.color, z[used], curve.weights()[used], curve.strong)
 
 
-def density_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | None:
-    """Draw densities on one axis, with a legend in their colors.
+def histogram_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | None:
+    """Draw histograms on one axis, with a legend in their colors.
 
     Returns the ends of the axis, None if no curve has values.
     """
@@ -198,23 +86,15 @@ def density_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | 
     shown = [curve for curve in curves if curve.weights().sum() > 0]
     if not shown:
         return None
-    # One sort of each curve serves both the axis and the kernel.
-    shares = np.array([SHOWN[0], *QUARTILES, SHOWN[1]])
-    known = [weighted_quantiles(c.values, c.weights(), shares) for c in shown]
+    known = [weighted_quantiles(c.values, c.weights(), np.array(SHOWN)) for c in shown]
     low, high = spread(np.concatenate(known))
-    grid = np.linspace(low, high, POINTS)
-    heights = [
-        density(c.values, c.weights(), grid, bandwidth(c.values, c.weights(), quantiles[1:3]))
-        for c, quantiles in zip(shown, known, strict=True)
-    ]
-    for curve, height in zip(shown, heights, strict=True):
-        width = 2.6 if curve.strong else 1.7
-        panel.plot(grid, height, color=curve.color, linewidth=width, solid_capstyle="round")
-    # Smoothed weights take few values, and their peaks would flatten all else.
-    strong = [h.max() for curve, h in zip(shown, heights, strict=True) if curve.strong]
-    top = min([max(h.max() for h in heights), *(_TALLEST * peak for peak in strong)])
+    for curve in shown:
+        panel.hist(
+            curve.values, BINS, range=(low, high),
+            weights=curve.weights() / curve.weights().sum(),
+            histtype="step", color=curve.color, linewidth=2.6 if curve.strong else 1.7,
+        )  # fmt: skip
     panel.set_xlim(low, high)
-    panel.set_ylim(0, 1.08 * top)
     return low, high
 
 
@@ -223,39 +103,6 @@ def legend(panel: Any, curves: Sequence[Curve]) -> None:
     for number, curve in enumerate(curves):
         panel.text(0.985, 0.94 - 0.11 * number, curve.label, color=curve.color, ha="right",
                    transform=panel.transAxes, fontweight="bold")  # fmt: skip
-
-
-def density(
-    values: FloatArray, weight: FloatArray, grid: FloatArray, width: float
-) -> FloatArray:
-    """Compute a Gaussian kernel density of weighted values (n,) on an even grid (k,).
-
-    It comes from a histogram with ``_FINER`` bins a step of the grid; width: the kernel's.
-    """
-    step = float(grid[1] - grid[0])
-    # If a lump hides the spread of the rest, no kernel is wider than the axis.
-    width = float(np.clip(width, step, 0.1 * grid.size * step))
-    fine = step / _FINER
-    beyond = int(np.ceil(_REACH * width / fine))
-    bins = (grid.size - 1) * _FINER + 1 + 2 * beyond  # a bin around every point, and kernels' ends
-    ends = grid[0] - (beyond + 0.5) * fine, grid[-1] + (beyond + 0.5) * fine
-    height = np.histogram(values, bins, ends, weights=weight)[0]
-    kernel = np.exp(-0.5 * (fine * np.arange(-beyond, beyond + 1) / width) ** 2)
-    smooth = np.convolve(height, kernel / kernel.sum(), mode="valid")[::_FINER]
-    return np.asarray(smooth / (fine * weight.sum()))
-
-
-def bandwidth(values: FloatArray, weight: FloatArray, quartiles: FloatArray) -> float:
-    """Compute Silverman's rule of thumb (1986, 3.31) with the effective number of records.
-
-    quartiles (2,): the lower and the upper one.
-    """
-    total = weight.sum()
-    mean = weight @ values / total
-    sd = float(np.sqrt(weight @ (values - mean) ** 2 / total))
-    within = float(quartiles[1] - quartiles[0]) / 1.349
-    effective = float(total**2 / (weight @ weight))
-    return float(0.9 * (min(sd, within) or sd) * effective**-0.2)
 
 
 def category_shares(outcome: Outcome, curve: Curve) -> FloatArray:
