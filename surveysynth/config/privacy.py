@@ -79,7 +79,7 @@ class PseudoPosteriorSection(PrivacySection):
 
     promise: ClassVar[str] = (
         "risky records count less in the fit; an asymptotic epsilon, found on this survey; nothing "
-        "to declare unless records may lack an amount"
+        "to declare"
     )
     currency: ClassVar[Currency] = "epsilon"
     combining: ClassVar[Combining] = "partial_synthesis"

@@ -251,17 +251,6 @@ class LearnedTransform(Transform):
             y = self.divisor * np.sinh(x)
         return np.asarray(np.clip(y, self.low, self.high), dtype=np.float64)
 
-    def log_slope(self, outcome: FloatArray) -> FloatArray:
-        """Return the log of dz/dy; outside the range that of its end."""
-        part, _ = self._part(outcome)
-        row, (low, high) = self._rows(outcome), self.grid
-        rise = self.knots[row, part + 1] - self.knots[row, part]
-        if self.whole:
-            return np.asarray(np.log(rise * self.parts / np.diff(self.edges)[part // self.parts]))
-        width = (high - low) / (self.knots.shape[1] - 1)
-        inside = np.clip(outcome, self.low, self.high)
-        return np.asarray(np.log(rise / width) - np.log(np.hypot(self.divisor, inside)))
-
     def describe(self, name: str) -> str:
         """Return the transform as a formula."""
         return f"learned({name}, {self.low:,.10g} to {self.high:,.10g})"

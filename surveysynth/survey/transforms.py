@@ -126,20 +126,6 @@ class Transform:
             total += chance * self.inverse(mean + node * sd)
         return total
 
-    def log_slope(self, outcome: FloatArray) -> FloatArray:
-        """Return the log of the derivative of ``forward``, elementwise.
-
-        Log densities of the outcome and of its transform differ by this.
-        """
-        if self.kind == "log":
-            return -np.log(outcome + self.shift)
-        scaled = outcome / self.scale
-        if self.kind == "yeo_johnson":
-            bent = (self.power - 1.0) * np.sign(scaled) * np.log1p(np.abs(scaled))
-        else:
-            bent = -np.log(np.hypot(1.0, scaled)) if self.kind == "asinh" else np.zeros_like(scaled)
-        return np.asarray(bent - np.log(self.scale), dtype=np.float64)
-
     def describe(self, name: str) -> str:
         """Return the transform as a formula, for statements and codebooks."""
         if self.kind == "log":

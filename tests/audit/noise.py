@@ -30,7 +30,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.learned.histogram import learned_cost, noisy_histograms
+from surveysynth.mechanisms.learned.histogram import noisy_histograms, what_is_left
 from surveysynth.mechanisms.learned.stage import LEARNED, first_stage
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
@@ -144,7 +144,8 @@ def _content(
     content = {LEARNED: [each.to_dict() for each in histograms], **made.to_dict()}
     of_modules = made.modules if isinstance(made, ModuleStatistics) else (made,)
     units = [each.units for each in of_modules if isinstance(each, LocationStatistics)]
-    cost = learned_cost(rho, design.modelled) + sum(each.rho for each in units if each is not None)
+    cost = rho - what_is_left(rho, design.modelled)
+    cost += sum(each.rho for each in units if each is not None)
     # Of modules what is promised; what their statistics state is checked against it.
     stated = made.rho + cost
     return content, min(stated, rho) if isinstance(made, ModuleStatistics) else stated

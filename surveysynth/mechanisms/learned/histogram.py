@@ -144,11 +144,6 @@ def what_is_left(budget: float, outcomes: Sequence[Outcome]) -> float:
     return rounded_down(Fraction(budget) * (1 - sum(shares)))
 
 
-def learned_cost(budget: float, outcomes: Sequence[Outcome]) -> float:
-    """Return what the histograms spend of a budget; 0 where nothing is learned."""
-    return budget - what_is_left(budget, outcomes)
-
-
 def gaussian_variance(rho: Fraction, records: int = 1) -> Fraction:
     """Return sigma^2 of counts whose release costs rho for units of up to ``records`` records."""
     return _rounded_up(DISTANCE * records**2 / (2 * rho))

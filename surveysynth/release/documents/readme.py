@@ -10,12 +10,7 @@ from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns, saved_by_law
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.release.documents.example import Example, has_lonely_stratum
-from surveysynth.release.documents.programs import (
-    pair_columns,
-    python_program,
-    r_program,
-    subset_of,
-)
+from surveysynth.release.documents.programs import python_program, r_program, subset_of
 from surveysynth.release.documents.render import render_markdown, shared_context
 from surveysynth.release.facts import ReleaseFacts, curve_files
 from surveysynth.release.folder.microdata import (
@@ -66,8 +61,7 @@ def readme_context(
         **_files(facts),
         **_rows(facts),
         **_digits(facts),
-        "subpopulations": (found := _subpopulations(facts, separate_pair=separate_pair)),
-        "own_pair": any(subset.of_pair is not None for _, _, subset in found),
+        "subpopulations": _subpopulations(facts),
         "example": _example(facts, example, replicates),
     }
 
@@ -211,12 +205,12 @@ def _plurals(kinds: list[Statistic]) -> str:
     return " and ".join(dict.fromkeys(kind.plural for kind in kinds))
 
 
-def _subpopulations(facts: ReleaseFacts, *, separate_pair: bool) -> list[tuple[str, str, Any]]:
+def _subpopulations(facts: ReleaseFacts) -> list[tuple[str, str, Any]]:
     """Return name, words and code of every table of a subpopulation."""
     found = []
     for name, each in facts.each_table.items():
         where = each.spec.table.where
-        subset = subset_of(each, where, pair_columns(facts) if separate_pair else {}, ())
+        subset = subset_of(each, where, ())
         if where is not None and subset is not None:
             found.append((name, where_words(where, facts.labels), subset))
     return found
