@@ -249,7 +249,6 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
         "protect": privacy.protect,
         "plan": synthesizer.plan(NOISY_PLAN),
         "count_share": privacy.count_share,
-        "modules": privacy.modules,
     }
     return NoisySettings(**{**given, **changes})
 

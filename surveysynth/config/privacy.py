@@ -7,11 +7,11 @@ does, never which one it is.
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
 from surveysynth._support.messages import no_fixed_point, no_peak
 from surveysynth.config.privacy_section import PrivacySection
-from surveysynth.config.sections import Names, as_tuple
+from surveysynth.config.sections import Names
 from surveysynth.mechanisms.base import Combining, Currency
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, RECORD
@@ -176,12 +176,6 @@ class NoisyStatisticsSection(PrivacySection):
     count_share: Annotated[float, Field(gt=0)] = 1.0
     """For noisy statistics with categories or spikes: a number above 1 makes counts more precise
     and sums of amounts less precise. Public: The number."""
-    modules: Annotated[tuple[Names, ...], BeforeValidator(as_tuple)] = ()
-    """For noisy statistics of several outcomes with categories, spikes or bounds: lists of
-    outcomes, each outcome in one of them. Each list has noisy statistics of its own, with an equal
-    share of the budget, so that numbers of records are by the levels of its own outcomes alone.
-    Outcomes of different lists are independent given weight and public columns in the synthetic
-    data, so no table combines them. Public: The names."""
 
     promise: ClassVar[str] = (
         "exact noise on sums; (epsilon, delta), proved for every survey of any size; declare a "
@@ -210,6 +204,13 @@ class NoisyStatisticsSection(PrivacySection):
                 "psu_share: the share of the budget that says how much primary sampling units "
                 "differ follows from their sizes, so no key is needed. Leave it out."
             )
+        if isinstance(given, Mapping) and "modules" in given:
+            raise ValueError(
+                "modules: outcomes that are apart are in releases of their own, in one ledger. "
+                "Make a release of each list, with its share of the budget, and name the first "
+                "in the others: weights = \"release:PATH\" in [survey], so that no cell has two "
+                "counts."
+            )
         return {"m": 20, "radius": None, **given} if isinstance(given, Mapping) else given
 
     @model_validator(mode="after")
@@ -233,11 +234,6 @@ class NoisyStatisticsSection(PrivacySection):
             return self
         replicates = max(1, min(MOST_REPLICATES, MOST_SIMULATED // (self.m * n)))
         return self.model_copy(update={"replicates_per_draw": replicates})
-
-    @property
-    def module_names(self) -> tuple[tuple[str, ...], ...]:
-        """The modules."""
-        return self.modules
 
     @property
     def rho_given(self) -> float | None:

@@ -129,11 +129,6 @@ class PrivacySection(Section):
         return self.epsilon
 
     @property
-    def module_names(self) -> tuple[tuple[str, ...], ...]:
-        """Outcomes that are modelled together, where all of them are not."""
-        return ()
-
-    @property
     def pattern_columns(self) -> tuple[str, ...]:
         """Columns that the risk measure takes an intruder to know; they must be public."""
         return ()

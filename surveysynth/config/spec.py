@@ -21,7 +21,6 @@ from surveysynth.config.learned import (
     without_learned_weight,
 )
 from surveysynth.config.mistakes import raise_mistakes
-from surveysynth.config.modules import apart_problems, module_problems
 from surveysynth.config.outcome_section import WEIGHT, OutcomeSection
 from surveysynth.config.outcomes import (
     by_problems,
@@ -143,8 +142,6 @@ class Spec(BaseModel):
         confidential = (*synthesizer.outcome, *filter(None, weight))
         problems += pattern_problems(self.privacy.pattern_columns, confidential, self.public_names)
         problems += group_problems(synthesizer.grouping, (*self.public_by, *self.formula_columns))
-        modules = self.privacy.module_names
-        problems += module_problems(modules, synthesizer.outcome, self.calibration)
         wrong = outcome_problems(
             self.survey, synthesizer, self.outcomes,
             known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
@@ -177,7 +174,6 @@ class Spec(BaseModel):
         weight = None if self.survey.public_weights else self.survey.weight
         problems = by_problems(tables, declared, self.labels, self.statistics)
         problems = problems or statistic_problems(tables, declared)
-        problems += apart_problems(self.privacy.module_names, tables, declared)
         problems += where_problems(tables.where, declared, known, weight)
         if tables.name is not None and not self.named_tables:
             problems.append("tables.name: only one of several [[tables]] has a name; leave it out.")

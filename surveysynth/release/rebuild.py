@@ -23,7 +23,7 @@ from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.mechanisms.learned.histogram import learned_design
 from surveysynth.mechanisms.learned.stage import histograms_in
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME, published_draws
-from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.release import files
 from surveysynth.release.facts import curve_files, files_of
 from surveysynth.release.folder.bundle import DOSSIER_NAMES, plan_folder, staged_folder, swap_in
@@ -105,7 +105,7 @@ def rebuild(
     )
     histograms = histograms_in(content)
     design = learned_design(design, histograms)
-    statistics = statistics_of(content["statistics"])
+    statistics = LocationStatistics.from_dict(content["statistics"])
     model, mechanism = model_of(spec).of(design), mechanism_of(spec)
     streams = Streams(int(content["seed"]), published=True)
     draws = published_draws(content, model, noisy_settings_of(spec))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth._support.messages import listing
 from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE, column_names
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import FIRST_SHARE
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
@@ -17,7 +16,7 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     location_design,
     require_general,
 )
-from surveysynth.mechanisms.noisy_statistics.settings import RECORD, Module, NoisySettings
+from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.preview import budget_words, preview_lines
 from surveysynth.release.psu_check import unit_lines
@@ -57,20 +56,18 @@ def _promise(spec: "Spec", design: "PublicDesign", model: GeneralLocation) -> li
     from surveysynth.config.build import noisy_settings_of
 
     settings = noisy_settings_of(spec)
-    promise, later = _guarantee(spec, design, settings), []
-    for module in settings.modules_of(design):
-        general = model.of(module.design)
-        if settings.modules:
-            names = listing(module.design.outcome_names)
-            later.append(f"Module of {names}, with an equal share of the budget of the sums:")
-        later += _constants(module.design, module.settings)
-        later += _noise_lines(module, general)
-    return [*promise, *later, f"Model: {model.title}."]
+    return [
+        *_guarantee(spec, design, settings),
+        *_constants(design, settings),
+        *_noise_lines(design, settings, model),
+        f"Model: {model.title}.",
+    ]
 
 
-def _noise_lines(module: Module, model: GeneralLocation) -> list[str]:
+def _noise_lines(
+    design: "PublicDesign", settings: NoisySettings, model: GeneralLocation
+) -> list[str]:
     """State the noise of counts and moments by block, and of sums by PSU."""
-    design, settings = module.design, module.settings
     public = location_design(model, design, settings)
     budget = budget_of_blocks(model, design, settings)
     variances = public.variances(

@@ -185,11 +185,7 @@ def render_adequacy(found: Findings, pictures: Sequence[Picture]) -> str:
     expected = 0.0
     if found.clipped is not None:
         declared = facts.mechanism.described(design)
-        whole = {"radius": declared["radius"], "columns": len(declared["centres"])}
-        inside = 1.0
-        for each in declared.get("modules", [whole]):
-            inside *= 1.0 - float(chi_square_tail(each["radius"] ** 2, each["columns"]))
-        expected = 1.0 - inside
+        expected = float(chi_square_tail(declared["radius"] ** 2, len(declared["centres"])))
     return page(
         f"CONFIDENTIAL: is the model adequate, {facts.title}",
         MARK,

@@ -5,14 +5,12 @@ number of times, by any model that has such statistics, at no further cost.
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, TypeAlias
 
 import numpy as np
 
-from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import group_noise
@@ -23,7 +21,6 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
     location_statistics,
 )
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
-from surveysynth.mechanisms.noisy_statistics.release.module_statistics import ModuleStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
 from surveysynth.mechanisms.noisy_statistics.release.unit_products import (
     UnitSizes,
@@ -38,9 +35,6 @@ from surveysynth.models.parts.unit_design import UnitDesign
 from surveysynth.survey.interactions import ridge_of
 from surveysynth.survey.survey import Confidential, PublicDesign
 
-#: What is released of a survey, by the model that it is released for.
-Statistics: TypeAlias = LocationStatistics | ModuleStatistics
-
 
 def release_statistics(
     model: Model,
@@ -48,55 +42,16 @@ def release_statistics(
     confidential: Confidential,
     settings: NoisySettings,
     source: NoiseSource | None = None,
-    centres: Sequence[FloatArray | None] | None = None,
-) -> Statistics:
-    """Return the noisy statistics of a survey: of categories, amounts and the transformed weight.
-
-    The model says whether products between PSUs are among them. ``centres``: of the groups of each
-    module, in place of those that first sums give. Raises ``InputError`` before the survey is
-    looked at.
-    """
-    general = require_general(model)
-    modules = settings.modules_of(design)
-    made = tuple(
-        _location_statistics(
-            general, each.design, each.of(confidential), each.settings, source, own
-        )
-        for each, own in zip(modules, centres or [None] * len(modules), strict=True)
-    )
-    if not settings.modules:
-        return made[0]
-    return ModuleStatistics(made, tuple(each.design.outcome_names for each in modules))
-
-
-def check_public(model: Model, design: PublicDesign, settings: NoisySettings) -> None:
-    """Raise ``InputError`` for what a design lacks, by public inputs: before noise is drawn."""
-    general = require_general(model)
-    for each in settings.modules_of(design):
-        location_design(general, each.design, each.settings)
-
-
-def require_general(model: Model) -> GeneralLocation:
-    """Return the model; raise ``InputError`` for one that is no general location model."""
-    if isinstance(model, GeneralLocation):
-        return model
-    raise InputError(
-        f"Noisy statistics need the general location form of a model, and {model.name!r} is given "
-        "in another: take model.under_noise().of(design)."
-    )
-
-
-def _location_statistics(
-    model: GeneralLocation,
-    design: PublicDesign,
-    confidential: Confidential,
-    settings: NoisySettings,
-    source: NoiseSource | None = None,
     centres: FloatArray | None = None,
 ) -> LocationStatistics:
-    """Return the noisy statistics of categories, transformed amounts and the log weight."""
-    public = location_design(model, design, settings)
-    records, psu = model.records(design, confidential), psu_codes(model, design)
+    """Return the noisy statistics of a survey: of categories, amounts and the transformed weight.
+
+    The model says whether products between PSUs are among them. ``centres``: of the groups, in
+    place of those that first sums give. Raises ``InputError`` before the survey is looked at.
+    """
+    general = require_general(model)
+    public = location_design(general, design, settings)
+    records, psu = general.records(design, confidential), psu_codes(general, design)
     budget, units = settings.of_sums(design.modelled), None
     size = settings.unit_size(design)
     if psu is not None:
@@ -112,6 +67,21 @@ def _location_statistics(
     return replace(made, units=units)
 
 
+def check_public(model: Model, design: PublicDesign, settings: NoisySettings) -> None:
+    """Raise ``InputError`` for what a design lacks, by public inputs: before noise is drawn."""
+    location_design(require_general(model), design, settings)
+
+
+def require_general(model: Model) -> GeneralLocation:
+    """Return the model; raise ``InputError`` for one that is no general location model."""
+    if isinstance(model, GeneralLocation):
+        return model
+    raise InputError(
+        f"Noisy statistics need the general location form of a model, and {model.name!r} is given "
+        "in another: take model.under_noise().of(design)."
+    )
+
+
 def budget_of_blocks(
     model: Model, design: PublicDesign, settings: NoisySettings
 ) -> Budget:
@@ -124,16 +94,12 @@ def budget_of_blocks(
 
 
 def cost_of_units(model: Model, design: PublicDesign, settings: NoisySettings) -> float:
-    """Return the rho of products between PSUs, of all modules together."""
+    """Return the rho of products between PSUs."""
     if psu_codes(model, design) is None:
         return 0.0
-    general = require_general(model)
-    cost = Fraction(0)
-    for each in settings.modules_of(design):
-        public = location_design(general.of(each.design), each.design, each.settings)
-        share = unit_sizes(public, each.design, each.settings).best_share()
-        cost += divided(each.settings.of_sums(each.design.modelled), share)[0]
-    return float(cost)
+    public = location_design(require_general(model), design, settings)
+    share = unit_sizes(public, design, settings).best_share()
+    return float(divided(settings.of_sums(design.modelled), share)[0])
 
 
 def unit_sizes(
@@ -190,47 +156,15 @@ def centring_of(
     return Centring(settings.radius_about_groups(design), sizes, precision)
 
 
-def tables_of_modules(
-    model: Model, design: PublicDesign, settings: NoisySettings
-) -> list[tuple[LocationShape, Centring | None]]:
-    """Return the table of each module, and how its groups get centres."""
-    general, modules = require_general(model), settings.modules_of(design)
-    shapes = [table_of(general.of(each.design), each.design) for each in modules]
-    return [
-        (shape, centring_of(shape, each.design, each.settings))
-        for shape, each in zip(shapes, modules, strict=True)
-    ]
-
-
 def clipped(
     model: Model, design: PublicDesign, confidential: Confidential, settings: NoisySettings
 ) -> int:
     """Count the records outside the ball. Confidential.
 
     The number shows whether the declared centres and spreads suit these data."""
-    general, outside = require_general(model), np.zeros(design.n, dtype=bool)
-    for each in settings.modules_of(design):
-        outside |= _outside(general, each.design, each.of(confidential), each.settings)
-    return int(np.count_nonzero(outside))
-
-
-def _outside(
-    model: GeneralLocation,
-    design: PublicDesign,
-    confidential: Confidential,
-    settings: NoisySettings,
-) -> BoolArray:
-    """Return which records (n,) are outside the ball. Confidential."""
     clipping = settings.clipping(design)
-    records = model.records(design, confidential)
+    records = require_general(model).records(design, confidential)
     there = records.layout.present(records.category)
     with np.errstate(over="ignore"):
         u = np.where(there, (records.z - clipping.centre) / clipping.spread, 0.0)
-        return np.asarray((u * u).sum(axis=1) > clipping.radius**2)
-
-
-def statistics_of(given: Mapping[str, Any]) -> Statistics:
-    """Return noisy statistics that were written as a dictionary.
-
-    Raise ``InputError`` where its entries do not fit together."""
-    return (ModuleStatistics if "modules" in given else LocationStatistics).from_dict(given)
+        return int(np.count_nonzero((u * u).sum(axis=1) > clipping.radius**2))
