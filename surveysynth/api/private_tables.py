@@ -10,10 +10,11 @@ import numpy as np
 from surveysynth._support.progress import shows_stages
 from surveysynth.config.build import engine_of, mechanism_of, model_of
 from surveysynth.errors import InputError
-from surveysynth.release.pipeline import Streams, facts_of, private_estimates
+from surveysynth.release.pipeline import facts_of, private_estimates
 from surveysynth.release.private_tables import PrivateTables
 from surveysynth.release.run_record import Recorder, entry_in_memory, ledger_of
 from surveysynth.release.tables.table_builder import tables_of_each
+from surveysynth.sampling.randomness import Streams
 from surveysynth.survey.survey import Survey, require_survey
 from surveysynth.survey.weights_from import refuse_sources
 

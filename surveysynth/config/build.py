@@ -75,7 +75,8 @@ def declaration_of(spec: "Spec") -> "Declaration":
     section, synthesizer = spec.survey, spec.synthesizer
     roles = make_roles(
         synthesizer.outcome, section.weight, spec.public_by, section.strata, section.psu,
-        section.fpc, synthesizer.predictors, section.public_columns, weights=section.weights,
+        section.fpc, synthesizer.predictors, section.public_columns,
+        weights=section.kind_of_weights,
     )  # fmt: skip
     return Declaration(
         roles,
@@ -92,7 +93,7 @@ def declaration_of(spec: "Spec") -> "Declaration":
         binary_for=spec.binary_statistics,
         # A mechanism that answers for every valid survey may not refuse one because of its values.
         refuse_degenerate=not spec.privacy.answers_every_survey,
-        weights=section.weights,
+        weights=section.kind_of_weights,
         stratum_sizes=section.stratum_sizes,
         weights_from=section.weights_from,
         weight_transform=weight_transform(synthesizer, spec.outcomes),

@@ -10,7 +10,7 @@ from surveysynth._support.messages import (
 )
 from surveysynth.config.learned import is_learned, learns_weight, of_counts
 from surveysynth.config.outcome_section import WEIGHT, Outcomes, OutcomeSection
-from surveysynth.config.sections import SurveySection
+from surveysynth.config.sections import OF_RELEASE, SurveySection
 from surveysynth.config.synthesizer_section import SynthesizerSection
 from surveysynth.config.tables_section import TablesSection
 
@@ -28,6 +28,11 @@ def pseudo_posterior_problems(
     if survey.psu is not None and survey.design_effect is None:
         what = noisy_statistics_alone("survey.psu: the survey has primary sampling units")
         problems.append(f"{what} {DESIGN_EFFECT_INSTEAD}")
+    if survey.weights.startswith(OF_RELEASE):
+        problems.append(
+            "survey.weights: only a release by noisy statistics takes the counts of an earlier "
+            "one; set mechanism = 'noisy_statistics', or weights = 'confidential'."
+        )
     if synthesizer.grouping:
         problems.append(
             noisy_statistics_alone("synthesizer.covariance_by: each cell has a spread of its own")

@@ -27,12 +27,15 @@ from surveysynth.estimation.replication import ReplicateMethod
 from surveysynth.survey.declaration import (
     EFFECT_WITHOUT_PSU,
     MAX_DESIGN_EFFECT,
+    Weights,
     weight_problems,
 )
 from surveysynth.survey.files import SUFFIX_WORDS, SUFFIXES
 from surveysynth.survey.weights_from import UNKNOWN, WeightsFrom, weights_from_problems
 
 T = TypeVar("T")
+#: How ``survey.weights`` names an earlier release.
+OF_RELEASE = "release:"
 
 
 def known_name(value: Any, names: Sequence[str]) -> Any:
@@ -73,6 +76,12 @@ def _writable(value: str) -> str:
             f"got {value!r}."
         )
     return value
+
+
+def _weights(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(OF_RELEASE) and value[len(OF_RELEASE) :].strip():
+        return value
+    return known_name(value, ("confidential", "public", f"{OF_RELEASE}PATH"))
 
 
 Text = Annotated[str, AfterValidator(_writable)]
@@ -145,10 +154,13 @@ class SurveySection(Section):
     """How to treat a stratum with one sampling unit, as in R's survey package: "fail" is an error,
     "remove" and "certainty" contribute nothing to the variance, "adjust" centers the unit at zero,
     "average" uses the average of the other strata. Public: The rule."""
-    weights: Literal["confidential", "public"] = "confidential"
+    weights: Annotated[str, BeforeValidator(_weights)] = "confidential"
     """Whether the weights are protected and synthesised, or are constants of the design that anyone
-    can compute and are used and published unchanged. Public: With "public": the weight of every
-    record."""
+    can compute and are used and published unchanged. With "release:PATH" they are protected, and
+    add up in every cell and dataset to those of an earlier release by noisy statistics of the same
+    sample, whose folder is at PATH: no cell has two counts, and counts cost nothing again. Type:
+    "confidential", "public", or "release:PATH". Public: With "public": the weight of every record.
+    With "release:PATH": the counts, which are public already; not the path."""
     weights_from: Annotated[WeightsFrom, BeforeValidator(_sources)] = None
     """The columns that the weights were computed from, besides the design: [] for design weights;
     the margins of a raking, or the predictors of an adjustment for nonresponse. A release by
@@ -216,7 +228,7 @@ class SurveySection(Section):
         if self.design_effect is not None and self.psu is None:
             raise ValueError(EFFECT_WITHOUT_PSU)
         problems = weight_problems(
-            self.weights, self.weight, self.stratum_sizes, self.strata, self.psu, self.fpc
+            self.kind_of_weights, self.weight, self.stratum_sizes, self.strata, self.psu, self.fpc
         ) or weights_from_problems(self.weights_from, self.weight, self.stratum_sizes)
         problems = problems or setting_problems(self)
         if problems:
@@ -227,6 +239,11 @@ class SurveySection(Section):
     def public_weights(self) -> bool:
         """True if the weights are used and published unchanged."""
         return self.weights == "public"
+
+    @property
+    def kind_of_weights(self) -> Weights:
+        """The weights as the survey has them, wherever their sums come from."""
+        return "public" if self.public_weights else "confidential"
 
 
 class LabelSection(Section):

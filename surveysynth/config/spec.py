@@ -37,7 +37,7 @@ from surveysynth.config.problems import (
     pseudo_posterior_problems,
     public_weight_problems,
 )
-from surveysynth.config.sections import LabelSection, SurveySection
+from surveysynth.config.sections import OF_RELEASE, LabelSection, SurveySection
 from surveysynth.config.synthesizer_section import SynthesizerSection
 from surveysynth.config.tables_in_file import ALL_TABLES, folded, section_of, where_problems
 from surveysynth.config.tables_section import TablesSection
@@ -188,6 +188,11 @@ class Spec(BaseModel):
         survey, problems = self.survey, []
         if survey.weight is None and not survey.public_weights:
             problems.append("survey.weight: missing; tables need a column of sampling weights.")
+        if self.weights_release is not None and self.calibration:
+            problems.append(
+                "survey.weights: counts are those of the earlier release, calibrated if it was, "
+                "and no calibration changes them here; leave [[calibration]] out."
+            )
         synthesizer = self.synthesizer
         problems += public_weight_problems(survey, synthesizer, self.all_tables, self.outcomes)
         if survey.population_size is None and "population_size" in synthesizer.requires:
@@ -284,6 +289,12 @@ class Spec(BaseModel):
     def data_path(self) -> Path:
         """The data file; a relative path is relative to the folder of the specification."""
         return self.path.parent / self.survey.data
+
+    @property
+    def weights_release(self) -> Path | None:
+        """The folder of the release whose counts this one takes; None where it takes none."""
+        _, named, folder = self.survey.weights.partition(OF_RELEASE)
+        return self.path.parent / folder.strip() if named else None
 
     @property
     def binary_statistics(self) -> tuple[str, ...]:

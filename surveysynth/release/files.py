@@ -150,6 +150,8 @@ def public_specification(facts: ReleaseFacts) -> dict[str, Any]:
         exclude_unset=True,
     )
     content = unfolded(content)
+    if facts.counts is not None:  # the counts are published, not where they come from
+        del content["survey"]["weights"]
     content["survey"]["data"] = f"survey{facts.spec.data_path.suffix.lower()}"
     content["synthesizer"]["predictors"] = facts.design.matrix.formula
     if facts.calibration is not None:
