@@ -187,10 +187,23 @@ def _with_fractions(
 def counts_of(spec: Spec, design: PublicDesign, *, test: bool) -> ReleaseCounts | None:
     """Return the counts of the release that ``survey.weights`` names; None where it names none.
 
-    design: of the release that takes them; test: whether that is one with a seed.
+    Raises ``InputError`` as ``earlier_release``.
+    """
+    found = earlier_release(spec, design, test=test)
+    if found is None:
+        return None
+    first, columns = found
+    return ReleaseCounts.of(first.design, columns, first.datasets())
 
-    Raises ``InputError`` where that release cannot be read, is not private, or is of another
-    design.
+
+def earlier_release(
+    spec: Spec, design: PublicDesign, *, test: bool
+) -> tuple[PublishedRelease, tuple[str, ...]] | None:
+    """Return the release that ``survey.weights`` names, and the columns of the cells.
+
+    design: of the release that takes its counts; test: whether that is one with a seed.
+
+    Raises ``InputError`` where it cannot be read, is not private, or is of another design.
     """
     folder = spec.weights_release
     if folder is None or spec.privacy.down_weights:  # in a comparison
@@ -201,7 +214,7 @@ def counts_of(spec: Spec, design: PublicDesign, *, test: bool) -> ReleaseCounts 
     columns = tuple(name for name in used if name not in design.outcome_names)
     for problem in _differences(first, spec.for_records(design.n), design, columns, test=test):
         raise InputError(f"survey.weights: the release in {folder} {problem}")
-    return ReleaseCounts.of(first.design, columns, first.datasets())
+    return first, columns
 
 
 def _differences(

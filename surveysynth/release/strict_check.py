@@ -20,6 +20,7 @@ from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettin
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.preview import budget_words, preview_lines
 from surveysynth.release.psu_check import unit_lines
+from surveysynth.release.read_back import earlier_release
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import needs_general_form
 from surveysynth.survey.weights_from import refuse_sources
@@ -43,9 +44,12 @@ def check_strict(spec: "Spec") -> list[str]:
     model = model_of(spec).of(design)
     settings = noisy_settings_of(spec)
     check_public(model, design, settings)
+    # Whether a test or not: a release refuses the counts of a test.
+    taken = earlier_release(spec, design, test=True) is not None
     return [
         *preview_lines(spec, design, model),
         *_promise(spec, design, require_general(model)),
+        *["Counts: those of the release that survey.weights names, at no cost."] * taken,
         "",
         *_units(design, settings),
     ]

@@ -18,6 +18,7 @@ from surveysynth.release.folder.ledger import read_ledger
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
 from surveysynth.release.release_counts import ReleaseCounts
+from surveysynth.release.strict_check import check_strict
 from tests.audit.cases import specified_case
 from tests.audit.neighbours import changes_for
 from tests.audit.noise import noise_lines
@@ -105,6 +106,12 @@ def test_counts_are_equal_in_every_dataset(home: Path, tmp_path: Path) -> None:
             np.testing.assert_allclose(sums[0], sums[1], rtol=1e-10)
         # Weights of records are this release's own: they go with its outcome.
         assert not np.allclose(one["weight"], other["weight"], rtol=0.01)
+
+
+def test_check_says_where_counts_come_from(home: Path) -> None:
+    words = "Counts: those of the release that survey.weights names, at no cost."
+    assert words in check_strict(load_spec(home / "later_in" / "spec.toml"))
+    assert words not in check_strict(load_spec(home / "first_in" / "spec.toml"))
 
 
 def test_costs_add_up_in_the_ledger(home: Path) -> None:
@@ -200,7 +207,10 @@ def test_a_release_of_another_design_is_refused(
         places = [i for i, line in enumerate(lines) if line.startswith(f"{key} =")]
         text = "\n".join(line for i, line in enumerate(lines) if i not in places[:-1])
     spec.write_text(text)
-    with pytest.raises(InputError, match=f"survey.weights: the release in .*first has {words}"):
+    refusal = f"survey.weights: the release in .*first has {words}"
+    with pytest.raises(InputError, match=refusal):
+        check_strict(load_spec(spec))
+    with pytest.raises(InputError, match=refusal):
         release(spec, tmp_path / "later", ledger=tmp_path / "ledger.jsonl")
     assert not (tmp_path / "ledger.jsonl").exists()
 
