@@ -15,13 +15,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.config.calibration_section import CalibrationSection, calibration_problems
-from surveysynth.config.learned import (
+from surveysynth.config.mistakes import raise_mistakes, read_text, why_not_toml
+from surveysynth.config.outcome_section import (
+    WEIGHT,
+    OutcomeSection,
     learned_columns,
     with_learned_weight,
     without_learned_weight,
 )
-from surveysynth.config.mistakes import raise_mistakes
-from surveysynth.config.outcome_section import WEIGHT, OutcomeSection
 from surveysynth.config.outcomes import (
     by_problems,
     declared_outcome,
@@ -39,9 +40,13 @@ from surveysynth.config.problems import (
 )
 from surveysynth.config.sections import OF_RELEASE, LabelSection, SurveySection
 from surveysynth.config.synthesizer_section import SynthesizerSection
-from surveysynth.config.tables_in_file import ALL_TABLES, folded, section_of, where_problems
-from surveysynth.config.tables_section import TablesSection
-from surveysynth.config.wording import read_text, why_not_toml
+from surveysynth.config.tables_section import (
+    ALL_TABLES,
+    TablesSection,
+    folded,
+    section_of,
+    where_problems,
+)
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan

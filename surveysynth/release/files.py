@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from surveysynth.config.calibration_section import inlined
 from surveysynth.config.formats import FIGURES_FOLDER, FORMATS, folder_of, table_files
-from surveysynth.config.replicates import REPLICATE_KEYS
-from surveysynth.config.tables_in_file import unfolded
+from surveysynth.config.sections import REPLICATE_KEYS
+from surveysynth.config.tables_section import unfolded
 from surveysynth.mechanisms.learned.histogram import NoisyHistogram
 from surveysynth.release.documents.codebook import make_codebook
 from surveysynth.release.documents.ddi import DDI_NAME, make_ddi

@@ -94,8 +94,7 @@ def release(
     Arguments, result, and errors are those of ``surveysynth.release``, which adds the observer: it
     compares the release with the survey, and nothing that is published depends on it.
     """
-    from surveysynth.config.build import engine_of, mechanism_of, model_of
-    from surveysynth.config.file_labels import with_file_labels
+    from surveysynth.config.build import engine_of, mechanism_of, model_of, with_file_labels
     from surveysynth.config.spec import load_spec
     from surveysynth.release.files import planned_files
 

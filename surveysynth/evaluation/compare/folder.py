@@ -9,8 +9,7 @@ from surveysynth._support import progress as stages
 from surveysynth._support.fragment import fragment
 from surveysynth._support.page import Picture
 from surveysynth._support.progress import shows_stages
-from surveysynth.config.build import read_survey
-from surveysynth.config.file_labels import with_file_labels
+from surveysynth.config.build import read_survey, with_file_labels
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.evaluation.baselines.laplace import Rule

@@ -13,7 +13,7 @@ import pandas as pd
 
 from surveysynth._support.types import FloatArray
 from surveysynth.config import build
-from surveysynth.config.replicates import replicates_of
+from surveysynth.config.sections import replicates_of
 from surveysynth.errors import InputError
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.replicated_sample import ReplicatedSample

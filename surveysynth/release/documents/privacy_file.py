@@ -73,7 +73,7 @@ def _settings(facts: ReleaseFacts) -> dict[str, Any]:
         "population_size": spec.survey.population_size,
         "calibration": None if facts.calibration is None else facts.calibration.as_dict(),
         "sampling_weights": spec.survey.kind_of_weights,
-        "counts": None if facts.counts is None else list(facts.counts.columns),
+        **({} if facts.counts is None else {"counts_by": list(facts.counts.columns)}),
         "weights_from": spec.survey.weights_from,
         "stratum_sizes": spec.survey.stratum_sizes,
         "records": facts.design.n,

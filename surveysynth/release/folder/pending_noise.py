@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from surveysynth.config.replicates import REPLICATE_KEYS
+from surveysynth.config.sections import REPLICATE_KEYS
 from surveysynth.errors import InputError
 from surveysynth.release.folder.atomic import (
     PRIVATE_MODE,
