@@ -95,8 +95,8 @@ class PublishedRelease:
     def datasets(self) -> Iterator[SyntheticDataset]:
         """Make all datasets again, with the weights of its tables."""
         return published_datasets(
-            self.spec, self.design, self.model, self.draws, self.synthesis_rng(),
-            inference="paper", counts=self.counts,
+            self.spec.for_records(self.design.n), self.design, self.model, self.draws,
+            self.synthesis_rng(), inference="paper", counts=self.counts,
             calibration=calibration_of(self.spec, self.design),
         )  # fmt: skip
 
@@ -255,7 +255,8 @@ def _differences(
             f"has other numbers of records in {len(cells):,} of the cells of {listing(together)}: "
             "take the counts of a release of the same sample, with the same levels."
         )
-    made = [(each.privacy.m, each.privacy.replicates_per_draw) for each in (first.spec, spec)]
+    privacy = [first.spec.for_records(design.n).privacy, spec.privacy]
+    made = [(each.m, each.replicates_per_draw) for each in privacy]
     if made[0] != made[1]:
         yield (
             f"has m = {made[0][0]} and replicates_per_draw = {made[0][1]}, and this one "

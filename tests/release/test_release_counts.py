@@ -128,7 +128,12 @@ def test_all_is_made_again_without_the_first_release(home: Path, tmp_path: Path)
     assert "weights" not in published["specification"]["survey"]
     assert str(home) not in json.dumps(published)
     readme = (alone / "README.md").read_text()
-    assert "to those of an earlier one" in " ".join(readme.replace("\n>", "\n").split())
+    words = " ".join(readme.replace("\n>", "\n").split())
+    assert "to those of an earlier one" in words
+    assert "multiplied by one factor in each cell, with 12 digits" in words
+    codebook = json.loads((alone / "codebook.json").read_text())
+    (weight,) = (each for each in codebook["columns"] if each["name"] == "weight")
+    assert weight["rounded_to"] == "12 significant digits"
 
 
 def seeded(home: Path, folder: Path, frame: pd.DataFrame, survey: str) -> Path:

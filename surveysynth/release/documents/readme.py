@@ -242,5 +242,6 @@ def _digits(facts: ReleaseFacts) -> dict[str, Any]:
     digits = facts.digits
     return {
         "amount_words": digits.amount_words,
+        "own_counts": facts.counts is None,
         "weight_words": None if digits.weight_step is None else digits.weight_words,
     }
