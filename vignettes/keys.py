@@ -23,8 +23,11 @@ from surveysynth._support.messages import listing
 from surveysynth.config.calibration_section import CalibrationSection
 from surveysynth.config.formats import format_names
 from surveysynth.config.outcome_section import OutcomeSection
-from surveysynth.config.privacy import NoisyStatisticsSection, PseudoPosteriorSection
-from surveysynth.config.privacy_section import PrivacySection
+from surveysynth.config.privacy import (
+    NoisyStatisticsSection,
+    PrivacySection,
+    PseudoPosteriorSection,
+)
 from surveysynth.config.sections import LabelSection, Section, SurveySection
 from surveysynth.config.spec import Spec
 from surveysynth.config.synthesizer_section import OPTION_TEXTS, SynthesizerSection

@@ -9,7 +9,9 @@ from surveysynth.errors import InputError
 if TYPE_CHECKING:
     from surveysynth._support.types import FloatArray
     from surveysynth.evaluation.compare.adequacy_report import Adequacy
-    from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import Statistics
+    from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
+        LocationStatistics,
+    )
     from surveysynth.survey.survey import PublicDesign
 
 
@@ -59,8 +61,7 @@ def adequacy(
     (20, True)
     """
     from surveysynth._support import progress as stages
-    from surveysynth.config.build import engine_of, mechanism_of, model_of
-    from surveysynth.config.file_labels import with_file_labels
+    from surveysynth.config.build import engine_of, mechanism_of, model_of, with_file_labels
     from surveysynth.config.spec import load_spec
     from surveysynth.evaluation.compare.adequacy import compare_with_sample
     from surveysynth.evaluation.compare.adequacy_report import write_adequacy
@@ -91,19 +92,22 @@ def adequacy(
 
 def _of_noise(
     release: Path, design: "PublicDesign"
-) -> "tuple[PublicDesign, Statistics | None]":
+) -> "tuple[PublicDesign, LocationStatistics | None]":
     """Return the design with learned transforms, and the statistics; None without noise."""
     from surveysynth.mechanisms.learned.histogram import learned_design
     from surveysynth.mechanisms.learned.stage import histograms_in
     from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
-    from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
+    from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
+        LocationStatistics,
+    )
     from surveysynth.release.microdata import read_json
 
     path = release / STATISTICS_NAME
     if not path.is_file():
         return design, None
     content = read_json(path)
-    return learned_design(design, histograms_in(content)), statistics_of(content["statistics"])
+    statistics = LocationStatistics.from_dict(content["statistics"])
+    return learned_design(design, histograms_in(content)), statistics
 
 
 def _risk_weights(folder: Path) -> "FloatArray | None":

@@ -157,7 +157,7 @@ def check(
     ...     ss.check(ss.example(folder, n=400)[1]).feasible
     True
     """
-    from surveysynth.config.file_labels import with_file_labels
+    from surveysynth.config.build import with_file_labels
     from surveysynth.config.spec import load_spec
     from surveysynth.release.run_record import ledger_of, spending
 

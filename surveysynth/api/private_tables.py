@@ -10,10 +10,11 @@ import numpy as np
 from surveysynth._support.progress import shows_stages
 from surveysynth.config.build import engine_of, mechanism_of, model_of
 from surveysynth.errors import InputError
-from surveysynth.release.pipeline import Streams, facts_of, private_estimates
+from surveysynth.release.pipeline import facts_of, private_estimates
 from surveysynth.release.private_tables import PrivateTables
 from surveysynth.release.run_record import Recorder, entry_in_memory, ledger_of
 from surveysynth.release.tables.table_builder import tables_of_each
+from surveysynth.sampling.randomness import Streams
 from surveysynth.survey.declaration import refuse_sources
 from surveysynth.survey.survey import Survey, require_survey
 
@@ -239,7 +240,7 @@ def _specification(
     Arguments that are None have the defaults of a file.
     """
     from surveysynth.config.in_memory import spec_of_survey
-    from surveysynth.config.tables_in_file import ALL_TABLES
+    from surveysynth.config.tables_section import ALL_TABLES
 
     merged = {name: dict(keys) for name, keys in sections.items()}
     for section, keys in arguments.items():
@@ -276,7 +277,7 @@ def _margins(calibration: Any) -> list[dict[str, Any]]:
 
 def _each_own(several: Any) -> list[dict[str, Any]]:
     """Return the own keys of each of several tables, as in a file."""
-    from surveysynth.config.wording import shown
+    from surveysynth.config.mistakes import shown
 
     listed = isinstance(several, list | tuple)
     if not listed or not all(isinstance(each, Mapping) for each in several):
@@ -307,7 +308,7 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     """
     from surveysynth._support.messages import nearest, raise_problems
     from surveysynth.config.in_memory import SOURCE
-    from surveysynth.config.learned import weight_transform
+    from surveysynth.config.outcome_section import weight_transform
     from surveysynth.release.microdata import public_order
     from surveysynth.survey.outcome import zero_one
     from surveysynth.survey.records import binary_problems

@@ -16,7 +16,7 @@ from surveysynth.errors import InputError
 
 if TYPE_CHECKING:
     from surveysynth.config.draft.choices import Choices
-    from surveysynth.config.draft.write import Drafted
+    from surveysynth.config.draft.text import Drafted
 
 OutcomeOption = Annotated[
     list[str] | None,
@@ -130,12 +130,12 @@ def _write(
         Choices,
         check_choices,
         check_said,
+        open_data,
         read_outcomes,
         read_sources,
         split_columns,
     )
-    from surveysynth.config.draft.columns import open_data
-    from surveysynth.config.draft.write import check_free, write_draft
+    from surveysynth.config.draft.text import check_free, write_draft
 
     check_free(out, overwrite=overwrite)  # before any question
     file = open_data(data)

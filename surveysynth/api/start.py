@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from surveysynth.config.draft.choices import OutcomeChoice
-    from surveysynth.config.draft.write import Drafted
+    from surveysynth.config.draft.text import Drafted
 
 
 def example(
@@ -194,9 +194,8 @@ def init(
     ...     made.open, ss.load_spec(made.path).outcomes["salary"].range
     ((), (0.0, 1000000.0))
     """
-    from surveysynth.config.draft.choices import Choices
-    from surveysynth.config.draft.columns import open_data
-    from surveysynth.config.draft.write import SPEC_NAME, write_draft
+    from surveysynth.config.draft.choices import Choices, open_data
+    from surveysynth.config.draft.text import SPEC_NAME, write_draft
 
     path = Path(data)
     choices = Choices(

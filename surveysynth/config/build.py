@@ -1,17 +1,28 @@
-"""Build the parts of a run from a specification: survey, model with its sampler, settings."""
+"""What is made from a specification: survey, model with its sampler, settings.
 
-from dataclasses import replace
+Titles of columns and labels of values in a file of Stata, SPSS or SAS are the survey's data
+dictionary and count as public; the specification has precedence, and labels of values are used for
+public columns only.
+"""
+
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import ValidationError
 
+from surveysynth._support.messages import visible
 from surveysynth.config.calibration_section import method_of, place_of
-from surveysynth.config.learned import weight_transform
-from surveysynth.config.replicates import columns_of_pattern, replicate_problems
+from surveysynth.config.outcome_section import weight_transform
+from surveysynth.config.sections import LabelSection, columns_of_pattern, replicate_problems
 from surveysynth.errors import InputError
+from surveysynth.survey.columns import text_column
+from surveysynth.survey.files import LABELLED_SUFFIXES, LabelledTable, open_table
+from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
 
 if TYPE_CHECKING:
+    from surveysynth.config.privacy import PrivacySection
     from surveysynth.config.spec import Spec
     from surveysynth.estimation.calibration import Calibration, Margin
     from surveysynth.mechanisms.base import Declared, Mechanism
@@ -74,7 +85,8 @@ def declaration_of(spec: "Spec") -> "Declaration":
     section, synthesizer = spec.survey, spec.synthesizer
     roles = make_roles(
         synthesizer.outcome, section.weight, spec.public_by, section.strata, section.psu,
-        section.fpc, synthesizer.predictors, section.public_columns, weights=section.weights,
+        section.fpc, synthesizer.predictors, section.public_columns,
+        weights=section.kind_of_weights,
     )  # fmt: skip
     return Declaration(
         roles,
@@ -91,7 +103,7 @@ def declaration_of(spec: "Spec") -> "Declaration":
         binary_for=spec.binary_statistics,
         # A mechanism that answers for every valid survey may not refuse one because of its values.
         refuse_degenerate=not spec.privacy.answers_every_survey,
-        weights=section.weights,
+        weights=section.kind_of_weights,
         stratum_sizes=section.stratum_sizes,
         weights_from=section.weights_from,
         weight_transform=weight_transform(synthesizer, spec.outcomes),
@@ -238,19 +250,22 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
     synthesizer, privacy = spec.synthesizer, as_noisy_statistics(spec.privacy)
 
     above, below = declared_of(spec)
-    given = {
+    return NoisySettings(**{
+        **_of_same_name(privacy, NoisySettings),
         "budget": privacy.cost,
         "declared": {name: each for name, each in above.items() if name != WEIGHT},
         "declared_below": below,
         "weight": above.get(WEIGHT, Declared()),
-        "m": privacy.m,
         "radius": privacy.radius or 0.0,
-        "protect": privacy.protect,
         "plan": synthesizer.plan(NOISY_PLAN),
-        "count_share": privacy.count_share,
-        "modules": privacy.modules,
-    }
-    return NoisySettings(**{**given, **changes})
+        **changes,
+    })  # fmt: skip
+
+
+def _of_same_name(section: "PrivacySection", settings: type) -> dict[str, Any]:
+    """Return the keys of a section that the settings of its mechanism have too."""
+    names = {each.name for each in fields(settings)}
+    return {name: value for name, value in section if name in names}
 
 
 def declared_of(spec: "Spec") -> "tuple[dict[str, Declared], dict[str, Declared]]":
@@ -277,27 +292,17 @@ def spreads_of(spec: "Spec") -> dict[str, float]:
 def settings_of(spec: "Spec") -> "MechanismSettings":
     """Return the settings of the pseudo-posterior, all public."""
     from surveysynth.config.privacy import as_pseudo_posterior
-    from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS, MechanismSettings
+    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
     from surveysynth.sampling.plan import SamplingPlan
 
     privacy, synthesizer = as_pseudo_posterior(spec.privacy), spec.synthesizer
     of_papers = synthesizer.inference == "paper"
-    return MechanismSettings(
-        epsilon=privacy.epsilon,
-        m=privacy.m,
-        risk=privacy.risk,
-        weights=privacy.weight_map,
-        scale=privacy.scale,
-        shift=privacy.shift,
-        reweight=privacy.reweight,
-        radius=privacy.radius or DEFAULT_RADIUS,
-        pattern=privacy.pattern,
-        truncate=privacy.truncate,
-        small_strata=privacy.small_strata,
-        shared_weights=privacy.shared_weights,
-        origin=privacy.origin or ("density" if of_papers else None),
-        plan=SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
-    )
+    return MechanismSettings(**{
+        **_of_same_name(privacy, MechanismSettings),
+        "weights": privacy.weight_map,
+        "origin": privacy.origin or ("density" if of_papers else None),
+        "plan": SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
+    })  # fmt: skip
 
 
 def method_name(model: str) -> str:
@@ -337,3 +342,69 @@ def with_pseudo_posterior(spec: "Spec") -> "Spec":
     from surveysynth.config.spec import with_defaults
 
     return with_defaults(spec.model_copy(update={"privacy": as_pseudo_posterior(spec.privacy)}))
+
+
+def with_file_labels(spec: "Spec") -> "Spec":
+    """Return the specification with titles and labels from the data file.
+
+    Titles of all columns with a role and labels of levels of public ones are added if the
+    specification has none. Only cells of public columns with labels are read. Raises
+    ``InputError`` as ``open_table`` does, and for labels that are not distinct.
+    """
+    if not spec.data_path.name.lower().endswith(LABELLED_SUFFIXES):
+        return spec
+    table = open_table(spec.data_path)
+    assert isinstance(table, LabelledTable)  # by its ending
+    weight = () if spec.survey.weight is None else (spec.survey.weight,)
+    amounts = (*spec.synthesizer.outcome, *weight)
+    public = [name for name in spec.public_names if name not in amounts]
+    labels = dict(spec.labels)
+    for name in dict.fromkeys((*public, *amounts)):
+        if name in table.described:
+            section = _section(spec, table, name, public=name in public)
+            if section is not None:
+                labels[name] = section
+    return spec.model_copy(update={"labels": labels}) if labels != spec.labels else spec
+
+
+def _section(
+    spec: "Spec", table: LabelledTable, name: str, *, public: bool
+) -> LabelSection | None:
+    """Return the section ``[labels.NAME]``, or None."""
+    given = spec.labels.get(name)
+    found: dict[str, object] = {} if given is None else given.model_dump(exclude_unset=True)
+    title = table.described[name].title
+    if title:
+        found.setdefault("title", title)
+    if public and not found.get("levels") and (levels := _levels(table, name)):
+        found["levels"] = levels
+    if not found:
+        return given
+    try:
+        return LabelSection(**found)  # type: ignore[arg-type]
+    except ValidationError as error:
+        reasons = [str(each["ctx"]["error"]) for each in error.errors() if "ctx" in each]
+        raise InputError(
+            f"{spec.data_path}: labels of the values of {name!r}: {' '.join(reasons)} Set "
+            f"this column's labels in the specification: [labels.{name}] levels."
+        ) from None
+
+
+def _levels(table: LabelledTable, name: str) -> dict[str, str]:
+    """Return the labels of the levels that occur, in natural order; other levels keep their code.
+
+    Empty if a level without a label is so rare that it may be an error: listing it here would
+    declare it as valid and suppress the warning.
+    """
+    labels = table.described[name].labels
+    if not labels:
+        return {}
+    column = text_column(table.read([name])[name], name, labels)
+    counts = np.bincount(column.codes[~column.missing], minlength=len(column.levels))
+    known = [
+        level in labels or count >= LEAST_RECORDS
+        for level, count in zip(column.levels, counts, strict=True)
+    ]
+    if not all(known) or len(column.levels) > MAX_LEVELS:
+        return {}
+    return {level: labels.get(level, visible(level)) for level in column.levels}

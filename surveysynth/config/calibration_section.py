@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
 
 from surveysynth._support.messages import listing, nearest
+from surveysynth.config.mistakes import shown
 from surveysynth.config.sections import Name, Names, Section, as_tuple
 from surveysynth.config.tables_section import TablesSection
-from surveysynth.config.wording import shown
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import (
     UNBOUNDED,

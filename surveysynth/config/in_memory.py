@@ -9,10 +9,10 @@ import numpy as np
 
 from surveysynth.config.outcome_section import WEIGHT
 from surveysynth.config.spec import NO_FILE, Spec, validate_spec
-from surveysynth.config.tables_in_file import ALL_TABLES, TABLES
+from surveysynth.config.tables_section import ALL_TABLES, TABLES
 from surveysynth.errors import InputError
 from surveysynth.survey.outcome import Outcome, needs_general_form
-from surveysynth.survey.transforms import LearnedTransform, Transform
+from surveysynth.survey.transforms import LearnedTransform
 
 if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
@@ -63,7 +63,10 @@ def spec_of_survey(
         # The section of an outcome has more keys than the given one of the same name.
         given = {**given, "outcomes": {**moments, **own["outcomes"]}}
     else:
-        own["synthesizer"].update(_transforms(design.transforms))
+        own["synthesizer"]["transform"] = [each.kind for each in design.transforms]
+        for key in ("scale", "shift", "power"):
+            numbers = [float(getattr(each, key)) for each in design.transforms]
+            own["synthesizer"][f"transform_{key}"] = numbers
     weight = design.weight_transform
     if isinstance(weight, LearnedTransform) and design.weight_name is not None:
         given = {**given, "outcomes": {**given.get("outcomes", {}), WEIGHT: _learned(weight)}}
@@ -76,23 +79,10 @@ def spec_of_survey(
     try:
         return validate_spec({**content, **tables, "path": Path(NO_FILE)}, SOURCE)
     except InputError as error:
-        raise InputError(_as_given(str(error))) from None
-
-
-def _as_given(message: str) -> str:
-    """Replace the names of sections in a message by the names of arguments."""
-    named = re.sub(r"\btables(?=\[\d)", "several", message.replace(f"[[{TABLES}]]", "several"))
-    return named.replace(ALL_TABLES, TABLES)
-
-
-def _transforms(transforms: Sequence[Transform]) -> dict[str, Any]:
-    """Return the keys of [synthesizer] for continuous outcomes."""
-    return {
-        "transform": [each.kind for each in transforms],
-        "transform_scale": [float(each.scale) for each in transforms],
-        "transform_shift": [float(each.shift) for each in transforms],
-        "transform_power": [float(each.power) for each in transforms],
-    }
+        # Sections are arguments here.
+        message = str(error).replace(f"[[{TABLES}]]", "several")
+        message = re.sub(r"\btables(?=\[\d)", "several", message).replace(ALL_TABLES, TABLES)
+        raise InputError(message) from None
 
 
 def _section(outcome: Outcome) -> dict[str, Any]:
@@ -127,6 +117,7 @@ def _learned(given: LearnedTransform) -> dict[str, Any]:
 
 
 def _survey(design: "PublicDesign") -> dict[str, Any]:
+    sources = design.weights_from
     keys = {
         "data": NO_DATA,
         **_weights(design),
@@ -136,7 +127,7 @@ def _survey(design: "PublicDesign") -> dict[str, Any]:
         "lonely_psu": design.lonely_psu,
         "design_effect": design.design_effect,
         "population_size": design.population_size,
-        "weights_from": _sources(design),
+        "weights_from": list(sources) if isinstance(sources, tuple) else sources,
         "missing": design.missing,
         "public_columns": list(design.public_columns),
     }
@@ -149,12 +140,6 @@ def _weights(design: "PublicDesign") -> dict[str, Any]:
     if design.stratum_sizes is None:
         return {"weights": "public", "weight": design.public_weight_name}
     return {"weights": "public", "stratum_sizes": dict(design.stratum_sizes)}
-
-
-def _sources(design: "PublicDesign") -> str | list[str] | None:
-    """Return what the weights were computed from, as a file has it."""
-    given = design.weights_from
-    return list(given) if isinstance(given, tuple) else given
 
 
 def _refuse_settled(given: Mapping[str, Mapping[str, Any]]) -> None:

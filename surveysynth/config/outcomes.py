@@ -6,17 +6,19 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.messages import listing, nearest
-from surveysynth.config.learned import (
+from surveysynth.config.outcome_section import (
     LEARNED,
     OF_LEARNED,
+    WEIGHT,
+    Outcomes,
+    OutcomeSection,
     learned_transform,
     learns_weight,
     of_counts,
     weight_problems,
 )
-from surveysynth.config.outcome_section import WEIGHT, Outcomes, OutcomeSection
-from surveysynth.config.privacy_section import PrivacySection
-from surveysynth.config.scales import scale_problems
+from surveysynth.config.privacy import PrivacySection
+from surveysynth.config.problems import scale_problems
 from surveysynth.config.sections import LabelSection, SurveySection
 from surveysynth.config.synthesizer_section import SynthesizerSection
 from surveysynth.config.tables_section import TablesSection

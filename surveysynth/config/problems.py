@@ -8,9 +8,15 @@ from surveysynth._support.messages import (
     nearest,
     noisy_statistics_alone,
 )
-from surveysynth.config.learned import is_learned, learns_weight, of_counts
-from surveysynth.config.outcome_section import WEIGHT, Outcomes, OutcomeSection
-from surveysynth.config.sections import SurveySection
+from surveysynth.config.outcome_section import (
+    WEIGHT,
+    Outcomes,
+    OutcomeSection,
+    is_learned,
+    learns_weight,
+    of_counts,
+)
+from surveysynth.config.sections import OF_RELEASE, SurveySection
 from surveysynth.config.synthesizer_section import SynthesizerSection
 from surveysynth.config.tables_section import TablesSection
 
@@ -28,6 +34,11 @@ def pseudo_posterior_problems(
     if survey.psu is not None and survey.design_effect is None:
         what = noisy_statistics_alone("survey.psu: the survey has primary sampling units")
         problems.append(f"{what} {DESIGN_EFFECT_INSTEAD}")
+    if survey.weights.startswith(OF_RELEASE):
+        problems.append(
+            "survey.weights: only a release by noisy statistics takes the counts of an earlier "
+            "one; set mechanism = 'noisy_statistics', or weights = 'confidential'."
+        )
     if synthesizer.grouping:
         problems.append(
             noisy_statistics_alone("synthesizer.covariance_by: each cell has a spread of its own")
@@ -100,4 +111,26 @@ def public_weight_problems(
             "tables.linearisation: 'ratio' is for weights that are scaled to "
             "survey.population_size; weights = 'public' are used unchanged. Leave it out."
         )
+    return problems
+
+
+def scale_problems(synthesizer: SynthesizerSection, outcomes: Outcomes) -> list[str]:
+    """Return amounts that lack a public centre and spread, or a range to learn them from."""
+    problems = []
+    for name in synthesizer.outcome:
+        section = outcomes.get(name, OutcomeSection())
+        learned = is_learned(name, synthesizer, section)
+        if learned or section.kind in ("binary", "categorical"):
+            continue
+        missing = [key for key in ("centre", "spread") if getattr(section, key) is None]
+        if missing:
+            problems.append(
+                f"outcomes.{name}: {' and '.join(missing)} missing. Declare the public range of "
+                "the outcome, range = [low, high], and no transform: its transform is then learned "
+                "within the budget. Or declare both with a transform: centre, a typical value in "
+                "the outcome's own units (with a split one above it and one below), and spread, a "
+                "typical standard deviation on the scale of the transform. Take them from public "
+                "sources (a codebook, last year's publication, a register), never from these "
+                "data; values far off cost accuracy, never privacy."
+            )
     return problems

@@ -7,8 +7,11 @@ Validators raise ``ValueError`` with a sentence for the user.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
+import numpy as np
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -21,19 +24,145 @@ from pydantic import (
 from pydantic_core import PydanticKnownError
 
 from surveysynth._support.messages import has_control, listing
-from surveysynth.config.replicates import setting_problems
-from surveysynth.estimation.replication import ReplicateMethod
+from surveysynth.errors import InputError
+from surveysynth.estimation.replication import (
+    ReplicateMethod,
+    ReplicateWeights,
+    agency_replicates,
+    replication_scale,
+)
 from surveysynth.survey.declaration import (
     EFFECT_WITHOUT_PSU,
     MAX_DESIGN_EFFECT,
     UNKNOWN,
+    Roles,
+    Weights,
     WeightsFrom,
     weight_problems,
     weights_from_problems,
 )
-from surveysynth.survey.files import SUFFIX_WORDS, SUFFIXES
+from surveysynth.survey.files import SUFFIX_WORDS, SUFFIXES, open_table
+
+if TYPE_CHECKING:
+    from surveysynth.survey.survey import Survey
+
+
+#: Keys that no release depends on, and that none publishes.
+REPLICATE_KEYS = tuple(
+    f"replicate_{key}" for key in ("weights", "method", "fay", "scale", "rscales", "centre")
+)
+
+
+def columns_of_pattern(
+    given: str | tuple[str, ...] | None, columns: Sequence[str]
+) -> tuple[str, ...]:
+    """Return the columns that a pattern such as "repwt*" means, in the order of the file."""
+    if isinstance(given, str):
+        return tuple(name for name in columns if fnmatchcase(name, given))
+    return tuple(given or ())
+
+
+def setting_problems(section: "SurveySection") -> list[str]:
+    """Return settings of replicate weights that contradict each other."""
+    given = [key for key in REPLICATE_KEYS[1:] if getattr(section, key) is not None]
+    if section.replicate_weights is None:
+        return [
+            f"{key}: this key needs replicate_weights, the columns; name them or leave "
+            "it out."
+            for key in given
+        ]
+    if section.replicate_method is None:
+        return [
+            "replicate_method: missing; name the method of the replicate weights: brr, fay, jk1, "
+            "jkn, successive_difference or bootstrap. The documentation of the data states it."
+        ]
+    problems = []
+    if (section.replicate_method == "fay") != (section.replicate_fay is not None):
+        problems.append(
+            "replicate_fay: Fay's factor goes with replicate_method = 'fay', such as "
+            "replicate_fay = 0.5."
+        )
+    if section.replicate_method == "jkn" and section.replicate_rscales is None:
+        problems.append(
+            "replicate_rscales: missing; a stratified jackknife needs one number for each "
+            "replicate, (n_h - 1)/n_h of its stratum."
+        )
+    return problems
+
+
+def replicate_problems(
+    section: "SurveySection", found: Sequence[str], roles: Roles, columns: Sequence[str]
+) -> list[str]:
+    """Return what is wrong with the columns of replicate weights, by their names alone."""
+    if section.replicate_weights is None:
+        return []
+    absent = [name for name in found if name not in columns]
+    used = [name for name in found if name in roles.needed]
+    rscales = section.replicate_rscales
+    checks = [
+        (len(found) > 1, f"replicate_weights: {section.replicate_weights!r} names {len(found)} "
+         "columns of the data; expected at least two."),
+        (not absent, f"replicate_weights: the data have no column {listing(absent)}."),
+        (not used, f"replicate_weights: {listing(used)} has another role; name other columns."),
+        (rscales is None or len(rscales) == len(found),
+         f"replicate_rscales: expected {len(found)} numbers, one for each column of replicate "
+         f"weights, got {len(rscales or ())}."),
+    ]  # fmt: skip
+    return [text for holds, text in checks if not holds]
+
+
+def replicates_of(section: "SurveySection", survey: "Survey") -> ReplicateWeights | None:
+    """Return the replicate weights of a survey, with the scale of their method; or None.
+
+    Raises ``InputError`` for values that are no weights, without showing them.
+    """
+    columns, weight = survey.confidential.replicate_weights, survey.sampling_weight
+    if columns is None or weight is None or section.replicate_method is None:
+        return None
+    wrong = int((~(columns >= 0)).sum())
+    if wrong:
+        raise InputError(
+            f"replicate_weights: expected numbers from 0, got {wrong:,} other or blank cells of "
+            f"{columns.size:,}. Correct them, or leave replicate_weights out."
+        )
+    names, total = survey.confidential.replicate_names, weight.sum()
+    sums = columns.sum(axis=0)
+    other = [
+        name for name, each in zip(names, sums, strict=True) if not 0.5 <= each / total <= 2.0
+    ]
+    if other:
+        raise InputError(
+            f"replicate_weights: {len(other):,} of {len(names):,} columns ({listing(other)}) add "
+            "up to less than half or more than twice the weight. A column that is no replicate "
+            "weight must not be named, and factors must be multiplied by the weight first."
+        )
+    scale = section.replicate_scale
+    if scale is None:
+        scale = replication_scale(
+            section.replicate_method, columns.shape[1], section.replicate_fay or 0.0
+        )
+    rscales = section.replicate_rscales
+    return agency_replicates(
+        columns, weight, scale=scale, rscales=None if rscales is None else np.array(rscales),
+        centre=section.replicate_centre or "estimate",
+    )  # fmt: skip
+
+
+def replicate_lines(section: "SurveySection", data: Path) -> list[str]:
+    """Return a line for ``surveysynth check``; ``data``: the file, for the names of its columns."""
+    if section.replicate_weights is None:
+        return []
+    found = columns_of_pattern(section.replicate_weights, open_table(data).columns)
+    return [
+        f"Replicate weights: {len(found):,} columns, {found[0]!r} to {found[-1]!r}, "
+        f"{section.replicate_method}. Standard errors of the sample in comparisons come from them; "
+        "the release does not depend on them."
+    ]
+
 
 T = TypeVar("T")
+#: How ``survey.weights`` names an earlier release.
+OF_RELEASE = "release:"
 
 
 def known_name(value: Any, names: Sequence[str]) -> Any:
@@ -74,6 +203,12 @@ def _writable(value: str) -> str:
             f"got {value!r}."
         )
     return value
+
+
+def _weights(value: Any) -> Any:
+    if isinstance(value, str) and value.startswith(OF_RELEASE) and value[len(OF_RELEASE) :].strip():
+        return value
+    return known_name(value, ("confidential", "public", f"{OF_RELEASE}PATH"))
 
 
 Text = Annotated[str, AfterValidator(_writable)]
@@ -146,10 +281,13 @@ class SurveySection(Section):
     """How to treat a stratum with one sampling unit, as in R's survey package: "fail" is an error,
     "remove" and "certainty" contribute nothing to the variance, "adjust" centers the unit at zero,
     "average" uses the average of the other strata. Public: The rule."""
-    weights: Literal["confidential", "public"] = "confidential"
+    weights: Annotated[str, BeforeValidator(_weights)] = "confidential"
     """Whether the weights are protected and synthesised, or are constants of the design that anyone
-    can compute and are used and published unchanged. Public: With "public": the weight of every
-    record."""
+    can compute and are used and published unchanged. With "release:PATH" they are protected, and
+    add up in every cell and dataset to those of an earlier release by noisy statistics of the same
+    sample, whose folder is at PATH: no cell has two counts, and counts cost nothing again. Type:
+    "confidential", "public", or "release:PATH". Public: With "public": the weight of every record.
+    With "release:PATH": the counts, which are public already; not the path."""
     weights_from: Annotated[WeightsFrom, BeforeValidator(_sources)] = None
     """The columns that the weights were computed from, besides the design: [] for design weights;
     the margins of a raking, or the predictors of an adjustment for nonresponse. A release by
@@ -217,7 +355,7 @@ class SurveySection(Section):
         if self.design_effect is not None and self.psu is None:
             raise ValueError(EFFECT_WITHOUT_PSU)
         problems = weight_problems(
-            self.weights, self.weight, self.stratum_sizes, self.strata, self.psu, self.fpc
+            self.kind_of_weights, self.weight, self.stratum_sizes, self.strata, self.psu, self.fpc
         ) or weights_from_problems(self.weights_from, self.weight, self.stratum_sizes)
         problems = problems or setting_problems(self)
         if problems:
@@ -228,6 +366,11 @@ class SurveySection(Section):
     def public_weights(self) -> bool:
         """True if the weights are used and published unchanged."""
         return self.weights == "public"
+
+    @property
+    def kind_of_weights(self) -> Weights:
+        """The weights as the survey has them, wherever their sums come from."""
+        return "public" if self.public_weights else "confidential"
 
 
 class LabelSection(Section):

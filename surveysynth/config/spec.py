@@ -15,14 +15,14 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.config.calibration_section import CalibrationSection, calibration_problems
-from surveysynth.config.learned import (
+from surveysynth.config.mistakes import raise_mistakes, read_text, why_not_toml
+from surveysynth.config.outcome_section import (
+    WEIGHT,
+    OutcomeSection,
     learned_columns,
     with_learned_weight,
     without_learned_weight,
 )
-from surveysynth.config.mistakes import raise_mistakes
-from surveysynth.config.modules import apart_problems, module_problems
-from surveysynth.config.outcome_section import WEIGHT, OutcomeSection
 from surveysynth.config.outcomes import (
     by_problems,
     declared_outcome,
@@ -38,11 +38,15 @@ from surveysynth.config.problems import (
     pseudo_posterior_problems,
     public_weight_problems,
 )
-from surveysynth.config.sections import LabelSection, SurveySection
+from surveysynth.config.sections import OF_RELEASE, LabelSection, SurveySection
 from surveysynth.config.synthesizer_section import SynthesizerSection
-from surveysynth.config.tables_in_file import ALL_TABLES, folded, section_of, where_problems
-from surveysynth.config.tables_section import TablesSection
-from surveysynth.config.wording import read_text, why_not_toml
+from surveysynth.config.tables_section import (
+    ALL_TABLES,
+    TablesSection,
+    folded,
+    section_of,
+    where_problems,
+)
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
@@ -143,8 +147,6 @@ class Spec(BaseModel):
         confidential = (*synthesizer.outcome, *filter(None, weight))
         problems += pattern_problems(self.privacy.pattern_columns, confidential, self.public_names)
         problems += group_problems(synthesizer.grouping, (*self.public_by, *self.formula_columns))
-        modules = self.privacy.module_names
-        problems += module_problems(modules, synthesizer.outcome, self.calibration)
         wrong = outcome_problems(
             self.survey, synthesizer, self.outcomes,
             known_model=not (synthesizer.is_program and self.path == Path(NO_FILE)),
@@ -177,7 +179,6 @@ class Spec(BaseModel):
         weight = None if self.survey.public_weights else self.survey.weight
         problems = by_problems(tables, declared, self.labels, self.statistics)
         problems = problems or statistic_problems(tables, declared)
-        problems += apart_problems(self.privacy.module_names, tables, declared)
         problems += where_problems(tables.where, declared, known, weight)
         if tables.name is not None and not self.named_tables:
             problems.append("tables.name: only one of several [[tables]] has a name; leave it out.")
@@ -192,6 +193,11 @@ class Spec(BaseModel):
         survey, problems = self.survey, []
         if survey.weight is None and not survey.public_weights:
             problems.append("survey.weight: missing; tables need a column of sampling weights.")
+        if self.weights_release is not None and self.calibration:
+            problems.append(
+                "survey.weights: counts are those of the earlier release, calibrated if it was, "
+                "and no calibration changes them here; leave [[calibration]] out."
+            )
         synthesizer = self.synthesizer
         problems += public_weight_problems(survey, synthesizer, self.all_tables, self.outcomes)
         if survey.population_size is None and "population_size" in synthesizer.requires:
@@ -288,6 +294,12 @@ class Spec(BaseModel):
     def data_path(self) -> Path:
         """The data file; a relative path is relative to the folder of the specification."""
         return self.path.parent / self.survey.data
+
+    @property
+    def weights_release(self) -> Path | None:
+        """The folder of the release whose counts this one takes; None where it takes none."""
+        _, named, folder = self.survey.weights.partition(OF_RELEASE)
+        return self.path.parent / folder.strip() if named else None
 
     @property
     def binary_statistics(self) -> tuple[str, ...]:

@@ -544,11 +544,11 @@ def calibrated_dataset(
     Raises ``InputError``, with the number of the dataset, where they cannot be calibrated.
     """
     try:
-        weight = pair = _twelve_digits(
+        weight = pair = twelve_digits(
             calibration.calibrate(dataset.weight, dataset.outcome).weight
         )
         if dataset.separate_pair:
-            pair = _twelve_digits(
+            pair = twelve_digits(
                 calibration.calibrate(dataset.variance_weight, dataset.variance_outcome).weight
             )
     except InputError as error:
@@ -561,7 +561,7 @@ def calibrated_dataset(
     )  # fmt: skip
 
 
-def _twelve_digits(weight: FloatArray) -> FloatArray:
+def twelve_digits(weight: FloatArray) -> FloatArray:
     """Round weights (n,): sums of the last digits differ between processors."""
     return np.array([float(f"{each:.11e}") for each in weight])
 

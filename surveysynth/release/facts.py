@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from surveysynth.estimation.sample_design import Clusters
     from surveysynth.inference.debias import DebiasRecord
     from surveysynth.mechanisms.base import Mechanism, Settings, Statement
+    from surveysynth.release.release_counts import ReleaseCounts
     from surveysynth.survey.survey import PublicDesign
 
 
@@ -71,7 +72,8 @@ class ReleaseFacts:
 
     ``test`` says that the random numbers have a stated seed; ``df_design`` is the number of PSUs
     less the number of strata; ``engine`` has the versions of what runs a Stan program;
-    ``calibration`` has the published totals that weights are calibrated to.
+    ``calibration`` has the published totals that weights are calibrated to, ``counts`` those that
+    they take from an earlier release.
     """
 
     spec: "Spec"
@@ -85,6 +87,19 @@ class ReleaseFacts:
     debias: "DebiasRecord | None" = None
     engine: Mapping[str, str] = field(default_factory=dict)
     calibration: "Calibration | None" = None
+    counts: "ReleaseCounts | None" = None
+
+    def with_counts(self) -> "ReleaseFacts":
+        """Add to the statement that counts are those of an earlier release."""
+        if self.counts is None:
+            return self
+        guarantee = (
+            f"By factors for whole cells, {self.counts.words}. This follows the mechanism, uses "
+            "published numbers alone, and costs nothing. That release has a cost of its own: for "
+            "both together the costs add up, as the ledger of the survey does."
+        )
+        statement = replace(self.statement, guarantee=(*self.statement.guarantee, guarantee))
+        return replace(self, statement=statement)
 
     def with_calibration(self) -> "ReleaseFacts":
         """Add to the statement that weights are calibrated to published totals."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from surveysynth.config.calibration_section import inlined
 from surveysynth.config.formats import FORMATS, folder_of
-from surveysynth.config.replicates import REPLICATE_KEYS
-from surveysynth.config.tables_in_file import unfolded
+from surveysynth.config.sections import REPLICATE_KEYS
+from surveysynth.config.tables_section import unfolded
 from surveysynth.mechanisms.learned.histogram import NoisyHistogram
 from surveysynth.release.documents.codebook import DDI_NAME, make_codebook, make_ddi
 from surveysynth.release.documents.context import make_privacy_record, shared_context
@@ -148,6 +148,8 @@ def public_specification(facts: ReleaseFacts) -> dict[str, Any]:
         exclude_unset=True,
     )
     content = unfolded(content)
+    if facts.counts is not None:  # the counts are published, not where they come from
+        del content["survey"]["weights"]
     content["survey"]["data"] = f"survey{facts.spec.data_path.suffix.lower()}"
     content["synthesizer"]["predictors"] = facts.design.matrix.formula
     if facts.calibration is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth._support import progress as stages
-from surveysynth.errors import InputError, StoppedError, SurveySynthError
+from surveysynth.errors import StoppedError, SurveySynthError
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import clusters_of
 from surveysynth.mechanisms.learned.stage import histograms_of
@@ -29,6 +29,8 @@ from surveysynth.release.public_checks import (
     public_warnings,
     warn_of_design,
 )
+from surveysynth.release.read_back import counts_of
+from surveysynth.release.release_counts import COUNTS_NAME, ReleaseCounts, published_datasets
 from surveysynth.release.result import ReleaseResult
 from surveysynth.release.run_record import hints_of, run_to_record, with_unit_size
 from surveysynth.release.tables.table_builder import (
@@ -39,7 +41,7 @@ from surveysynth.release.tables.table_builder import (
     tables_of_each,
 )
 from surveysynth.release.warned import Kind, Warned, shown_last
-from surveysynth.sampling.randomness import secret_generator
+from surveysynth.sampling.randomness import Streams
 from surveysynth.survey.declaration import refuse_sources
 
 if TYPE_CHECKING:
@@ -68,8 +70,7 @@ def release(
 
     Arguments, result, and errors are those of ``surveysynth.release``.
     """
-    from surveysynth.config.build import engine_of, mechanism_of, model_of
-    from surveysynth.config.file_labels import with_file_labels
+    from surveysynth.config.build import engine_of, mechanism_of, model_of, with_file_labels
     from surveysynth.config.spec import load_spec
     from surveysynth.release.facts import files_of
 
@@ -179,7 +180,11 @@ def _write(
     files.write_tables(facts, tables, staging.release)
     separate_pair = any(each.separate_pair for each in estimates.values())
     files.write_documents(facts, tables, model.title, staging.release, separate_pair=separate_pair)
-    files.write_published(facts, released.published, streams.entropy, staging.release)
+    published = released.published
+    if facts.counts is not None:
+        taken = {COUNTS_NAME: facts.counts.to_dict()}
+        published = {name: {**content, **taken} for name, content in published.items()}
+    files.write_published(facts, published, streams.entropy, staging.release)
     files.write_curves(facts, histograms_of(released.published), staging.release)
     files.write_index(facts, staging.release)
     files.write_confidential(released, staging.confidential, facts.microdata_format)
@@ -235,30 +240,24 @@ def synthetic_estimates(
     Published datasets, or with ``every`` all, are written to ``microdata`` in the folder, if one is
     given.
     """
-    from surveysynth.estimation.calibration import calibrated_dataset
-    from surveysynth.inference.synthesis import datasets_of
     from surveysynth.release.microdata import MicrodataWriter
 
     spec, design, mechanism = facts.spec, facts.design, facts.mechanism
-    digits = facts.digits
     estimates = estimates_of_each(spec, design, mechanism)
     writer = None
     if folder is not None:
         writer = MicrodataWriter(
             design, folder / "microdata", facts.microdata_format, facts.labels, facts.title
         )
-    for dataset in datasets_of(
-        model, design, draws, rng,
+    for dataset in published_datasets(
+        spec, design, model, draws, rng,
         inference=spec.synthesizer.inference if mechanism.down_weights else "paper",
-        replicates_per_draw=spec.privacy.replicates_per_draw,
+        counts=facts.counts, calibration=facts.calibration,
     ):  # fmt: skip
-        published = digits.rounded(dataset)
-        if facts.calibration is not None:
-            published = calibrated_dataset(facts.calibration, published)
         for of_table in estimates.values():
-            of_table.add(published)
+            of_table.add(dataset)
         if writer is not None and (every or dataset.replicate <= facts.published_replicates):
-            writer.write(published)
+            writer.write(dataset)
     return estimates
 
 
@@ -269,11 +268,13 @@ def facts_of(
     model: "Model",
     *,
     test: bool,
+    counts: ReleaseCounts | None = None,
 ) -> "ReleaseFacts":
     """Gather the public facts for the files of a release.
 
-    Raises ``InputError`` for a condition or contrast of a table that the public columns do not
-    allow.
+    ``counts``: of an earlier release, where they are not to be read from its folder. Raises
+    ``InputError`` for a condition or contrast of a table that the public columns do not allow, and
+    for an earlier release of another design.
     """
     from surveysynth.config.build import calibration_of
     from surveysynth.estimation.sample_design import SampleDesign
@@ -298,25 +299,5 @@ def facts_of(
         clusters=clusters_of(design, model),
         engine=model.versions(),
         calibration=calibration,
-    ).with_calibration()
-
-
-class Streams:
-    """Independent generators for the mechanism and the synthesis.
-
-    Without a seed their numbers cannot be foreseen. For noisy statistics the steps after the noise
-    are ``published`` instead: ``entropy``, a number of the operating system, repeats them.
-    ``entropy`` is None for other releases. Raises ``InputError`` for a seed below zero.
-    """
-
-    def __init__(self, seed: int | None, *, published: bool) -> None:
-        if seed is not None and seed < 0:
-            raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
-        self.entropy: int | None = None
-        if seed is None and not published:
-            self.mechanism, self.synthesis = secret_generator(), secret_generator()
-            return
-        root = np.random.SeedSequence(seed)
-        assert isinstance(root.entropy, int)  # one number, by the way it is made
-        self.entropy = root.entropy
-        self.mechanism, self.synthesis = map(np.random.default_rng, root.spawn(2))
+        counts=counts or counts_of(spec, design, test=test),
+    ).with_counts().with_calibration()

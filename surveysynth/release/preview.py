@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth.config.build import calibration_of
-from surveysynth.config.replicates import replicate_lines
+from surveysynth.config.sections import replicate_lines
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.sample_design import cluster_lines
 from surveysynth.estimation.subpopulation import WHERE, shown_rows

@@ -1,49 +1,35 @@
 """Rebuilds every table of a release by noisy statistics from its published files alone.
 
-The steps after the draws, which ``statistics.json`` has, are a function of that file and of the
-public columns of the microdata: the same seed gives the same datasets and tables, to the last
-digit, on any machine.
+Datasets are those of ``read_back``, and so are the tables, to the last digit, on any machine.
 """
 
-import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from pydantic import ValidationError
 
 from surveysynth._support import progress as stages
 from surveysynth._support.page import fragment
-from surveysynth.config.build import declaration_of, mechanism_of, model_of, noisy_settings_of
-from surveysynth.config.spec import Spec
-from surveysynth.errors import InputError
+from surveysynth.config.build import mechanism_of
 from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.mechanisms.learned.histogram import learned_design
 from surveysynth.mechanisms.learned.stage import histograms_in
-from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME, published_draws
-from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
 from surveysynth.release import files
 from surveysynth.release.documents.context import shared_context
 from surveysynth.release.facts import curve_files, files_of
 from surveysynth.release.folder import DOSSIER_NAMES, plan_folder, staged_folder, swap_in
-from surveysynth.release.microdata import (
-    CODEBOOK_NAME,
-    PROGRAMS,
-    file_name,
-    format_of,
-    fraction_name,
-    read_json,
-    read_records,
-    weight_column,
+from surveysynth.release.microdata import weight_column
+from surveysynth.release.pipeline import facts_of, synthetic_estimates
+from surveysynth.release.read_back import (
+    PublishedRelease,
+    published_design,
+    published_spec,
+    read_statistics,
+    statistics_folder,
 )
-from surveysynth.release.pipeline import Streams, facts_of, synthetic_estimates
 from surveysynth.release.tables.table import stacked_frame
 from surveysynth.release.tables.table_builder import estimates_for, release_tables, tables_of_each
-from surveysynth.release.writers.csv import plain_text
-from surveysynth.survey.files import open_table
-from surveysynth.survey.survey import PublicDesign, public_design
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,33 +80,28 @@ def rebuild(
         targets that exist.
     """
     say = progress or (lambda stage: None)
-    source = _folder_of(Path(release))
+    source = statistics_folder(Path(release))
     target = plan_folder(
         Path(out), overwrite=overwrite,
         own=("tables", "figures", "microdata", *DOSSIER_NAMES), marker="tables",
         what="rebuilt tables",
     )  # fmt: skip
-    content = _read(source / STATISTICS_NAME)
-    spec = _spec_of(content, source)
     say(stages.READING)
-    design = replace(
-        _design_of(spec, source, int(content["records_dropped"])), shift=content.get("shift", "")
-    )
-    histograms = histograms_in(content)
-    design = learned_design(design, histograms)
-    statistics = statistics_of(content["statistics"])
-    model, mechanism = model_of(spec).of(design), mechanism_of(spec)
-    streams = Streams(int(content["seed"]), published=True)
-    draws = published_draws(content, model, noisy_settings_of(spec))
-    facts = facts_of(spec, design, mechanism, model, test=not statistics.is_private)
+    published = PublishedRelease.read(source)
+    spec, histograms = published.spec, histograms_in(published.content)
+    facts = facts_of(
+        spec, published.design, mechanism_of(spec), published.model,
+        test=not published.is_private, counts=published.counts,
+    )  # fmt: skip
     say(stages.SYNTHESIS)
     with staged_folder(target, "rebuilt tables") as folder:
         kept = folder if all_datasets else None
         estimates = synthetic_estimates(
-            facts, model, draws, streams.synthesis, kept, every=all_datasets
-        )
+            facts, published.model, published.draws, published.synthesis_rng(), kept,
+            every=all_datasets,
+        )  # fmt: skip
         say(stages.DOCUMENTS)
-        tables = tables_of_each(facts.spec, design, estimates)
+        tables = tables_of_each(facts.spec, facts.design, estimates)
         files.write_tables(facts, tables, folder)
         files.write_dossier(facts, shared_context(facts), folder)
         files.write_curves(facts, histograms, folder)
@@ -162,11 +143,11 @@ def combined(
     microdata: a folder with all datasets, by ``rebuild``; None: those that are published. Raises
     ``InputError`` as ``rebuild``, and for a section that the columns do not allow.
     """
-    content = _read(_folder_of(release.folder) / STATISTICS_NAME)
+    content = read_statistics(statistics_folder(release.folder))
     content["specification"] = {**content["specification"], "tables": dict(tables)}
     content["specification"].pop("all_tables", None)
-    spec = _spec_of(content, release.folder)
-    design = _design_of(spec, release.folder, int(content["records_dropped"]))
+    spec = published_spec(content, release.folder)
+    design = published_design(spec, release.folder, content)
     whole = release if microdata is None else release.with_datasets(microdata)
     m, r = (max(numbers) for numbers in zip(*whole.keys, strict=True))
     privacy = spec.privacy.model_copy(update={"m": m, "replicates_per_draw": r})
@@ -179,79 +160,6 @@ def combined(
         estimates.add(SyntheticDataset(draw, replicate, outcome, weight, outcome, weight))
     made = release_tables(spec, design, estimates)
     return {statistic: stacked_frame(of_outcomes) for statistic, of_outcomes in made.items()}
-
-
-def _folder_of(given: Path) -> Path:
-    for folder in (given, given / "release"):
-        if (folder / STATISTICS_NAME).is_file():
-            return folder
-    raise InputError(
-        f"{given} has no {STATISTICS_NAME}: expected the folder of a release by noisy statistics. "
-        "Tables of other releases cannot be made again from what they publish."
-    )
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        int(content["seed"]), int(content["records_dropped"]), dict(content["statistics"])
-        dict(content["specification"])
-    except (OSError, ValueError, TypeError, KeyError):
-        raise InputError(
-            f"{path} is not as a release writes it: expected statistics, specification, seed and "
-            "records_dropped. Take the file from the release again."
-        ) from None
-    return dict(content)
-
-
-def _spec_of(content: dict[str, Any], source: Path) -> Spec:
-    try:
-        return Spec.model_validate({**content["specification"], "path": source / "spec.toml"})
-    except ValidationError as error:
-        raise InputError(
-            f"the specification in {source / STATISTICS_NAME} is not valid any more "
-            f"({error.error_count()} mistakes): it was written by another version, or changed."
-        ) from None
-
-
-def _design_of(spec: Spec, source: Path, dropped: int) -> PublicDesign:
-    """Return the public half of the survey, from the first dataset of the microdata."""
-    path = source / "microdata" / file_name(1, 1, format_of(spec))
-    frame = _first_dataset(source, path)
-    assert spec.synthesizer.predictors is not None  # a release writes the formula that it used
-    declared = declaration_of(spec)
-    roles = replace(declared.roles, fpc=None)
-    design = public_design(
-        frame, replace(declared, roles=roles, source=str(path), missing="fail")
-    )
-    whole = _with_fractions(design, frame, spec.survey.fpc)
-    return replace(whole, dropped=dropped, missing=spec.survey.missing)
-
-
-def _first_dataset(source: Path, path: Path) -> "pd.DataFrame":
-    """Read it as the survey file was: codes as text, and for csv files all cells."""
-    if path.suffix[1:] in PROGRAMS:
-        return read_records(path, read_json(source / CODEBOOK_NAME))
-    table = open_table(path)
-    frame = table.read(table.columns)
-    if path.suffix == ".csv":
-        frame = frame.rename(columns=plain_text).map(plain_text)
-    return frame
-
-
-def _with_fractions(
-    design: PublicDesign, frame: "pd.DataFrame", fpc: str | None
-) -> PublicDesign:
-    """Add to the design the sampling fractions (H,) that the microdata show."""
-    if fpc is None:
-        return design
-    strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
-    fractions = np.empty(int(strata.max()) + 1)
-    named = replace(design, fpc=fractions, fpc_name=fpc)
-    column = fraction_name(named)
-    assert column is not None  # there is an fpc
-    fractions[strata] = frame[column].astype(float).to_numpy()
-    return named
 
 
 def _equal(made: Path, published: Path) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.resources import version_of
-from surveysynth.config.replicates import REPLICATE_KEYS
+from surveysynth.config.sections import REPLICATE_KEYS
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.release.atomic import PRIVATE_MODE, signals_delayed, write_whole
 from surveysynth.release.folder import DRAWN, BundlePlan, copies_of

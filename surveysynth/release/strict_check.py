@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth._support.messages import listing
 from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE, column_names
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import FIRST_SHARE
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     check_public,
-    costs_of_modules,
+    costs_of,
     location_design,
     require_general,
 )
-from surveysynth.mechanisms.noisy_statistics.settings import RECORD, Module, NoisySettings
+from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.preview import budget_words, preview_lines
 from surveysynth.release.psu_check import unit_lines
+from surveysynth.release.read_back import earlier_release
 from surveysynth.release.warned import Kind, Line, Warned
 from surveysynth.survey.declaration import refuse_sources
 from surveysynth.survey.outcome import needs_general_form
@@ -45,9 +45,12 @@ def check_strict(spec: "Spec") -> list[Line]:
     model = model_of(spec).of(design)
     settings = noisy_settings_of(spec)
     check_public(model, design, settings)
+    # Whether a test or not: a release refuses the counts of a test.
+    taken = earlier_release(spec, design, test=True) is not None
     return [
         *preview_lines(spec, design, model),
         *_promise(spec, design, require_general(model)),
+        *["Counts: those of the release that survey.weights names, at no cost."] * taken,
         "",
         *_units(design, settings),
     ]
@@ -58,22 +61,20 @@ def _promise(spec: "Spec", design: "PublicDesign", model: GeneralLocation) -> li
     from surveysynth.config.build import noisy_settings_of
 
     settings = noisy_settings_of(spec)
-    later: list[Line] = []
-    for module in settings.modules_of(design):
-        general = model.of(module.design)
-        if settings.modules:
-            names = listing(module.design.outcome_names)
-            later.append(f"Module of {names}, with an equal share of the budget of the sums:")
-        later += _constants(module.design, module.settings)
-        later += _noise_lines(module, general)
-    return [*_guarantee(spec, design, settings), *later, f"Model: {model.title}."]
+    return [
+        *_guarantee(spec, design, settings),
+        *_constants(design, settings),
+        *_noise_lines(design, settings, model),
+        f"Model: {model.title}.",
+    ]
 
 
-def _noise_lines(module: Module, model: GeneralLocation) -> list[Line]:
+def _noise_lines(
+    design: "PublicDesign", settings: NoisySettings, model: GeneralLocation
+) -> list[Line]:
     """State the noise of counts and moments by block, and of sums by PSU."""
-    design, settings = module.design, module.settings
     public = location_design(model, design, settings)
-    (costs,) = costs_of_modules(model, design, settings)
+    costs = costs_of(model, design, settings)
     variances = public.variances(
         costs.blocks.rho, settings.count_share, settings.unit_size(design)
     )

@@ -17,6 +17,7 @@ from numpy.random.bit_generator import ISpawnableSeedSequence
 from randomgen import ChaCha
 
 from surveysynth._support.types import IntArray
+from surveysynth.errors import InputError
 
 KEY_BYTES = 32
 #: All of ChaCha's rounds; fewer would be faster and have a smaller margin.
@@ -98,3 +99,24 @@ def starts(rng: np.random.Generator, count: int, words: int = 1) -> list[Start]:
     if is_secret(rng):
         return [Start(rng.bytes(KEY_BYTES)) for _ in range(count)]
     return [Start(seed) for seed in rng.integers(0, 2**63, size=(count, words))]
+
+
+class Streams:
+    """Independent generators for the mechanism and the synthesis.
+
+    Without a seed their numbers cannot be foreseen. For noisy statistics the steps after the noise
+    are ``published`` instead: ``entropy``, a number of the operating system, repeats them.
+    ``entropy`` is None for other releases. Raises ``InputError`` for a seed below zero.
+    """
+
+    def __init__(self, seed: int | None, *, published: bool) -> None:
+        if seed is not None and seed < 0:
+            raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
+        self.entropy: int | None = None
+        if seed is None and not published:
+            self.mechanism, self.synthesis = secret_generator(), secret_generator()
+            return
+        root = np.random.SeedSequence(seed)
+        assert isinstance(root.entropy, int)  # one number, by the way it is made
+        self.entropy = root.entropy
+        self.mechanism, self.synthesis = map(np.random.default_rng, root.spawn(2))

@@ -27,7 +27,7 @@ from surveysynth._support.progress import (
     shows_parts,
     shows_stages,
 )
-from surveysynth.config.draft.write import Drafted
+from surveysynth.config.draft.text import Drafted
 from surveysynth.evaluation.compare.folder import ComparisonResult
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 from surveysynth.release.ledger import LedgerSummary

@@ -33,10 +33,6 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.learned.histogram import noisy_histograms, what_is_left
 from surveysynth.mechanisms.learned.stage import LEARNED, first_stage
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
-from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
-    LocationStatistics,
-)
-from surveysynth.mechanisms.noisy_statistics.release.module_statistics import ModuleStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import (
     NoiseSource,
     SeededNoise,
@@ -147,27 +143,20 @@ def _content(
         model, design, confidential, settings, source, centres
     )
     content = {LEARNED: [each.to_dict() for each in histograms], **made.to_dict()}
-    of_modules = made.modules if isinstance(made, ModuleStatistics) else (made,)
-    parts = [
-        part for each in of_modules if isinstance(each, LocationStatistics)
-        for part in (each.units, each.levels) if part is not None
-    ]  # fmt: skip
-    cost = learned_cost(rho, design.modelled) + sum(each.rho for each in parts)
-    # Of modules what is promised; what their statistics state is checked against it.
-    stated = made.rho + cost
-    return content, min(stated, rho) if isinstance(made, ModuleStatistics) else stated
+    of_histograms = rho - what_is_left(rho, design.modelled)
+    of_stages = sum(each.rho for each in (made.units, made.levels) if each is not None)
+    return content, made.rho + (of_histograms + of_stages)
 
 
 def same_centres(
     model: Model, design: PublicDesign, settings: NoisySettings
-) -> list[FloatArray | None] | None:
-    """Return centres of the groups of each module, whatever the survey; None where none are."""
-    tables = survey_statistics.tables_of_modules(model, design, settings)
-    return [
-        None if centring is None
-        else np.resize([1.0, -0.5, 0.25, 0.0, -1.0], (shape.groups, shape.q))
-        for shape, centring in tables
-    ] or None  # fmt: skip
+) -> FloatArray | None:
+    """Return centres of the groups, whatever the survey; None where none are."""
+    general = survey_statistics.require_general(model)
+    public = survey_statistics.location_design(general, design, settings)
+    if public.centring is None:
+        return None
+    return np.resize([1.0, -0.5, 0.25, 0.0, -1.0], (public.shape.groups, public.shape.q))
 
 
 def with_curves(case: Case, settings: NoisySettings, rng: np.random.Generator) -> PublicDesign:

@@ -16,16 +16,17 @@ from hypothesis import strategies as st
 import surveysynth as ss
 from surveysynth import cli
 from surveysynth._support.messages import has_control
-from surveysynth.config.draft import columns as draft_columns
+from surveysynth.config.draft import choices as draft_choices
 from surveysynth.config.draft.choices import (
     Choices,
     OutcomeChoice,
+    PublicLevels,
+    open_data,
     read_outcomes,
     read_sources,
     settled_amount,
     split_columns,
 )
-from surveysynth.config.draft.columns import PublicLevels, open_data
 from surveysynth.config.draft.text import draft_text
 from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.errors import InputError
@@ -173,7 +174,7 @@ def test_no_value_of_outcome_or_weight_is_read(
             asked.extend(columns)
             return self.table.read(columns)
 
-    monkeypatch.setattr(draft_columns, "open_table", lambda path: Spy(open_table(path)))
+    monkeypatch.setattr(draft_choices, "open_table", lambda path: Spy(open_table(path)))
     frame = household_frame()
     written = []
     for change in (1.0, 2.0):

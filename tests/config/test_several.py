@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surveysynth.config.spec import Spec, parse_spec, validate_spec
-from surveysynth.config.tables_in_file import folded, unfolded
-from surveysynth.config.tables_section import table_name
+from surveysynth.config.tables_section import folded, table_name, unfolded
 from surveysynth.errors import InputError
 
 HEAD = """

@@ -191,7 +191,7 @@ BOTH = (
     r'\n +mechanism = "noisy_statistics"  # .*\(epsilon, delta\), proved for every.*; declare a '
     r"public range of each amount, or its centre and spread\n +"
     r'mechanism = "pseudo_posterior"  # .*asymptotic '
-    r"epsilon.*; nothing to declare unless records may lack an amount$"
+    r"epsilon.*; nothing to declare$"
 )
 
 

@@ -32,8 +32,8 @@ from surveysynth.config.spec import load_spec  # noqa: E402
 from surveysynth.evaluation.compare.adequacy import Findings, compare_with_sample  # noqa: E402
 from surveysynth.evaluation.compare.expected_error import FAR  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (  # noqa: E402
-    statistics_of,
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (  # noqa: E402
+    LocationStatistics,
 )
 from surveysynth.release.compared import published_of  # noqa: E402
 from surveysynth.release.documents.context import library_versions  # noqa: E402
@@ -113,7 +113,8 @@ def released(setting: Setting, seed: int) -> Findings:
     statistics = made.published.get(STATISTICS_NAME)
     return compare_with_sample(
         facts, model, survey, draws, published,
-        statistics=None if statistics is None else statistics_of(statistics["statistics"]),
+        statistics=None if statistics is None
+        else LocationStatistics.from_dict(statistics["statistics"]),
         risk_weights=made.by_record.get("risk_weight"), seed=seed,
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 6,206 households of the US Consumer Expenditure Survey in 72 units, one of which lies in two
 regions: income and health spending with their zeros, education in eight levels, earners and
-vehicles, singly and in one release (under noise in three modules), by region and sex. How far
+vehicles, each in a release of its own, by region and sex. How far
 estimates lie from the sample's own in its standard errors by unit, the ratio of standard errors,
 processor seconds and memory go to ``golden/real_units.json``. Ranges, centres and spreads are
 declared, and are round numbers. ``--only`` and ``--method`` run parts and keep the results of the
@@ -12,7 +12,6 @@ others.
 import argparse
 import json
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,6 @@ OUTCOMES = {
     "earners": 'kind = "count"\nrange = [0, 8]',
     "vehicles": 'kind = "count"\nrange = [0, 20]',
 }
-TOGETHER = "together"
-#: Of all together, under noise: what no table combines.
-MODULES = [["income", "health_spending"], ["education"], ["earners", "vehicles"]]
 #: Mechanism and epsilon by name.
 METHODS = {
     "noisy 10.8": ("noisy_statistics", 10.8),
@@ -51,26 +47,22 @@ def households() -> pd.DataFrame:
     return frame.assign(**{name: frame[name].clip(lower=0) for name in amounts})
 
 
-def specification(folder: Path, outcomes: Sequence[str], mechanism: str, epsilon: float) -> Path:
-    """A survey in units with these outcomes, and what a statistician would declare."""
-    statistics = ["count"]
-    statistics += ["share"] if "education" in outcomes else []
-    statistics += ["mean"] if set(outcomes) - {"education"} else []
-    together = mechanism == "noisy_statistics" and len(outcomes) > 1
-    modules = [f"modules = {json.dumps(MODULES)}"] if together else []
+def specification(folder: Path, outcome: str, mechanism: str, epsilon: float) -> Path:
+    """A survey in units with this outcome, and what a statistician would declare."""
     return written(
-        folder, households(), {name: OUTCOMES[name] for name in outcomes},
+        folder, households(), {outcome: OUTCOMES[outcome]},
         survey=['psu = "psu"', "population_size = 129000000"],
-        privacy=[f'mechanism = "{mechanism}"', f"epsilon = {epsilon}", *modules],
-        by=["region", "sex"], statistics=statistics,
+        privacy=[f'mechanism = "{mechanism}"', f"epsilon = {epsilon}"],
+        by=["region", "sex"],
+        statistics=["count", "share" if outcome == "education" else "mean"],
     )  # fmt: skip
 
 
-def run(outcomes: Sequence[str], mechanism: str, epsilon: float) -> dict[str, Any]:
+def run(outcome: str, mechanism: str, epsilon: float) -> dict[str, Any]:
     """One release: by statistic and outcome, distances in the sample's standard errors."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        spent = measured(specification(folder, outcomes, mechanism, epsilon), folder / "out")
+        spent = measured(specification(folder, outcome, mechanism, epsilon), folder / "out")
         ss.adequacy(folder / "out")
         rows = pd.read_csv(folder / "out" / "confidential" / "adequacy.csv").fillna({"outcome": ""})
     rows = rows[rows["sample_se"] > 0]
@@ -116,16 +108,15 @@ def _words(found: dict[str, Any] | None, statistic: str) -> str:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", action="append", choices=[*OUTCOMES, TOGETHER])
+    parser.add_argument("--only", action="append", choices=list(OUTCOMES))
     parser.add_argument("--method", action="append", choices=list(METHODS))
     parser.add_argument("--out", type=Path, default=GOLDEN)
     given = parser.parse_args()
     found = json.loads(given.out.read_text(encoding="utf-8")) if given.out.exists() else {}
     results = found.get("releases", {})
-    for release in given.only or [*OUTCOMES, TOGETHER]:
-        outcomes = list(OUTCOMES) if release == TOGETHER else [release]
+    for release in given.only or OUTCOMES:
         for method in given.method or METHODS:
-            results.setdefault(release, {})[method] = made = run(outcomes, *METHODS[method])
+            results.setdefault(release, {})[method] = made = run(release, *METHODS[method])
             print(release, method, made, flush=True)
             text = json.dumps({"releases": results, "versions": library_versions()}, indent=1)
             given.out.write_text(text + "\n", encoding="utf-8")

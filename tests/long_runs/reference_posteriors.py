@@ -24,10 +24,10 @@ from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.learned.histogram import learned_design
 from surveysynth.mechanisms.learned.stage import first_stage, histograms_in, spread_counts
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     release_statistics,
-    statistics_of,
 )
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.general_location.forms import GeneralFBP, GeneralFBS
@@ -175,7 +175,8 @@ def run(name: str, epsilon: float) -> dict[str, Any]:
     """One case as written to its golden file."""
     case, content = CASES[name], {"case": name, "epsilon": epsilon, "seed": SEED, "commit": COMMIT}
     content |= released(case, epsilon, SEED)
-    design, statistics = design_of(case, content), statistics_of(content["statistics"])
+    design = design_of(case, content)
+    statistics = LocationStatistics.from_dict(content["statistics"])
     model = case.model(design)
     content["default_fit"] = default_fit(model, design, statistics, settings(epsilon))
     return content | long_run(model, design, statistics, case.seconds)

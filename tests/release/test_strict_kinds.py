@@ -17,7 +17,7 @@ import pytest
 from surveysynth.cli import main
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
-from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.release.pipeline import release
 from surveysynth.release.rebuild import rebuild
 from tests.surveys import small_survey
@@ -108,7 +108,7 @@ def test_everything_is_made_again_from_what_is_published(
 
 def test_statistics_are_of_the_declared_table(made: tuple[Path, Path]) -> None:
     given = shared(made[0] / "statistics.json")["statistics"]
-    statistics = statistics_of(given)
+    statistics = LocationStatistics.from_dict(given)
     assert statistics.to_dict() == given
     # Two genders; a spike or an amount, two and three levels; the weight is always there.
     assert np.asarray(given["counts"]).shape == (2 * 2 * 2 * 3,)

@@ -21,7 +21,6 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     location_design,
     release_statistics,
-    statistics_of,
     unit_sizes,
 )
 from surveysynth.models.general_location.model import GeneralLocation
@@ -85,7 +84,7 @@ def test_it_is_made_again_from_what_is_published(made: Path, tmp_path: Path) -> 
 
 def test_what_is_published_of_units_is_stated(made: Path) -> None:
     given: dict[str, Any] = shared(made / "statistics.json")["statistics"]
-    statistics = statistics_of(given)
+    statistics = LocationStatistics.from_dict(given)
     assert statistics.to_dict() == given
     units = given["units"]
     # A benefit and the weight; a spike or an amount, two levels and three. Nothing by unit.

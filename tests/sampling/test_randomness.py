@@ -11,10 +11,11 @@ import pytest
 from randomgen import ChaCha
 from scipy import stats
 
-from surveysynth.release.pipeline import Streams, release
+from surveysynth.release.pipeline import release
 from surveysynth.sampling.plan import Streams as BatchStreams
 from surveysynth.sampling.randomness import (
     SecretKey,
+    Streams,
     is_secret,
     secret_generator,
     starts,

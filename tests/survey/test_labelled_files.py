@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surveysynth.config.build import read_survey
-from surveysynth.config.file_labels import with_file_labels
+from surveysynth.config.build import read_survey, with_file_labels
 from surveysynth.config.spec import Spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.release.facts import labels_of

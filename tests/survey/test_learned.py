@@ -1,4 +1,4 @@
-"""Learned transforms against SciPy's normal scores."""
+"""Learned transforms against SciPy's normal scores and bins written out."""
 
 import numpy as np
 import pytest

@@ -33,7 +33,6 @@ from surveysynth.evaluation.compare.tables import (
 )
 from surveysynth.inference.synthesis import SyntheticDataset, synthesise
 from surveysynth.mechanisms.noisy_statistics.release.record_sums import noisy_sums, record_sums
-from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.mechanisms.pseudo_posterior.record_scores import record_scores
 from surveysynth.models.base import psu_codes
 from surveysynth.release.compared import Published
@@ -41,7 +40,9 @@ from surveysynth.release.tables.table_builder import estimates_for
 
 if TYPE_CHECKING:
     from surveysynth.mechanisms.base import PrivateDraws
-    from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import Statistics
+    from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
+        LocationStatistics,
+    )
     from surveysynth.models.base import Model
     from surveysynth.release.facts import ReleaseFacts
     from surveysynth.survey.survey import Survey
@@ -96,7 +97,7 @@ def compare_with_sample(
     draws: "PrivateDraws",
     published: Published,
     *,
-    statistics: "Statistics | None" = None,
+    statistics: "LocationStatistics | None" = None,
     risk_weights: FloatArray | None = None,
     seed: int = 0,
 ) -> Findings:
@@ -191,12 +192,11 @@ def rows_with_sample(
 
 
 def _sums(
-    facts: "ReleaseFacts", model: "Model", statistics: "Statistics | None"
+    facts: "ReleaseFacts", model: "Model", statistics: "LocationStatistics | None"
 ) -> tuple[Addends, tuple[FloatArray, FloatArray] | None]:
     """Return what records add to noisy statistics, and these; or to the scores of the model."""
-    design, settings = facts.design, facts.settings
+    design = facts.design
     if statistics is None:
         return lambda dataset: record_scores(design, dataset), None
-    assert isinstance(settings, NoisySettings)  # the mechanism's, which made them
-    addends = partial(record_sums, model, design, settings, statistics)
-    return addends, noisy_sums(model, design, settings, statistics)
+    addends = partial(record_sums, model, design, statistics)
+    return addends, noisy_sums(model, design, statistics)

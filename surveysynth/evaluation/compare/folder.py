@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from surveysynth._support import progress as stages
 from surveysynth._support.page import Picture, fragment
 from surveysynth._support.progress import shows_stages
-from surveysynth.config.build import read_survey
-from surveysynth.config.file_labels import with_file_labels
+from surveysynth.config.build import read_survey, with_file_labels
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.sensitivity import Rule

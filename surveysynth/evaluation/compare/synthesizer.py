@@ -11,7 +11,7 @@ from surveysynth.evaluation.compare.adequacy import Findings, compare_with_sampl
 from surveysynth.evaluation.compare.tables import Key, frames
 from surveysynth.inference.synthesis import SyntheticDataset, published_draws, synthesise
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
-from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import statistics_of
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.models.base import require
 from surveysynth.release.compared import published_of
 from surveysynth.release.microdata import public_order
@@ -70,7 +70,7 @@ def run_synthesizer(
     noisy = released.published.get(STATISTICS_NAME)
     found = None if draws.settings.m < 2 else compare_with_sample(
         facts, model, replace(survey, design=design), draws, published_of(tables),
-        statistics=None if noisy is None else statistics_of(noisy["statistics"]),
+        statistics=None if noisy is None else LocationStatistics.from_dict(noisy["statistics"]),
         risk_weights=released.by_record.get("risk_weight"),
     )  # fmt: skip
     return ModelRun(model.title, spec, shown, found), frames(spec, tables)

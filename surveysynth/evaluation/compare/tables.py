@@ -12,7 +12,7 @@ import pandas as pd
 
 from surveysynth._support.types import FloatArray
 from surveysynth.config import build
-from surveysynth.config.replicates import replicates_of
+from surveysynth.config.sections import replicates_of
 from surveysynth.errors import InputError
 from surveysynth.estimation.replication import ReplicatedSample
 from surveysynth.estimation.statistics import TABLE

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support import progress as stages
-from surveysynth._support.messages import listing
 from surveysynth._support.resources import render
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import (
@@ -36,6 +35,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import FIRST_SHARE
 from surveysynth.mechanisms.noisy_statistics.release.level_squares import RADIUS
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import (
     NoiseSource,
     SeededNoise,
@@ -56,7 +56,7 @@ def strict_statement(
 
     ``test``: its noise came from a seed."""
     budget, clipping = settings.budget, settings.clipping(design)
-    costs = survey_statistics.costs_of_modules(model, design, settings)
+    costs = survey_statistics.costs_of(model, design, settings)
     public, by_unit = design.public_weight is not None, settings.protect != RECORD
     scales = zip(
         column_names(design), clipping.centre.tolist(), clipping.spread.tolist(), strict=True
@@ -84,16 +84,15 @@ def strict_statement(
         scales="; ".join(f"{name}: {mid:.6g} and {spread:.6g}" for name, mid, spread in scales),
         weight_defaults=_weight_defaults(design, settings),
         weight_range=_weight_range(design),
-        radius=" or ".join(f"{each:.6g}" for each in settings.radii(design)),
-        modules=_module_words(settings, design),
+        radius=f"{clipping.radius:.6g}",
         not_units=not_units(design),
         learned=learned_words(design.modelled),
         first_share=f"{FIRST_SHARE:g}",
         about_groups=_about_groups(settings, design, model),
         of_sums=f"{settings.of_sums(design.modelled).rho:.6g}",
-        of_units=f"{float(sum(each.units for each in costs)):.6g}",
-        of_levels=f"{float(sum(each.levels for each in costs)):.6g}",
-        levels=any(each.levels for each in costs),
+        of_units=f"{float(costs.units):.6g}",
+        of_levels=f"{float(costs.levels):.6g}",
+        levels=bool(costs.levels),
         level_radius=f"{RADIUS:g}",
         weight=design.weight_words,
         declared=len(learned_outcomes(design.modelled)) < len(column_names(design)),
@@ -134,13 +133,6 @@ def _weight_range(design: PublicDesign) -> str:
     return f"{words}, {low:g} to {high:g} times N/n by default" if default else words
 
 
-def _module_words(settings: NoisySettings, design: PublicDesign) -> str:
-    """Return the modules in words; empty without modules."""
-    if not settings.modules:
-        return ""
-    return "; ".join(listing(each.design.outcome_names) for each in settings.modules_of(design))
-
-
 def published_draws(
     content: Mapping[str, Any], model: Model, settings: NoisySettings
 ) -> PrivateDraws:
@@ -158,10 +150,10 @@ def published_draws(
 
 
 def _about_groups(settings: NoisySettings, design: PublicDesign, model: Model) -> str:
-    """Return the radii of the balls about groups in words; empty where these have no centres."""
-    tables = survey_statistics.tables_of_modules(model, design, settings)
-    radii = dict.fromkeys(each.radius for _, each in tables if each is not None)
-    return " or ".join(f"{each:.6g}" for each in radii)
+    """Return the radius of the ball about groups in words; empty where these have no centres."""
+    general = survey_statistics.require_general(model)
+    centring = survey_statistics.location_design(general, design, settings).centring
+    return "" if centring is None else f"{centring.radius:.6g}"
 
 
 STATISTICS_NAME = "statistics.json"
@@ -250,11 +242,11 @@ class NoisyStatisticsMechanism:
         confidential: Confidential,
         source: NoiseSource,
         keeper: NoiseKeeper | None,
-    ) -> survey_statistics.Statistics:
+    ) -> LocationStatistics:
         """Return the keeper's statistics of an earlier run, or new ones, and keep these."""
         earlier = {key: each for key, each in (first.earlier or {}).items() if key != LEARNED}
         if earlier:
-            return survey_statistics.statistics_of(earlier)
+            return LocationStatistics.from_dict(earlier)
         made = survey_statistics.release_statistics(
             model, first.design, confidential, self.settings, source
         )
@@ -284,27 +276,9 @@ class NoisyStatisticsMechanism:
         return {
             "protect": self.settings.protect,
             "unit_size": self.settings.unit_size(design),
-            **self._radius(design),
+            "radius": clipping.radius,
             "centres": dict(zip(names, clipping.centre.tolist(), strict=True)),
             "spreads": dict(zip(names, clipping.spread.tolist(), strict=True)),
             **({"count_share": self.settings.count_share} if discrete else {}),
             **learned_facts(design.modelled, "rho", self.settings.budget.rho),
-        }
-
-    def _radius(self, design: PublicDesign) -> dict[str, Any]:
-        """Return the radius of the ball, of modules the largest, and what each module has."""
-        settings = self.settings
-        radius = {"radius": max(settings.radii(design))}
-        if not settings.modules:
-            return radius
-        return radius | {
-            "modules": [
-                {
-                    "outcomes": list(each.design.outcome_names),
-                    "columns": len(column_names(each.design)),
-                    "radius": each.settings.clipping(each.design).radius,
-                    "rho": each.settings.of_sums(each.design.modelled).rho,
-                }
-                for each in settings.modules_of(design)
-            ]
         }

@@ -6,12 +6,10 @@ none is ever estimated from the survey.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from fractions import Fraction
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from surveysynth._support.numeric import rounded_down
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import Declared, typical
@@ -21,7 +19,7 @@ from surveysynth.mechanisms.noisy_statistics.release.learned_radius import learn
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome, undeclared
-from surveysynth.survey.survey import Confidential, PublicDesign
+from surveysynth.survey.survey import PublicDesign
 from surveysynth.survey.transforms import LearnedTransform
 
 #: Neighbours differ in one record; else in the records of a unit of a public column.
@@ -60,11 +58,6 @@ class NoisySettings:
         a third of the budget each for a change of counts, of first and of second moments.
     declared_below
         Of outcomes with a split, what lies below it; the centre too in the outcome's own units.
-    modules
-        Names of outcomes that have noisy statistics together: each outcome is in one module, and
-        all modules have the same share of the budget of all sums. None: all outcomes together.
-    sums
-        The budget of the sums; None: what learned transforms leave of ``budget``.
 
     Raises
     ------
@@ -81,8 +74,6 @@ class NoisySettings:
     plan: SamplingPlan = NOISY_PLAN
     count_share: float = 1.0
     declared_below: Mapping[str, Declared] = field(default_factory=dict)
-    modules: tuple[tuple[str, ...], ...] = ()
-    sums: Budget | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.m, int) or self.m < 1:
@@ -109,33 +100,8 @@ class NoisySettings:
 
     def of_sums(self, outcomes: Sequence[Outcome]) -> Budget:
         """Return the budget of the sums: what learned transforms of these outcomes leave."""
-        if self.sums is not None:
-            return self.sums
         left = what_is_left(self.budget.rho, outcomes)
         return self.budget if left == self.budget.rho else Budget.of_rho(left, self.budget.delta)
-
-    def modules_of(self, design: PublicDesign) -> "tuple[Module, ...]":
-        """Return the modules of a design; one with all outcomes where none are declared.
-
-        Raises ``InputError`` unless each outcome is in one module.
-        """
-        if not self.modules:
-            return (Module(design, self, tuple(range(len(design.outcomes)))),)
-        named = [name for names in self.modules for name in names]
-        if sorted(named) != sorted(design.outcome_names):
-            raise InputError(
-                f"modules must have each of the outcomes {', '.join(design.outcome_names)} once, "
-                f"got {', '.join(named)}."
-            )
-        whole = self.of_sums(design.modelled)
-        share = Fraction(whole.rho) / len(self.modules)
-        own = replace(self, modules=(), sums=Budget.of_rho(rounded_down(share), whole.delta))
-        made = []
-        for names in self.modules:
-            chosen = tuple(j for j, name in enumerate(design.outcome_names) if name in names)
-            outcomes = tuple(design.outcomes[j] for j in chosen)
-            made.append(Module(replace(design, outcomes=outcomes), own, chosen))
-        return tuple(made)
 
     def clipping(self, design: PublicDesign) -> Clipping:
         """Return centres and spreads of z, and the radius of the ball.
@@ -159,8 +125,8 @@ class NoisySettings:
             raise InputError(
                 "With public weights noisy statistics need an amount among the outcomes, since "
                 "their noise is measured by the size of amounts. Name one beside "
-                f"{', '.join(map(repr, design.outcome_names))} (in the same list of "
-                "privacy.modules, if there are any), or use mechanism = 'pseudo_posterior'."
+                f"{', '.join(map(repr, design.outcome_names))}, or use "
+                " mechanism = 'pseudo_posterior'."
             )
         at_once = len(centres) - sum(each.split is not None for each in design.outcomes)
         radius = self.radius or self._radius(design, at_once)
@@ -175,11 +141,6 @@ class NoisySettings:
         if self.radius:
             return clipping.radius
         return min(clipping.radius, self._between(design, clipping.q))
-
-    def radii(self, design: PublicDesign) -> list[float]:
-        """Return the radii of the balls of all modules, each once."""
-        found = (each.settings.clipping(each.design).radius for each in self.modules_of(design))
-        return list(dict.fromkeys(found))
 
     def _radius(self, design: PublicDesign, columns: int) -> float:
         """Return the radius by default, for the columns that a record has at once."""
@@ -247,20 +208,3 @@ class NoisySettings:
             )
         sizes = design.frame[self.protect].value_counts(dropna=False)
         return np.asarray(sizes, dtype=np.int64)
-
-
-@dataclass(frozen=True, eq=False)
-class Module:
-    """Outcomes that have noisy statistics together, as a survey of their own.
-
-    design, settings: with these outcomes and with the module's share of the budget of the sums;
-    columns: the positions of its outcomes among all.
-    """
-
-    design: PublicDesign
-    settings: NoisySettings
-    columns: tuple[int, ...]
-
-    def of(self, confidential: Confidential) -> Confidential:
-        """Return the answers to these outcomes, with all weights."""
-        return replace(confidential, outcome=confidential.outcome[:, list(self.columns)])

@@ -28,8 +28,6 @@ from surveysynth.models.general_location.groups import (
     default_columns,
 )
 from surveysynth.models.general_location.layout import Layout, of_parts
-from surveysynth.models.general_location.module_parameters import MODULES, steadied_modules
-from surveysynth.models.general_location.modules import Modules
 from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.simulate import Simulation, columns_of
 from surveysynth.models.units import INTRACLASS_GUESS, LOGISTIC_VARIANCE, PSU_COVARIANCE, UnitDesign
@@ -147,10 +145,6 @@ class GeneralLocation(Model):
     ) -> Simulation:
         return Simulation(*self._on_records(theta, design), effects)
 
-    def _modules(self, theta: Theta, design: PublicDesign) -> Modules:
-        groups = self.groups(design).cell
-        return Modules(theta, design, self.grouped, groups, psu_codes(self, design))
-
     def _on_records(
         self, theta: Theta, design: PublicDesign
     ) -> tuple[Theta, PublicDesign, Layout, IntArray, IntArray]:
@@ -170,19 +164,14 @@ class GeneralLocation(Model):
         Amounts of an outcome with bounds are drawn from the normal distribution that, cut there,
         has the regression's mean and variance. All PSUs have fresh effects.
         """
-        if MODULES in theta:
-            return self._modules(theta, design).sample(rng)
         effects = units.fresh_effects(theta, psu_codes(self, design), rng)
         given = effects if isinstance(effects, np.ndarray) else None
         return self._simulation(theta, design, given).sample(rng)
 
     def steadied(self, theta: Theta, design: PublicDesign) -> Theta:
         """Give effects of missing answers on other parts the prior of interactions."""
-        scale = self.priors["interaction_scale"]
-        if MODULES in theta:
-            return steadied_modules(theta, design, self.grouped, scale)
         layout = Layout.of(design, self.grouped)
-        return steadied(theta, layout, design.outcomes, scale)
+        return steadied(theta, layout, design.outcomes, self.priors["interaction_scale"])
 
     def completed(
         self,
@@ -195,8 +184,6 @@ class GeneralLocation(Model):
         """Fill missing answers by what the model says of them, as if they had been given."""
         if not any(each.missing for each in design.outcomes):
             return simulated
-        if MODULES in theta:
-            return self._modules(theta, design).filled(simulated, rng)
         completion = Completion(*self._on_records(theta, design), simulated.effects)
         return completion.filled(simulated, rng)
 
@@ -206,8 +193,6 @@ class GeneralLocation(Model):
         """Return E(w | x, d*, z*) (n,), given effects of PSUs; public weights, or ones."""
         if design.weight_name is None:
             return self.drawn_weight(design, simulated)
-        if MODULES in theta:
-            return self._modules(theta, design).mean_weight(simulated)
         return self._simulation(theta, design, simulated.effects).mean_weight(simulated)
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:

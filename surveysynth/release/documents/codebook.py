@@ -155,7 +155,8 @@ def _synthetic_column(facts: ReleaseFacts, name: str) -> dict[str, Any]:
         "unit": labels.of(base).unit,
     }
     if is_weight:
-        words = "12 significant digits" if calibrated else facts.digits.weight_words
+        more = calibrated or facts.counts is not None
+        words = "12 significant digits" if more else facts.digits.weight_words
         return {**column, "rounded_to": words}
     outcome = design.outcomes[design.outcome_names.index(base)]
     column["declared"] = outcome.as_dict()

@@ -13,7 +13,6 @@ from surveysynth.release.documents.programs import (
     CalibratedBy,
     ExampleSetting,
     LonelyRule,
-    pair_columns,
     subset_of,
     where_columns,
 )
@@ -82,7 +81,8 @@ def make_example(
     setting = _setting(of_table, table, row, separate_pair=separate_pair)
     if facts.microdata_format in PROGRAMS:
         columns = labelled_columns(facts.design, facts.labels, separate_pair=separate_pair)
-        setting = _with_codes(setting, columns, _of_rows(facts, separate_pair=separate_pair))
+        of_rows = [n for each in facts.spec.tables for n in (*each.by, *where_columns(each.where))]
+        setting = _with_codes(setting, columns, of_rows)
     published = bool(table.frame["se"].notna().iloc[row])
     return Example(setting, table.outcome, row, published, name)
 
@@ -93,7 +93,8 @@ def _with_codes(
     """Return the setting for files of Stata or SPSS, which hold numbers instead of codes.
 
     The programs turn the numbers back into codes, for all columns in their CODES. ``columns``: the
-    columns of the files; ``others``: names that the reader may add to CODES.
+    columns of the files; ``others``: names that the reader may add to CODES, those of rows and
+    subpopulations.
     """
     named = dict.fromkeys([*setting.codes, *others])
     values = {name: columns[name].values for name in named if name in columns}
@@ -105,14 +106,6 @@ def _with_codes(
         name: tuple(numbers) for name, numbers in values.items() if numbers and name not in whole
     }
     return replace(setting, whole=whole, places=places)
-
-
-def _of_rows(facts: ReleaseFacts, *, separate_pair: bool) -> list[str]:
-    """Return the columns that define rows and subpopulations, with those for variances."""
-    of_pair = pair_columns(facts) if separate_pair else {}
-    sections = facts.spec.tables
-    names = [name for each in sections for name in (*each.by, *where_columns(each.where))]
-    return [*names, *(of_pair[name] for name in names if name in of_pair)]
 
 
 def _hardness(statistic: str) -> tuple[bool, ...]:
@@ -213,12 +206,6 @@ def _setting(
     outcome = table.outcome or (others or design.outcome_names)[0]
     kind = statistic_of(table.statistic)
     cell, other = _cells(facts, table, record, written, typed=typed)
-    synthetic = pair_columns(facts)
-    own_cells = separate_pair and not synthetic.keys().isdisjoint({**cell, **(other or {})})
-
-    def of_pair(given: dict[str, Any]) -> dict[str, Any]:
-        return {synthetic.get(name, name): code for name, code in given.items()}
-
     weight = weight_column(design)
     level, compared = _level_of(table, row, design)
     lonely: dict[str, LonelyRule] = {"adjust": "adjust", "average": "average"}
@@ -242,31 +229,32 @@ def _setting(
         else None,
         level=written(level) if isinstance(level, str) else level,
         compared=compared,
-        variance_cell=of_pair(cell) if own_cells else None,
         df_design=float(facts.df_design),
-        denominator=(written(kind.of[1]), synthetic[written(kind.of[1])]) if kind.of else None,
+        denominator=(written(kind.of[1]), written(kind.of[1] + VARIANCE_SUFFIX))
+        if kind.of
+        else None,
         other_cell=other,
-        variance_other_cell=of_pair(other) if own_cells and other is not None else None,
-        subset=subset_of(facts, where, synthetic if separate_pair else {}, (outcome, *kind.of)),
-        calibrated=_calibrated(facts, written, synthetic if separate_pair else {}),
+        subset=subset_of(facts, where, (outcome, *kind.of)),
+        calibrated=_calibrated(facts, written, separate_pair=separate_pair),
     )
 
 
 def _calibrated(
-    facts: ReleaseFacts, written: Callable[[str], str], of_pair: Mapping[str, str]
+    facts: ReleaseFacts, written: Callable[[str], str], *, separate_pair: bool
 ) -> CalibratedBy | None:
-    """Return the calibration variables as the files have them; ``of_pair``: for variances."""
+    """Return the calibration variables as the files have them, of a pair for variances its own."""
     if facts.calibration is None:
         return None
 
     def column(name: str) -> str:
-        return of_pair.get(written(name), written(name))
+        own = separate_pair and name in facts.design.outcome_names
+        return written(name + VARIANCE_SUFFIX if own else name)
 
     base = base_weight_column(facts.design)
-    if of_pair and facts.design.public_weight is None:
+    if separate_pair and facts.design.public_weight is None:
         base += VARIANCE_SUFFIX
     margins = tuple(
-        (tuple(map(column, each.by)), None if each.amount is None else column(each.amount))
+        (tuple(map(written, each.by)), None if each.amount is None else column(each.amount))
         for each in facts.calibration.margins
     )
     return CalibratedBy(written(base), margins, facts.design.population_size is not None)

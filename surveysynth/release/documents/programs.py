@@ -16,9 +16,8 @@ from surveysynth._support.resources import environment
 from surveysynth.estimation.quantiles import REACH, ROUNDING
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, saved_by_law
-from surveysynth.release.microdata import VARIANCE_SUFFIX
 from surveysynth.release.writers.csv import MicrodataFormat, safe_text
-from surveysynth.survey.where import Relation, Value, columns_of, folded, parse_where
+from surveysynth.survey.where import Relation, columns_of, folded, parse_where
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,20 +33,11 @@ LonelyRule = Literal["none", "skip", "adjust", "average"]
 class Subset:
     """The records in the subpopulation of a table.
 
-    inside: the expression that selects them, by language; of_pair: the expression for the pair for
-    variances, None if it is the same; codes: its columns that are read as text.
+    inside: the expression that selects them, by language; codes: its columns that are read as text.
     """
 
     inside: dict[Language, str]
-    of_pair: dict[Language, str] | None
     codes: tuple[str, ...]
-
-    def functions(self, language: Language) -> list[tuple[str, str]]:
-        """Return name and expression of every function that a program needs for it."""
-        found = [("subset", self.inside[language])]
-        if self.of_pair is not None:
-            found.append(("variance_subset", self.of_pair[language]))
-        return found
 
 
 @dataclass(frozen=True)
@@ -78,9 +68,9 @@ class ExampleSetting:
     """The values that fill in a program, in any language; names and codes as the files have them.
 
     cell: codes of the by-columns that select the row; other_cell: the second row of a contrast;
-    variance_pair: outcome and weight for variances, None if they are the same as for estimates;
-    variance_cell, variance_other_cell: both cells for that pair, where an outcome in a cell has
-    one; denominator: the second outcome of a ratio, and its column in the pair;
+    variance_pair: outcome (an amount: only the pseudo-posterior has such pairs) and weight for
+    variances, None if they are the same as for estimates; denominator: the second outcome of a
+    ratio, and its column in the pair;
     rule: the linearisation; psu: only where variances are by PSU; public: columns of the public
     rows if datasets combine by the law of total variance, None for partial synthesis;
     level: replaces the outcome by an indicator: a text or, for an outcome without names of levels,
@@ -106,20 +96,13 @@ class ExampleSetting:
     public: tuple[str, ...] | None = None
     level: str | float | None = None
     compared: str = "=="
-    variance_cell: dict[str, Any] | None = None
     df_design: float = float("inf")
     denominator: tuple[str, str] | None = None
     other_cell: dict[str, Any] | None = None
-    variance_other_cell: dict[str, Any] | None = None
     subset: Subset | None = None
     whole: tuple[str, ...] = ()
     places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     calibrated: CalibratedBy | None = None
-
-    @property
-    def own_pair(self) -> bool:
-        """True if the pair for variances has a subpopulation of its own."""
-        return self.subset is not None and self.subset.of_pair is not None
 
     @property
     def of_share(self) -> bool:
@@ -131,23 +114,20 @@ class ExampleSetting:
         """Columns of codes that the program reads, each once."""
         design = [name for name in (self.strata, self.psu) if name is not None]
         public = [name for name in self.public or () if name != self.weight]
-        of_levels = []
-        if isinstance(self.level, str):
-            of_levels = [self.outcome, *(self.variance_pair or ())[:1]]
+        of_levels = [self.outcome] if isinstance(self.level, str) else []
         subset = () if self.subset is None else self.subset.codes
-        others = (self.variance_cell, self.other_cell, self.variance_other_cell)
-        cells = [*self.cell, *(name for each in others for name in each or ())]
+        cells = [*self.cell, *(self.other_cell or ())]
         classes = () if self.calibrated is None else self.calibrated.codes
         return list(dict.fromkeys([*cells, *design, *public, *of_levels, *subset, *classes]))
 
     @property
     def numbers(self) -> list[str]:
         """Constants of the program that name the other columns it reads."""
-        pair, by_code = self.variance_pair is not None, isinstance(self.level, str)
+        pair = self.variance_pair is not None
         names = {
-            "OUTCOME": not by_code,
+            "OUTCOME": not isinstance(self.level, str),
             "WEIGHT": True,
-            "VARIANCE_OUTCOME": pair and not by_code,
+            "VARIANCE_OUTCOME": pair,
             "VARIANCE_WEIGHT": pair,
             "DENOMINATOR": self.denominator is not None,
             "VARIANCE_DENOMINATOR": self.denominator is not None and pair,
@@ -163,19 +143,14 @@ class ExampleSetting:
         return {name: dict(enumerate(codes, start=1)) for name, codes in self.places.items()}
 
     @property
-    def contrast_arguments(self) -> list[tuple[str, str, str]]:
-        """Constants for the two rows of a contrast, and for the columns, of each call.
+    def contrast_columns(self) -> list[str]:
+        """Constants for the columns of each call for a contrast's two rows.
 
         The first entry is for the estimate, the second for a pair for variances of its own.
         """
-        divisors = (", DENOMINATOR", ", VARIANCE_DENOMINATOR") if self.denominator else ("", "")
-        found = [("CELL", "OTHER_CELL", f"OUTCOME, WEIGHT{divisors[0]}")]
-        if self.variance_pair:
-            cells = ("CELL", "OTHER_CELL")
-            if self.variance_cell is not None:
-                cells = ("VARIANCE_CELL", "VARIANCE_OTHER_CELL")
-            found.append((*cells, f"VARIANCE_OUTCOME, VARIANCE_WEIGHT{divisors[1]}"))
-        return found
+        prefixes = ("", "VARIANCE_") if self.variance_pair else ("",)
+        names = ("OUTCOME", "WEIGHT", *(("DENOMINATOR",) if self.denominator else ()))
+        return [", ".join(prefix + name for name in names) for prefix in prefixes]
 
 
 def python_program(setting: ExampleSetting) -> str:
@@ -224,10 +199,6 @@ def r_literal(value: Any) -> str:
     return repr(value)
 
 
-Renamed = Mapping[str, str]
-"""Columns with another name in a pair for variances."""
-
-
 @dataclass(frozen=True)
 class _Syntax:
     """A language's literals, columns (as numbers or as text), membership, and negation."""
@@ -238,11 +209,9 @@ class _Syntax:
     negation: str
 
 
-def where_code(
-    facts: "ReleaseFacts", where: str, language: Language, renamed: Renamed | None = None
-) -> str:
+def where_code(facts: "ReleaseFacts", where: str, language: Language) -> str:
     """Return an expression that selects records: a Series in pandas, a vector in R."""
-    syntax = _SYNTAX[language]
+    syntax, written = _SYNTAX[language], _written(facts)
     # Levels "0" and "1" are numbers in the files, which may read as 1.0 where they are not csv.
     binary = [
         o.name for o in facts.design.outcomes
@@ -252,8 +221,8 @@ def where_code(
     def relation(each: Relation) -> str:
         made_number = each.column in binary and not each.of_numbers
         number = each.of_numbers or made_number
-        column = syntax.column(syntax.literal(_column(facts, each, renamed)), number)
-        given = _values(facts, each)
+        column = syntax.column(syntax.literal(written(each.column)), number)
+        given = [written(value) if isinstance(value, str) else value for value in each.values]
         values = [syntax.literal(float(value) if made_number else value) for value in given]
         if "in" in each.operator:
             found = syntax.among(column, ", ".join(values))
@@ -270,48 +239,19 @@ def where_columns(where: str | None) -> tuple[str, ...]:
     return () if where is None else columns_of(parse_where(where))
 
 
-def pair_columns(facts: "ReleaseFacts") -> Renamed:
-    """Return synthetic columns of outcomes and the columns for their variances, as in the files."""
-    written = _written(facts)
-    return {written(n): written(n + VARIANCE_SUFFIX) for n in facts.design.outcome_names}
-
-
-def subset_of(
-    facts: "ReleaseFacts", where: str | None, of_pair: Renamed, numbers: Sequence[str]
-) -> Subset | None:
-    """Return the subpopulation of a table in the programs.
-
-    of_pair: synthetic columns and the columns for their variances; numbers: outcomes that the
-    programs read as numbers.
-    """
+def subset_of(facts: "ReleaseFacts", where: str | None, numbers: Sequence[str]) -> Subset | None:
+    """Return the subpopulation of a table in the programs; they read ``numbers`` as numbers."""
     if where is None:
         return None
     written, columns = _written(facts), where_columns(where)
     labelled = [each.name for each in facts.design.outcomes if each.is_labelled]
-    texts = [written(name) for name in columns if name in labelled or name not in numbers]
-    own = any(written(name) in of_pair for name in columns)
-
-    def code(renamed: Renamed | None) -> dict[Language, str]:
-        return {each: where_code(facts, where, each, renamed) for each in _SYNTAX}
-
-    others = [of_pair[name] for name in texts if name in of_pair]
-    return Subset(code(None), code(of_pair) if own else None, (*texts, *others))
+    texts = tuple(written(name) for name in columns if name in labelled or name not in numbers)
+    return Subset({each: where_code(facts, where, each) for each in _SYNTAX}, texts)
 
 
 def _joined(word: str, parts: list[str]) -> str:
     sign = {"and": " & ", "or": " | "}[word]
     return f"({sign.join(parts)})"
-
-
-def _column(facts: "ReleaseFacts", relation: Relation, renamed: Renamed | None) -> str:
-    column = _written(facts)(relation.column)
-    return (renamed or {}).get(column, column)
-
-
-def _values(facts: "ReleaseFacts", relation: Relation) -> list[Value]:
-    """Return literals as the files have them."""
-    written = _written(facts)
-    return [written(each) if isinstance(each, str) else each for each in relation.values]
 
 
 def _written(facts: "ReleaseFacts") -> Callable[[str], str]:

@@ -12,7 +12,6 @@ from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns, 
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.release.documents.example import Example, has_lonely_stratum
 from surveysynth.release.documents.programs import (
-    pair_columns,
     python_program,
     r_program,
     subset_of,
@@ -44,7 +43,7 @@ def make_readme(
     separate_pair: bool,
 ) -> str:
     """Return README.md; ``shared``: by ``shared_context``; ``tables``: by name."""
-    settings, spec, digits = facts.settings, facts.spec, facts.digits
+    settings, spec = facts.settings, facts.spec
     replicates = spec.privacy.replicates_per_draw
     return render_markdown("readme.md.j2", {
         **shared,
@@ -59,10 +58,8 @@ def make_readme(
         **_files(facts),
         **_rows(facts),
         **_flags(tables),
-        "amount_words": digits.amount_words,
-        "weight_words": None if digits.weight_step is None else digits.weight_words,
-        "subpopulations": (found := _subpopulations(facts, separate_pair=separate_pair)),
-        "own_pair": any(subset.of_pair is not None for _, _, subset in found),
+        **_digits(facts),
+        "subpopulations": _subpopulations(facts),
         "example": _example(facts, example, replicates),
     })  # fmt: skip
 
@@ -178,12 +175,12 @@ def _plurals(kinds: list[Statistic]) -> str:
     return " and ".join(dict.fromkeys(kind.plural for kind in kinds))
 
 
-def _subpopulations(facts: ReleaseFacts, *, separate_pair: bool) -> list[tuple[str, str, Any]]:
+def _subpopulations(facts: ReleaseFacts) -> list[tuple[str, str, Any]]:
     """Return name, words and code of every table of a subpopulation."""
     found = []
     for name, each in facts.each_table.items():
         where = each.spec.table.where
-        subset = subset_of(each, where, pair_columns(facts) if separate_pair else {}, ())
+        subset = subset_of(each, where, ())
         if where is not None and subset is not None:
             found.append((name, where_words(where, facts.labels), subset))
     return found
@@ -207,4 +204,14 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> dict[str
         ),
         "python": python_program(setting),
         "r": r_program(setting),
+    }
+
+
+def _digits(facts: ReleaseFacts) -> dict[str, Any]:
+    """Return the digits of synthetic values."""
+    digits = facts.digits
+    return {
+        "amount_words": digits.amount_words,
+        "own_counts": facts.counts is None,
+        "weight_words": None if digits.weight_step is None else digits.weight_words,
     }

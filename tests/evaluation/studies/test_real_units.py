@@ -16,28 +16,27 @@ PAGE = Path(__file__).parents[3] / "vignettes" / "clusters.md"
 RARE = "share education"
 
 
-def tables(method: str, *, together: bool) -> list[tuple[str, dict[str, float]]]:
-    """Statistics with their results, of single releases or of the one of all outcomes."""
+def tables(method: str) -> list[tuple[str, dict[str, float]]]:
+    """Statistics of all releases with their results."""
     return [
         (statistic, found)
-        for release, by_method in RESULTS.items()
-        if (release == real_units.TOGETHER) == together and method in by_method
+        for by_method in RESULTS.values()
+        if method in by_method
         for statistic, found in by_method[method]["tables"].items()
     ]
 
 
 def test_every_outcome_was_released_by_each_mechanism() -> None:
-    assert set(RESULTS) == {*real_units.OUTCOMES, real_units.TOGETHER}
+    assert set(RESULTS) == set(real_units.OUTCOMES)
     for release, by_method in RESULTS.items():
         noisy = {method for method in by_method if method.startswith("noisy")}
         assert noisy == {"noisy 10.8", "noisy 3.6"}, release
         assert all(each["processor_seconds"] > 1 for each in by_method.values())
 
 
-@pytest.mark.parametrize("together", [False, True])
-def test_noisy_statistics_at_10_8_are_near_the_sample(together: bool) -> None:
+def test_noisy_statistics_at_10_8_are_near_the_sample() -> None:
     """Points within 3 of its standard errors by unit, standard errors .75 to 1.5 times its own."""
-    found = tables("noisy 10.8", together=together)
+    found = tables("noisy 10.8")
     assert len(found) >= 8
     for statistic, table in found:
         assert table["worst"] < 3.0, statistic
@@ -45,13 +44,10 @@ def test_noisy_statistics_at_10_8_are_near_the_sample(together: bool) -> None:
         assert 0.75 < table["se"] < 1.5, statistic
 
 
-def test_at_3_6_rare_levels_and_a_third_of_the_budget_show() -> None:
-    for statistic, table in tables("noisy 3.6", together=False):
+def test_at_3_6_rare_levels_show() -> None:
+    for statistic, table in tables("noisy 3.6"):
         assert table["worst"] < (5.0 if statistic == RARE else 3.0), statistic
         assert table["se"] < 1.7, statistic
-    for statistic, table in tables("noisy 3.6", together=True):
-        assert table["worst"] < 3.0 or statistic == RARE, statistic
-        assert table["se"] < 2.2, statistic
 
 
 def test_the_page_has_the_results() -> None:

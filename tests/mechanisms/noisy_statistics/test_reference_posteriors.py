@@ -14,7 +14,6 @@ from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Paramet
 from surveysynth.mechanisms.noisy_statistics.posterior.prior_columns import alike
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
-    statistics_of,
     table_of,
 )
 from surveysynth.models.general_location.layout import Layout
@@ -36,7 +35,8 @@ def compared(file: str, plan: SamplingPlan) -> dict[str, tuple[FloatArray, Float
     """Gaps in SDs and ratios of SDs, (cells,) each, by name of the functional."""
     content = json.loads((GOLDEN / f"{file}.json").read_text(encoding="utf-8"))
     case = CASES[content["case"]]
-    design, statistics = design_of(case, content), statistics_of(content["statistics"])
+    design = design_of(case, content)
+    statistics = LocationStatistics.from_dict(content["statistics"])
     assert isinstance(statistics, LocationStatistics)
     model, root = case.model(design), alike(design.matrix)
     layout = Layout.of(design, model.grouped)

@@ -4,15 +4,14 @@ The noise is in the model: the target is p(theta | N~, T~, Q~, X) under the mode
 the true sums integrated out (``amount_law``, ``category_law``). It costs no epsilon.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from surveysynth._support.messages import listing
 from surveysynth._support.progress import more_rounds
 from surveysynth._support.types import FloatArray, IntArray, Theta
-from surveysynth.errors import InputError, RefusedError
+from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.noisy_statistics.posterior.level_spreads import level_spreads
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
@@ -20,17 +19,13 @@ from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Paramet
 from surveysynth.mechanisms.noisy_statistics.posterior.prior_columns import alike
 from surveysynth.mechanisms.noisy_statistics.posterior.unit_draws import draws_with_effects
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
-from surveysynth.mechanisms.noisy_statistics.release.module_statistics import ModuleStatistics
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
-    Statistics,
     require_general,
     table_of,
 )
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model
 from surveysynth.models.general_location.layout import Layout
-from surveysynth.models.general_location.model import GeneralLocation
-from surveysynth.models.general_location.module_parameters import with_modules
 from surveysynth.sampling.convergence import (
     MAX_R_HAT,
     NotConvergedError,
@@ -66,7 +61,7 @@ class PosteriorRecord:
 def posterior_draws(
     model: Model,
     design: PublicDesign,
-    statistics: Statistics,
+    statistics: LocationStatistics,
     settings: NoisySettings,
     rng: np.random.Generator,
     progress: Said | None = None,
@@ -77,27 +72,14 @@ def posterior_draws(
     and ``InputError`` for statistics of another model.
     """
     general = require_general(model)
-    if isinstance(statistics, ModuleStatistics):
-        return _module_draws(general, design, statistics, settings, rng, progress)
-    return _location_draws(general, design, statistics, settings, rng, progress)
-
-
-def _location_draws(
-    model: GeneralLocation,
-    design: PublicDesign,
-    statistics: LocationStatistics,
-    settings: NoisySettings,
-    rng: np.random.Generator,
-    progress: Said | None,
-) -> tuple[PrivateDraws, PosteriorRecord]:
-    layout, shape = Layout.of(design, model.grouped), table_of(model, design)
+    layout, shape = Layout.of(design, general.grouped), table_of(general, design)
     root = alike(design.matrix)
     table = NoisyTable.of(shape, design.matrix.cell, statistics, root)
-    parameters = Parameters(layout, table, model.priors)
+    parameters = Parameters(layout, table, general.priors)
     points, record = fit(parameters, settings, rng, progress)
     points = points[_spread_out(settings.m, len(points))]
     drawn = PrivateDraws(model.name, theta_of(parameters, points, root), settings)
-    drawn = draws_with_effects(drawn, model, design, parameters, points, statistics.units, rng)
+    drawn = draws_with_effects(drawn, general, design, parameters, points, statistics.units, rng)
     if statistics.levels is not None:
         spreads = level_spreads(parameters, points, statistics.levels, rng)
         drawn = replace(drawn, theta={**drawn.theta, **spreads})
@@ -243,46 +225,6 @@ def theta_of(parameters: Parameters, points: FloatArray, root: FloatArray) -> Th
     for logit, coefficients in zip(layout.logits, point.logits, strict=True):
         theta[f"logit_{logit.name}"] = coefficients
     return theta
-
-
-def _module_draws(
-    model: GeneralLocation,
-    design: PublicDesign,
-    statistics: ModuleStatistics,
-    settings: NoisySettings,
-    rng: np.random.Generator,
-    progress: Said | None,
-) -> tuple[PrivateDraws, PosteriorRecord]:
-    """Return m draws of all outcomes, by module; the record has the worst of all modules."""
-    modules = settings.modules_of(design)
-    if statistics.outcomes != tuple(each.design.outcome_names for each in modules):
-        raise InputError(
-            "These noisy statistics are of other modules than the specification declares: "
-            f"{'; '.join(map(listing, statistics.outcomes))}."
-        )
-    parts: list[PrivateDraws] = []
-    records: list[PosteriorRecord] = []
-    for module, own in zip(modules, statistics.modules, strict=True):
-        drawn, record = _location_draws(
-            model.of(module.design), module.design, own, module.settings, rng, progress
-        )
-        parts.append(drawn)
-        records.append(record)
-    theta = with_modules([each.theta for each in parts], [each.columns for each in modules])
-    record = PosteriorRecord(
-        _worst(max, [each.r_hat for each in records]),
-        _worst(min, [each.ess for each in records]),
-        max(each.rounds for each in records),
-    )
-    return PrivateDraws(model.name, theta, settings), record
-
-
-def _worst(
-    choose: Callable[[Iterable[float]], float], found: Sequence[Mapping[str, float]]
-) -> dict[str, float]:
-    """Return the worst value of each group of functionals."""
-    names = dict.fromkeys(name for each in found for name in each)
-    return {name: choose(each[name] for each in found if name in each) for name in names}
 
 
 def _spread_out(m: int, kept: int) -> IntArray:

@@ -43,9 +43,9 @@ class LocationShape:
         if rows > MOST_ROWS:
             raise InputError(
                 f"Noisy statistics count records by cell of X and category of every outcome: "
-                f"{rows:,} counts here, more than {MOST_ROWS:,}. Divide the outcomes into modules "
-                "(modules = [[..], [..]] in [privacy]), name fewer with categories, join their "
-                "levels, or use mechanism = 'pseudo_posterior'."
+                f"{rows:,} counts here, more than {MOST_ROWS:,}. Name fewer outcomes with "
+                "categories, join their levels, or divide the outcomes between releases in one "
+                "ledger, the later ones with weights = \"release:PATH\" in [survey]."
             )
 
     @property

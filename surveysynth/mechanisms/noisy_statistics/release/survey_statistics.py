@@ -5,14 +5,12 @@ number of times, by any model that has such statistics, at no further cost.
 """
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
 
 import numpy as np
 
-from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import group_noise
@@ -28,7 +26,6 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
     location_statistics,
 )
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
-from surveysynth.mechanisms.noisy_statistics.release.module_statistics import ModuleStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
 from surveysynth.mechanisms.noisy_statistics.release.unit_products import (
     UnitSizes,
@@ -43,9 +40,6 @@ from surveysynth.models.units import UnitDesign
 from surveysynth.survey.design_matrix import ridge_of
 from surveysynth.survey.survey import Confidential, PublicDesign
 
-#: What is released of a survey, by the model that it is released for.
-Statistics: TypeAlias = LocationStatistics | ModuleStatistics
-
 
 def release_statistics(
     model: Model,
@@ -53,57 +47,19 @@ def release_statistics(
     confidential: Confidential,
     settings: NoisySettings,
     source: NoiseSource | None = None,
-    centres: Sequence[FloatArray | None] | None = None,
-) -> Statistics:
+    centres: FloatArray | None = None,
+) -> LocationStatistics:
     """Return the noisy statistics of a survey: of categories, amounts and the transformed weight.
 
     Model and design say whether products between PSUs and squares by level are among them.
-    ``centres``: of the groups of each module, in place of those that first sums give. Raises
-    ``InputError`` before the survey is looked at.
+    ``centres``: of the groups, in place of those that first sums give. Raises ``InputError`` before
+    the survey is looked at.
     """
     general = require_general(model)
-    modules = settings.modules_of(design)
-    made = tuple(
-        _location_statistics(
-            general, each.design, each.of(confidential), each.settings, source, own
-        )
-        for each, own in zip(modules, centres or [None] * len(modules), strict=True)
-    )
-    if not settings.modules:
-        return made[0]
-    return ModuleStatistics(made, tuple(each.design.outcome_names for each in modules))
-
-
-def check_public(model: Model, design: PublicDesign, settings: NoisySettings) -> None:
-    """Raise ``InputError`` for what a design lacks, by public inputs: before noise is drawn."""
-    general = require_general(model)
-    for each in settings.modules_of(design):
-        location_design(general, each.design, each.settings)
-
-
-def require_general(model: Model) -> GeneralLocation:
-    """Return the model; raise ``InputError`` for one that is no general location model."""
-    if isinstance(model, GeneralLocation):
-        return model
-    raise InputError(
-        f"Noisy statistics need the general location form of a model, and {model.name!r} is given "
-        "in another: take model.under_noise().of(design)."
-    )
-
-
-def _location_statistics(
-    model: GeneralLocation,
-    design: PublicDesign,
-    confidential: Confidential,
-    settings: NoisySettings,
-    source: NoiseSource | None = None,
-    centres: FloatArray | None = None,
-) -> LocationStatistics:
-    """Return the noisy statistics of categories, transformed amounts and the log weight."""
-    public = location_design(model, design, settings)
-    records, psu = model.records(design, confidential), psu_codes(model, design)
-    costs, size = _costs(model, public, design, settings), settings.unit_size(design)
-    budget, units, levels = costs.blocks, None, None
+    public = location_design(general, design, settings)
+    records, psu = general.records(design, confidential), psu_codes(general, design)
+    costs, size = costs_of(general, design, settings), settings.unit_size(design)
+    units, levels = None, None
     if psu is not None:
         units = unit_products(
             public.shape, public.clipping, psu, records.category, records.z,
@@ -116,9 +72,25 @@ def _location_statistics(
         )  # fmt: skip
     made = location_statistics(
         public, records.cell, records.category, records.z,
-        budget=budget, share=settings.count_share, records=size, source=source, centres=centres,
+        budget=costs.blocks, share=settings.count_share, records=size, source=source,
+        centres=centres,
     )  # fmt: skip
     return replace(made, units=units, levels=levels)
+
+
+def check_public(model: Model, design: PublicDesign, settings: NoisySettings) -> None:
+    """Raise ``InputError`` for what a design lacks, by public inputs: before noise is drawn."""
+    location_design(require_general(model), design, settings)
+
+
+def require_general(model: Model) -> GeneralLocation:
+    """Return the model; raise ``InputError`` for one that is no general location model."""
+    if isinstance(model, GeneralLocation):
+        return model
+    raise InputError(
+        f"Noisy statistics need the general location form of a model, and {model.name!r} is given "
+        "in another: take model.under_noise().of(design)."
+    )
 
 
 @dataclass(frozen=True)
@@ -130,25 +102,15 @@ class Costs:
     blocks: Budget
 
 
-def _costs(
-    model: Model, public: LocationDesign, design: PublicDesign, settings: NoisySettings
-) -> Costs:
+def costs_of(model: Model, design: PublicDesign, settings: NoisySettings) -> Costs:
+    """Return how the budget of all sums is divided."""
+    public = location_design(require_general(model), design, settings)
     left, units, levels = settings.of_sums(design.modelled), Fraction(0), Fraction(0)
     if psu_codes(model, design) is not None:
         units, left = divided(left, unit_sizes(public, design, settings).best_share())
     if has_levels(public.shape):
         levels, left = divided(left, SHARE)
     return Costs(units, levels, left)
-
-
-def costs_of_modules(model: Model, design: PublicDesign, settings: NoisySettings) -> list[Costs]:
-    """Return the costs of each module."""
-    general, found = require_general(model), list[Costs]()
-    for each in settings.modules_of(design):
-        own = general.of(each.design)
-        public = location_design(own, each.design, each.settings)
-        found.append(_costs(own, public, each.design, each.settings))
-    return found
 
 
 def unit_sizes(
@@ -205,47 +167,15 @@ def centring_of(
     return Centring(settings.radius_about_groups(design), sizes, precision)
 
 
-def tables_of_modules(
-    model: Model, design: PublicDesign, settings: NoisySettings
-) -> list[tuple[LocationShape, Centring | None]]:
-    """Return the table of each module, and how its groups get centres."""
-    general, modules = require_general(model), settings.modules_of(design)
-    shapes = [table_of(general.of(each.design), each.design) for each in modules]
-    return [
-        (shape, centring_of(shape, each.design, each.settings))
-        for shape, each in zip(shapes, modules, strict=True)
-    ]
-
-
 def clipped(
     model: Model, design: PublicDesign, confidential: Confidential, settings: NoisySettings
 ) -> int:
     """Count the records outside the ball. Confidential.
 
     The number shows whether the declared centres and spreads suit these data."""
-    general, outside = require_general(model), np.zeros(design.n, dtype=bool)
-    for each in settings.modules_of(design):
-        outside |= _outside(general, each.design, each.of(confidential), each.settings)
-    return int(np.count_nonzero(outside))
-
-
-def _outside(
-    model: GeneralLocation,
-    design: PublicDesign,
-    confidential: Confidential,
-    settings: NoisySettings,
-) -> BoolArray:
-    """Return which records (n,) are outside the ball. Confidential."""
     clipping = settings.clipping(design)
-    records = model.records(design, confidential)
+    records = require_general(model).records(design, confidential)
     there = records.layout.present(records.category)
     with np.errstate(over="ignore"):
         u = np.where(there, (records.z - clipping.centre) / clipping.spread, 0.0)
-        return np.asarray((u * u).sum(axis=1) > clipping.radius**2)
-
-
-def statistics_of(given: Mapping[str, Any]) -> Statistics:
-    """Return noisy statistics that were written as a dictionary.
-
-    Raise ``InputError`` where its entries do not fit together."""
-    return (ModuleStatistics if "modules" in given else LocationStatistics).from_dict(given)
+        return int(np.count_nonzero((u * u).sum(axis=1) > clipping.radius**2))

@@ -1,0 +1,271 @@
+"""A release by noisy statistics as its published files have it: specification, design and draws.
+
+The steps after the draws, which ``statistics.json`` has, are a function of that file and of the
+public columns of the microdata: the same seed gives the same datasets, to the last digit, on any
+machine.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from pydantic import ValidationError
+
+from surveysynth._support.messages import listing
+from surveysynth.config.build import (
+    calibration_of,
+    declaration_of,
+    model_of,
+    noisy_settings_of,
+)
+from surveysynth.config.spec import Spec
+from surveysynth.errors import InputError
+from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.learned.histogram import learned_design
+from surveysynth.mechanisms.learned.stage import histograms_in
+from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME, published_draws
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
+from surveysynth.models.base import Model
+from surveysynth.release.microdata import (
+    CODEBOOK_NAME,
+    PROGRAMS,
+    file_name,
+    format_of,
+    fraction_name,
+    read_json,
+    read_records,
+)
+from surveysynth.release.release_counts import (
+    COUNTS_NAME,
+    ReleaseCounts,
+    cell_sizes,
+    published_datasets,
+)
+from surveysynth.release.writers.csv import plain_text
+from surveysynth.sampling.randomness import Streams
+from surveysynth.survey.files import open_table
+from surveysynth.survey.survey import PublicDesign, public_design
+from surveysynth.survey.where import columns_of, parse_where
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class PublishedRelease:
+    """A release as it was published; ``content``: of statistics.json."""
+
+    content: Mapping[str, Any]
+    spec: Spec
+    design: PublicDesign
+
+    @classmethod
+    def read(cls, folder: Path) -> "PublishedRelease":
+        """Read the folder of a release; raise ``InputError`` for files that do not fit together."""
+        source = statistics_folder(folder)
+        content = read_statistics(source)
+        spec = published_spec(content, source)
+        design = published_design(spec, source, content)
+        return cls(content, spec, learned_design(design, histograms_in(content)))
+
+    @property
+    def is_private(self) -> bool:
+        """False for a test with a seed."""
+        return LocationStatistics.from_dict(self.content["statistics"]).is_private
+
+    @cached_property
+    def model(self) -> Model:
+        """The model that the draws are of."""
+        return model_of(self.spec).of(self.design)
+
+    @property
+    def draws(self) -> PrivateDraws:
+        """The draws that datasets are made from."""
+        return published_draws(self.content, self.model, noisy_settings_of(self.spec))
+
+    @property
+    def counts(self) -> ReleaseCounts | None:
+        """The counts that it took from an earlier release, or None."""
+        given = self.content.get(COUNTS_NAME)
+        return None if given is None else ReleaseCounts.from_dict(given)
+
+    def synthesis_rng(self) -> np.random.Generator:
+        """Return the generator of its datasets, at its beginning."""
+        return Streams(int(self.content["seed"]), published=True).synthesis
+
+    def datasets(self) -> Iterator[SyntheticDataset]:
+        """Make all datasets again, with the weights of its tables."""
+        return published_datasets(
+            self.spec.for_records(self.design.n), self.design, self.model, self.draws,
+            self.synthesis_rng(), inference="paper", counts=self.counts,
+            calibration=calibration_of(self.spec, self.design),
+        )  # fmt: skip
+
+
+def statistics_folder(given: Path) -> Path:
+    """Return the folder with the published files of a release by noisy statistics.
+
+    Raises ``InputError`` where neither it nor its ``release`` has statistics.
+    """
+    for folder in (given, given / "release"):
+        if (folder / STATISTICS_NAME).is_file():
+            return folder
+    raise InputError(
+        f"{given} has no {STATISTICS_NAME}: expected the folder of a release by noisy statistics. "
+        "Tables of other releases cannot be made again from what they publish."
+    )
+
+
+def read_statistics(folder: Path) -> dict[str, Any]:
+    """Return the content of ``statistics.json``; raise ``InputError`` where it is damaged."""
+    path = folder / STATISTICS_NAME
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        int(content["seed"]), int(content["records_dropped"]), dict(content["statistics"])
+        dict(content["specification"])
+    except (OSError, ValueError, TypeError, KeyError):
+        raise InputError(
+            f"{path} is not as a release writes it: expected statistics, specification, seed and "
+            "records_dropped. Take the file from the release again."
+        ) from None
+    return dict(content)
+
+
+def published_spec(content: Mapping[str, Any], source: Path) -> Spec:
+    """Return the specification as it was published; raise ``InputError`` if it is not valid."""
+    try:
+        return Spec.model_validate({**content["specification"], "path": source / "spec.toml"})
+    except ValidationError as error:
+        raise InputError(
+            f"the specification in {source / STATISTICS_NAME} is not valid any more "
+            f"({error.error_count()} mistakes): it was written by another version, or changed."
+        ) from None
+
+
+def published_design(spec: Spec, source: Path, content: Mapping[str, Any]) -> PublicDesign:
+    """Return the public half of the survey, from the first dataset of the microdata."""
+    path = source / "microdata" / file_name(1, 1, format_of(spec))
+    frame = _first_dataset(source, path)
+    assert spec.synthesizer.predictors is not None  # a release writes the formula that it used
+    declared = declaration_of(spec)
+    roles = replace(declared.roles, fpc=None)
+    design = public_design(
+        frame, replace(declared, roles=roles, source=str(path), missing="fail")
+    )
+    whole = _with_fractions(design, frame, spec.survey.fpc)
+    return replace(
+        whole, dropped=int(content["records_dropped"]), missing=spec.survey.missing,
+        shift=content.get("shift", ""),
+    )  # fmt: skip
+
+
+def _first_dataset(source: Path, path: Path) -> "pd.DataFrame":
+    """Read it as the survey file was: codes as text, and for csv files all cells."""
+    if path.suffix[1:] in PROGRAMS:
+        return read_records(path, read_json(source / CODEBOOK_NAME))
+    table = open_table(path)
+    frame = table.read(table.columns)
+    if path.suffix == ".csv":
+        frame = frame.rename(columns=plain_text).map(plain_text)
+    return frame
+
+
+def _with_fractions(
+    design: PublicDesign, frame: "pd.DataFrame", fpc: str | None
+) -> PublicDesign:
+    """Add to the design the sampling fractions (H,) that the microdata show."""
+    if fpc is None:
+        return design
+    strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
+    fractions = np.empty(int(strata.max()) + 1)
+    named = replace(design, fpc=fractions, fpc_name=fpc)
+    column = fraction_name(named)
+    assert column is not None  # there is an fpc
+    fractions[strata] = frame[column].astype(float).to_numpy()
+    return named
+
+
+def counts_of(spec: Spec, design: PublicDesign, *, test: bool) -> ReleaseCounts | None:
+    """Return the counts of the release that ``survey.weights`` names; None where it names none.
+
+    Raises ``InputError`` as ``earlier_release``.
+    """
+    found = earlier_release(spec, design, test=test)
+    if found is None:
+        return None
+    first, columns = found
+    return ReleaseCounts.of(first.design, columns, first.datasets())
+
+
+def earlier_release(
+    spec: Spec, design: PublicDesign, *, test: bool
+) -> tuple[PublishedRelease, tuple[str, ...]] | None:
+    """Return the release that ``survey.weights`` names, and the columns of the cells.
+
+    design: of the release that takes its counts; test: whether that is one with a seed.
+
+    Raises ``InputError`` where it cannot be read, is not private, or is of another design.
+    """
+    folder = spec.weights_release
+    if folder is None or spec.privacy.down_weights:  # in a comparison
+        return None
+    first = PublishedRelease.read(folder)
+    conditions = (columns_of(parse_where(each.where)) for each in spec.tables if each.where)
+    used = dict.fromkeys((*design.by, *(name for names in conditions for name in names)))
+    columns = tuple(name for name in used if name not in design.outcome_names)
+    for problem in _differences(first, spec.for_records(design.n), design, columns, test=test):
+        raise InputError(f"survey.weights: the release in {folder} {problem}")
+    return first, columns
+
+
+def _differences(
+    first: PublishedRelease, spec: Spec, design: PublicDesign, columns: Sequence[str], *, test: bool
+) -> Iterator[str]:
+    """Yield why a release cannot take the counts of the first one, with remedies."""
+    if not (first.is_private or test):
+        yield "is a test with a seed and not private. Make it without a seed first."
+    if first.design.public_weight is not None:
+        yield "has public weights, as this one may: set weights = 'public' in both."
+    if first.design.n != design.n:
+        yield (
+            f"has {first.design.n:,} records, and this one has {design.n:,}: take the counts of a "
+            "release of the same sample, with the same records left out."
+        )
+    if first.design.population_size != design.population_size:
+        yield (
+            f"has population_size {first.design.population_size}, and this one "
+            f"{design.population_size}: give both the same."
+        )
+    unknown = [name for name in columns if name not in first.design.frame]
+    if unknown:
+        yield (
+            f"has no public column {listing(unknown)}, by which this one makes tables: name it in "
+            "public_columns of that release, or make no table by it here."
+        )
+    roles = (first.design.strata_name, first.design.psu_name)
+    if roles != (design.strata_name, design.psu_name):
+        yield (
+            f"has strata {roles[0]!r} and psu {roles[1]!r}, and this one {design.strata_name!r} "
+            f"and {design.psu_name!r}: name the same columns in both."
+        )
+    together = tuple(dict.fromkeys((*columns, *filter(None, roles))))
+    sizes = [cell_sizes(each, together) for each in (first.design, design)]
+    if sizes[0] != sizes[1]:
+        cells = {cell for cell in {**sizes[0], **sizes[1]} if sizes[0][cell] != sizes[1][cell]}
+        yield (
+            f"has other numbers of records in {len(cells):,} of the cells of {listing(together)}: "
+            "take the counts of a release of the same sample, with the same levels."
+        )
+    privacy = [first.spec.for_records(design.n).privacy, spec.privacy]
+    made = [(each.m, each.replicates_per_draw) for each in privacy]
+    if made[0] != made[1]:
+        yield (
+            f"has m = {made[0][0]} and replicates_per_draw = {made[0][1]}, and this one "
+            f"{made[1][0]} and {made[1][1]}: every dataset takes the counts of one there, so set "
+            "both keys in [privacy] to those numbers."
+        )
