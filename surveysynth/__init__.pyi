@@ -2,6 +2,7 @@
 
 from . import datasets as datasets
 from . import errors as errors
+from .api.adequacy import adequacy as adequacy
 from .api.calibrate import calibrate as calibrate
 from .api.check import (
     CheckResult as CheckResult,

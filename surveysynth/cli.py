@@ -39,6 +39,16 @@ LedgerOption = Annotated[
 SeedOption = Annotated[int | None, typer.Option(help="Make the run repeatable.", min=0)]
 
 
+_EXITS = (
+    "Exit codes: 0 done, 1 defect, 2 bad input, 3 refused, 4 failed batches, 130 interrupted."
+)
+
+
+def _end(example: str) -> str:
+    """Return the end of the help of a command; \b keeps its line breaks."""
+    return f"\b\nExample: surveysynth {example}\n{_EXITS}"
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         print(f"surveysynth {version_of('surveysynth')}")
@@ -55,7 +65,7 @@ def _options(
     """Private survey tables from synthetic microdata, with a stated epsilon."""
 
 
-@app.command()
+@app.command(epilog=_end("example ex"))
 def example(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty folder.")],
     n: Annotated[int, typer.Option("--n", help="Number of records.")] = 1000,
@@ -64,7 +74,7 @@ def example(
         bool, typer.Option("--study", help="Also write population.csv, the frame of a study.")
     ] = False,
 ) -> None:
-    """Write a simulated survey.csv and a specification for each mechanism."""
+    """Write an example survey and specification."""
     from surveysynth.api.start import example as write
     from surveysynth.evaluation.studies.example import DEFAULT_SEED
 
@@ -80,10 +90,10 @@ def example(
         )
 
 
-init = app.command("init")(init_command)
+init = app.command("init", epilog=_end("init survey.csv"))(init_command)
 
 
-@app.command()
+@app.command(epilog=_end("check ex/spec.toml"))
 def check(
     spec: SpecArgument,
     out: Annotated[
@@ -109,19 +119,26 @@ def check(
         bool | None,
         typer.Option(
             "--simulate/--quick",
-            help="Release simulated records, or leave that out: standard errors of all rows, and "
-            "how long a release takes. Default: for noisy statistics.",
+            help="Simulate a release for expected standard errors, or check validity alone. "
+            "Default: simulate for noisy statistics.",
         ),
     ] = None,
     epsilon: Annotated[
         list[float] | None,
         typer.Option(help="Another epsilon to simulate at. May be repeated."),
     ] = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Also show design, cells, noise and files.")
+    ] = False,
     time_limit: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time for simulating the mechanism.", min=1)
     ] = 300.0,
 ) -> None:
-    """Preview a release: validity, cell sizes, feasibility or expected errors, published files."""
+    """Preview a release; spends nothing.
+
+    The first line is the verdict. Expected standard errors: the median row, and the range of the
+    middle 80% of rows.
+    """
     from surveysynth._support.progress import StageReporter
     from surveysynth.api.check import check as previewed
 
@@ -129,13 +146,18 @@ def check(
         checked = previewed(
             spec, out=out, ledger=ledger, overwrite=overwrite, guesses=read_guesses(guess or ()),
             simulate=simulate, epsilons=epsilon or (),
-            tell=lambda part: print(part, flush=True), time_limit=time_limit, progress=progress,
+            time_limit=time_limit, progress=progress,
         )  # fmt: skip
+    print(checked if verbose else checked.summary)
+    if checked.confidential:
+        print(checked.confidential)
+    if not verbose:
+        print(f"Details: surveysynth check {shlex.quote(str(spec))} --verbose")
     if not checked.feasible:
         raise RefusedError("a release with these settings would be refused; see the report above.")
 
 
-@app.command()
+@app.command(epilog=_end("release ex/spec.toml --out out"))
 def release(
     spec: SpecArgument,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
@@ -156,11 +178,20 @@ def release(
             help="For tests only: repeatable, therefore NOT private; every file says so.", min=0
         ),
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before spending.")] = False,
 ) -> None:
-    """Run the mechanism and write private tables, microdata and a privacy statement."""
+    """Release private tables; spends budget.
+
+    Writes tables, microdata and a privacy statement. On a terminal it asks before it spends.
+    """
     from surveysynth._support.progress import StageReporter
     from surveysynth.api import commands
+    from surveysynth.config.spec import load_spec
+    from surveysynth.release.run_record import cost_words
 
+    print(f"This release will spend {cost_words(load_spec(spec))}.", flush=True)
+    if sys.stdin.isatty() and not yes:
+        typer.confirm("Continue?", abort=True)
     with StageReporter() as progress:
         result = commands.release(
             spec,
@@ -175,15 +206,28 @@ def release(
         print(f"WARNING: {warning}")
     if result.confidential_warning:
         print(result.confidential_warning)
-    print(f"Release:      {result.out / 'release'}")
-    print(f"Confidential: {result.confidential} (do not publish)")
-    if result.adequacy is not None:
-        print(result.adequacy.sentence())
     option = "" if ledger is None else f" --ledger {shlex.quote(str(ledger))}"
-    print(result.ledger_line(f"surveysynth ledger {shlex.quote(str(spec))}{option}"))
+    print("\n".join(result.closing(f"surveysynth ledger {shlex.quote(str(spec))}{option}")))
 
 
-@app.command()
+@app.command(epilog=_end("adequacy out"))
+def adequacy(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder of a release.")],
+    confidential: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Its confidential folder. Default: OUT/confidential."),
+    ] = None,
+) -> None:
+    """Compare a release with its sample (private)."""
+    from surveysynth._support.progress import ADEQUACY_STAGES, StageReporter
+    from surveysynth.api.adequacy import adequacy as compared
+
+    with StageReporter(ADEQUACY_STAGES) as progress:
+        found = compared(out, confidential=confidential, progress=progress)
+    print("\n".join(found.sentences()))
+
+
+@app.command(epilog=_end("rebuild out/release --out again"))
 def rebuild(
     release: Annotated[
         Path, typer.Argument(metavar="RELEASE", help="A folder published by noisy statistics.")
@@ -196,7 +240,10 @@ def rebuild(
         bool, typer.Option("--all-datasets", help="Write all synthetic datasets too.")
     ] = False,
 ) -> None:
-    """Make every table of a release by noisy statistics again, from its published files alone."""
+    """Rebuild tables from published files.
+
+    The release must be by noisy statistics.
+    """
     from surveysynth._support.progress import REBUILD_STAGES, StageReporter
     from surveysynth.release.rebuild import rebuild as run
 
@@ -211,7 +258,7 @@ def rebuild(
         print("Other versions of libraries round otherwise: privacy.json has those of the release.")
 
 
-@app.command()
+@app.command(epilog=_end("compare ex/spec.toml --out compared"))
 def compare(
     spec: SpecArgument,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
@@ -237,7 +284,10 @@ def compare(
         ),
     ] = "paper",
 ) -> None:
-    """Compare sample, noise and synthesis at one epsilon: a CONFIDENTIAL report, no release."""
+    """Compare methods with the sample (private).
+
+    Writes a CONFIDENTIAL report on sample, noise and synthesis at one epsilon, and no release.
+    """
     from surveysynth._support.progress import COMPARISON_STAGES, StageReporter
     from surveysynth.evaluation.compare.folder import REPORT_NAME
     from surveysynth.evaluation.compare.folder import compare as run
@@ -268,9 +318,9 @@ def _words(given: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(word for word in found if word))
 
 
-@app.command("ledger")
+@app.command("ledger", epilog=_end("ledger ex/spec.toml"))
 def ledger_of(spec: SpecArgument, ledger: LedgerOption = None) -> None:
-    """Show what all releases of a survey have spent so far, by mechanism: CONFIDENTIAL."""
+    """Show the budget spent on a survey (private)."""
     from surveysynth.config.spec import load_spec
     from surveysynth.release.run_record import entry_of, hints_of
     from surveysynth.release.run_record import ledger_of as find
@@ -282,7 +332,9 @@ def ledger_of(spec: SpecArgument, ledger: LedgerOption = None) -> None:
     print(f"Ledger: {kept.path}. Add the runs that other ledgers record.")
 
 
-study = app.command("study")(study_command)
+study = app.command("study", epilog=_end("study ex/study.toml --out study"))(study_command)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code, see ``exits``."""
     given = sys.argv[1:] if arguments is None else list(arguments)

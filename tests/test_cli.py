@@ -1,5 +1,6 @@
 """The command line as users meet it: exit codes, one message, no values, quick to start."""
 
+import io
 import os
 import re
 import signal
@@ -152,6 +153,35 @@ def test_no_arguments_show_the_help() -> None:
         assert command in done.stdout
 
 
+@pytest.mark.parametrize("command", ["example", "init", "check", "release", "compare", "ledger",
+                                     "rebuild", "study"])  # fmt: skip
+def test_help_is_short_and_ends_with_an_example(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["--help"]) == 0
+    (summary,) = re.findall(rf"^  {command} +(.+)$", capsys.readouterr().out, re.M)
+    assert len(summary) <= 45
+    assert not summary.endswith("...")
+    assert cli.main([command, "--help"]) == 0
+    example, codes = capsys.readouterr().out.strip().splitlines()[-2:]
+    assert example.strip().startswith(f"Example: surveysynth {command} ")
+    assert "0 done" in codes
+
+
+@pytest.mark.parametrize(("answer", "code"), [("n\n", 130), ("", 130)])
+def test_a_terminal_is_asked_before_anything_is_spent(
+    example: Path, answer: str, code: int, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    stdin = io.StringIO(answer)
+    monkeypatch.setattr(stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys, "stdin", stdin)
+    out = example.parent / "out"
+    assert cli.main(["release", str(example), "--out", str(out)]) == code
+    assert "This release will spend epsilon 10.8." in capsys.readouterr().out
+    assert not out.exists()
+
+
 def test_refusal_is_exit_code_3(example: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = re.sub("(?m)^weights_from = .*$", "", example.read_text())
     example.write_text(text.replace("[survey]", '[survey]\nweights_from = ["salary"]'))
@@ -178,7 +208,7 @@ def test_check_tells_what_would_happen(
         lambda design, model, settings, **others: FeasibilityReport(settings, (trial,)),
     )
     before = sorted(example.parent.iterdir())
-    assert cli.main(["check", str(example)]) == code
+    assert cli.main(["check", str(example), "--verbose"]) == code
     told = capsys.readouterr()
     for shown in ("200 records", "8 strata", "Field 8, Female", "counts.csv", "(27 rows each)"):
         assert shown in told.out

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from surveysynth._support.fragment import fragment
 from surveysynth._support.progress import shows_stages
 from surveysynth.errors import InputError
+from surveysynth.survey.weights_from import WEIGHTS_QUESTION
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
@@ -36,6 +37,8 @@ class CheckResult:
         The reason why the budget has no room; empty if it has.
     simulated
         Lines on standard errors and seconds of a release of simulated records, where asked for.
+    expected
+        One sentence on the simulated release at each epsilon.
 
     Examples
     --------
@@ -52,6 +55,25 @@ class CheckResult:
     spent: tuple[str, ...] = ()
     no_room: str = ""
     simulated: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> tuple[str, ...]:
+        """Whether a release would be made and how large its errors would be; one line each."""
+        if self.no_room:
+            return (f"REFUSED: {self.no_room}",)
+        if self.feasibility is None:
+            return self.expected or ("Valid.",)
+        if not self.feasible:
+            return ("REFUSED: the mechanism cannot reach epsilon.", *self.feasibility.lines())
+        return self.expected or ("OK to release.",)
+
+    @property
+    def summary(self) -> str:
+        """The verdict, warnings, and the ledger, without details."""
+        warned = (line for line in self.preview if line.startswith(("WARNING", WEIGHTS_QUESTION)))
+        spent = (line for line in self.spent if not line.startswith("REFUSED"))
+        return "\n".join([*self.verdict, *warned, *spent])
 
     @property
     def feasible(self) -> bool:
@@ -60,12 +82,12 @@ class CheckResult:
 
     def _repr_html_(self) -> str:
         """Return the report for notebooks, without confidential parts."""
-        verdict = "A release can be made." if self.feasible else "A release would be refused."
-        return fragment("Check of a specification", lines=[verdict], text=str(self))
+        return fragment("Check of a specification", lines=self.verdict, text=str(self))
 
     def __str__(self) -> str:
         rest = [] if self.feasibility is None else self.feasibility.lines()
-        return "\n".join([*self.preview, *self.spent, *rest, *self.simulated])
+        details = [*self.preview, *self.spent, *rest, *self.simulated]
+        return "\n".join([*self.verdict, "", *details])
 
 
 @shows_stages(())
@@ -78,7 +100,6 @@ def check(
     guesses: Mapping[str, tuple[float, float]] | None = None,
     simulate: bool | None = None,
     epsilons: Sequence[float] = (),
-    tell: Progress | None = None,
     time_limit: float | None = None,
     progress: Progress | None = None,
 ) -> CheckResult:
@@ -106,8 +127,6 @@ def check(
         ``out``, ``guesses`` or ``epsilons`` ask for it.
     epsilons
         More epsilons to simulate at.
-    tell
-        Called with each part of the report as soon as it is known.
     time_limit
         Seconds for deciding whether epsilon can be reached; None for 300. Undecided cases are
         reported as undecided.
@@ -117,7 +136,7 @@ def check(
     Returns
     -------
     CheckResult
-        ``str`` gives the report, ``feasible`` the verdict.
+        ``str`` gives the report, ``summary`` its verdict and warnings.
 
     Raises
     ------
@@ -141,7 +160,6 @@ def check(
     from surveysynth.config.spec import load_spec
     from surveysynth.release.run_record import ledger_of, spending
 
-    say = tell or (lambda part: None)
     specification = with_file_labels(load_spec(spec))
     asked = {"--out": out is not None, "--epsilon": bool(epsilons), "--guess": bool(guesses)}
     if simulate is None:
@@ -151,28 +169,27 @@ def check(
             raise InputError(f"{option} is for the simulated release, which --quick leaves out.")
     spent, no_room = spending(specification, ledger_of(specification, ledger))
     if specification.privacy.down_weights:
-        found = _of_the_bound(specification, spent, time_limit, say, progress)
+        found = _of_the_bound(specification, time_limit, progress)
     else:
         from surveysynth.release.strict_check import check_strict
 
-        lines = check_strict(specification)
-        say("\n".join([*lines, *spent]))
-        found = CheckResult(tuple(lines))
+        found = CheckResult(tuple(check_strict(specification)))
+    expected: list[str] = []
     simulated: list[str] = []
     if simulate:
         from surveysynth.evaluation.studies.simulated import simulated_report
 
-        simulated = simulated_report(specification, epsilons, guesses, out, overwrite=overwrite)
-        say("\n".join(simulated))
-    return replace(found, spent=tuple(spent), no_room=no_room, simulated=tuple(simulated))
+        expected, simulated = simulated_report(
+            specification, epsilons, guesses, out, overwrite=overwrite
+        )
+    return replace(
+        found, spent=tuple(spent), no_room=no_room, simulated=tuple(simulated),
+        expected=tuple(expected),
+    )  # fmt: skip
 
 
 def _of_the_bound(
-    specification: "Spec",
-    spent: Sequence[str],
-    time_limit: float | None,
-    say: Progress,
-    progress: Progress | None,
+    specification: "Spec", time_limit: float | None, progress: Progress | None
 ) -> CheckResult:
     """Preview a release by the pseudo-posterior, and whether its bound can be reached."""
     from surveysynth.config.build import (
@@ -194,13 +211,8 @@ def _of_the_bound(
     design = settings.prepared(model.with_ridge(survey.design))
     settings.require_identified(model := weighted_form(model, design))
     preview = preview_lines(specification, design, model)
-    say("\n".join([*preview, *spent]))
-    confidential = survey.confidential_warning()
-    if confidential:
-        say(f"{confidential}\n")
     report = feasibility.check(
         design, model, settings, spreads=spreads_of(specification), progress=progress,
         time_limit=feasibility.TIME_LIMIT if time_limit is None else time_limit,
     )  # fmt: skip
-    say("\n".join(report.lines()))
-    return CheckResult(tuple(preview), report, confidential)
+    return CheckResult(tuple(preview), report, survey.confidential_warning())

@@ -28,8 +28,6 @@ def release(
 ) -> ReleaseResult:
     """Run the mechanism on a survey and write its private tables and microdata.
 
-    The confidential folder also has ``adequacy.html``: published rows next to those of the sample.
-
     Parameters
     ----------
     spec
@@ -53,8 +51,7 @@ def release(
     Returns
     -------
     ReleaseResult
-        The location of the files, the tables, and the totals of the ledger; ``adequacy.page`` is
-        the confidential page that shows whether the model is adequate.
+        The location of the files, the tables, and the totals of the ledger.
 
     Raises
     ------
@@ -88,13 +85,10 @@ def release(
     ...     sorted(path.name for path in (released.out / "release").iterdir() if path.is_dir())
     ['figures', 'microdata', 'tables']
     """
-    from surveysynth.evaluation.compare.adequacy_report import AdequacyReport
-
-    result = release_alone(
+    return release_alone(
         spec, out, confidential=confidential, ledger=ledger, overwrite=overwrite, seed=seed,
-        progress=progress, observer=AdequacyReport(),
+        progress=progress,
     )  # fmt: skip
-    return result
 
 
 #: The former name of ``release``.

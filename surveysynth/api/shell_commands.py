@@ -101,10 +101,10 @@ def init_command(
         bool, typer.Option("--overwrite", help="Replace SPEC if it exists.")
     ] = False,
 ) -> None:
-    """Write a specification for DATA, with every choice explained; prompt for missing flags.
+    """Write a specification for your data file.
 
-    The command reads the names of all columns and the values of the --by columns, and nothing else
-    of the data.
+    It explains every choice. On a terminal, it prompts for missing flags. The command reads the
+    names of all columns and the values of the --by columns, and nothing else of the data.
     """
     _write(
         data, data.with_name("spec.toml") if out is None else out, outcome or (), constant or (),

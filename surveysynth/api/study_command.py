@@ -103,7 +103,7 @@ def study_command(
     within: WithinOption = "srs",
     laplace: LaplaceOption = False,
 ) -> None:
-    """Measure coverage and error of a release over repeated samples of a population.
+    """Measure coverage over repeated samples.
 
     Samples are drawn from FRAME, a public file of a whole population such as a register or last
     year's file, and released as SPEC says; FRAME costs no budget. Without FRAME they are 1,000

@@ -158,7 +158,7 @@ class SurveySection(Section):
     nobody's weight depends on the answers of others. Public: The names."""
     replicate_weights: Annotated[str | Names | None, Field(union_mode="left_to_right")] = None
     """The columns of replicate weights that the agency supplies, complete weights as `weight`. The
-    standard errors of the sample in `surveysynth compare` and in the adequacy report come from
+    standard errors of the sample in `surveysynth compare` and `surveysynth adequacy` come from
     them. The release does not depend on them: it needs `strata` and `psu`, or a declared
     `design_effect`. Type: a pattern such as "repwt*", or a list of names of columns. Default: none:
     standard errors of the sample by strata and units. Public: Nothing: neither the weights nor

@@ -15,11 +15,13 @@ from surveysynth.release.documents.codebook import make_codebook
 from surveysynth.release.documents.ddi import DDI_NAME, make_ddi
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.example import make_example
+from surveysynth.release.documents.index import make_index
 from surveysynth.release.documents.privacy_file import make_privacy_record
 from surveysynth.release.documents.readme import make_readme
 from surveysynth.release.facts import ReleaseFacts, figure_formats, rounding_of
 from surveysynth.release.folder.bundle import (
     DOSSIER_NAMES,
+    INDEX_NAME,
     PRIVACY_NAME,
     REALISED_NAME,
     RECORDS_STEM,
@@ -97,7 +99,7 @@ def write_documents(
     *,
     separate_pair: bool,
 ) -> None:
-    """Write codebook.json and codebook.xml, privacy.json, README.md and the dossier."""
+    """Write both codebooks, privacy.json, README.md and the dossier."""
     replicates = facts.spec.privacy.replicates_per_draw
     example = make_example(facts, tables, separate_pair=separate_pair)
     codebook = make_codebook(
@@ -109,6 +111,11 @@ def write_documents(
     write_json(make_privacy_record(facts, model_title), folder / PRIVACY_NAME)
     (folder / "README.md").write_text(readme, encoding="utf-8")
     write_dossier(facts, folder)
+
+
+def write_index(facts: ReleaseFacts, folder: Path) -> None:
+    """Write the page that links every other file, which are there already."""
+    (folder / INDEX_NAME).write_text(make_index(facts, folder), encoding="utf-8")
 
 
 def write_dossier(facts: ReleaseFacts, folder: Path) -> None:

@@ -4,25 +4,23 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from surveysynth._support import progress as stages
-from surveysynth._support.exits import place_of
 from surveysynth.errors import InputError, StoppedError, SurveySynthError
 from surveysynth.estimation.clusters import clusters_of
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.mechanisms.learned.stage import histograms_of
 from surveysynth.release.folder.bundle import (
-    ADEQUACY_PAGE,
-    BundlePlan,
     Staging,
     plan_bundle,
     publish,
     reserved,
     staged,
 )
+from surveysynth.release.folder.compared import write_compared
 from surveysynth.release.folder.ledger import summarise
 from surveysynth.release.folder.microdata import public_order
 from surveysynth.release.public_checks import (
@@ -34,7 +32,7 @@ from surveysynth.release.public_checks import (
     rare_levels,
     warn_of_design,
 )
-from surveysynth.release.result import Adequacy, ReleaseResult
+from surveysynth.release.result import ReleaseResult
 from surveysynth.release.run_record import hints_of, run_to_record, with_unit_size
 from surveysynth.release.tables.table_builder import (
     Tables,
@@ -48,7 +46,6 @@ from surveysynth.survey.weights_from import refuse_sources
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
-    from surveysynth.inference.synthesis import SyntheticDataset
     from surveysynth.mechanisms.base import Mechanism, PrivateDraws, Released
     from surveysynth.models.base import Model
     from surveysynth.release.facts import ReleaseFacts
@@ -57,23 +54,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins; never with anything computed from the data."""
-
-
-class AdequacyObserver(Protocol):
-    """Compares a release with the confidential survey, for the confidential folder alone."""
-
-    def see(self, dataset: "SyntheticDataset") -> None:
-        """Take note of a synthetic dataset as it streams by; must not raise."""
-
-    def write(
-        self,
-        facts: "ReleaseFacts",
-        survey: "Survey",
-        tables: Mapping[str, Tables],
-        released: "Released",
-        folder: Path,
-    ) -> Adequacy:
-        """Write the report to ``folder``; return what it found."""
 
 
 def release(
@@ -85,12 +65,10 @@ def release(
     overwrite: bool = False,
     seed: int | None = None,
     progress: Progress | None = None,
-    observer: AdequacyObserver | None = None,
 ) -> ReleaseResult:
     """Run the mechanism on a survey and write its private tables and microdata.
 
-    Arguments, result, and errors are those of ``surveysynth.release``, which adds the observer: it
-    compares the release with the survey, and nothing that is published depends on it.
+    Arguments, result, and errors are those of ``surveysynth.release``.
     """
     from surveysynth.config.build import engine_of, mechanism_of, model_of
     from surveysynth.config.file_labels import with_file_labels
@@ -111,7 +89,7 @@ def release(
     with _advice_on_errors(pending), reserved(plan, planned_files(spec)):
         pending.require_room()  # before the confidential values are looked at
         say(stages.READING)
-        survey, model = _survey_and_model(spec, chosen, mechanism)
+        survey, model = survey_and_model(spec, chosen, mechanism)
         facts = facts_of(spec, survey.design, mechanism, model, test=test)
         pending.entry = with_unit_size(pending.entry, spec, survey.design)
         survey.warn(stacklevel=2)  # while nothing is spent
@@ -121,8 +99,7 @@ def release(
         )  # fmt: skip
         facts = facts.with_design(released.design_of(facts.design))
         with staged(plan) as staging:
-            facts, tables = _write(facts, model, released, staging, streams, say, observer)
-            adequacy = _adequacy(observer, facts, survey, tables, released, staging, plan)
+            facts, tables = _write(facts, model, released, staging, streams, say)
             say(stages.WRITING)
             texts = _warnings(facts)  # what can fail goes before what cannot be undone
             hints = hints_of(pending.ledger, pending.entry, named=ledger is not None)
@@ -131,11 +108,11 @@ def release(
     return ReleaseResult(
         plan.out, plan.confidential, flat_tables(tables), texts,
         summarise(entries, pending.ledger.survey), pending.ledger.path,
-        hints, adequacy, survey.confidential_warning(),
+        hints, survey.confidential_warning(),
     )  # fmt: skip
 
 
-def _survey_and_model(
+def survey_and_model(
     spec: "Spec", chosen: "Model", mechanism: "Mechanism"
 ) -> "tuple[Survey, Model]":
     """Read the survey as the mechanism gets it, with its model; refuse what cannot be released."""
@@ -195,15 +172,13 @@ def _write(
     staging: Staging,
     streams: "Streams",
     say: Progress,
-    observer: AdequacyObserver | None,
 ) -> "tuple[ReleaseFacts, Mapping[str, Tables]]":
     """Synthesize, estimate each dataset as it streams by, and fill the temporary folders."""
     from surveysynth.release import files
 
-    facts, estimates = private_estimates(
-        facts, model, released.draws, streams.synthesis, say, staging.release,
-        None if observer is None else observer.see,
-    )  # fmt: skip
+    facts, draws = synthesis_draws(facts, model, released.draws, streams.synthesis, say)
+    say(stages.SYNTHESIS)
+    estimates = synthetic_estimates(facts, model, draws, streams.synthesis, staging.release)
     say(stages.DOCUMENTS)
     tables = tables_of_each(facts.spec, facts.design, estimates)
     files.write_tables(facts, tables, staging.release)
@@ -211,29 +186,10 @@ def _write(
     files.write_documents(facts, tables, model.title, staging.release, separate_pair=separate_pair)
     files.write_published(facts, released.published, streams.entropy, staging.release)
     files.write_curves(facts, histograms_of(released.published), staging.release)
+    files.write_index(facts, staging.release)
     files.write_confidential(released, staging.confidential, facts.microdata_format)
+    write_compared(staging.confidential, facts.spec, draws, tables)
     return facts, tables
-
-
-def _adequacy(
-    observer: AdequacyObserver | None,
-    facts: "ReleaseFacts",
-    survey: "Survey",
-    tables: Mapping[str, Tables],
-    released: "Released",
-    staging: Staging,
-    plan: BundlePlan,
-) -> Adequacy | None:
-    """Compare with the sample, once everything that is published is written."""
-    if observer is None:
-        return None
-    try:
-        found = observer.write(facts, survey, tables, released, staging.confidential)
-    except Exception as error:
-        # Whether there is a release may not depend on how confidential values can be shown.
-        told = str(error) if isinstance(error, SurveySynthError) else ""
-        return Adequacy(None, problem=told or f"{type(error).__name__} at {place_of(error)}")
-    return replace(found, page=plan.confidential / ADEQUACY_PAGE)
 
 
 def private_estimates(
@@ -242,23 +198,32 @@ def private_estimates(
     draws: "PrivateDraws",
     rng: np.random.Generator,
     say: Progress,
-    folder: Path | None = None,
-    see: "Callable[[SyntheticDataset], None] | None" = None,
 ) -> "tuple[ReleaseFacts, dict[str, Estimates]]":
     """Return the facts, with the inference, and the estimates of ``synthetic_estimates``.
 
     These are the steps after the mechanism. They see nothing confidential.
     """
+    facts, draws = synthesis_draws(facts, model, draws, rng, say)
+    say(stages.SYNTHESIS)
+    return facts, synthetic_estimates(facts, model, draws, rng, None)
+
+
+def synthesis_draws(
+    facts: "ReleaseFacts",
+    model: "Model",
+    draws: "PrivateDraws",
+    rng: np.random.Generator,
+    say: Progress,
+) -> "tuple[ReleaseFacts, PrivateDraws]":
+    """Return the draws that datasets are made from, debiased if asked for, and the facts."""
     from surveysynth.inference.synthesis import published_draws
 
-    if facts.mechanism.down_weights:
-        debiased = published_draws(
-            model, facts.design, draws, rng,
-            inference=facts.spec.synthesizer.inference, progress=say,
-        )  # fmt: skip
-        facts, draws = facts.with_inference(debiased.record), debiased.draws
-    say(stages.SYNTHESIS)
-    return facts, synthetic_estimates(facts, model, draws, rng, folder, see)
+    if not facts.mechanism.down_weights:
+        return facts, draws
+    debiased = published_draws(
+        model, facts.design, draws, rng, inference=facts.spec.synthesizer.inference, progress=say
+    )
+    return facts.with_inference(debiased.record), debiased.draws
 
 
 def synthetic_estimates(
@@ -267,14 +232,13 @@ def synthetic_estimates(
     draws: "PrivateDraws",
     rng: np.random.Generator,
     folder: Path | None,
-    see: "Callable[[SyntheticDataset], None] | None" = None,
     *,
     every: bool = False,
 ) -> dict[str, Estimates]:
     """Estimate every table, by name, from all synthetic datasets, rounded as published.
 
     Published datasets, or with ``every`` all, are written to ``microdata`` in the folder, if one is
-    given. ``see`` is called with each dataset.
+    given.
     """
     from surveysynth.estimation.calibrated_dataset import calibrated_dataset
     from surveysynth.inference.synthesis import datasets_of
@@ -298,8 +262,6 @@ def synthetic_estimates(
             published = calibrated_dataset(facts.calibration, published)
         for of_table in estimates.values():
             of_table.add(published)
-        if see is not None:
-            see(published)
         if writer is not None and (every or dataset.replicate <= facts.published_replicates):
             writer.write(published)
     return estimates

@@ -13,7 +13,7 @@ from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.documents.ddi import DDI_NAME
 from surveysynth.release.facts import curve_files, files_of, labels_of
-from surveysynth.release.folder.bundle import DOSSIER_NAMES, PRIVACY_NAME
+from surveysynth.release.folder.bundle import DOSSIER_NAMES, INDEX_NAME, PRIVACY_NAME
 from surveysynth.release.public_checks import (
     check_formats,
     delta_warning,
@@ -28,7 +28,7 @@ from surveysynth.release.tables.table import SMALL_SAMPLE
 from surveysynth.release.tables.table_builder import public_domains, row_counts
 from surveysynth.release.tables.table_notes import synthetic_columns
 from surveysynth.survey.pooling import ROUNDING
-from surveysynth.survey.weights_from import RHO_FACTORS
+from surveysynth.survey.weights_from import RHO_FACTORS, WEIGHTS_QUESTION
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 from surveysynth.survey.survey import PublicDesign
 
 _SHOWN_CELLS = 40
-_DOCUMENTS = ", ".join(["codebook.json", DDI_NAME, PRIVACY_NAME, "README.md", *DOSSIER_NAMES])
+_DOCUMENTS = ", ".join(
+    [INDEX_NAME, "codebook.json", DDI_NAME, PRIVACY_NAME, "README.md", *DOSSIER_NAMES]
+)
 
 
 #: Of ``tests/golden/skewness_study.json``: 1,000 records, a residual skewness of 1, FBS.
@@ -155,9 +157,9 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
 
 #: Asked as long as nobody has answered in the specification.
 _QUESTION = (
-    "Weights: were they calibrated, or adjusted for nonresponse, by columns besides the sample "
-    "design? Name these in survey.weights_from; [] means design weights. Until then the statement "
-    "assumes that nobody's weight depends on the answers of others."
+    f"{WEIGHTS_QUESTION} were they calibrated, or adjusted for nonresponse, by columns besides the "
+    "sample design? Name these in survey.weights_from; [] means design weights. Until then the "
+    "statement assumes that nobody's weight depends on the answers of others."
 )
 
 

@@ -80,6 +80,14 @@ def spending(spec: "Spec", ledger: Ledger) -> tuple[list[str], str]:
     return lines, ""
 
 
+def cost_words(spec: "Spec") -> str:
+    """Return what one release by a specification spends."""
+    cost = spec.privacy.cost
+    if cost is not None:
+        return f"rho {cost.rho:.3g} (epsilon {cost.epsilon:.4g} at delta {cost.delta:.3g})"
+    return f"epsilon {spec.privacy.epsilon:g}" if spec.privacy.private else "no protection at all"
+
+
 def hints_of(ledger: Ledger, entry: LedgerEntry, *, named: bool) -> tuple[str, ...]:
     """Return hints on spending that a ledger may miss; ``named``: the caller named its file."""
     hints = []

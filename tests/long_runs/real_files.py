@@ -68,6 +68,7 @@ def released(spec: Path, seed: int) -> dict[str, Any]:
         except SurveySynthError as error:
             result["refused"] = f"{type(error).__name__}: {error}"
         else:
+            ss.adequacy(made.out)
             result["rows"] = rows_of(made).to_dict("records")
     result["seconds"] = round(processor_seconds() - start, 1)
     result["stages"] = [(stage, round(seconds, 1)) for stage, seconds in begun]

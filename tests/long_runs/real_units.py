@@ -18,6 +18,7 @@ from typing import Any
 
 import pandas as pd
 
+import surveysynth as ss
 from surveysynth.release.documents.privacy_file import library_versions
 from tests.benchmarks.kinds import written
 from tests.benchmarks.releases import measured
@@ -70,9 +71,11 @@ def run(outcomes: Sequence[str], mechanism: str, epsilon: float) -> dict[str, An
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spent = measured(specification(folder, outcomes, mechanism, epsilon), folder / "out")
+        ss.adequacy(folder / "out")
         rows = pd.read_csv(folder / "out" / "confidential" / "adequacy.csv").fillna({"outcome": ""})
     rows = rows[rows["sample_se"] > 0]
-    distance, ratio = rows["difference"].abs(), rows["published_se"] / rows["sample_se"]
+    distance = ((rows["published"] - rows["sample"]) / rows["sample_se"]).abs()
+    ratio = rows["published_se"] / rows["sample_se"]
     rows = rows.assign(distance=distance, ratio=ratio)
     tables = {
         f"{statistic} {outcome}".strip(): {

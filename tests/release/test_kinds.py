@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import surveysynth as ss
 from surveysynth.config.build import model_of, read_design
 from surveysynth.config.spec import load_spec
 from surveysynth.inference import synthesis as synthesis_module
@@ -343,44 +342,3 @@ def test_an_amount_on_two_sides_is_one_column(
                           .replace("<! LEVEL", "< LEVEL"))  # fmt: skip
         with pytest.raises(AssertionError):
             assert_recomputes(folder, r=False)
-
-
-def test_the_adequacy_report_has_shares_of_every_kind(
-    make_spec: MakeSpec, tmp_path: Path, by_hand: Callable[..., Any]
-) -> None:
-    made = by_hand(size=30_000.0)
-    lines = {"survey": "population_size = 30000", "tables": 'statistics = ["count", "proportion"]'}
-    spec = spec_of(make_spec, **lines)
-    result = ss.release(spec, tmp_path / "out")
-    assert result.adequacy is not None
-    assert result.adequacy.page is not None, result.adequacy.problem
-    # Levels keep their texts, which may begin like a formula; "none" is one of them.
-    table = pd.read_csv(
-        tmp_path / "out/confidential/adequacy_shares.csv", keep_default_na=False,
-        dtype={"part": str},
-    ).set_index(["variable", "part"])  # fmt: skip
-    frame = frame_of()
-    first = Digits(read_design(load_spec(spec)), 6).rounded(made[1, 1])
-    share = first.weight / first.weight.sum()
-    for variable, part, mine, theirs in (
-        ("works", YES, frame["works"] == YES, first.outcome[:, 2] == 1),
-        ("employed", "0", frame["employed"] == 0, first.outcome[:, 3] == 0),
-        ("sector", "none", frame["sector"] == "none", first.outcome[:, 4] == 2),
-        ("sector", "3", frame["sector"] == "3", first.outcome[:, 4] == 0),
-        ("benefit", "at 0", frame["benefit"] == 0, first.outcome[:, 1] == 0),
-        ("benefit", "at 5000", frame["benefit"] == 5000, first.outcome[:, 1] == 5000),
-    ):
-        row = table.loc[(variable, part)]
-        own = frame["weight"][mine].sum() / frame["weight"].sum()
-        assert float(row["sample"]) == pytest.approx(own)
-        assert float(row["synthetic"]) == pytest.approx(share[theirs].sum())
-    # Nobody is in sector 3, so that there is no error to measure by.
-    assert table.loc[("sector", "3"), "difference"] == ""
-    rows = pd.read_csv(tmp_path / "out/confidential/adequacy.csv")
-    of_works = rows[(rows["statistic"] == "proportion") & (rows["outcome"] == "works")]
-    whole = of_works.iloc[0]
-    assert whole["sample"] == pytest.approx(
-        frame["weight"][frame["works"] == YES].sum() / frame["weight"].sum()
-    )
-    page = result.adequacy.page.read_text(encoding="utf-8")
-    assert YES not in page  # escaped

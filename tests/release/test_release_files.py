@@ -41,7 +41,7 @@ def test_files_are_the_contract(make_spec: MakeSpec, tmp_path: Path) -> None:
         "release/tables/counts.csv", "release/tables/counts.html",
         "release/tables/means.csv", "release/tables/means.html",
         "confidential", "confidential/ledger.jsonl", "confidential/realised.json",
-        "confidential/records.csv",
+        "confidential/records.csv", "confidential/draws.json",
     }  # fmt: skip
     assert isinstance(result, ReleaseResult)
     assert list(result.tables) == ["count", "mean"]

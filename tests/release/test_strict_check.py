@@ -293,7 +293,7 @@ def test_a_delta_that_is_large_for_these_records_is_told_beforehand(
     """Of 200 records: below a hundredth of 1 / n is 1e-05."""
     frame = small_survey().iloc[:200]
     spec = strict_spec(make_spec, frame, privacy=f"{STRICT}\ndelta = {delta}")
-    assert main(["check", str(spec), "--quick"]) == 0
+    assert main(["check", str(spec), "--quick", "--verbose"]) == 0
     printed = capsys.readouterr().out
     assert ("WARNING: delta" in printed) is bool(told)
     assert told in printed

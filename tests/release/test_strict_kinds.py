@@ -225,7 +225,7 @@ def test_check_tells_the_noise(
     make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     spec = spec_of(make_spec)
-    assert main(["check", str(spec), "--quick"]) == 0
+    assert main(["check", str(spec), "--quick", "--verbose"]) == 0
     assert "on 2 x 12 numbers of records" in capsys.readouterr().out
     assert main(["check", str(spec), "--quick", "--out", str(tmp_path / "errors")]) == 2
     assert "--out is for the simulated release" in capsys.readouterr().err

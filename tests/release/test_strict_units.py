@@ -43,6 +43,9 @@ pytestmark = pytest.mark.xdist_group("strict units")
 UNITS, SURVEY = 30, "population_size = 30000\nstrata = 'gender'\npsu = 'school'"
 
 
+QUICK = ("--quick", "--verbose")
+
+
 def clustered(seed: int = 3) -> pd.DataFrame:
     """Schools within a gender, whose people work or do not, and have a benefit, together."""
     frame, rng = frame_of(600), np.random.default_rng(seed)
@@ -149,11 +152,11 @@ def test_check_tells_what_the_noise_leaves_to_see(
 ) -> None:
     frame, given = clustered(), {"survey": SURVEY}
     privacy = STRICT.replace("20.0", "60.0")
-    assert main(["check", "--quick", str(spec_of(make_spec, frame, **given, privacy=privacy))]) == 0
+    assert main(["check", str(spec_of(make_spec, frame, **given, privacy=privacy)), *QUICK]) == 0
     said = capsys.readouterr().out
     assert "Products between 30 units (school) of 20 records on average" in said
     assert "hides intraclass correlations" not in said
-    assert main(["check", "--quick", str(spec_of(make_spec, frame, **given))]) == 0
+    assert main(["check", str(spec_of(make_spec, frame, **given)), *QUICK]) == 0
     assert "hides intraclass correlations" in capsys.readouterr().out
 
 
@@ -197,18 +200,17 @@ def test_check_proposes_a_formula_without_strata(
     own = f"{outcome}\n{PLAN}"  # whose predictors are the gender
     by_default = own.replace("predictors = 'gender'\n", "")
     given = {"survey": SURVEY.replace("'gender'", "'region'"), "privacy": STRICT}
-    spec = spec_of(make_spec, frame, **given, synthesizer=by_default)
-    assert main(["check", "--quick", str(spec)]) == 0
+    path = spec_of(make_spec, frame, **given, synthesizer=by_default)
+    assert main(["check", str(path), *QUICK]) == 0
     said = capsys.readouterr().out
     assert 'predictors = "gender" in [synthesizer] has 2 cells in place of 10' in said
-    spec = spec_of(make_spec, frame, **given, synthesizer=own)
-    assert main(["check", "--quick", str(spec)]) == 0
+    path = spec_of(make_spec, frame, **given, synthesizer=own)
+    assert main(["check", str(path), *QUICK]) == 0
     said = capsys.readouterr().out
     assert "Noise: on 2 x " in said
     assert "in place of" not in said
     declared = given | {"survey": given["survey"] + "\ndesign_effect = 2"}
-    spec = spec_of(make_spec, frame, **declared, synthesizer=own)
-    assert main(["check", "--quick", str(spec)]) != 0
+    assert main(["check", str(spec_of(make_spec, frame, **declared, synthesizer=own)), *QUICK]) != 0
     assert "must contain strata" in capsys.readouterr().err
 
 

@@ -1,194 +1,202 @@
-"""Adequacy of the model: published tables compared with the confidential sample after a release.
+"""Adequacy of the model: published tables compared with the confidential sample, on demand.
 
-All results are confidential, including the number of rows that lie far from the sample. They go to
-the confidential folder, and one line to whoever ran the release. No decision rests on them.
+All results are confidential, including the number of rows that lie far from the sample. No decision
+of a release rests on them.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from surveysynth._support.types import FloatArray
-from surveysynth.estimation.domains import build_domains
-from surveysynth.estimation.sample_design import SampleDesign
+from surveysynth.errors import InputError
+from surveysynth.estimation.kept_tables import Kept
 from surveysynth.estimation.statistics import LEVEL, TABLE
-from surveysynth.evaluation.compare.distributions import (
-    Part,
-    PartShare,
-    parts_of,
-    parts_of_amount,
-    share_of,
+from surveysynth.evaluation.compare.answered import answered
+from surveysynth.evaluation.compare.expected_error import (
+    FAR,
+    Addends,
+    ExpectedError,
+    expected_error,
 )
 from surveysynth.evaluation.compare.tables import (
-    FAR,
+    ROUNDING,
     Key,
     by_table,
-    distances,
     sample_tables,
-    sample_weight,
     stacked,
     without_flags,
 )
-from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.release.tables.table_builder import Tables
+from surveysynth.inference.synthesis import SyntheticDataset, synthesise
+from surveysynth.mechanisms.noisy_statistics.release.record_sums import noisy_sums, record_sums
+from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
+from surveysynth.mechanisms.pseudo_posterior.record_scores import record_scores
+from surveysynth.models.base import psu_codes
+from surveysynth.release.folder.compared import Published
+from surveysynth.release.tables.table_builder import estimates_for
 
 if TYPE_CHECKING:
-    from surveysynth.mechanisms.base import Released
+    from surveysynth.mechanisms.base import PrivateDraws
+    from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import Statistics
+    from surveysynth.models.base import Model
     from surveysynth.release.facts import ReleaseFacts
     from surveysynth.survey.survey import Survey
 
-#: Most records of a dataset in figures; of more, so many are taken at random.
-MOST_RECORDS = 1_000_000
+#: Datasets of each draw from which expected errors are computed.
+REPLICATES = 4
+
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Findings:
     """Results of comparing a release with its sample.
 
-    rows: by statistic and outcome, stacked if there are several tables, frames (D) with the
-    by-columns (for shares the level before them), is_margin, n (missing for rows by an outcome,
-    which hold other records in every dataset and in the sample), published and published_se, sample
-    and sample_se, difference in standard errors of the sample (NaN if there is none) and beyond,
-    whether it is larger than ``FAR``; shares: by variable, of levels, spikes and tails; dataset:
-    the first synthetic one, of ``chosen`` records; clipped: how many records lie outside the ball
-    of noisy statistics, None for another mechanism.
+    rows: of all tables, frames (D) by statistic and outcome, with the by-columns (for shares the
+    level before them), is_margin, n (missing for rows by an outcome), published and published_se,
+    sample and sample_se, predicted, expected_error, and difference, predicted less sample in
+    expected errors (NaN for known totals and withheld rows); p_value: the chance of a row as far as
+    the farthest under the model; expected: of rows in the order of tables and their keys.
     """
 
     facts: "ReleaseFacts"
-    survey: "Survey"
     rows: Mapping[Key, pd.DataFrame]
-    shares: Mapping[str, Sequence[PartShare]]
-    dataset: SyntheticDataset
-    clipped: int | None
+    p_value: float
+    expected: ExpectedError
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """All rows below each other, as in adequacy.csv."""
+        parts = [
+            table.assign(statistic=statistic, outcome=outcome)
+            for (statistic, outcome), table in self.rows.items()
+        ]
+        frame = pd.concat(parts, ignore_index=True)
+        first = [name for name in ("statistic", "outcome", TABLE, LEVEL) if name in frame]
+        return frame[[*first, *(name for name in frame if name not in first)]]
 
     @property
     def compared(self) -> int:
         """The number of rows with a difference."""
-        return sum(int(table["difference"].count()) for table in self.rows.values())
+        return int(self.frame["difference"].count())
 
     @property
     def beyond(self) -> int:
-        """The number of rows whose difference is larger than ``FAR``."""
-        return sum(int(table["beyond"].sum()) for table in self.rows.values())
-
-    def rows_frame(self) -> pd.DataFrame:
-        """Return all rows below each other, as in adequacy.csv."""
-        parts = []
-        for (statistic, outcome), table in self.rows.items():
-            part = table.copy()
-            part.insert(0, "statistic", statistic)
-            part.insert(1, "outcome", outcome)
-            parts.append(part)
-        frame = pd.concat(parts, ignore_index=True)
-        # Levels are in the same column as in tables, whichever statistic comes first.
-        first = [name for name in ("statistic", "outcome", TABLE, LEVEL) if name in frame]
-        return frame[[*first, *(name for name in frame if name not in first)]]
-
-    def shares_frame(self) -> pd.DataFrame:
-        """Return all shares below each other, as in adequacy_shares.csv."""
-        lines = [
-            (variable, share.name, share.sample, share.se, share.synthetic)
-            for variable, shares in self.shares.items()
-            for share in shares
-        ]
-        columns = ["variable", "part", "sample", "sample_se", "synthetic"]
-        frame = pd.DataFrame(lines, columns=columns)
-        apart = distances(frame["synthetic"], frame["sample"], frame["sample_se"])
-        return frame.assign(difference=apart)
+        """The number of rows farther from the sample than ``FAR`` expected errors."""
+        return int((self.frame["difference"].abs() > FAR).sum())
 
 
 def compare_with_sample(
     facts: "ReleaseFacts",
+    model: "Model",
     survey: "Survey",
-    tables: Mapping[str, Tables],
-    dataset: SyntheticDataset,
-    released: "Released",
+    draws: "PrivateDraws",
+    published: Published,
+    *,
+    statistics: "Statistics | None" = None,
+    risk_weights: FloatArray | None = None,
+    seed: int = 0,
 ) -> Findings:
-    """Compare published tables, by name, and one dataset of a release with their sample.
+    """Compare the tables of a release with its sample.
 
-    The tables of the sample are estimated once; nothing is synthesized. ``dataset``: of ``chosen``
-    records at least.
+    Parameters
+    ----------
+    facts, model, draws, published
+        Of the release; the draws that datasets are made from.
+    survey
+        The confidential sample, as the mechanism had it.
+    statistics
+        What noisy statistics published.
+    risk_weights
+        (n,) of the pseudo-posterior.
+    seed
+        Of the datasets that expected errors come from.
+
+    Raises
+    ------
+    InputError
+        If the tables are not of the survey and the specification.
     """
-    sample = sample_tables(without_flags(facts.spec), survey)
-    compared: dict[str, dict[Key, pd.DataFrame]] = {name: {} for name in tables}
-    for key, whole in sample.items():
-        for each, own in by_table(facts.spec, whole):
-            name = each.table.name or ""
-            made = {(t.statistic, t.outcome): t for ts in tables[name].values() for t in ts}[key]
-            by = (LEVEL, *made.by) if made.categories else made.by
-            compared[name][key] = rows_with_sample(made.frame, own, by)
-    rows = stacked(facts.spec, compared)
-    shares = shares_of(survey, dataset)
-    clipped = released.realised.get("clipped_records")
-    return Findings(facts, survey, rows, shares, dataset, clipped)
+    spec, design, rng = without_flags(facts.spec), facts.design, np.random.default_rng(seed)
+    datasets = [
+        SyntheticDataset(
+            each.draw, each.replicate, each.variance_outcome, each.variance_weight,
+            each.variance_outcome, each.variance_weight,
+        )
+        for each in synthesise(
+            model, design, draws, replicates_per_draw=REPLICATES, rng=rng, scale_to=None
+        )
+    ]  # fmt: skip
+    kept = [Kept() for _ in spec.each_table]
+    collectors = [
+        estimates_for(each, design, rule=rule)
+        for each, rule in zip(spec.each_table, kept, strict=True)
+    ]
+    addends, noisy = _sums(facts, model, statistics)
+    expected = expected_error(
+        list(zip(collectors, kept, strict=True)), datasets, addends, noisy,
+        unit=psu_codes(model, design), weights=risk_weights,
+    )  # fmt: skip
+    sample = {
+        (each.table.name or "", key): own
+        for key, whole in sample_tables(spec, answered(survey)).items()
+        for each, own in by_table(spec, whole)
+    }
+    places = [
+        (each.table.name or "", (statistic, None if j is None else design.outcome_names[j]))
+        for each, of_table in zip(spec.each_table, collectors, strict=True)
+        for statistic, j in of_table.keys
+    ]
+    ends = np.cumsum([len(sample[place]) for place in places])
+    frames: dict[str, dict[Key, pd.DataFrame]] = {name: {} for name, _ in places}
+    both = (np.split(each, ends[:-1]) for each in (expected.pull, expected.error))
+    for (name, key), pull, error in zip(places, *both, strict=True):
+        estimate, se = published.get((name, *key), (np.zeros(0), np.zeros(0)))
+        if len(estimate) != len(error):
+            raise InputError(
+                f"expected the {len(error)} rows of the specification in {key[0]}s, and the "
+                f"release has {len(estimate)}: the specification or the public columns are not "
+                "those of the release any more."
+            )
+        frames[name][key] = rows_with_sample(
+            sample[name, key], estimate, se, estimate + pull, error
+        )
+    every = [frames[name][key]["difference"] for name, key in places]
+    p_value = expected.p_value(np.concatenate(every))
+    return Findings(facts, stacked(spec, frames), p_value, expected)
 
 
 def rows_with_sample(
-    published: pd.DataFrame, sample: pd.DataFrame, by: Iterable[str]
+    sample: pd.DataFrame,
+    published: FloatArray,
+    published_se: FloatArray,
+    predicted: FloatArray,
+    error: FloatArray,
 ) -> pd.DataFrame:
-    """Put a published table and the sample's own side by side; both have the same rows (D)."""
-    difference = distances(published["estimate"], sample["estimate"], sample["se"])
-    return published[[*by, "is_margin", "n"]].assign(
-        published=published["estimate"],
-        published_se=published["se"],
-        sample=sample["estimate"].to_numpy(),
-        sample_se=sample["se"].to_numpy(),
-        difference=difference,
-        beyond=np.abs(difference) > FAR,
-    )
+    """Put a published table and the sample's own side by side; all have the same rows (D).
 
-
-def shares_of(survey: "Survey", dataset: SyntheticDataset) -> dict[str, list[PartShare]]:
-    """Return levels, spikes and tails of every outcome, then tails of the weight, by variable.
-
-    Outcomes are weighted. For the weight over its mean, records are counted, and the synthetic
-    weight is that of a dataset in the form of the sample, if there is one.
+    There is no difference where the sample's own error is rounding: the number is public.
     """
-    weight, outcomes = sample_weight(survey), survey.design.outcomes
-    result = {}
-    for column, outcome in enumerate(outcomes):
-        values = survey.confidential.outcome[:, column]
-        own, theirs = (values, weight), (dataset.outcome[:, column], dataset.weight)
-        result[outcome.name] = _shares(parts_of(outcome, values, weight), survey, own, theirs)
-    if survey.design.public_weight is not None:
-        return result  # the same in both
-    own, theirs = (
-        (each / each.mean(), np.ones(each.size)) for each in (weight, dataset.variance_weight)
+    rows = sample.drop(columns=["ci_lower", "ci_upper", "flag"])
+    rows = rows.rename(columns={"estimate": "sample", "se": "sample_se"})
+    rows = rows.assign(
+        published=published, published_se=published_se, predicted=predicted, expected_error=error
     )
-    name = survey.design.weight_name or "weight"
-    result[name] = _shares(parts_of_amount(*own), survey, own, theirs)
-    return result
+    varies = rows["sample_se"] > ROUNDING * rows["sample"].abs()
+    apart = (rows["predicted"] - rows["sample"]) / rows["expected_error"].where(varies)
+    return rows.assign(difference=apart.replace([np.inf, -np.inf], np.nan))
 
 
-def _shares(
-    parts: Iterable[Part],
-    survey: "Survey",
-    sample: tuple[FloatArray, FloatArray],
-    synthetic: tuple[FloatArray, FloatArray],
-) -> list[PartShare]:
-    whole = build_domains(survey.design.frame, (), {})
-    design = SampleDesign.from_public(survey.design).by_psu
-    return [share_of(part, whole, design, sample, synthetic) for part in parts]
-
-
-def chosen(n: int) -> Any:
-    """Return which of n records are drawn one by one, as an index of arrays (n,)."""
-    if n <= MOST_RECORDS:
-        return slice(None)
-    # The same records in every call: this is for pictures and protects nothing.
-    return np.random.default_rng(0).choice(n, MOST_RECORDS, replace=False, shuffle=False)
-
-
-def with_fewer_records(dataset: SyntheticDataset) -> SyntheticDataset:
-    """Return the same dataset with the ``chosen`` records alone."""
-    records = chosen(dataset.weight.size)
-    outcome, weight = dataset.outcome[records], dataset.weight[records]
-    if not dataset.separate_pair:
-        return SyntheticDataset(dataset.draw, dataset.replicate, outcome, weight, outcome, weight)
-    return SyntheticDataset(
-        dataset.draw, dataset.replicate, outcome, weight, dataset.variance_outcome[records],
-        dataset.variance_weight[records],
-    )  # fmt: skip
+def _sums(
+    facts: "ReleaseFacts", model: "Model", statistics: "Statistics | None"
+) -> tuple[Addends, tuple[FloatArray, FloatArray] | None]:
+    """Return what records add to noisy statistics, and these; or to the scores of the model."""
+    design, settings = facts.design, facts.settings
+    if statistics is None:
+        return lambda dataset: record_scores(design, dataset), None
+    assert isinstance(settings, NoisySettings)  # the mechanism's, which made them
+    addends = partial(record_sums, model, design, settings, statistics)
+    return addends, noisy_sums(model, design, settings, statistics)

@@ -1,281 +1,149 @@
-"""The confidential files of ``adequacy``: a page that needs nothing else, and its numbers as csv.
+"""The page of ``adequacy`` and its rows as csv: confidential, for the owner alone to read."""
 
-Only the owner may read them; their whole folder is confidential.
-"""
-
+import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Hashable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth._support.distributions import chi_square_tail
 from surveysynth._support.page import Picture
-from surveysynth.evaluation.compare.adequacy import (
-    Findings,
-    chosen,
-    compare_with_sample,
-    with_fewer_records,
-)
-from surveysynth.evaluation.compare.answered import answered
-from surveysynth.evaluation.compare.distributions import Curve, outcome_row, weight_panel
-from surveysynth.evaluation.compare.tables import FAR, Key, by_table, distances, sample_weight
-from surveysynth.evaluation.methods import SAMPLE, color_of
-from surveysynth.evaluation.style import (
-    Cell,
-    PageTable,
-    Row,
-    cells,
-    columns,
-    heading_of,
-    page,
-    side_table,
-    table_suffix,
-)
-from surveysynth.release.facts import rounding_of
-from surveysynth.release.figure_style import MARK, draw, new_figure, png_bytes
-from surveysynth.release.folder.bundle import (
-    ADEQUACY_PAGE,
-    ADEQUACY_ROWS,
-    ADEQUACY_SHARES,
-    REALISED_NAME,
-)
-from surveysynth.release.result import Adequacy
-from surveysynth.release.tables.rounding import ABSENT, rounding_of_column, show_ratio, to_percent
-from surveysynth.release.tables.table_builder import Tables
+from surveysynth.estimation.statistics import LEVEL, TABLE, statistic_of
+from surveysynth.evaluation.compare.adequacy import Findings
+from surveysynth.evaluation.compare.expected_error import FAR
+from surveysynth.evaluation.style import PageTable, Row, cells, columns, heading_of, page
+from surveysynth.release.figure_style import FAINT, INK, MARK, WARNING, draw, new_figure, png_bytes
+from surveysynth.release.folder.bundle import ADEQUACY_PAGE, ADEQUACY_ROWS
+from surveysynth.release.tables.rounding import show_ratio
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
-    from surveysynth.config.spec import Spec
-    from surveysynth.inference.synthesis import SyntheticDataset
-    from surveysynth.mechanisms.base import Released
-    from surveysynth.release.facts import ReleaseFacts
-    from surveysynth.survey.survey import Survey
-
 OWNER_ONLY = 0o600
-SAMPLE_LABEL, SYNTHETIC_LABEL = "Confidential sample", "Synthetic"
-
-LEAD = (
-    "Whether to publish after looking at this page is a decision that depends on the data; epsilon "
-    "does not cover it. The cleanest use is for the next survey: another transform, finer groups, "
-    "another list of predictors."
+#: Rows of the page; adequacy.csv has all.
+SHOWN = 10
+#: A test for all rows together below this says that the model is wrong.
+LEVEL_OF_TEST = 0.05
+WARNED = (
+    "CONFIDENTIAL: what follows is computed from the confidential sample. Epsilon does not cover "
+    "it, nor a decision to publish that depends on it."
 )
 
-class AdequacyReport:
-    """Compares a release with its sample and writes the results to the confidential folder.
 
-    It keeps the first synthetic dataset, with a million records at most.
+@dataclass(frozen=True, repr=False)
+class Adequacy:
+    """How near a release is to its sample: confidential, its counts included.
+
+    page: the file that shows it; rows: number of rows compared; beyond: of rows more than 2.6
+    expected errors from the sample; p_value: the chance of a row as far as the farthest, for all
+    rows together, if the model is right.
     """
 
-    def __init__(self) -> None:
-        self._first: SyntheticDataset | None = None
-        self._problem: Exception | None = None
+    page: Path
+    rows: int
+    beyond: int
+    p_value: float
 
-    def see(self, dataset: "SyntheticDataset") -> None:
-        """Keep the first dataset."""
-        with self._never_raising():
-            if self._first is None:
-                self._first = with_fewer_records(dataset)
-
-    @contextmanager
-    def _never_raising(self) -> Iterator[None]:
-        """Keep an error for ``write``: none of the sample may stop a release."""
-        try:
-            yield
-        except Exception as error:
-            self._problem = self._problem or error
-
-    def write(
-        self,
-        facts: "ReleaseFacts",
-        survey: "Survey",
-        tables: Mapping[str, Tables],
-        released: "Released",
-        folder: Path,
-    ) -> "Adequacy":
-        """Write adequacy.html and its numbers; return the counts of compared and of far rows."""
-        if self._problem is not None:
-            raise self._problem
-        assert self._first is not None  # a release has a dataset
-        found = compare_with_sample(facts, answered(survey), tables, self._first, released)
-        files = {
-            ADEQUACY_ROWS: _csv(found.rows_frame()),
-            ADEQUACY_SHARES: _csv(found.shares_frame()),
-            ADEQUACY_PAGE: render_adequacy(found, make_pictures(found)),
-        }
-        for name, text in files.items():
-            _write_private(folder / name, text)
-        return Adequacy(folder / ADEQUACY_PAGE, found.compared, found.beyond)
+    def sentences(self) -> list[str]:
+        """Return the warning, and the verdict in one line."""
+        return [WARNED, verdict(self.rows, self.beyond, self.p_value), f"See {self.page}."]
 
 
-def _csv(frame: "pd.DataFrame") -> str:
-    """Return a frame as csv: unrounded, missing numbers empty."""
-    return str(frame.to_csv(index=False, lineterminator="\n"))
-
-
-def _write_private(path: Path, text: str) -> None:
-    """Write a new file that only its owner can read, from its first byte on."""
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
-    with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
-        file.write(text)
-
-
-def make_pictures(found: Findings) -> list[Picture]:
-    """Draw a figure of every outcome, and one of confidential weights."""
-    labels, design = found.facts.labels, found.survey.design
-    pictures = [
-        Picture(
-            f"outcome_{column + 1}", labels.title(outcome.name),
-            "The sample and one synthetic dataset, weighted by the survey weights.",
-            png_bytes(draw(outcome_figure, found, column)),
-        )
-        for column, outcome in enumerate(design.outcomes)
-    ]  # fmt: skip
-    if design.public_weight is not None:
-        return pictures  # the same in both
-    text = (
-        "Smoothed weights, which are released, vary less than those of the sample; the weights "
-        "drawn with a dataset should not."
+def verdict(rows: int, beyond: int, p_value: float) -> str:
+    """Return what was found in words."""
+    found = "more than noise and synthesis explain"
+    if p_value >= LEVEL_OF_TEST:
+        found = "no more than noise and synthesis explain"
+    return (
+        f"The release differs from the sample by {found} (p = {p_value:.2g} for all rows "
+        f"together). {beyond:,} of {rows:,} rows differ by more than {FAR:.1f} expected errors; a "
+        f"right model has about {rows / 100:.1f} such rows."
     )
-    return [*pictures, Picture("weight", "Weights", text, png_bytes(draw(weight_figure, found)))]
 
 
-def outcome_figure(found: Findings, column: int) -> "Figure":
-    """Draw one outcome: shares of its categories, the density of its amounts, or both."""
-    survey, data = found.survey, found.dataset
-    outcome, records = survey.design.outcomes[column], chosen(survey.design.n)
-    weight = sample_weight(survey)[records]
-    curves = [
-        Curve(SAMPLE_LABEL, color_of(SAMPLE),
-              survey.confidential.outcome[records, column], weight, strong=True),
-        Curve(SYNTHETIC_LABEL, color_of("fbs"), data.outcome[:, column], data.weight),
-    ]  # fmt: skip
-    rows = 0 if outcome.is_amount else outcome.categories
-    figure = new_figure(7.6, max(3.2, 1.4 + 0.45 * rows))
-    grid = figure.add_gridspec(1, 3)
-    label = found.facts.labels.titled_with_unit(outcome.name)
-    outcome_row(figure, grid, 0, outcome, curves, label)
-    return figure
+def write_adequacy(found: Findings, folder: Path) -> Adequacy:
+    """Write adequacy.html and adequacy.csv to the confidential folder, in place of earlier ones."""
+    result = Adequacy(folder / ADEQUACY_PAGE, found.compared, found.beyond, found.p_value)
+    rows = str(found.frame.to_csv(index=False, lineterminator="\n"))
+    for name, text in ((ADEQUACY_ROWS, rows), (ADEQUACY_PAGE, render_adequacy(found))):
+        (folder / name).unlink(missing_ok=True)
+        handle = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+    return result
 
 
-def weight_figure(found: Findings) -> "Figure":
-    """Draw weights over their mean: the sample's, those drawn with a dataset, and smoothed ones."""
-    survey, data = found.survey, found.dataset
-    weight = sample_weight(survey)[chosen(survey.design.n)]
-    curves = [Curve(SAMPLE_LABEL, color_of(SAMPLE), weight, None, strong=True)]
-    if data.separate_pair:
-        curves.append(
-            Curve("Synthetic, as drawn", color_of("fbs"), data.variance_weight, None)
-        )
-    curves.append(Curve("Synthetic, released", "#E69F00", data.weight,
-                        None))  # fmt: skip
-    figure = new_figure(7.6, 3.2)
-    weight_panel(figure.subplots(), curves)
-    return figure
-
-
-def render_adequacy(found: Findings, pictures: Sequence[Picture]) -> str:
-    """Return the page."""
-    facts, design = found.facts, found.survey.design
-    total = sum(len(table) for table in found.rows.values())
-    expected = 0.0
-    if found.clipped is not None:
-        declared = facts.mechanism.described(design)
-        whole = {"radius": declared["radius"], "columns": len(declared["centres"])}
-        inside = 1.0
-        for each in declared.get("modules", [whole]):
-            inside *= 1.0 - float(chi_square_tail(each["radius"] ** 2, each["columns"]))
-        expected = 1.0 - inside
+def render_adequacy(found: Findings) -> str:
+    """Return the page: warning, verdict, the farthest rows, one figure."""
+    facts = found.facts
+    figure = Picture(
+        "differences", "All rows", "Published less sample, in expected errors.",
+        png_bytes(draw(differences_figure, found)),
+    )  # fmt: skip
     return page(
-        f"CONFIDENTIAL: is the model adequate, {facts.title}",
-        MARK,
-        "adequacy.html.j2",
-        title=facts.title,
-        mark=MARK,
-        far=FAR,
-        beyond=found.beyond,
-        compared=found.compared,
-        not_compared=max(0, total - found.compared),
-        lead=LEAD,
-        n=design.n,
-        clipped=found.clipped,
-        expected_clipped=expected,
-        realized_name=REALISED_NAME,
-        warnings=facts.warnings,
-        summary=_summary(found),
-        tables=[
-            _table(found, spec, key, part)
-            for key, table in found.rows.items()
-            for spec, part in by_table(facts.spec, table)
-        ],
-        pictures=pictures,
-        shares=_shares(found),
-        amounts=any(outcome.is_amount for outcome in design.outcomes),
-        confidential_weights=design.public_weight is None,
-        drawn_weights=found.dataset.separate_pair,
+        f"CONFIDENTIAL: is it near the sample? {facts.title}", MARK, "adequacy.html.j2",
+        title=facts.title, mark=MARK, warned=WARNED,
+        verdict=verdict(found.compared, found.beyond, found.p_value), far=f"{FAR:.1f}",
+        rows_name=ADEQUACY_ROWS, noisy=not facts.mechanism.down_weights,
+        farthest=farthest_rows(found), picture=figure,
+    )  # fmt: skip
+
+
+def farthest_rows(found: Findings) -> PageTable:
+    """Return the rows farthest from the sample, in expected errors."""
+    frame = found.frame.assign(apart=found.frame["difference"].abs())
+    frame = frame.dropna(subset="apart").sort_values("apart", ascending=False, kind="stable")
+    rows = []
+    for row in frame.head(SHOWN).to_dict("records"):
+        factor = 100.0 if statistic_of(row["statistic"]).percent else 1.0
+        values = (row[each] for each in ("published", "sample", "expected_error"))
+        numbers = [_to_error(factor * each, factor * row["expected_error"]) for each in values]
+        rows.append(Row(
+            [_named(found, row)], cells(*numbers, show_ratio(row["difference"])),
+            strong=bool(row["apart"] > FAR),
+        ))  # fmt: skip
+    heads = columns("Row", "Published", "Sample", "Expected error", "Difference / expected error")
+    return PageTable(
+        f"The {len(rows)} farthest rows; all are in {ADEQUACY_ROWS}", heads, rows, "side"
     )
 
 
-def _summary(found: Findings) -> PageTable:
-    """Return one line for each table."""
-    rows = []
-    for key, table in found.rows.items():
-        apart = table["difference"].abs()
-        numbers = cells(
-            apart.count(), show_ratio(apart.median()), show_ratio(apart.max()),
-            int(table["beyond"].sum()),
-        )  # fmt: skip
-        rows.append(Row([heading_of(found.facts.labels, *key)], numbers))
-    heads = columns("Table", "Rows compared", "Median distance", "Largest", f"Beyond {FAR:g} SE")
-    return PageTable("Distances from the sample, in its standard errors", heads, rows, "summary")
+def _named(found: Findings, row: "dict[Hashable, object]") -> str:
+    """Return a row in words: its table, its level, and its by-columns."""
+    labels, outcome = found.facts.labels, row["outcome"]
+    parts = [heading_of(labels, str(row["statistic"]), None if outcome is None else str(outcome))]
+    if isinstance(level := row.get(LEVEL), str) and outcome is not None:
+        parts.append(labels.level(str(outcome), level))
+    codes = ((name, row.get(name)) for name in found.facts.spec.by)
+    parts += [labels.level(name, code) for name, code in codes if isinstance(code, str) and code]
+    name = str(row.get(TABLE) or "")
+    return " · ".join([*parts, *([f"table {name}"] if name else [])])
 
 
-def _table(
-    found: Findings, spec: "Spec", key: Key, table: "pd.DataFrame"
-) -> tuple[str, PageTable]:
-    """Return heading and table: published rows and the sample's, side by side."""
-    labels = found.facts.labels
-    numbers = (table[name].to_numpy(dtype=np.float64) for name in ("published_se", "published"))
-    own = rounding_of_column(rounding_of(spec, labels)[key], *numbers)
-
-    def number(estimate: float, se: float) -> Cell:
-        error = own.show(se, size=estimate)
-        return Cell(own.show(estimate), () if error == ABSENT else (f"({error})",))
-
-    lines = [
-        (
-            number(row["published"], row["published_se"]),
-            number(row["sample"], row["sample_se"]),
-            Cell(show_ratio(row["difference"]), (), "far from the sample" * row["beyond"]),
-        )
-        for row in table.to_dict("records")
-    ]
-    by = [name for name in spec.table.by if name in table]
-    title = heading_of(labels, *key) + table_suffix(spec)
-    heads = columns("Published", "Sample", "Difference in SE")
-    caption = f"{title}: estimates, standard errors in brackets"
-    return title, side_table(caption, key, table, by, labels, heads, lines)
+def _to_error(value: float, error: float) -> str:
+    """Write a value to the second digit of its error."""
+    digits = 1 - math.floor(math.log10(error))
+    return f"{round(value, digits) + 0.0:,.{max(digits, 0)}f}".replace("-", "−")
 
 
-def _shares(found: Findings) -> PageTable:
-    """Return shares of levels, at spikes and in the tails, of every variable."""
-    percent = to_percent(2)
-    rows = []
-    for variable, parts in found.shares.items():
-        rows.append(Row([found.facts.labels.title(variable)], span=4))
-        for part in parts:
-            numbers = np.array([[part.synthetic], [part.sample], [part.se]])
-            (apart,) = distances(*numbers)
-            error = f"({percent.show(part.se, size=part.sample)})"
-            shown = (
-                Cell(percent.show(part.synthetic)),
-                Cell(percent.show(part.sample), (error,)),
-                Cell(show_ratio(apart)),
-            )
-            rows.append(Row([part.name], shown, indent=True))
-    heads = columns("Share (%)", "One synthetic dataset", "Sample", "Difference in SE")
-    return PageTable("Shares in percent, standard errors in brackets", heads, rows, "side")
+def differences_figure(found: Findings) -> "Figure":
+    """Draw all differences, a line of dots for each statistic and outcome."""
+    figure = new_figure(7.6, 1.3 + 0.45 * len(found.rows))
+    panel = figure.subplots()
+    panel.axvspan(-FAR, FAR, color="#eef3f7", zorder=0)
+    for place, table in enumerate(found.rows.values()):
+        z = table["difference"].dropna().to_numpy()
+        far = np.abs(z) > FAR
+        heights = place + np.random.default_rng(0).uniform(-0.15, 0.15, z.size)  # for the eye
+        panel.plot(z[~far], heights[~far], "o", color=INK, markersize=4, alpha=0.5)
+        panel.plot(z[far], heights[far], "D", color=WARNING, markersize=5)
+    panel.axvline(0.0, color=FAINT, linewidth=1)
+    names = [heading_of(found.facts.labels, *key) for key in found.rows]
+    panel.set_yticks(range(len(names)), names)
+    panel.set_ylim(len(names) - 0.5, -0.5)
+    reach = max(1.2 * FAR, *(abs(end) for end in panel.get_xlim()))
+    panel.set_xlim(-reach, reach)
+    panel.set_xlabel(f"expected errors; shaded: within {FAR:.1f}, as 99 of 100 rows are")
+    return figure

@@ -1,51 +1,18 @@
-"""Shares and densities of one variable: levels, spikes, tails, sample and synthetic. Confidential.
+"""Shares and densities of one variable, sample and synthetic. Confidential.
 
-A part is a group of records within another, for example those below the sample's 1% quantile among
-the records at no spike. It is defined on the sample and looked up in both datasets. Curves cost one
-histogram each, whatever the number of records.
+Curves cost one histogram each, whatever the number of records.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from surveysynth._support.types import BoolArray, FloatArray
-from surveysynth.estimation.domains import Domains
+from surveysynth._support.types import FloatArray
 from surveysynth.estimation.quantiles import weighted_quantiles
-from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.estimation.taylor import estimate_domains
-from surveysynth.release.figure_style import axis_of, log_ticks, outcome_axis, spread
+from surveysynth.release.figure_style import axis_of, outcome_axis, spread
 from surveysynth.survey.outcome import Outcome
-
-#: The tails lie outside these shares of the sample's weight.
-TAILS = (0.01, 0.99)
-#: Shares of so many values of a count are compared, from the least one on.
-FIRST_COUNTS = 5
-
-Selecting = Callable[[FloatArray], BoolArray]
-"""From values (n,) to the records of a group (n,)."""
-
-
-@dataclass(frozen=True)
-class Part:
-    """A group of records: ``inside`` is looked up among the records that ``within`` gives."""
-
-    name: str
-    within: Selecting
-    inside: Selecting
-
-
-@dataclass(frozen=True)
-class PartShare:
-    """Share and standard error of a part in the sample, and its share in one synthetic dataset."""
-
-    name: str
-    sample: float
-    se: float
-    synthetic: float
 
 
 def category_name(outcome: Outcome, category: int) -> str:
@@ -55,65 +22,6 @@ def category_name(outcome: Outcome, category: int) -> str:
     if category in outcome.sides:
         return outcome.side_name(category) or "at no spike"
     return f"at {outcome.spikes[category - len(outcome.sides)]:g}"
-
-
-def parts_of(outcome: Outcome, values: FloatArray, weight: FloatArray) -> Iterator[Part]:
-    """Yield categories of a discrete part, small counts, then the tails of amounts at no spike."""
-    if outcome.is_discrete:
-        for category in range(outcome.categories):
-            yield Part(category_name(outcome, category), _everyone, _in_category(outcome, category))
-    if outcome.kind == "count" and outcome.learned is not None:
-        low, high = int(outcome.learned.low), int(outcome.learned.high)
-        for count in range(low, min(low + FIRST_COUNTS, high + 1)):
-            yield Part(f"{count:,}", _everyone, partial(np.equal, count))
-    if outcome.is_amount:
-        yield from _tails(values, weight, outcome.regular)
-
-
-def parts_of_amount(values: FloatArray, weight: FloatArray) -> Iterator[Part]:
-    """Yield the tails of a variable without spikes, such as the weight itself."""
-    yield from _tails(values, weight, _everyone)
-
-
-def _tails(values: FloatArray, weight: FloatArray, within: Selecting) -> Iterator[Part]:
-    used = within(values) & (weight > 0)
-    if not used.any():
-        return
-    low, high = weighted_quantiles(values[used], weight[used], np.array(TAILS))
-    yield Part(f"below the sample's {TAILS[0]:.0%} quantile", within, lambda y: y < low)
-    yield Part(f"above the sample's {TAILS[1]:.0%} quantile", within, lambda y: y > high)
-
-
-def _everyone(values: FloatArray) -> BoolArray:
-    return np.ones(values.shape, dtype=bool)
-
-
-def _in_category(outcome: Outcome, category: int) -> Selecting:
-    return lambda values: np.asarray(outcome.category(values) == category, dtype=bool)
-
-
-def share_of(
-    part: Part,
-    whole: Domains,
-    design: SampleDesign,
-    sample: tuple[FloatArray, FloatArray],
-    synthetic: tuple[FloatArray, FloatArray],
-) -> PartShare:
-    """Return the share of a part in both datasets.
-
-    Each dataset is (values, weight), the sample's (n,) as in ``design`` and ``whole``, which has
-    one row. The standard error takes the bounds of tails as given.
-    """
-    values, weight = sample
-    made = estimate_domains(
-        whole, design, weight=np.where(part.within(values), weight, 0.0),
-        outcome=part.inside(values).astype(np.float64), statistic="mean", linearisation="plain",
-    )  # fmt: skip
-    theirs, their_weight = synthetic
-    among = np.where(part.within(theirs), their_weight, 0.0)
-    total = among.sum()
-    share = float(among @ part.inside(theirs) / total) if total > 0 else float("nan")
-    return PartShare(part.name, float(made.estimate[0]), float(np.sqrt(made.variance[0])), share)
 
 
 POINTS, _FINER = 400, 4
@@ -167,18 +75,6 @@ def outcome_row(
     panel.set_title("Weighted density" + (" at no spike" if outcome.is_discrete else ""))
 
 
-def weight_panel(panel: Any, curves: Sequence[Curve]) -> None:
-    """Draw densities of logs to base 10 of weights over their mean."""
-    logs = [
-        Curve(c.label, c.color, np.log10(c.values / c.values.mean()), None, c.strong)
-        for c in curves
-    ]
-    if density_panel(panel, logs) is not None:
-        log_ticks(panel)
-    panel.set_xlabel("weight over the mean weight, log scale")
-    panel.set_title("Density over records")
-
-
 def _at_no_spike(outcome: Outcome, curve: Curve) -> Curve:
     """Return transformed amounts at no spike, inside the transform's domain despite rounding."""
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -210,7 +106,7 @@ def density_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | 
     for curve, height in zip(shown, heights, strict=True):
         width = 2.6 if curve.strong else 1.7
         panel.plot(grid, height, color=curve.color, linewidth=width, solid_capstyle="round")
-    # Smoothed weights take few values, and their peaks would flatten all else.
+    # Values on few points have peaks that would flatten all else.
     strong = [h.max() for curve, h in zip(shown, heights, strict=True) if curve.strong]
     top = min([max(h.max() for h in heights), *(_TALLEST * peak for peak in strong)])
     panel.set_xlim(low, high)

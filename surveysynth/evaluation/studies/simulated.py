@@ -63,8 +63,22 @@ class SimulatedRelease:
     refused: str = ""
     clipped: float | None = None
 
+    def verdict(self, at: str) -> str:
+        """Return one sentence: the median and the middle 80% of rows; ``at``: which release."""
+        if self.refused:
+            return f"A release{at} would probably be refused: {self.refused}"
+        means = self.rows["statistic"] == "mean"
+        ratio = self.rows.loc[means if means.any() else slice(None), _RATIO].dropna()
+        if ratio.empty:
+            return f"OK to release{at}."
+        low, median, high = np.quantile(ratio, [0.1, 0.5, 0.9])
+        return (
+            f"OK to release{at}. Expected standard errors{' of means' if means.any() else ''}: "
+            f"{median:.1f} ({low:.1f} to {high:.1f}) times the sample's."
+        )
+
     def lines(self) -> list[str]:
-        """Return what ``check`` says."""
+        """Return what ``check`` says of each statistic."""
         took = duration(self.seconds + _OF_FILES)
         if self.refused:
             took = duration(self.seconds)
@@ -131,8 +145,8 @@ def simulated_report(
     out: str | Path | None,
     *,
     overwrite: bool,
-) -> list[str]:
-    """Release simulated records and return what ``check`` says of it.
+) -> tuple[list[str], list[str]]:
+    """Release simulated records and return the verdict at each epsilon, and details.
 
     ``out``: a folder for the standard errors of all rows, which are public. Raises ``InputError``
     as ``simulated_releases``, for public columns that cannot be read and a folder that exists.
@@ -144,6 +158,8 @@ def simulated_report(
     if out is not None:
         target = plan_folder(Path(out), overwrite=overwrite, own=own, marker=own[0], what=WHAT)
     found = simulated_releases(spec, read_design(spec), epsilons, guesses)
+    verdicts = [each.verdict(f" at epsilon {each.epsilon:.4g}" if epsilons else "")
+                for each in found]  # fmt: skip
     lines = [
         "Simulated: outcomes and weights are drawn from what is declared, with all categories "
         "equally frequent and no effect of public columns; none of the survey's are read.",
@@ -151,13 +167,13 @@ def simulated_report(
         *(line for each in found for line in each.lines()),
     ]
     if target is None:
-        return lines
+        return verdicts, lines
     with staged_folder(target, WHAT) as folder:
         rows = pd.concat([each.rows for each in found], ignore_index=True)
         needless = [name for name in (TABLE, LEVEL) if not rows[name].any()]
         write_records(rows.drop(columns=needless), folder / TABLE_NAME, "csv")
         swap_in(folder, target)
-    return [*lines, f"All rows: {target / TABLE_NAME}. It is public."]
+    return verdicts, [*lines, f"All rows: {target / TABLE_NAME}. It is public."]
 
 
 def _at(

@@ -44,17 +44,19 @@ DRAWN = "drawn_noise"
 
 REALISED_NAME = "realised.json"
 RECORDS_STEM = "records"
-ADEQUACY_PAGE, ADEQUACY_ROWS, ADEQUACY_SHARES = (
-    "adequacy.html", "adequacy.csv", "adequacy_shares.csv"
-)
+ADEQUACY_PAGE, ADEQUACY_ROWS = "adequacy.html", "adequacy.csv"
+#: What ``adequacy`` compares with the sample (``compared``).
+COMPARED_NAME = "draws.json"
 PRIVACY_NAME = "privacy.json"
+#: The page that links all others.
+INDEX_NAME = "index.html"
 #: For a review board, as a page and as text.
 DOSSIER_NAMES = ("dossier.html", "dossier.md")
 
 _OF_UNRELEASED = frozenset({LEDGER_NAME, partial_name(LEDGER_NAME), DRAWN})
 _OWN_NAMES = _OF_UNRELEASED | {
-    EARLIER, REALISED_NAME, f"{RECORDS_STEM}.csv", f"{RECORDS_STEM}.parquet", ADEQUACY_PAGE,
-    ADEQUACY_ROWS, ADEQUACY_SHARES,
+    EARLIER, REALISED_NAME, f"{RECORDS_STEM}.csv", f"{RECORDS_STEM}.parquet", COMPARED_NAME,
+    ADEQUACY_PAGE, ADEQUACY_ROWS,
 }  # fmt: skip
 
 

@@ -195,10 +195,10 @@ class LedgerSummary:
         counted = self.runs - self.unprotected
         parts = [f"no total, {_runs(self.unprotected)} without protection"] * bool(self.unprotected)
         if counted or not (self.strict_runs or self.unprotected):
-            parts.append(f"epsilon {self.epsilon:g} in {_runs(counted)}")
+            parts.append(f"epsilon {self.epsilon:g}, {_runs(counted)}")
         if self.strict_runs:
             parts.append(
-                f"rho {self.rho:.6g} in {_runs(self.strict_runs)} (epsilon "
+                f"rho {self.rho:.3g}, {_runs(self.strict_runs)} (epsilon "
                 f"{self.strict_epsilon:.4g} at delta {self.delta:.3g})"
             )
         return "; ".join(parts)
