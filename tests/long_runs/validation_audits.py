@@ -1,4 +1,4 @@
-"""Audits in ``vignettes/validation.md``; a part of
+"""Audits in ``vignettes/technical/validation.md``; a part of
 ``python -m tests.long_runs.validation_page``."""
 
 import pandas as pd
