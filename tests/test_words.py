@@ -1,5 +1,5 @@
-"""The words of the pages for readers: American spelling, no idiom that is not English, no claim that
-is known to be false. Truth: a list of words by hand, each planted and found."""
+"""The words of the pages for readers: American spelling, idiom that is English, no claim known to be
+false. Truth: a list of words by hand, each planted and found."""
 
 import re
 from pathlib import Path

@@ -150,8 +150,8 @@ def _asymptotic() -> tuple[str, ...]:
     within = (
         ""
         if len(found)
-        else "; and replacing one record passed the bound in none of the measured settings, which "
-        "is not a proof"
+        else "; and replacing one record passed the bound in none of the settings kept today, "
+        "which is not a proof"
     )
     decisions = len(decided(frame("audit_replacements")))
     decides = (
