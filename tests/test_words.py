@@ -1,4 +1,4 @@
-"""The words of the pages for readers: American spelling, idiom that is English, no claim known to be
+"""The words of the pages for readers: American spelling, English idiom, no claim known to be
 false. Truth: a list of words by hand, each planted and found."""
 
 import re
