@@ -40,7 +40,7 @@ SeedOption = Annotated[int | None, typer.Option(help="Make the run repeatable.",
 
 
 _EXITS = (
-    "Exit codes: 0 done, 1 defect, 2 bad input, 3 refused, 4 failed batches, 130 interrupted."
+    "Exit codes: 0 done, 1 defect, 2 bad input, 3 refused, 4 failed tasks, 130 interrupted."
 )
 
 
@@ -189,9 +189,12 @@ def release(
     from surveysynth.config.spec import load_spec
     from surveysynth.release.run_record import cost_words
 
-    print(f"This release will spend {cost_words(load_spec(spec))}.", flush=True)
-    if sys.stdin.isatty() and not yes:
-        typer.confirm("Continue?", abort=True)
+    if seed is not None:
+        print("This is a test run: not private, and not counted.", flush=True)
+    else:
+        print(f"This release will spend {cost_words(load_spec(spec))}.", flush=True)
+        if sys.stdin.isatty() and not yes:
+            typer.confirm("Continue?", abort=True)
     with StageReporter() as progress:
         result = commands.release(
             spec,
@@ -203,9 +206,7 @@ def release(
             progress=progress,
         )
     for warning in result.warnings:
-        print(f"WARNING: {warning}")
-    if result.confidential_warning:
-        print(result.confidential_warning)
+        print(warning)
     option = "" if ledger is None else f" --ledger {shlex.quote(str(ledger))}"
     print("\n".join(result.closing(f"surveysynth ledger {shlex.quote(str(spec))}{option}")))
 
@@ -218,44 +219,17 @@ def adequacy(
         typer.Option(metavar="DIR", help="Its confidential folder. Default: OUT/confidential."),
     ] = None,
 ) -> None:
-    """Compare a release with its sample (private)."""
+    """CONFIDENTIAL: is a release near its sample?
+
+    Each difference is divided by its expected error, the noise included. Epsilon does not cover the
+    result, nor a decision that depends on it.
+    """
     from surveysynth._support.progress import ADEQUACY_STAGES, StageReporter
     from surveysynth.api.adequacy import adequacy as compared
 
     with StageReporter(ADEQUACY_STAGES) as progress:
         found = compared(out, confidential=confidential, progress=progress)
     print("\n".join(found.sentences()))
-
-
-@app.command(epilog=_end("rebuild out/release --out again"))
-def rebuild(
-    release: Annotated[
-        Path, typer.Argument(metavar="RELEASE", help="A folder published by noisy statistics.")
-    ],
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace DIR if rebuilt tables are in it.")
-    ] = False,
-    all_datasets: Annotated[
-        bool, typer.Option("--all-datasets", help="Write all synthetic datasets too.")
-    ] = False,
-) -> None:
-    """Rebuild tables from published files.
-
-    The release must be by noisy statistics.
-    """
-    from surveysynth._support.progress import REBUILD_STAGES, StageReporter
-    from surveysynth.release.rebuild import rebuild as run
-
-    with StageReporter(REBUILD_STAGES) as progress:
-        made = run(
-            release, out, overwrite=overwrite, all_datasets=all_datasets, progress=progress
-        )
-    print(f"Rebuilt: {made.out}")
-    print(f"Equal to the published files, byte by byte: {len(made.same)}.")
-    if made.different:
-        print(f"Not equal: {', '.join(made.different)}.")
-        print("Other versions of libraries round otherwise: privacy.json has those of the release.")
 
 
 @app.command(epilog=_end("compare ex/spec.toml --out compared"))
@@ -284,7 +258,7 @@ def compare(
         ),
     ] = "paper",
 ) -> None:
-    """Compare methods with the sample (private).
+    """CONFIDENTIAL: methods beside the sample.
 
     Writes a CONFIDENTIAL report on sample, noise and synthesis at one epsilon, and no release.
     """
@@ -320,7 +294,7 @@ def _words(given: Sequence[str]) -> tuple[str, ...]:
 
 @app.command("ledger", epilog=_end("ledger ex/spec.toml"))
 def ledger_of(spec: SpecArgument, ledger: LedgerOption = None) -> None:
-    """Show the budget spent on a survey (private)."""
+    """CONFIDENTIAL: budget spent on a survey."""
     from surveysynth.config.spec import load_spec
     from surveysynth.release.run_record import entry_of, hints_of
     from surveysynth.release.run_record import ledger_of as find
@@ -332,7 +306,38 @@ def ledger_of(spec: SpecArgument, ledger: LedgerOption = None) -> None:
     print(f"Ledger: {kept.path}. Add the runs that other ledgers record.")
 
 
-study = app.command("study", epilog=_end("study ex/study.toml --out study"))(study_command)
+@app.command(epilog=_end("rebuild out/release --out again"))
+def rebuild(
+    release: Annotated[
+        Path, typer.Argument(metavar="RELEASE", help="A folder published by noisy statistics.")
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace DIR if rebuilt tables are in it.")
+    ] = False,
+    all_datasets: Annotated[
+        bool, typer.Option("--all-datasets", help="Write all synthetic datasets too.")
+    ] = False,
+) -> None:
+    """Rebuild tables from published files.
+
+    The release must be by noisy statistics.
+    """
+    from surveysynth._support.progress import REBUILD_STAGES, StageReporter
+    from surveysynth.release.rebuild import rebuild as run
+
+    with StageReporter(REBUILD_STAGES) as progress:
+        made = run(
+            release, out, overwrite=overwrite, all_datasets=all_datasets, progress=progress
+        )
+    print(f"Rebuilt: {made.out}")
+    print(f"Equal to the published files, byte by byte: {len(made.same)}.")
+    if made.different:
+        print(f"Not equal: {', '.join(made.different)}.")
+        print("Other versions of libraries round otherwise: privacy.json has those of the release.")
+
+
+study = app.command("study", epilog=_end("study --out study"))(study_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

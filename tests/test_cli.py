@@ -17,6 +17,7 @@ from surveysynth import cli
 from surveysynth._support import exits
 from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport, Trial
+from tests.help_page import GOLDEN, as_page
 from tests.surveys import pseudo_example
 
 ROOT = Path(__file__).parents[1]
@@ -153,8 +154,13 @@ def test_no_arguments_show_the_help() -> None:
         assert command in done.stdout
 
 
-@pytest.mark.parametrize("command", ["example", "init", "check", "release", "compare", "ledger",
-                                     "rebuild", "study"])  # fmt: skip
+def test_the_help_is_that_of_the_page() -> None:
+    """A changed help is read there before it is kept: ``python -m tests.help_page``."""
+    assert as_page() == GOLDEN.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", ["example", "init", "check", "release", "adequacy", "compare",
+                                     "ledger", "rebuild", "study"])  # fmt: skip
 def test_help_is_short_and_ends_with_an_example(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from surveysynth._support.fragment import fragment
 from surveysynth._support.progress import shows_stages
 from surveysynth.errors import InputError
-from surveysynth.survey.weights_from import WEIGHTS_QUESTION
+from surveysynth.release.warned import Warned
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
@@ -24,10 +24,10 @@ class CheckResult:
     Attributes
     ----------
     preview
-        Lines on design, cells, and the files that would be published.
+        Lines on design, cells, and the files that would be published, and warnings among them.
     feasibility
-        The result of simulating whether epsilon can be reached; None for noisy statistics, which
-        reach any epsilon.
+        The result of simulating whether epsilon can be reached; None where that was not tried, and
+        for noisy statistics, which reach any epsilon.
     confidential
         A warning for the user only, if the sum of the weights is far from the population size, or
         amounts lie outside their declared range. Empty otherwise; the text does not include it.
@@ -49,7 +49,7 @@ class CheckResult:
     True
     """
 
-    preview: tuple[str, ...]
+    preview: "tuple[str | Warned, ...]"
     feasibility: "FeasibilityReport | None" = None
     confidential: str = field(default="", repr=False)
     spent: tuple[str, ...] = ()
@@ -66,14 +66,14 @@ class CheckResult:
             return self.expected or ("Valid.",)
         if not self.feasible:
             return ("REFUSED: the mechanism cannot reach epsilon.", *self.feasibility.lines())
-        return self.expected or ("OK to release.",)
+        first, *others = self.feasibility.doubts or [""]
+        return (f"Valid. {first}" if first else "OK to release.", *others, *self.expected)
 
     @property
     def summary(self) -> str:
-        """The verdict, warnings, and the ledger, without details."""
-        warned = (line for line in self.preview if line.startswith(("WARNING", WEIGHTS_QUESTION)))
-        spent = (line for line in self.spent if not line.startswith("REFUSED"))
-        return "\n".join([*self.verdict, *warned, *spent])
+        """The verdict, all warnings, and the ledger, without details."""
+        warned = (str(each) for each in self.preview if isinstance(each, Warned))
+        return "\n".join([*self.verdict, *warned, *self.spent])
 
     @property
     def feasible(self) -> bool:
@@ -86,7 +86,7 @@ class CheckResult:
 
     def __str__(self) -> str:
         rest = [] if self.feasibility is None else self.feasibility.lines()
-        details = [*self.preview, *self.spent, *rest, *self.simulated]
+        details = [*map(str, self.preview), *self.spent, *rest, *self.simulated]
         return "\n".join([*self.verdict, "", *details])
 
 
@@ -124,7 +124,8 @@ def check(
         Whether to release records that are simulated from what is declared: the report has the
         standard errors of every table over those of the simulated sample, how long a release takes,
         and what share of the records would be clipped. By default for noisy statistics, and where
-        ``out``, ``guesses`` or ``epsilons`` ask for it.
+        ``out``, ``guesses`` or ``epsilons`` ask for it. False checks validity alone, for the
+        pseudo-posterior too.
     epsilons
         More epsilons to simulate at.
     time_limit
@@ -162,6 +163,7 @@ def check(
 
     specification = with_file_labels(load_spec(spec))
     asked = {"--out": out is not None, "--epsilon": bool(epsilons), "--guess": bool(guesses)}
+    quick = simulate is False
     if simulate is None:
         simulate = specification.privacy.answers_every_survey or any(asked.values())
     for option, given in asked.items():
@@ -169,7 +171,7 @@ def check(
             raise InputError(f"{option} is for the simulated release, which --quick leaves out.")
     spent, no_room = spending(specification, ledger_of(specification, ledger))
     if specification.privacy.down_weights:
-        found = _of_the_bound(specification, time_limit, progress)
+        found = _of_the_bound(specification, time_limit, progress, quick=quick)
     else:
         from surveysynth.release.strict_check import check_strict
 
@@ -189,9 +191,9 @@ def check(
 
 
 def _of_the_bound(
-    specification: "Spec", time_limit: float | None, progress: Progress | None
+    specification: "Spec", time_limit: float | None, progress: Progress | None, *, quick: bool
 ) -> CheckResult:
-    """Preview a release by the pseudo-posterior, and whether its bound can be reached."""
+    """Preview a release by the pseudo-posterior and, unless quick, whether its bound is reached."""
     from surveysynth.config.build import (
         check_engine,
         model_of,
@@ -211,7 +213,7 @@ def _of_the_bound(
     design = settings.prepared(model.with_ridge(survey.design))
     settings.require_identified(model := weighted_form(model, design))
     preview = preview_lines(specification, design, model)
-    report = feasibility.check(
+    report = None if quick else feasibility.check(
         design, model, settings, spreads=spreads_of(specification), progress=progress,
         time_limit=feasibility.TIME_LIMIT if time_limit is None else time_limit,
     )  # fmt: skip

@@ -26,10 +26,7 @@ from surveysynth.release.folder.microdata import public_order
 from surveysynth.release.public_checks import (
     check_calibrated_name,
     check_formats,
-    delta_warning,
-    left_out_warning,
-    rare_level_warnings,
-    rare_levels,
+    public_warnings,
     warn_of_design,
 )
 from surveysynth.release.result import ReleaseResult
@@ -41,6 +38,7 @@ from surveysynth.release.tables.table_builder import (
     rows_of,
     tables_of_each,
 )
+from surveysynth.release.warned import Kind, Warned, shown_last
 from surveysynth.sampling.randomness import secret_generator
 from surveysynth.survey.weights_from import refuse_sources
 
@@ -101,12 +99,16 @@ def release(
         with staged(plan) as staging:
             facts, tables = _write(facts, model, released, staging, streams, say)
             say(stages.WRITING)
-            texts = _warnings(facts)  # what can fail goes before what cannot be undone
+            warned = shown_last((
+                *(Warned(Kind.UNPUBLISHABLE, text) for text in facts.warnings),
+                *public_warnings(facts.spec, facts.design),
+            ))  # fmt: skip
+            # What can fail goes before what cannot be undone.
             hints = hints_of(pending.ledger, pending.entry, named=ledger is not None)
             entries = publish(plan, staging, pending.ledger, pending.entry)
             pending.published = True
     return ReleaseResult(
-        plan.out, plan.confidential, flat_tables(tables), texts,
+        plan.out, plan.confidential, flat_tables(tables), warned,
         summarise(entries, pending.ledger.survey), pending.ledger.path,
         hints, survey.confidential_warning(),
     )  # fmt: skip
@@ -124,13 +126,6 @@ def survey_and_model(
     model = chosen.of(survey.design)
     check_formats(spec, survey.design)
     return survey, model
-
-
-def _warnings(facts: "ReleaseFacts") -> tuple[str, ...]:
-    """Return reasons not to publish the files, and what to look at before they are published."""
-    rare = rare_level_warnings(rare_levels(facts.spec, facts.design))
-    left_out = left_out_warning(facts.design)
-    return (*facts.warnings, *delta_warning(facts.spec, facts.design), *left_out, *rare)
 
 
 def prepared_survey(

@@ -16,10 +16,7 @@ from surveysynth.release.facts import curve_files, files_of, labels_of
 from surveysynth.release.folder.bundle import DOSSIER_NAMES, INDEX_NAME, PRIVACY_NAME
 from surveysynth.release.public_checks import (
     check_formats,
-    delta_warning,
-    few_record_warnings,
-    formula_warnings,
-    rare_level_warnings,
+    public_warnings,
     rare_levels,
     without_rare,
 )
@@ -27,8 +24,8 @@ from surveysynth.release.tables.labels import Labels, listed, span, where_words
 from surveysynth.release.tables.table import SMALL_SAMPLE
 from surveysynth.release.tables.table_builder import public_domains, row_counts
 from surveysynth.release.tables.table_notes import synthetic_columns
+from surveysynth.release.warned import Kind, Line, Warned
 from surveysynth.survey.pooling import ROUNDING
-from surveysynth.survey.weights_from import RHO_FACTORS, WEIGHTS_QUESTION
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
@@ -49,19 +46,14 @@ SKEWED = (
 )
 
 
-def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
+def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[Line]:
     """Return validation results, cell sizes n_d and the files of a release, one line each."""
     check_formats(spec, design)
-    rare = rare_levels(spec, design)
-    labels = without_rare(labels_of(spec), rare)
-    warnings = (
-        *delta_warning(spec, design), *rare_level_warnings(rare), *formula_warnings(design),
-        *few_record_warnings(design),
-    )  # fmt: skip
+    labels = without_rare(labels_of(spec), rare_levels(spec, design))
     return [
         f"{spec.path}: valid.",
         *_survey_lines(spec, design, model),
-        *(f"WARNING: {warning}" for warning in warnings),
+        *public_warnings(spec, design),
         "",
         *(line for each in spec.each_table for line in _table_lines(each, design, labels)),
         *_published_lines(spec, design, model),
@@ -80,16 +72,18 @@ def _table_lines(spec: "Spec", design: "PublicDesign", labels: Labels) -> list[s
     return [*name, *where, *cells, *_outcome_lines(spec), ""]
 
 
-def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
-    left_out = f"{design.dropped:,} dropped for missing values. {design.shift}"
-    lines = [f"Survey: {design.n:,} records, {left_out}".strip()]
+def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[Line]:
+    lines: list[Line] = [
+        f"Survey: {design.n:,} records, {design.dropped:,} dropped for missing values."
+    ]
     if spec.privacy.answers_every_survey and spec.survey.missing == "drop":
-        lines.append(
-            "  Outcomes and weights are not read here. A release also drops records where one of "
+        lines.append(Warned(
+            Kind.ACCURACY,
+            "outcomes and weights are not read here. A release also drops records where one of "
             "them is blank; its tables and noise are then for fewer records. Where blanks are more "
             "common at some levels, this moves counts and the means of other outcomes; the release "
-            "says so before it draws noise. missing = \"model\" leaves none out."
-        )
+            "says so before it draws noise. missing = \"model\" leaves none out.",
+        ))  # fmt: skip
     if design.strata is not None:
         lines.append(f"Design: {int(design.strata.max()) + 1:,} strata ({design.strata_name}).")
     lines += cluster_lines(design, model)
@@ -111,7 +105,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     if spec.privacy.down_weights:
         lines += _records_lines(spec, design)
         if any(outcome.is_amount for outcome in design.outcomes):
-            lines.append(SKEWED)
+            lines.append(Warned(Kind.ACCURACY, SKEWED))
     lines += [
         f"Outcome: {each.model_words} "
         f"({each.public_words or ('count' if model.takes_count else each.kind)})."
@@ -122,7 +116,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     return lines + _sign_lines(design) + spec.privacy.risk_lines
 
 
-def _sign_lines(design: "PublicDesign") -> list[str]:
+def _sign_lines(design: "PublicDesign") -> list[Line]:
     """Say what few amounts below zero ask of a learned transform, and many."""
     both = [
         each.name for each in design.outcomes
@@ -130,50 +124,44 @@ def _sign_lines(design: "PublicDesign") -> list[str]:
         and each.learned.low < 0 < each.learned.high
     ]  # fmt: skip
     return [
-        f"  {name}: the range has amounts below zero. If they are few, noise hides how far out "
-        f"they lie: choose a low end no farther than they go. Hundreds of them may be a group of "
-        f"their own, with kind = 'semicontinuous' and split = 0 in [outcomes.{name}]."
+        Warned(
+            Kind.ACCURACY,
+            f"the range of {name} has amounts below zero. If they are few, noise hides how far out "
+            "they lie: choose a low end no farther than they go. Hundreds of them may be a group "
+            f"of their own, with kind = 'semicontinuous' and split = 0 in [outcomes.{name}].",
+        )
         for name in both
     ]
 
 
-def _records_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
+def _records_lines(spec: "Spec", design: "PublicDesign") -> list[Line]:
     """State records per coefficient, and what is pooled so that there are enough."""
     from surveysynth.config.build import settings_of
     from surveysynth.mechanisms.pseudo_posterior.mechanism import smallest_records
 
     settings, smallest = settings_of(spec), smallest_records(design)
     least = settings.least_records_of(design)
-    lines = [
+    lines: list[Line] = [
         f"Records per coefficient: {smallest:,.4g} for the row of X that has fewest; at least "
         f"{least:.4g} are required (small_strata = {settings.small_strata!r})."
     ]
     if design.pooling is not None:
         lines.append(f"Pooled for that: {design.pooling.words}. {design.pooling.means}")
     elif smallest < least * (1.0 - ROUNDING):
-        lines.append("There are fewer: the statement does not cover this release.")
+        lines.append(Warned(
+            Kind.GUARANTEE,
+            f"a row of X has {smallest:,.4g} records per coefficient, fewer than {least:.4g}: the "
+            "statement does not cover this release.",
+        ))  # fmt: skip
     return lines
 
 
-#: Asked as long as nobody has answered in the specification.
-_QUESTION = (
-    f"{WEIGHTS_QUESTION} were they calibrated, or adjusted for nonresponse, by columns besides the "
-    "sample design? Name these in survey.weights_from; [] means design weights. Until then the "
-    "statement assumes that nobody's weight depends on the answers of others."
-)
-
-
 def _source_lines(design: "PublicDesign") -> list[str]:
-    """State what the weights were computed from, or ask."""
+    """State what the weights were computed from, where that leaves no gap."""
     given = design.weights_from
-    if not gap_of_weights(design):
-        return [f"Weights computed from the design and {listed(given)}."] if given else []
-    few, many = RHO_FACTORS
-    return [_QUESTION] if given is None else [
-        f"WARNING: {gap_of_weights(design)} If confidential answers went into them, the guarantee "
-        f"does not hold as stated: on three public files rho was {few:g} to {many:g} times what is "
-        "stated. The statement of the release names this gap."
-    ]
+    if gap_of_weights(design) or not given:
+        return []
+    return [f"Weights computed from the design and {listed(given)}."]
 
 
 def _weight_lines(design: "PublicDesign") -> list[str]:

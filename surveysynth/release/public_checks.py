@@ -14,12 +14,8 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from surveysynth.errors import (
-    FewRecordsWarning,
-    FormulaCutWarning,
-    InputError,
-    RecordsLeftOutWarning,
-)
+from surveysynth.errors import InputError
+from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.release.folder.microdata import (
     format_of,
     public_column_names,
@@ -27,8 +23,10 @@ from surveysynth.release.folder.microdata import (
     weight_column,
 )
 from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.warned import PLACES, Kind, Warned
 from surveysynth.release.writers.stata_spss import PROGRAMS, check_names
 from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
+from surveysynth.survey.weights_from import RHO_FACTORS
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
@@ -60,7 +58,42 @@ def check_calibrated_name(design: "PublicDesign") -> None:
 LEAST_OF_A_KIND = 50
 
 
-def formula_warnings(design: "PublicDesign") -> tuple[str, ...]:
+def public_warnings(spec: "Spec", design: "PublicDesign") -> tuple[Warned, ...]:
+    """Return all that the specification and the public columns say against a release."""
+    return (
+        *delta_warning(spec, design), *weights_warning(design), *design_warnings(design),
+        *rare_level_warnings(rare_levels(spec, design)),
+    )  # fmt: skip
+
+
+def design_warnings(design: "PublicDesign") -> tuple[Warned, ...]:
+    """Return what the public columns cost in accuracy."""
+    return (
+        *left_out_warning(design), *formula_warnings(design), *few_record_warnings(design)
+    )  # fmt: skip
+
+
+def weights_warning(design: "PublicDesign") -> tuple[Warned, ...]:
+    """Say which confidential answers may be in the weights, or ask; empty where none are."""
+    if not gap_of_weights(design):
+        return ()
+    few, many = RHO_FACTORS
+    if design.weights_from is None:
+        return (Warned(
+            Kind.QUESTION,
+            "Weights: were they calibrated, or adjusted for nonresponse, by columns besides the "
+            "sample design? Name these in survey.weights_from; [] means design weights. Until "
+            "then the statement assumes that nobody's weight depends on the answers of others.",
+        ),)  # fmt: skip
+    return (Warned(
+        Kind.GUARANTEE,
+        f"{gap_of_weights(design)} If confidential answers went into them, the guarantee does not "
+        f"hold as stated: on three public files rho was {few:g} to {many:g} times what is stated. "
+        "The statement of the release names this gap.",
+    ),)  # fmt: skip
+
+
+def formula_warnings(design: "PublicDesign") -> tuple[Warned, ...]:
     """Name the levels, cells, and interactions without coefficients of their own; or nothing."""
     texts = []
     if left_out := design.matrix.left_out:
@@ -74,62 +107,63 @@ def formula_warnings(design: "PublicDesign") -> tuple[str, ...]:
             f"The model's formula was cut, since few records support it: {design.pooling.words}. "
             f"{design.pooling.means} Make these columns coarser to decide yourself what is joined."
         )
-    return tuple(texts)
+    return tuple(Warned(Kind.FORMULA, text) for text in texts)
 
 
-def few_record_warnings(design: "PublicDesign") -> tuple[str, ...]:
+def few_record_warnings(design: "PublicDesign") -> tuple[Warned, ...]:
     """Warn of kinds of values that have few records even if all kinds are equally common.
 
     How many records are at a spike is confidential; the number of records and of kinds is not.
     """
     return tuple(
-        f"{outcome.name!r} has {kinds} kinds of values "
-        f"({', '.join(outcome.category_names)}) and {design.n:,} records: "
-        f"{design.n / kinds:,.0f} of each, if all are equally common. Kinds with "
-        f"fewer than {LEAST_OF_A_KIND} have a spread and weights that are hardly determined, and "
-        "their totals can be far off. Declare fewer spikes, or leave the outcome out."
+        Warned(
+            Kind.FEW_RECORDS,
+            f"{outcome.name!r} has {kinds} kinds of values "
+            f"({', '.join(outcome.category_names)}) and {design.n:,} records: "
+            f"{design.n / kinds:,.0f} of each, if all are equally common. Kinds with fewer than "
+            f"{LEAST_OF_A_KIND} have a spread and weights that are hardly determined, and their "
+            "totals can be far off. Declare fewer spikes, or leave the outcome out.",
+        )
         for outcome in design.outcomes
         if outcome.is_amount and (kinds := len(outcome.category_names)) > 1
         and design.n < LEAST_OF_A_KIND * kinds
     )
 
 
-def left_out_warning(design: "PublicDesign") -> tuple[str, ...]:
+def left_out_warning(design: "PublicDesign") -> tuple[Warned, ...]:
     """Warn where leaving out records with missing cells moves counts; empty where it does not."""
-    return (
+    return (Warned(
+        Kind.LEFT_OUT,
         f"{design.dropped:,} records with missing values are left out. {design.shift} Fill the "
         "cells in, leave the outcome with most blanks for a release of its own, or by noisy "
         "statistics set missing = \"model\".",
-    ) * bool(design.shift)
+    ),) * bool(design.shift)  # fmt: skip
 
 
 def warn_of_design(design: "PublicDesign", stacklevel: int = 2) -> None:
     """Issue a Python warning for each of these reasons; all are public."""
-    for texts, category in (
-        (formula_warnings(design), FormulaCutWarning),
-        (few_record_warnings(design), FewRecordsWarning),
-        (left_out_warning(design), RecordsLeftOutWarning),
-    ):
-        for text in texts:
-            warnings.warn(text, category, stacklevel=stacklevel + 1)
+    for each in design_warnings(design):
+        if category := PLACES[each.kind].before:
+            warnings.warn(each.text, category, stacklevel=stacklevel + 1)
 
 
 #: delta times the number of records: where the warning begins, and what it should be.
 _LARGE, _SMALL = 0.1, 0.01
 
 
-def delta_warning(spec: "Spec", design: "PublicDesign") -> tuple[str, ...]:
+def delta_warning(spec: "Spec", design: "PublicDesign") -> tuple[Warned, ...]:
     """Warn of a delta that is too large, with the remedy; empty where it is not."""
     budget, n = spec.privacy.cost, design.n
     if budget is None or (delta := budget.delta) * n <= _LARGE:
         return ()
     smaller = 10.0 ** math.floor(math.log10(_SMALL / n))
-    return (
+    return (Warned(
+        Kind.GUARANTEE,
         f"delta = {delta:.3g}, times the number of records ({n:,}), is {delta * n:.2g}; it should "
         "be far below 1, since delta is the chance that epsilon is exceeded, for each record. Set "
         f"delta = {smaller:.0e} or less in [privacy]: the same epsilon then has more noise, or the "
         "same rho a larger epsilon.",
-    )
+    ),)  # fmt: skip
 
 
 #: Shown instead of such a level where cells are listed.
@@ -156,12 +190,16 @@ def rare_levels(spec: "Spec", design: "PublicDesign") -> dict[str, tuple[str, ..
     return rare
 
 
-def rare_level_warnings(rare: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+def rare_level_warnings(rare: Mapping[str, tuple[str, ...]]) -> tuple[Warned, ...]:
     """Return one warning for each column, without a level."""
     return tuple(
-        f"{name!r} has {_count(len(levels))} of fewer than {LEAST_RECORDS} records, published as "
-        "written in the file. They may be values of another column, entered by mistake: look at "
-        f"the file, and list the valid levels in [labels.{name}] levels; others are then refused."
+        Warned(
+            Kind.RARE_LEVELS,
+            f"{name!r} has {_count(len(levels))} of fewer than {LEAST_RECORDS} records, published "
+            "as written in the file. They may be values of another column, entered by mistake: "
+            f"look at the file, and list the valid levels in [labels.{name}] levels; others are "
+            "then refused.",
+        )
         for name, levels in rare.items()
     )
 

@@ -8,6 +8,7 @@ from surveysynth._support.fragment import fragment
 from surveysynth.release.folder.bundle import INDEX_NAME, RELEASE
 from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.tables.table import ReleaseTable
+from surveysynth.release.warned import Kind, Warned
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class ReleaseResult:
     out: Path
     confidential: Path
     tables: Mapping[str, Sequence[ReleaseTable]]
-    warnings: tuple[str, ...]
+    warnings: tuple[Warned, ...]
     ledger: LedgerSummary
     ledger_path: Path
     ledger_hints: tuple[str, ...] = ()
@@ -33,8 +34,10 @@ class ReleaseResult:
         """Return where everything is and what has been spent; ``details``: where to read more."""
         hints = len(self.ledger_hints)
         notes = f" {hints} note{'s' * (hints > 1)}." if hints else ""
+        barred = any(each.kind is Kind.UNPUBLISHABLE for each in self.warnings)
+        told = "do not publish" if barred else "publish this folder"
         return [
-            f"Released: {self.out / RELEASE} (publish this folder). Start with {INDEX_NAME}.",
+            f"Released: {self.out / RELEASE} ({told}). Start with {INDEX_NAME}.",
             f"Private:  {self.confidential} (never publish).",
             f"Budget:   {self.ledger.short()}.{notes} Details: {details}",
         ]
@@ -43,6 +46,6 @@ class ReleaseResult:
         """Return where everything is, for notebooks; without a confidential number."""
         return fragment(
             "Release",
-            mark=self.warnings,
+            mark=[each.text for each in self.warnings],
             lines=self.closing("ledger and ledger_hints of this result."),
         )

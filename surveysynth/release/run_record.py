@@ -74,7 +74,7 @@ def spending(spec: "Spec", ledger: Ledger) -> tuple[list[str], str]:
     try:
         ledger.require_room(entry_of(spec, test=False))
     except RefusedError as refusal:
-        return [*lines, f"REFUSED: {refusal}"], str(refusal)
+        return lines, str(refusal)
     if ledger.limit is not None:
         lines.append("Ledger: the budget has room for this release.")
     return lines, ""

@@ -21,6 +21,7 @@ from surveysynth.mechanisms.noisy_statistics.settings import RECORD, Module, Noi
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.preview import budget_words, preview_lines
 from surveysynth.release.psu_check import unit_lines
+from surveysynth.release.warned import Kind, Line, Warned
 from surveysynth.survey.learned import LearnedTransform
 from surveysynth.survey.outcome import needs_general_form
 from surveysynth.survey.weights_from import refuse_sources
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from surveysynth.survey.survey import PublicDesign
 
 
-def check_strict(spec: "Spec") -> list[str]:
+def check_strict(spec: "Spec") -> list[Line]:
     """Return the lines on a specification by noisy statistics that ``check`` prints first.
 
     Raises ``InputError`` for a file, public columns or settings that a release could not take, and
@@ -52,12 +53,12 @@ def check_strict(spec: "Spec") -> list[str]:
     ]
 
 
-def _promise(spec: "Spec", design: "PublicDesign", model: GeneralLocation) -> list[str]:
+def _promise(spec: "Spec", design: "PublicDesign", model: GeneralLocation) -> list[Line]:
     """State the guarantee, the constants, and the noise of counts and moments by block."""
     from surveysynth.config.build import noisy_settings_of
 
     settings = noisy_settings_of(spec)
-    promise, later = _guarantee(spec, design, settings), []
+    later: list[Line] = []
     for module in settings.modules_of(design):
         general = model.of(module.design)
         if settings.modules:
@@ -65,10 +66,10 @@ def _promise(spec: "Spec", design: "PublicDesign", model: GeneralLocation) -> li
             later.append(f"Module of {names}, with an equal share of the budget of the sums:")
         later += _constants(module.design, module.settings)
         later += _noise_lines(module, general)
-    return [*promise, *later, f"Model: {model.title}."]
+    return [*_guarantee(spec, design, settings), *later, f"Model: {model.title}."]
 
 
-def _noise_lines(module: Module, model: GeneralLocation) -> list[str]:
+def _noise_lines(module: Module, model: GeneralLocation) -> list[Line]:
     """State the noise of counts and moments by block, and of sums by PSU."""
     design, settings = module.design, module.settings
     public = location_design(model, design, settings)
@@ -109,7 +110,7 @@ def _guarantee(spec: "Spec", design: "PublicDesign", settings: NoisySettings) ->
     ]
 
 
-def _constants(design: "PublicDesign", settings: NoisySettings) -> list[str]:
+def _constants(design: "PublicDesign", settings: NoisySettings) -> list[Line]:
     """State the constants that were declared for the guarantee."""
     names, clipping = column_names(design), settings.clipping(design)
     if not needs_general_form(design.outcomes):
@@ -125,17 +126,18 @@ def _constants(design: "PublicDesign", settings: NoisySettings) -> list[str]:
     ]  # fmt: skip
 
 
-def _weight_lines(design: "PublicDesign", clipping: Clipping) -> list[str]:
+def _weight_lines(design: "PublicDesign", clipping: Clipping) -> list[Line]:
     """State which weights are taken as they are, where their logarithm has a centre and spread."""
     if design.weight_name is None or isinstance(design.weight_transform, LearnedTransform):
         return []
     reach = clipping.radius * clipping.spread[-1]
     low, high = np.exp(clipping.centre[-1] - reach), np.exp(clipping.centre[-1] + reach)
-    return [
-        f"  so weights from {low:,.3g} to {high:,.3g} are taken as they are, and others are cut. "
-        "Where the survey has many others, counts are wrong: declare the public range of the "
-        "weight, range = [low, high] in [outcomes.weight], or a larger spread"
-    ]
+    return [Warned(
+        Kind.ACCURACY,
+        f"weights outside {low:,.3g} to {high:,.3g} are clipped. Where the survey has many, counts "
+        "are wrong: declare the public range of the weight, range = [low, high] in "
+        "[outcomes.weight], or a larger spread.",
+    )]  # fmt: skip
 
 
 def _units(design: "PublicDesign", settings: NoisySettings) -> list[str]:

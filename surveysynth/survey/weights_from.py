@@ -13,9 +13,6 @@ from surveysynth.errors import InputError, RefusedError
 
 UNKNOWN: Literal["unknown"] = "unknown"
 
-#: How the question begins that ``check`` asks as long as weights_from is open.
-WEIGHTS_QUESTION = "Weights:"
-
 #: Columns, or that they are not known; None where nothing is declared.
 WeightsFrom = tuple[str, ...] | Literal["unknown"] | None
 

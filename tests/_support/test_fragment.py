@@ -33,6 +33,7 @@ from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityRepor
 from surveysynth.release.folder.ledger import LedgerSummary
 from surveysynth.release.rebuild import Rebuilt
 from surveysynth.release.result import ReleaseResult
+from surveysynth.release.warned import Kind, Warned
 
 VOID = {"br", "col", "hr", "img", "input", "meta", "link", "wbr"}
 HERE = Path("a <b> folder")
@@ -74,7 +75,8 @@ def text_of(html: str) -> str:
 
 def release_result() -> ReleaseResult:
     return ReleaseResult(
-        HERE, HERE / "confidential", {}, ("TEST RUN",), LEDGER, HERE / "ledger", ("a hint",),
+        HERE, HERE / "confidential", {}, (Warned(Kind.UNPUBLISHABLE, "TEST RUN"),), LEDGER,
+        HERE / "ledger", ("a hint",),
         confidential_warning="canary",
     )  # fmt: skip
 

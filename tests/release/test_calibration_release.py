@@ -336,7 +336,9 @@ def test_check_names_the_margins(make_spec: MakeSpec) -> None:
     spec.write_text(spec.read_text() + TWO.format(14_000, 16_000) + 'method = "linear"\n'
                     "bounds = [0.1, 9]\n")  # fmt: skip
     loaded = load_spec(spec)
-    text = "\n".join(preview_lines(loaded, design := read_design(loaded), model_of(loaded)))
+    text = "\n".join(
+        map(str, preview_lines(loaded, design := read_design(loaded), model_of(loaded)))
+    )
     assert "Calibration: the regression estimator with ratios from 0.1 to 9, to published totals" \
         " of gender. It costs nothing." in text  # fmt: skip
     assert design.calibrated_by is None

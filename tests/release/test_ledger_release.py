@@ -48,7 +48,7 @@ def test_releases_to_any_folders_add_up(
         # The last line, and the command for the rest.
         command = f"surveysynth ledger {spec}"
         total = words.replace(" in", ",")
-        assert printed.endswith(f"Budget: epsilon {total} 1 note. Details: {command}")
+        assert f"Budget: epsilon {total} 1 note. Details: {command}" in printed
         assert main(command.split()[1:]) == 0
         rest = told(capsys)
         assert f"spent on survey 'file:{data}' so far: {words}" in rest

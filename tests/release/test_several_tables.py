@@ -207,7 +207,7 @@ def test_thirty_tables_are_one_fit_one_epsilon_and_one_line_of_the_ledger(
 def test_what_will_be_published_is_told_table_by_table(specification: Path) -> None:
     spec = load_spec(specification)
     design = read_survey(spec).design
-    lines = "\n".join(preview_lines(spec, design, model_of(spec)))
+    lines = "\n".join(map(str, preview_lines(spec, design, model_of(spec))))
     assert "Table women, by field:" in lines
     assert "Of a subpopulation: Gender <b> is Women and field is a or b." in lines
     assert "Cells: 2 and 1 margins" in lines
@@ -226,7 +226,7 @@ def test_contrasts_have_the_rows_that_are_told(tmp_path: Path, stand_in_mechanis
     assert sorted(sizes) == [3, 6, 9]
     spec = load_spec(path)
     design = read_survey(spec).design
-    lines = "\n".join(preview_lines(spec, design, model_of(spec)))
+    lines = "\n".join(map(str, preview_lines(spec, design, model_of(spec))))
     assert "(3 to 9 rows each)" in lines
 
 

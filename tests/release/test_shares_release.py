@@ -311,8 +311,8 @@ def test_the_documents_say_what_rows_by_an_outcome_are(
     tables = read_release(folder).tables
     assert tables["means"]["n"].isna().sum() == 4 * 3
     assert tables["means"]["sector"].iloc[0] == "Any"
-    lines = "\n".join(preview_lines(load_spec(spec), read_design(load_spec(spec)),
-                                    model_of(load_spec(spec))))  # fmt: skip
+    lines = "\n".join(map(str, preview_lines(load_spec(spec), read_design(load_spec(spec)),
+                                    model_of(load_spec(spec)))))  # fmt: skip
     assert "Each is divided further by sector" in lines
     assert "(16 rows each)" in lines
     assert "Cells: 3 and 1 margins" in lines

@@ -144,12 +144,12 @@ statistics = ["mean"]
     write_survey(tmp_path / "in", frame_of(300), text)
     # One covariance for all groups is no other form of the model.
     lines = check_strict(load_spec(tmp_path / "in" / "spec.toml"))
-    assert sum(each.startswith("Module of") for each in lines) == 2
+    assert sum(str(each).startswith("Module of") for each in lines) == 2
 
 
 def test_check_shows_every_module(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spec = spec_in(tmp_path / "in", 300, "epsilon = 3")
-    assert main(["check", str(spec), "--quick"]) == 0
+    assert main(["check", str(spec), "--quick", "--verbose"]) == 0
     shown = capsys.readouterr().out
     assert "Module of 'benefit', 'sector', with an equal share" in shown
     assert "Noise: on 2 x 6 numbers of records" in shown

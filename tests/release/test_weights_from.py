@@ -156,7 +156,7 @@ def test_sizes_of_strata_leave_nothing_to_declare(make_spec: MakeSpec) -> None:
 def test_check_asks_and_states(make_spec: MakeSpec) -> None:
     def lines(survey: str) -> str:
         made = facts(make_spec, survey)
-        return "\n".join(preview_lines(made.spec, made.design, model_of(made.spec)))
+        return "\n".join(map(str, preview_lines(made.spec, made.design, model_of(made.spec))))
 
     question = "were they calibrated, or adjusted for nonresponse, by columns besides the sample"
     assert question in lines("")

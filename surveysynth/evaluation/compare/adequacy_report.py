@@ -2,10 +2,10 @@
 
 import math
 import os
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -80,7 +80,7 @@ def render_adequacy(found: Findings) -> str:
     facts = found.facts
     figure = Picture(
         "differences", "All rows", "Published less sample, in expected errors.",
-        png_bytes(draw(differences_figure, found)),
+        png_bytes(draw(differences_figure, {"": found})),
     )  # fmt: skip
     return page(
         f"CONFIDENTIAL: is it near the sample? {facts.title}", MARK, "adequacy.html.j2",
@@ -128,10 +128,21 @@ def _to_error(value: float, error: float) -> str:
     return f"{round(value, digits) + 0.0:,.{max(digits, 0)}f}".replace("-", "−")
 
 
-def differences_figure(found: Findings) -> "Figure":
-    """Draw all differences, a line of dots for each statistic and outcome."""
-    figure = new_figure(7.6, 1.3 + 0.45 * len(found.rows))
-    panel = figure.subplots()
+def differences_figure(releases: Mapping[str, Findings]) -> "Figure":
+    """Draw all differences: a panel for each release, a line of dots for each statistic."""
+    lines = max(len(found.rows) for found in releases.values())
+    figure = new_figure(7.6, 0.9 + len(releases) * (0.5 + 0.45 * lines))
+    panels = figure.subplots(len(releases), 1, squeeze=False, sharex=True)[:, 0]
+    for panel, (title, found) in zip(panels, releases.items(), strict=True):
+        panel.set_title(title)
+        _differences(panel, found)
+    reach = max(1.2 * FAR, *(abs(end) for panel in panels for end in panel.get_xlim()))
+    panels[-1].set_xlim(-reach, reach)
+    panels[-1].set_xlabel(f"expected errors; shaded: within {FAR:.1f}, as 99 of 100 rows are")
+    return figure
+
+
+def _differences(panel: Any, found: Findings) -> None:
     panel.axvspan(-FAR, FAR, color="#eef3f7", zorder=0)
     for place, table in enumerate(found.rows.values()):
         z = table["difference"].dropna().to_numpy()
@@ -143,7 +154,3 @@ def differences_figure(found: Findings) -> "Figure":
     names = [heading_of(found.facts.labels, *key) for key in found.rows]
     panel.set_yticks(range(len(names)), names)
     panel.set_ylim(len(names) - 0.5, -0.5)
-    reach = max(1.2 * FAR, *(abs(end) for end in panel.get_xlim()))
-    panel.set_xlim(-reach, reach)
-    panel.set_xlabel(f"expected errors; shaded: within {FAR:.1f}, as 99 of 100 rows are")
-    return figure

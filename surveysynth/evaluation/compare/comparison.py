@@ -20,15 +20,10 @@ from surveysynth.config.outcomes import kind_problems
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluation.baselines.laplace import Rule
 from surveysynth.evaluation.compare.answered import answered
+from surveysynth.evaluation.compare.expected_error import FAR
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG, Noise
-from surveysynth.evaluation.compare.tables import (
-    FAR,
-    Key,
-    ModelRun,
-    distances,
-    run_synthesizer,
-    without_flags,
-)
+from surveysynth.evaluation.compare.synthesizer import ModelRun, run_synthesizer
+from surveysynth.evaluation.compare.tables import Key, without_flags
 from surveysynth.evaluation.methods import (
     LAPLACE,
     MODEL_FREE,
@@ -115,18 +110,19 @@ class Comparison:
     def summary(self) -> pd.DataFrame:
         """Return one row a statistic, outcome and method: medians over the rows of the table.
 
-        rmse; rmse_ratio, to the sample's SE; difference, |estimate - sample| in sample SEs, and the
-        largest; beyond: how many of the compared rows lie more than ``FAR`` from the sample;
-        se_ratio; impossible, the number of rows with an impossible value.
+        rmse; rmse_ratio and se_ratio, to the sample's SE; of synthesizers as in ``Findings`` the
+        number of rows compared, and beyond ``FAR`` expected errors from the sample; impossible, the
+        number of rows with an impossible value.
         """
         lines = []
         for (statistic, outcome), by_method in self.tables.items():
             sample = by_method[SAMPLE]
             reference = sample["se"].where(sample["se"] > 0)  # a public total has no error
             for method, table in by_method.items():
-                distance = pd.Series(
-                    np.abs(distances(table["estimate"], sample["estimate"], sample["se"]))
-                )
+                found = self.runs[method].found if method in self.runs else None
+                apart = pd.Series(dtype=float)
+                if found is not None:
+                    apart = found.rows[statistic, outcome]["difference"].abs().dropna()
                 lines.append(
                     {
                         "statistic": statistic,
@@ -134,11 +130,9 @@ class Comparison:
                         "method": method,
                         "rmse": table["rmse"].median(),
                         "rmse_ratio": (table["rmse"] / reference).median(),
-                        "difference": distance.median(),
-                        "largest": distance.max(),
-                        "beyond": int((distance > FAR).sum()),
-                        "compared": int(distance.count()),
                         "se_ratio": (table["se"] / reference).median(),
+                        "beyond": int((apart > FAR).sum()),
+                        "compared": len(apart),
                         "impossible": int((table["flag"] == IMPOSSIBLE_FLAG).sum()),
                     }
                 )

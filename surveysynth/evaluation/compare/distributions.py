@@ -1,7 +1,4 @@
-"""Shares and densities of one variable, sample and synthetic. Confidential.
-
-Curves cost one histogram each, whatever the number of records.
-"""
+"""Shares and histograms of one variable, sample and synthetic. Confidential."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,14 +21,9 @@ def category_name(outcome: Outcome, category: int) -> str:
     return f"at {outcome.spikes[category - len(outcome.sides)]:g}"
 
 
-POINTS, _FINER = 400, 4
 #: What lies outside these shares of a dataset on both sides is not shown.
 SHOWN = (0.001, 0.999)
-QUARTILES = (0.25, 0.75)
-#: Curves are cut off at this multiple of the strong one's height.
-_TALLEST = 2.5
-#: Reach of a kernel in bandwidths.
-_REACH = 4.0
+BINS = 40
 #: With more categories than this, bars have no room for labels of shares.
 _MOST_BARS = 12
 
@@ -56,7 +48,7 @@ def outcome_row(
 ) -> None:
     """Draw an outcome into a row of a grid of three columns.
 
-    It shows bars of its categories, a density of its amounts, or both.
+    It shows bars of its categories, a histogram of its amounts, or both.
     """
     if not outcome.is_amount:
         bars(figure.add_subplot(grid[row, :]), outcome, curves, label)
@@ -66,13 +58,13 @@ def outcome_row(
     panel = figure.add_subplot(grid[row, 1:] if outcome.is_discrete else grid[row, :])
     transform = axis_of(outcome)
     regular = [_at_no_spike(outcome, curve) for curve in curves]
-    ends = density_panel(panel, regular)
+    ends = histogram_panel(panel, regular)
     if ends is not None:
         outcome_axis(panel.xaxis, transform, *ends)
     plain = outcome.transform.kind == "identity"
     scale = "" if plain else f"; axis as {transform.describe(outcome.name)}"
     panel.set_xlabel(f"{label}{scale}")
-    panel.set_title("Weighted density" + (" at no spike" if outcome.is_discrete else ""))
+    panel.set_title("Weighted histogram" + (" at no spike" if outcome.is_discrete else ""))
 
 
 def _at_no_spike(outcome: Outcome, curve: Curve) -> Curve:
@@ -83,8 +75,8 @@ def _at_no_spike(outcome: Outcome, curve: Curve) -> Curve:
     return Curve(curve.label, curve.color, z[used], curve.weights()[used], curve.strong)
 
 
-def density_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | None:
-    """Draw densities on one axis, with a legend in their colors.
+def histogram_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | None:
+    """Draw histograms on one axis, with a legend in their colors.
 
     Returns the ends of the axis, None if no curve has values.
     """
@@ -94,23 +86,15 @@ def density_panel(panel: Any, curves: Sequence[Curve]) -> tuple[float, float] | 
     shown = [curve for curve in curves if curve.weights().sum() > 0]
     if not shown:
         return None
-    # One sort of each curve serves both the axis and the kernel.
-    shares = np.array([SHOWN[0], *QUARTILES, SHOWN[1]])
-    known = [weighted_quantiles(c.values, c.weights(), shares) for c in shown]
+    known = [weighted_quantiles(c.values, c.weights(), np.array(SHOWN)) for c in shown]
     low, high = spread(np.concatenate(known))
-    grid = np.linspace(low, high, POINTS)
-    heights = [
-        density(c.values, c.weights(), grid, bandwidth(c.values, c.weights(), quantiles[1:3]))
-        for c, quantiles in zip(shown, known, strict=True)
-    ]
-    for curve, height in zip(shown, heights, strict=True):
-        width = 2.6 if curve.strong else 1.7
-        panel.plot(grid, height, color=curve.color, linewidth=width, solid_capstyle="round")
-    # Values on few points have peaks that would flatten all else.
-    strong = [h.max() for curve, h in zip(shown, heights, strict=True) if curve.strong]
-    top = min([max(h.max() for h in heights), *(_TALLEST * peak for peak in strong)])
+    for curve in shown:
+        panel.hist(
+            curve.values, BINS, range=(low, high),
+            weights=curve.weights() / curve.weights().sum(),
+            histtype="step", color=curve.color, linewidth=2.6 if curve.strong else 1.7,
+        )  # fmt: skip
     panel.set_xlim(low, high)
-    panel.set_ylim(0, 1.08 * top)
     return low, high
 
 
@@ -119,39 +103,6 @@ def legend(panel: Any, curves: Sequence[Curve]) -> None:
     for number, curve in enumerate(curves):
         panel.text(0.985, 0.94 - 0.11 * number, curve.label, color=curve.color, ha="right",
                    transform=panel.transAxes, fontweight="bold")  # fmt: skip
-
-
-def density(
-    values: FloatArray, weight: FloatArray, grid: FloatArray, width: float
-) -> FloatArray:
-    """Compute a Gaussian kernel density of weighted values (n,) on an even grid (k,).
-
-    It comes from a histogram with ``_FINER`` bins a step of the grid; width: the kernel's.
-    """
-    step = float(grid[1] - grid[0])
-    # If a lump hides the spread of the rest, no kernel is wider than the axis.
-    width = float(np.clip(width, step, 0.1 * grid.size * step))
-    fine = step / _FINER
-    beyond = int(np.ceil(_REACH * width / fine))
-    bins = (grid.size - 1) * _FINER + 1 + 2 * beyond  # a bin around every point, and kernels' ends
-    ends = grid[0] - (beyond + 0.5) * fine, grid[-1] + (beyond + 0.5) * fine
-    height = np.histogram(values, bins, ends, weights=weight)[0]
-    kernel = np.exp(-0.5 * (fine * np.arange(-beyond, beyond + 1) / width) ** 2)
-    smooth = np.convolve(height, kernel / kernel.sum(), mode="valid")[::_FINER]
-    return np.asarray(smooth / (fine * weight.sum()))
-
-
-def bandwidth(values: FloatArray, weight: FloatArray, quartiles: FloatArray) -> float:
-    """Compute Silverman's rule of thumb (1986, 3.31) with the effective number of records.
-
-    quartiles (2,): the lower and the upper one.
-    """
-    total = weight.sum()
-    mean = weight @ values / total
-    sd = float(np.sqrt(weight @ (values - mean) ** 2 / total))
-    within = float(quartiles[1] - quartiles[0]) / 1.349
-    effective = float(total**2 / (weight @ weight))
-    return float(0.9 * (min(sd, within) or sd) * effective**-0.2)
 
 
 def category_shares(outcome: Outcome, curve: Curve) -> FloatArray:

@@ -169,46 +169,26 @@ def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
 
 def make_pictures(comparison: "Comparison") -> "list[Picture]":
     """Draw all figures of a report."""
-    def picture(
-        name: str, heading: str, text: str, figure: Callable[..., Any], *more: int
-    ) -> Picture:
-        return Picture(name, heading, text, png_bytes(draw(figure, comparison, *more)))
+    def picture(name: str, heading: str, text: str, figure: Callable[..., Any]) -> Picture:
+        return Picture(name, heading, text, png_bytes(draw(figure, comparison)))
 
-    bounds = (
-        picture(
-            "record_bounds", "Bounds of the records, unweighted and weighted",
-            "Down-weighting moves the records with the largest bounds below the target; the bar is "
-            "the median record.", plots.record_bounds,
-        ),
-        picture(
-            "risk_weights", "Risk weights against bounds, before and after",
-            "Records with a large bound in the unweighted fit get a small weight; under the "
-            "weights they line up at the target.", plots.risk_weights,
-        ),
-    ) if plots.weighted_runs(comparison) else ()  # fmt: skip
     made = [
         picture(
             "rmse", "Root mean squared error by method",
             "Values farther left are nearer to the confidential sample. The bar and its number "
             "are the median over cells and margins.", plots.rmse_violins,
         ),
-        *bounds,
     ]  # fmt: skip
+    if any(run.found for run in comparison.runs.values()):
+        made.append(picture(
+            "differences", "Differences from the sample, in expected errors",
+            "Each difference is divided by its expected error, the noise of the mechanism "
+            "included: about 1 row in 100 lies outside the shaded part if the model is right.",
+            plots.differences,
+        ))  # fmt: skip
     if not comparison.runs:
         return made
-    design = comparison.survey.design
-    public = design.public_weight is not None  # the same beside real and synthetic outcomes
-    for column in () if public else plots.amounts_of(comparison):
-        name = design.outcome_names[column]
-        made.append(
-            picture(
-                f"outcome_against_weight_{column + 1}",
-                f"Outcome and survey weight: {name}",
-                "Confidential records, then a synthetic dataset with the weights that were drawn, "
-                "then with the smoothed weights that are released.",
-                plots.outcome_against_weight, column,
-            )
-        )  # fmt: skip
+    public = comparison.survey.design.public_weight is not None
     made.append(
         picture(
             "densities", "Distribution of the outcome",

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from surveysynth._support.page import Picture
 from surveysynth.estimation.clusters import clusters_of
 from surveysynth.evaluation.baselines.laplace import REPLICATES
+from surveysynth.evaluation.compare.adequacy_report import verdict
 from surveysynth.evaluation.compare.comparison import Comparison
+from surveysynth.evaluation.compare.expected_error import FAR
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG
-from surveysynth.evaluation.compare.tables import FAR, Key, by_table
+from surveysynth.evaluation.compare.tables import Key, by_table
 from surveysynth.evaluation.methods import (
     LAPLACE,
     SAMPLE,
@@ -46,8 +48,6 @@ if TYPE_CHECKING:
 _SUMMARY = (
     ("rmse_ratio", "RMSE"),
     ("se_ratio", "SE"),
-    ("difference", "Distance"),
-    ("largest", "Largest distance"),
 )
 _BOUNDS = {
     "paper": "as published, which does not bound the effect of a replaced record on a mean",
@@ -80,7 +80,10 @@ def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: 
         else "",
         unprotected=any(not run.spec.privacy.private for run in comparison.runs.values()),
         test=test,
-        far=FAR,
+        verdicts=[
+            (label_of(name), verdict(run.found.compared, run.found.beyond, run.found.p_value))
+            for name, run in comparison.runs.items() if run.found is not None
+        ],
         summary=_summary(comparison),
         tables=[each for key in comparison.tables for each in _tables(comparison, *key)],
         pictures=pictures,
@@ -109,7 +112,7 @@ def _draws(comparison: Comparison) -> str:
 
 def _summary(comparison: Comparison) -> list[PageTable]:
     """Return medians over the rows of each table, by method."""
-    heads = columns("Method", *(words for _, words in _SUMMARY), f"Beyond {FAR:g} SE", "Impossible")
+    heads = columns("Method", *(words for _, words in _SUMMARY), f"Beyond {FAR:.1f}", "Impossible")
     made = []
     for (statistic, outcome), of_key in comparison.summary().groupby(
         ["statistic", "outcome"], dropna=False, sort=False
@@ -119,7 +122,7 @@ def _summary(comparison: Comparison) -> list[PageTable]:
                 [label_of(record["method"])],
                 cells(
                     *(show_ratio(record[column]) for column, _ in _SUMMARY),
-                    ABSENT if record["method"] == SAMPLE
+                    ABSENT if not record["compared"]
                     else f"{record['beyond']} of {record['compared']}",
                     record["impossible"] or "none",
                 ),

@@ -99,6 +99,14 @@ class FeasibilityReport:
         )
         return [head, *(f"  {self._described(trial)}" for trial in self.trials), *self._verdict()]
 
+    @property
+    def doubts(self) -> list[str]:
+        """What leaves open whether a release would be made; empty where each guess reached it."""
+        if not self.simulated:
+            return self.lines()
+        said = self._verdict() if self.trials else []
+        return [] if said == [_FEASIBLE] else said
+
     def _described(self, trial: Trial) -> str:
         declared = self.spreads or {}
         guess = (

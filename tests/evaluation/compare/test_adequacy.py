@@ -7,9 +7,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.estimates import Estimates
@@ -17,7 +14,6 @@ from surveysynth.estimation.kept_tables import Kept
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.evaluation.compare.adequacy import Findings, rows_with_sample
 from surveysynth.evaluation.compare.expected_error import ExpectedError, expected_error
-from surveysynth.evaluation.compare.tables import distances
 from surveysynth.inference.synthesis import SyntheticDataset
 from tests.long_runs.adequacy_study import GOLDEN as STUDY
 from tests.long_runs.adequacy_study import summary
@@ -101,23 +97,6 @@ def test_a_quantile_has_the_error_of_its_share() -> None:
     assert found.known[0, 0] == pytest.approx(of_share, rel=0.1)
     density = 1 / np.sqrt(2 * np.pi * SIGMA)
     assert found.scale[0] == pytest.approx(1 / density, rel=0.25)
-
-
-@given(
-    arrays(np.float64, 12, elements=st.floats(-1e9, 1e9)),
-    arrays(np.float64, 12, elements=st.floats(-1e9, 1e9)),
-    arrays(np.float64, 12, elements=st.one_of(st.floats(0, 1e6), st.just(np.nan))),
-)
-def test_a_distance_is_in_errors_of_the_sample_or_is_none(
-    estimate: np.ndarray, sample: np.ndarray, se: np.ndarray
-) -> None:
-    found = distances(estimate, sample, se)
-    for mine, theirs, error, apart in zip(estimate, sample, se, found, strict=True):
-        if error > 1e-9 * abs(theirs):
-            with np.errstate(over="ignore"):
-                assert apart == pytest.approx((mine - theirs) / error)
-        else:
-            assert np.isnan(apart)
 
 
 def test_only_far_rows_are_counted_and_withheld_ones_are_not_compared() -> None:

@@ -176,7 +176,7 @@ def test_check_names_them_and_reads_none(tmp_path: Path) -> None:
     spec = load_spec(write_survey(tmp_path / "in", with_replicates(), text))
     lines = preview_lines(spec, read_design(spec), model_of(spec))
     said = "Replicate weights: 4 columns, 'repwt1' to 'repwt4', brr."
-    assert any(line.startswith(said) for line in lines)
+    assert any(str(line).startswith(said) for line in lines)
     assert read_survey(spec).confidential.replicate_weights is not None
     assert "repwt1" not in read_design(spec).frame
 

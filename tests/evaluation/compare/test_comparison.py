@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surveysynth import cli
+from surveysynth.api.adequacy import adequacy
 from surveysynth.config.build import read_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError, RefusedError
@@ -21,7 +22,9 @@ from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.statistics import REPORT_COLUMNS, TABLE_COLUMNS
 from surveysynth.estimation.taylor import SampleDesign, estimate_domains
 from surveysynth.evaluation.compare import figures as plots
+from surveysynth.evaluation.compare.adequacy_report import verdict
 from surveysynth.evaluation.compare.comparison import Comparison, compare
+from surveysynth.evaluation.compare.expected_error import FAR
 from surveysynth.evaluation.compare.folder import compare as write_comparison
 from surveysynth.evaluation.compare.folder import sensitivity_of
 from surveysynth.evaluation.compare.report import facts_record, render_report
@@ -30,6 +33,7 @@ from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
 from surveysynth.release.figure_style import MARK, draw, outcome_ticks
 from surveysynth.release.folder.ledger import read_ledger, summarise
+from surveysynth.release.pipeline import release as write_release
 from surveysynth.survey.transforms import Transform
 from tests.surveys import pseudo_example
 
@@ -208,7 +212,7 @@ def test_the_report_needs_nothing_else_and_says_what_it_is(spec: Path, tmp_path:
         for name in ("src", "href"):
             assert name not in attributes or tag == "img"
     images = [attributes for tag, attributes in page.tags if tag == "img"]
-    assert len(images) == 5
+    assert len(images) == 3
     for attributes in images:
         assert MARK in str(attributes["alt"])
         data = base64.b64decode(str(attributes["src"]).removeprefix("data:image/png;base64,"))
@@ -222,8 +226,7 @@ def test_the_report_needs_nothing_else_and_says_what_it_is(spec: Path, tmp_path:
     for style in ("position: sticky", "@media print", "table-header-group", "max-width: 640px"):
         assert style in (tmp_path / "out" / "report.html").read_text()
     figures = sorted(path.name for path in (tmp_path / "out" / "figures").iterdir())
-    assert figures == ["densities.png", "outcome_against_weight_1.png", "record_bounds.png",
-                       "risk_weights.png", "rmse.png"]  # fmt: skip
+    assert figures == ["densities.png", "differences.png", "rmse.png"]
 
 
 def made(spec: Path, **options: Any) -> Comparison:
@@ -235,18 +238,16 @@ def made(spec: Path, **options: Any) -> Comparison:
 def test_every_figure_is_marked_and_its_axes_have_units(spec: Path) -> None:
     comparison = made(spec, models=["normal"])
     figures = [
-        draw(plots.rmse_violins, comparison), draw(plots.record_bounds, comparison),
-        draw(plots.risk_weights, comparison), draw(plots.densities, comparison),
-        draw(plots.outcome_against_weight, comparison, 0),
-    ]  # fmt: skip
+        draw(each, comparison) for each in (plots.rmse_violins, plots.differences, plots.densities)
+    ]
     labels = []
     for figure in figures:
         assert figure.get_suptitle() == MARK
         labels.append(" ".join(panel.get_xlabel() for panel in figure.axes))
     assert "(US dollars)" in labels[0]
     assert "units of the population" in labels[0]
-    assert "US dollars" in labels[3]
-    assert "US dollars" in labels[4]
+    assert "expected errors" in labels[1]
+    assert "US dollars" in labels[2]
     colors = {color_of(method, comparison.methods) for method in comparison.methods}
     assert len(colors) == len(comparison.methods) == 5
     # The dots of a violin are the rows of the table; the public total has no error to show.
@@ -299,27 +300,26 @@ def test_a_model_that_does_not_fit_is_left_out_and_that_is_said(
 
 
 @pytest.mark.usefixtures("stand_in")
-def test_rows_far_from_the_sample_are_counted_by_method(spec: Path, tmp_path: Path) -> None:
-    write_comparison(spec, tmp_path / "out", seed=3)
-    frame = pd.read_csv(tmp_path / "out" / "comparison.csv")
-    summary = pd.read_csv(tmp_path / "out" / "summary.csv")
+def test_rows_far_from_the_sample_are_those_of_adequacy(spec: Path, tmp_path: Path) -> None:
+    """Of one method a comparison says what ``adequacy`` says of a release of the same draws."""
+    compared = write_comparison(spec, tmp_path / "out", seed=3, methods=["fbs"]).comparison
+    summary = compared.summary().set_index(["statistic", "method"])
+    found = compared.runs["fbs"].found
+    assert found is not None
     report = (tmp_path / "out" / "report.html").read_text()
-    counted = []
-    for line in summary.to_dict("records"):
-        table, sample = (
-            rows(frame, line["statistic"], name) for name in (line["method"], "sample")
-        )
-        known = sample["se"] > 1e-6  # the public total has none
-        apart = ((table["estimate"] - sample["estimate"]).abs() / sample["se"])[known].dropna()
-        assert line["compared"] == len(apart)
-        assert line["beyond"] == (apart > 3).sum()
-        assert line["largest"] == pytest.approx(apart.max(), rel=1e-6)
-        assert line["difference"] == pytest.approx(apart.median(), rel=1e-6)
-        if line["method"] != "sample":
-            assert f"<td>{line['beyond']} of {line['compared']}</td>" in report
-        counted.append(line["beyond"])
-    assert max(counted) > 3  # a stand-in knows nothing of the data
-    assert min(counted) == 0
+    for (statistic, _), table in found.rows.items():
+        line = summary.loc[statistic, "fbs"]
+        apart = (table["predicted"] - table["sample"]) / table["expected_error"]
+        known = table["difference"].notna()
+        np.testing.assert_allclose(table["difference"][known], apart[known])
+        assert (line["compared"], line["beyond"]) == (known.sum(), (apart[known].abs() > FAR).sum())
+        assert f"<td>{line['beyond']} of {line['compared']}</td>" in report
+    # A stand-in knows nothing of the data: the test for all rows finds it.
+    assert found.p_value < 0.01
+    assert verdict(found.compared, found.beyond, found.p_value) in report
+    result = write_release(spec, tmp_path / "released", seed=3)
+    looked = adequacy(result.out)
+    assert (looked.rows, looked.p_value < 0.01) == (found.compared, True)
 
 
 @pytest.mark.usefixtures("stand_in")
@@ -363,7 +363,7 @@ def test_odd_specifications_are_compared_and_drawn(spec: Path, tmp_path: Path) -
     assert "takes one outcome" in comparison.left_out["fbp"]
     frame = pd.read_csv(tmp_path / "two" / "comparison.csv")
     assert list(frame)[:3] == ["statistic", "outcome", "field"]
-    assert (tmp_path / "two" / "figures" / "outcome_against_weight_2.png").is_file()
+    assert (tmp_path / "two" / "figures" / "densities.png").is_file()
 
 
 def refused(*arguments: Any, **options: Any) -> Any:

@@ -237,7 +237,7 @@ def test_check_says_what_amounts_on_both_sides_of_zero_ask_for(
     tmp_path: Path, income: str, proposed: bool
 ) -> None:
     spec = ss.load_spec(written(tmp_path, "noisy_statistics", n=100, income=income))
-    told = "\n".join(preview_lines(spec, ss.read_survey(spec).design, model_of(spec)))
+    told = "\n".join(map(str, preview_lines(spec, ss.read_survey(spec).design, model_of(spec))))
     assert ("split = 0 in [outcomes.income]" in told) == proposed
 
 

@@ -173,13 +173,13 @@ def test_check_tells_it_beforehand(released) -> None:
 
     given = load_spec(spec)
     design = settings_of(given).prepared(read_survey(given).design)
-    text = "\n".join(preview_lines(given, design, model_of(given)))
+    text = "\n".join(map(str, preview_lines(given, design, model_of(given))))
     assert "at least 20 are required (small_strata = 'pool')" in text
     assert "Pooled for that: 05 (3 records) of field." in text
     assert f"with an asymptotic epsilon of at most {given.privacy.epsilon:g}:" in text
     allowed = replace_privacy(given, small_strata="allow")
-    text = "\n".join(preview_lines(allowed, read_survey(given).design, model_of(given)))
-    assert "There are fewer: the statement does not cover this release." in text
+    text = "\n".join(map(str, preview_lines(allowed, read_survey(given).design, model_of(given))))
+    assert "fewer than 20: the statement does not cover this release." in text
     assert ", outside the statement (small_strata = allow)" in text
 
 

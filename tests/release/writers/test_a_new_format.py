@@ -66,7 +66,7 @@ def test_a_release_has_it_and_tells_of_it(make_spec: MakeSpec, tmp_path: Path) -
     for name, meaning in (("tables/means.tsv", TABS.meaning), ("figures/means.txt", DRAWN.meaning)):
         assert f"- `{name}`: {meaning}" in readme
     spec = load_spec(path)
-    told = "\n".join(preview_lines(spec, read_survey(spec).design, model_of(spec)))
+    told = "\n".join(map(str, preview_lines(spec, read_survey(spec).design, model_of(spec))))
     assert "tables/counts.tsv, tables/means.tsv, figures/counts.txt, figures/means.txt" in told
 
 
