@@ -121,7 +121,7 @@ def test_vignette_runs(vignette: Path, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_there_is_a_vignette() -> None:
-    assert "survey_to_release" in {path.stem for path in VIGNETTES}
+    assert "quick_start" in {path.stem for path in VIGNETTES}
 
 
 def masked(text: str) -> list[str]:
