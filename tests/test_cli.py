@@ -95,7 +95,7 @@ def test_example_too_small_is_bad_input(
     assert os.listdir(tmp_path) == []
 
 
-SPECS = sorted([*ROOT.glob("tables/*/spec.toml"), *ROOT.glob("vignettes/*/spec.toml")])
+SPECS = sorted([*ROOT.glob("tables/*/spec.toml"), *ROOT.glob("vignettes/technical/*/spec.toml")])
 
 
 @pytest.mark.parametrize("spec", [None, *SPECS], ids=lambda path: path and path.parent.name)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.test_vignettes import blocks_of
 
-PAGE = Path(__file__).parents[1] / "vignettes" / "from_r.md"
+PAGE = Path(__file__).parents[1] / "vignettes" / "software.md"
 NEEDED = ("survey", "reticulate", "tibble")
 CHECKS = """
 stopifnot(inherits(tables, "tbl_df"))

@@ -17,6 +17,7 @@ from surveysynth import cli, datasets
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "vignettes"
 REFERENCE = PAGES / "reference"
+EQUATIONS = (PAGES / "technical" / "equations.md").read_text(encoding="utf-8")
 
 
 def _text(name: str) -> str:
@@ -56,13 +57,13 @@ def _resolved(name: str) -> Any:
 
 
 def test_code_of_the_equations_exists() -> None:
-    rows = re.findall(r"^\| .* \| `([\w.]+)` \|$", _text("equations.md"), re.MULTILINE)
+    rows = re.findall(r"^\| .* \| `([\w.]+)` \|$", EQUATIONS, re.MULTILINE)
     assert len(rows) > 30
     assert [name for name in rows if _resolved(name) is None] == []
     with pytest.raises(AttributeError):
         _resolved("estimation.combining.none_such")
     # A line that the pattern does not take would not be looked at.
-    lines = [line for line in _text("equations.md").splitlines() if line.startswith("| ")]
+    lines = [line for line in EQUATIONS.splitlines() if line.startswith("| ")]
     assert len(lines) - len(rows) == len([line for line in lines if line.startswith("| formula")])
 
 

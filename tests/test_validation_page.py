@@ -1,4 +1,4 @@
-"""``vignettes/validation.md`` against the committed results, read here by other means."""
+"""``vignettes/technical/validation.md`` against the committed results, read here by other means."""
 
 import csv
 import json

@@ -66,7 +66,7 @@ _HEAD = """\
 A specification is a [TOML](https://toml.io) file. `surveysynth init` writes one with comments, and
 `surveysynth check` reads one and releases nothing. An unknown key, a value of the wrong type, or a
 missing column is an error that names the nearest valid choice. "Noisy statistics" and
-"pseudo-posterior" are the two [mechanisms](../two_mechanisms.md).
+"pseudo-posterior" are the two [mechanisms](../choosing.md#mechanism).
 
 **Every constant in the file is public.** It is published with the release, except for the location
 of the data, `id` and `budget`. Each entry states what the key makes public, or assumes to be public

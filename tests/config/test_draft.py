@@ -129,7 +129,7 @@ def test_a_range_is_all_that_an_amount_needs(strict: bool) -> None:
     assert nothing == {"spikes": [0.0], "range": "?"}
     said = OutcomeChoice("income", "continuous", {"range": [0, 9e5]})
     assert settled_amount(said, strict=strict) == {"range": [0, 9e5]}
-    # A few losses as a group of their own ruin means (vignettes/learned.md).
+    # A few losses as a group of their own ruin means (vignettes/technical/studies.md).
     for kind in ("semicontinuous", "continuous"):
         signed = OutcomeChoice("income", kind, {"range": [-9e4, 9e5]})
         assert "split" not in settled_amount(signed, strict=strict)

@@ -12,7 +12,8 @@ from surveysynth.release.preview import SKEWED
 from tests.long_runs import skewness_study
 
 ROWS = json.loads(skewness_study.GOLDEN.read_text(encoding="utf-8"))["rows"]
-LIMITS = (Path(__file__).parents[2] / "vignettes" / "limits.md").read_text(encoding="utf-8")
+STUDIES = Path(__file__).parents[2] / "vignettes" / "technical" / "studies.md"
+SHOWN = STUDIES.read_text(encoding="utf-8")
 SETTINGS = [(n, epsilon) for n in skewness_study.NS for epsilon in skewness_study.EPSILONS]
 
 
@@ -57,7 +58,7 @@ def test_debiasing_brings_scales_of_normal_residuals_back():
         assert abs(normal["mean_amount_ses_debiased"]) < 0.3 * abs(normal["mean_amount_ses"])
 
 
-def test_check_and_the_page_of_limits_have_these_figures():
+def test_check_and_the_page_of_studies_have_these_figures():
     for epsilon in skewness_study.EPSILONS:
         shift = moved("skewness 1", 1000, epsilon)[0]
         assert f"{abs(shift):.2f}" in SKEWED
@@ -70,4 +71,4 @@ def test_check_and_the_page_of_limits_have_these_figures():
                 "mean_amount_ses", "mean_amount_ses_debiased",
             )]  # fmt: skip
             line = f"| {shape} | {n:,} | {epsilon:g} | {' | '.join(cells)} |"
-            assert line.replace("-0.00", "0.00") in LIMITS.replace("-0.00", "0.00"), line
+            assert line.replace("-0.00", "0.00") in SHOWN.replace("-0.00", "0.00"), line

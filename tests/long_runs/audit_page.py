@@ -1,4 +1,4 @@
-"""The tables of ``vignettes/audit.md``, made of the golden results:
+"""The tables of ``vignettes/technical/audit.md``, made of the golden results:
 ``python -m tests.long_runs.audit_page``."""
 
 import json
@@ -13,7 +13,7 @@ from tests.audit.cases import EXAMPLES
 from tests.audit.report import ratio_words
 from tests.long_runs.audit_runs import ATTACKS, REPLACEMENTS
 
-PAGE = Path(__file__).parents[2] / "vignettes" / "audit.md"
+PAGE = Path(__file__).parents[2] / "vignettes" / "technical" / "audit.md"
 SIZES = (300, 1000, 10_355)
 NOT_RUN = "not run"
 #: Changes of lines that replace no record.

@@ -1,6 +1,6 @@
 """The page on Delta against n: ``python -m tests.long_runs.coverage_pages``.
 
-Writes ``vignettes/coverage/contraction.md`` from the golden of
+Writes ``vignettes/technical/coverage/contraction.md`` from the golden of
 ``python -m tests.long_runs.contraction_study``.
 """
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-FOLDER = Path(__file__).parents[2] / "vignettes" / "coverage"
+FOLDER = Path(__file__).parents[2] / "vignettes" / "technical" / "coverage"
 
 
 def contraction() -> str:
@@ -52,7 +52,7 @@ Mean and standard deviation (SD) of Delta, with the Monte Carlo error of the SD 
 """
 
 _CAPTION = """
-![Delta of every database by n and rule, and its SD against n](../images/contraction.png)
+![Delta of every database by n and rule, and its SD against n](../../images/contraction.png)
 
 - **Without weights** Delta is the log-likelihood of the most extreme record. Its spread is that of
   a largest value, which falls slowly with n if it falls at all, while its mean rises with log n:

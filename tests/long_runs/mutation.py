@@ -43,7 +43,7 @@ LIST = Path(__file__).with_name("mutations.toml")
 RESULT = ROOT / "tests" / "golden" / "mutation.json"
 #: What a test needs of the tree.
 COPIED = ("surveysynth", "tests", "stan", "tables", "vignettes", "pyproject.toml", "README.md",
-          "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "CITATION.cff")  # fmt: skip
+          ".github", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "CITATION.cff")  # fmt: skip
 #: Of other packages, imported once.
 SHARED = ("numpy", "scipy.stats", "scipy.special", "scipy.linalg", "pandas", "pydantic",
           "formulaic", "hypothesis", "hypothesis.strategies", "pytest", "xdist.plugin", "typer",

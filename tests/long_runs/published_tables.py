@@ -2,7 +2,7 @@
 ``python -m tests.long_runs.published_tables``.
 
 Reads the committed cells of 100 samples, by the engine of commit 2812de3d, and writes
-``vignettes/coverage/README.md``; every number in it comes from there.
+``vignettes/technical/coverage/README.md``; every number in it comes from there.
 """
 
 import textwrap
@@ -16,7 +16,7 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import COUNT, MEAN
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-PAGE = Path(__file__).parents[2] / "vignettes" / "coverage" / "README.md"
+PAGE = Path(__file__).parents[2] / "vignettes" / "technical" / "coverage" / "README.md"
 #: Names of settings here: (file of cells, suffix of methods).
 SETTINGS = {
     "published": ("paper", "_published"),

@@ -6,7 +6,7 @@ medians is compared with the confidential sample's own estimate, in the sample's
 from ``adequacy.csv``.
 
 ``golden/sample_distances.json`` has the median and the largest distance of each release, and the
-tables of the README and of ``vignettes/two_mechanisms.md`` are made of it; ``--pages`` writes these
+tables of the ``vignettes/technical/two_mechanisms.md`` are made of it; ``--pages`` writes these
 alone. A release takes 10 to 60 processor seconds. ``--file`` and ``--method`` run parts and keep
 the other results. The consumer survey is read from beside the checkout, NHANES II comes with
 samplics, and earnings come with a package that ``pip`` downloads.
@@ -142,8 +142,7 @@ METHOD_WORDS = {
 ROOT = Path(__file__).parents[2]
 #: Pages with a table, and the methods that it shows.
 PAGES = {
-    ROOT / "README.md": ("noisy 3.6", "pseudo-posterior 10.8"),
-    ROOT / "vignettes" / "two_mechanisms.md": tuple(METHODS),
+    ROOT / "vignettes" / "technical" / "two_mechanisms.md": tuple(METHODS),
 }
 BEGIN, END = "<!-- by tests/long_runs/sample_distances.py -->", "<!-- end of distances -->"
 

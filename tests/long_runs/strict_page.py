@@ -1,4 +1,5 @@
-"""The table of ``vignettes/two_mechanisms.md``: ``python -m tests.long_runs.strict_page``.
+"""The table of ``vignettes/technical/two_mechanisms.md``:
+``python -m tests.long_runs.strict_page``.
 
 Reads results of the engine of commit 2812de3d (``strict_study`` and, for FBS and FBP by the
 pseudo-posterior at epsilon 10.8 and 1,000 records, ``coverage_table`` there).
@@ -12,7 +13,7 @@ import pandas as pd
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
-PAGE = ROOT / "vignettes" / "two_mechanisms.md"
+PAGE = ROOT / "vignettes" / "technical" / "two_mechanisms.md"
 BEGIN, END = "<!-- by tests/long_runs/strict_page.py -->", "<!-- end -->"
 NAMES = {
     "sample": "confidential sample",

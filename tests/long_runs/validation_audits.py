@@ -1,4 +1,4 @@
-"""Audits in ``vignettes/validation.md``; a part of
+"""Audits in ``vignettes/technical/validation.md``; a part of
 ``python -m tests.long_runs.validation_page``."""
 
 import pandas as pd
@@ -75,7 +75,11 @@ def beyond(table: pd.DataFrame) -> "pd.Series[float]":
 def _beyond(table: pd.DataFrame) -> str:
     found = beyond(table)
     if found.empty:
-        return "In no measured setting did one record move more than is stated."
+        return (
+            "No ratio in this table is above 1. Retired settings had ratios of 1.06 to 2.04, and "
+            "the Poisson model had 1.08 and 1.06 before the rule on public sizes: "
+            "[what was measured](../protection.md#what-was-measured)."
+        )
     named = ", ".join(f"{case} ({ratio:.3g} times)" for case, ratio in found.items())
     return (
         f"Beyond the stated bound: {named}. These are failures of the stated bound, not of the "

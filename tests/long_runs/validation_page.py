@@ -1,4 +1,4 @@
-"""``vignettes/validation.md``, made of committed results:
+"""``vignettes/technical/validation.md``, made of committed results:
 ``python -m tests.long_runs.validation_page``.
 
 Every number on the page comes from ``tests/golden`` and ``tests/benchmarks``, or from comparing
@@ -20,7 +20,7 @@ from tests.long_runs import other_programs, published_tables
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden"
-PAGE = ROOT / "vignettes" / "validation.md"
+PAGE = ROOT / "vignettes" / "technical" / "validation.md"
 #: Relative differences below this are those of rounding.
 ROUNDING = 1e-9
 SBC = {
@@ -88,7 +88,7 @@ _HEAD = "# Validation\n\n" + filled(
     """This page reports what was checked, against what, and with what result, including bad
     news. Every number is computed by `python -m tests.long_runs.validation_page` from results
     that are committed with the tests (`tests/golden`); a test compares the page with them.
-    [tests/README.md](../tests/README.md) lists what each test file compares with. The last
+    [tests/README.md](../../tests/README.md) lists what each test file compares with. The last
     section answers a skeptic's questions."""
 )
 

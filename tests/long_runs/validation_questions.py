@@ -1,4 +1,4 @@
-"""What a skeptical methodologist would ask of ``vignettes/validation.md``, answered with figures
+"""What a skeptical methodologist would ask of ``vignettes/technical/validation.md``, with figures
 of the committed results; a part of ``python -m tests.long_runs.validation_page``."""
 
 import pandas as pd
@@ -74,7 +74,8 @@ def _own_model() -> tuple[str, ...]:
         "sample's own estimates. The distances of means, in the sample's standard errors (root "
         f"mean squares over releases), are in the median and in the worst row: {told}. Rows are "
         "far off where the model of an amount does not fit, and under the pseudo-posterior where "
-        "down-weighting distorts tails. No interval shows this ([outcomes](outcomes.md)).",
+        "down-weighting distorts tails. No interval shows this "
+        "([studies](studies.md#kinds-of-outcome)).",
     )
 
 
@@ -149,8 +150,8 @@ def _asymptotic() -> tuple[str, ...]:
     within = (
         ""
         if len(found)
-        else "; and replacing one record passed the bound in none of the measured settings, which "
-        "is not a proof"
+        else "; and replacing one record passed the bound in none of the settings kept today, "
+        "which is not a proof"
     )
     decisions = len(decided(frame("audit_replacements")))
     decides = (

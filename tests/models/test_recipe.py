@@ -1,4 +1,4 @@
-"""The recipe "Adding a synthesizer" of CONTRIBUTING, followed to the letter in a copy of the
+"""The recipe "Adding a synthesizer" of the documentation, followed to the letter in a copy of the
 package: its file and its line are all that it takes from the specification to the release."""
 
 import difflib
@@ -60,7 +60,7 @@ formats = ["csv"]
 
 def blocks() -> list[str]:
     """The recipe's blocks of code, in their order: a file and a line of the registry."""
-    text = (CHECKOUT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    text = (CHECKOUT / "vignettes" / "technical" / "extending.md").read_text(encoding="utf-8")
     recipe = text.partition("## Adding a synthesizer")[2].partition("\n## ")[0]
     return re.findall(r"```python\n(.*?)```", recipe, re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""CONTRIBUTING's recipe for a statistic, followed with a trimmed mean: one array function and one
+"""The documented recipe for a statistic, followed with a trimmed mean: one array function and one
 row of the registry, and it is released, compared and recomputed.
 
 Truth: the definition, record by record; repeated samples; the README's programs, which share no

@@ -395,7 +395,8 @@ def test_linearisation_does_not_go_with_calibration() -> None:
 
 def test_the_kept_study_covers_as_the_sample_with_shorter_intervals() -> None:
     """Of real municipalities, and the table of the page."""
-    page = (Path(__file__).parents[2] / "vignettes" / "calibration.md").read_text(encoding="utf-8")
+    studies = Path(__file__).parents[2] / "vignettes" / "technical" / "studies.md"
+    page = studies.read_text(encoding="utf-8")
     for found in json.loads(STUDY.read_text(encoding="utf-8")).values():
         plain, calibrated = (
             pd.DataFrame(found[kind]).set_index(["method", "statistic"])

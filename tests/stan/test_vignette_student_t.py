@@ -12,7 +12,7 @@ import pytest
 
 from surveysynth.sampling.stan.backends import BACKEND_VARIABLE
 
-VIGNETTE = Path(__file__).parents[2] / "vignettes" / "student_t"
+VIGNETTE = Path(__file__).parents[2] / "vignettes" / "technical" / "student_t"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from tests.long_runs import kinds_study
 
-PAGE = Path(__file__).parents[3] / "vignettes" / "outcomes.md"
+PAGE = Path(__file__).parents[3] / "vignettes" / "technical" / "studies.md"
 KEYS = ["by", "release", "method", "statistic", "outcome"]
 
 

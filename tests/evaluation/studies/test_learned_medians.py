@@ -8,7 +8,7 @@ import pytest
 from tests.long_runs.learned_medians import GOLDEN, GRID, ROWS, X, medians
 from tests.test_vignettes import ROOT
 
-PAGE = ROOT / "vignettes" / "learned.md"
+PAGE = ROOT / "vignettes" / "technical" / "studies.md"
 FOUND = {line["variant"]: line for line in json.loads(GOLDEN.read_text(encoding="utf-8"))}
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.long_runs.learned_study import BY_WEIGHTS, GOLDEN, RANGE, TRANSFORMS, population
 from tests.test_vignettes import ROOT
 
-PAGE = ROOT / "vignettes" / "learned.md"
+PAGE = ROOT / "vignettes" / "technical" / "studies.md"
 FOUND: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8"))
 LINES = {
     (line["method"], line["statistic"]): line for line in FOUND["noisy_statistics"]["lines"]

@@ -34,7 +34,7 @@ from tests.long_runs.real_populations.curves import curves_study
 from tests.long_runs.real_populations.frames import FRAMES, PPS, Frame, Source, classes
 from tests.long_runs.real_populations.law import Units, estimates, own_estimates
 
-PAGE = HERE.parents[2] / "vignettes" / "coverage" / "real_populations.md"
+PAGE = HERE.parents[2] / "vignettes" / "technical" / "coverage" / "real_populations.md"
 
 
 @pytest.mark.parametrize("name", list(FRAMES))

@@ -11,7 +11,7 @@ import pytest
 from tests.long_runs import real_units
 
 RESULTS: dict[str, Any] = json.loads(real_units.GOLDEN.read_text(encoding="utf-8"))["releases"]
-PAGE = Path(__file__).parents[3] / "vignettes" / "clusters.md"
+PAGE = Path(__file__).parents[3] / "vignettes" / "technical" / "studies.md"
 #: Shares of the lowest level of education, of which 19 records are in eight cells.
 RARE = "share education"
 

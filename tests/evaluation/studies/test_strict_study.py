@@ -4,9 +4,8 @@ studies of the published simulation (by the engine of commit 2812de3d)."""
 import pandas as pd
 import pytest
 
-from tests.long_runs.strict_page import BEGIN, END, GOLDEN, PAGE, ROOT, table
+from tests.long_runs.strict_page import BEGIN, END, GOLDEN, PAGE, table
 
-README = ROOT / "README.md"
 EVERYTHING = pd.read_csv(GOLDEN / "strict_study_summary.csv")
 SUMMARY = EVERYTHING[EVERYTHING["setting"] == "main effects"]
 
@@ -15,35 +14,6 @@ def test_the_page_has_the_table_of_the_results() -> None:
     text = PAGE.read_text(encoding="utf-8")
     shown = text.partition(BEGIN)[2].partition(END)[0].strip()
     assert shown.splitlines() == table()
-
-
-def shown(epsilon: float, method: str, name: str) -> list[str]:
-    """Of counts and of means, as README rounds them; of the pseudo-posterior at 10.8 those of the
-    study with 100 samples."""
-    here = SUMMARY[SUMMARY["n"] == 1000]
-    if (epsilon, method) == (10.8, "fbs"):
-        here = pd.read_csv(GOLDEN / "coverage_default_summary.csv")
-    found = here[(here["method"] == method) & (here["epsilon"] == epsilon)].set_index("statistic")
-    return [f"{found.loc[statistic, name]:.2f}" for statistic in ("count", "mean")]
-
-
-def test_the_numbers_of_the_readme_are_the_results() -> None:
-    errors = {
-        epsilon: " | ".join(", ".join(shown(epsilon, method, "rmse_ratio"))
-                            for method in ("fbs_noisy", "fbs"))
-        for epsilon in (10.8, 3.6)
-    }  # fmt: skip
-    covered = " | ".join(
-        ", ".join(shown(epsilon, method, "coverage")[1] for epsilon in (10.8, 3.6))
-        for method in ("fbs_noisy", "fbs")
-    )
-    text = " ".join(README.read_text(encoding="utf-8").split())
-    for line in (
-        f"| error of counts, means: epsilon 10.8 | {errors[10.8]} |",
-        f"| error of counts, means: epsilon 3.6 | {errors[3.6]} |",
-        f"| coverage of 95% intervals, means: 10.8, 3.6 | {covered} |",
-    ):
-        assert line in text
 
 
 #: What is missed, and by how much: a cell whose mean has an interaction that main effects lack, and

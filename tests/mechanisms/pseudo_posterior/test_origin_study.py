@@ -10,7 +10,7 @@ from tests.long_runs import origin_study
 
 #: Below this share of the stated bound at n = 1,000 an origin may be the default.
 LARGEST = 0.8
-METHODS = Path(__file__).parents[3] / "vignettes" / "methods.md"
+METHODS = Path(__file__).parents[3] / "vignettes" / "technical" / "methods.md"
 
 
 @pytest.fixture(scope="module")

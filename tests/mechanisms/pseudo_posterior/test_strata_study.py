@@ -10,7 +10,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from tests.long_runs import origin_study, strata_study
 from tests.long_runs.strata_study import Setting
 
-METHODS = Path(__file__).parents[3] / "vignettes" / "methods.md"
+METHODS = Path(__file__).parents[3] / "vignettes" / "technical" / "methods.md"
 
 
 @pytest.fixture(scope="module")

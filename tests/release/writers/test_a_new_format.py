@@ -1,4 +1,4 @@
-"""CONTRIBUTING's recipe for a format, followed with one of tables as tab-separated text and one of
+"""The documented recipe for a format, followed with one of tables as tab-separated text and one of
 figures: a file with the writer and a row of the registry, two files in all.
 
 Truth: the files read back, and the words in which every other part of a release tells of them."""
