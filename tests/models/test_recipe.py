@@ -91,7 +91,7 @@ def answers(copy: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
     spec, wrong = folder / "plain.toml", folder / "wrong.toml"
     commands = [
         ["example", str(folder / "example"), "--n", "500", "--seed", "1"],
-        ["check", str(spec)],
+        ["check", str(spec), "--verbose"],
         ["release", str(spec), "--out", str(folder / "out"), "--seed", "2"],
         ["check", str(wrong)],
     ]
