@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from surveysynth._support.types import DIVERGENT
 from surveysynth.models import get_model
 from surveysynth.models.gaussian.statistics import GaussianRecords
 from surveysynth.models.survey_weight import PairRecords
-from surveysynth.sampling.plan import SamplingPlan
 
 #: Models of transformed outcomes, and of counts: with samplers of our own.
 GAUSSIAN = (("fbs", 1), ("fbs", 2), ("fbs", 3), ("fbp", 2), ("normal", 1), ("normal", 2))
@@ -71,22 +69,10 @@ class Case:
         spread = np.exp(rng.uniform(np.log(0.1), np.log(1.5), (count, 1)))
         return spread * rng.standard_normal((count, self.size))
 
-    @property
-    def quick(self):
-        """Whether sweeps cost little: not those of a mixture."""
-        return (self.model.name, self.shape[1]) in GAUSSIAN + COUNTS
-
-    def plan(self, chains, warmup, draws):
-        """A plan of this size; of a mixture, whose sweeps take longest, a sixteenth of its draws in
-        more chains, which cost next to nothing."""
-        if self.quick:
-            return SamplingPlan(chains, warmup, draws)
-        return SamplingPlan(8, 60, max(4, chains * draws // 128))
-
     def draw(self, plan, rng):
         """Draws of the model's parameters, leading axes (chains, draws), and nothing else."""
         drawn = self.model.sample(self.stats, plan, rng)
-        return {key: values[0] for key, values in drawn.items() if key != DIVERGENT}
+        return {key: values[0] for key, values in drawn.items()}
 
 
 def count_records(x_cells, cell, y, log_weight, shrunken=0):

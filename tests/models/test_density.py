@@ -9,6 +9,7 @@ from scipy import stats as st
 from scipy.special import betaln
 
 from surveysynth.sampling.convergence import effective_sample_size
+from surveysynth.sampling.plan import SamplingPlan
 from tests import oracles
 from tests.models.model_cases import SAMPLED, SHRUNKEN, WEIGHTINGS, make_case
 from tests.oracles.unconstrained import CorrelationRoot, lkj_log_density
@@ -246,7 +247,7 @@ def test_draws_have_a_gradient_of_mean_zero(model, weighting):
     """E grad log p(u) = 0 over the posterior: sampler and density are of one distribution."""
     name, q = model
     case = make_case(name, q, weighting=weighting)
-    draws = case.draw(case.plan(4, 200, 400), np.random.default_rng(8))
+    draws = case.draw(SamplingPlan(4, 200, 400), np.random.default_rng(8))
     u = oracles.unconstrain(case.model, draws)
     gradient = oracles.log_density(case.model, u, case.stats)[1]
     flat = gradient.reshape(-1, case.size)

@@ -45,6 +45,4 @@ def unconstrain(model: Model, theta: Theta) -> FloatArray:
     """Invert ``constrain``: (..., d)."""
     if isinstance(model, CountModel):
         return counts.unconstrain(theta)
-    if isinstance(model, NormalMixture):
-        return mixture.unconstrain(theta, model.priors["least_sd"])
     return _oracle(model).unconstrain(theta)

@@ -43,20 +43,3 @@ def constrain(
         theta["weight_coefficients"] = weight[..., :-1]
         theta["weight_variance"] = np.exp(2.0 * weight[..., -1:])
     return theta
-
-
-def unconstrain(theta: Theta, least_sd: float) -> FloatArray:
-    """Inverse of ``constrain``."""
-    root = unconstrained.correlation_of(theta["coefficient_correlation"])[1]
-    beta = theta["beta"]
-    parts = [
-        theta["log_shares"][..., 1:] - theta["log_shares"][..., :1],
-        np.log(theta["concentration"]),
-        beta.reshape(*beta.shape[:-2], -1),
-        np.log(theta["residual_sd"] - least_sd),
-        np.log(theta["coefficient_scale"]),
-        unconstrained.unconstrained_correlation(root),
-    ]
-    if "weight_coefficients" in theta:
-        parts += [theta["weight_coefficients"], 0.5 * np.log(theta["weight_variance"])]
-    return np.concatenate(parts, axis=-1)
