@@ -116,8 +116,9 @@ class SynthesizerSection(_WithOptions):
     statistics spreads of cells, and their slopes of the weight, are shrunken to main effects by it
     too. If rows still rest on too few records, small_strata = 'pool' takes the smallest cells out
     of the interactions; `surveysynth check` names them. Type: a formula in quotes. Default: strata
-    and by columns, with all interactions of two of them. Public: The columns in the formula, record
-    by record."""
+    and by columns, with all interactions of two of them; without strata where more than 10 make
+    more than 100 cells with fewer than 30 records on average. Public: The columns in the formula,
+    record by record."""
     transform: OneOrMoreKinds = ("log",)
     """The scale on which the model is normal: one for all outcomes, or a list with one for each.
     [outcomes.NAME] has the same key for a single outcome. Type: one word, or a list with one for

@@ -102,6 +102,12 @@ def formula_warnings(design: "PublicDesign") -> tuple[Warned, ...]:
             "records, so these cells are modeled by main effects alone. Make these columns "
             "coarser, or write a formula of your own."
         )
+    if design.matrix.by_default and not design.strata_in_cells:
+        texts.append(
+            f"The strata ({design.strata_name}) are many and their cells have few records, so they "
+            "are no predictors: synthetic strata do not differ, and standard errors are a little "
+            "larger than they could be. To keep them, write a formula of your own."
+        )
     if design.pooling is not None:
         texts.append(
             f"The model's formula was cut, since few records support it: {design.pooling.words}. "

@@ -137,7 +137,8 @@ def build_design_matrix(
     """
     design = list(dict.fromkeys([*([strata] if strata is not None else []), *by]))
     codes = {name: encode(frame[name].astype("str"))[0] for name in design}
-    default = DefaultFormula(formula) if formula is not None else default_formula(codes)
+    alone = strata if strata not in by else None
+    default = DefaultFormula(formula) if formula is not None else default_formula(codes, alone)
     parsed = parse_formula(default.text)
     confidential = [*outcome_names, *([weight_name] if weight_name is not None else [])]
     check_variables(parsed, map(str, frame.columns), confidential)
@@ -158,7 +159,7 @@ def build_design_matrix(
         left_out=default.left_out,
     )  # fmt: skip
     check_rank(matrix, terms + own_terms)
-    if unit_effects:
+    if unit_effects or default.without_strata:
         codes = {name: codes[name] for name in by}
     _check_contains(matrix, codes, strata)
     return matrix

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 #: interactions than this share of the records: such cells hold too few records to say anything.
 MOST_COLUMNS = 0.2
 
+#: Strata that are no by column leave the default where they are more than this many, and cells of
+#: strata and by columns more than this many, with fewer records than this on average.
+MANY_STRATA, MANY_CELLS, FEW_RECORDS = 10, 100, 30.0
+
 #: Functions whose value for a record does not depend on other records.
 _ROW_FUNCTIONS = frozenset({"C", "I", "log", "log2", "log10", "exp", "exp2", "exp10"})
 #: Functions that use the whole column (its mean, its knots).
@@ -189,21 +193,29 @@ def quote(name: str) -> str:
 
 @dataclass(frozen=True)
 class DefaultFormula:
-    """The default formula, and the interactions that it leaves out for want of records."""
+    """The default formula, and what it leaves out for want of records: interactions, strata."""
 
     text: str
     left_out: tuple[str, ...] = ()
+    without_strata: bool = False
 
 
-def default_formula(codes: Mapping[str, IntArray]) -> DefaultFormula:
+def default_formula(codes: Mapping[str, IntArray], strata: str | None = None) -> DefaultFormula:
     """Return main effects of strata and by columns, and all interactions of two of them.
 
-    ``codes``: integer codes 0.. of each variable, (n,), in the order of the terms. Variables with
-    one level are left out, and so are those that another determines (a region if there are states),
-    whose main effects include theirs. The models shrink interactions, so cells may have any number
-    of records; only where X would have more than ``MOST_COLUMNS`` columns of interactions a record
-    the largest of them are left out (methods 3).
+    ``codes``: integer codes 0.. of each variable, (n,), in the order of the terms; ``strata``: the
+    one that is no by column. Many strata with few records in a cell (``MANY_CELLS``) are no
+    predictors: synthetic strata then do not differ, which makes standard errors a little too large,
+    where chains would take minutes and rare levels lose their shares. Variables with one level are
+    left out, and so are those that another determines (a region if there are states), whose main
+    effects include theirs. The models shrink interactions, so cells may have any number of records;
+    only where X would have more than ``MOST_COLUMNS`` columns of interactions a record the largest
+    of them are left out (methods 3).
     """
+    many = strata is not None and codes[strata].max(initial=0) >= MANY_STRATA
+    if many and _is_sparse(codes):
+        by = {name: code for name, code in codes.items() if name != strata}
+        return replace(default_formula(by), without_strata=True)
     kept: list[str] = []
     for name, code in codes.items():
         if code.size == 0 or code.max() == 0 or any(_determines(codes[k], code) for k in kept):
@@ -220,6 +232,13 @@ def default_formula(codes: Mapping[str, IntArray]) -> DefaultFormula:
             del own[pair]
     terms = [quote(name) for name in kept] + [_product(pair) for pair in own]
     return DefaultFormula(" + ".join(terms) or "1", tuple(map(_product, left_out)))
+
+
+def _is_sparse(codes: Mapping[str, IntArray]) -> bool:
+    """Return True for many cells with few records on average."""
+    cells = np.unique(np.stack(list(codes.values())), axis=1).shape[1]
+    records = next(iter(codes.values())).size
+    return bool(cells > MANY_CELLS and records < FEW_RECORDS * cells)
 
 
 def _product(names: Sequence[str]) -> str:

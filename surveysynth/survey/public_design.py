@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 
+import numpy as np
 import pandas as pd
 
 from surveysynth._support.messages import listing, nearest, raise_problems
@@ -275,6 +276,15 @@ class PublicDesign:
         if pd.api.types.is_numeric_dtype(self.frame[name]):
             return f"by: {name!r} is a number in the model, not a classification. {again}"
         return ""
+
+    @cached_property
+    def strata_in_cells(self) -> bool:
+        """True if records with equal rows of X are of one stratum."""
+        if self.strata is None:
+            return True
+        of_cell = np.zeros(len(self.matrix.x_cells), dtype=np.int64)
+        of_cell[self.matrix.cell] = self.strata
+        return bool(np.array_equal(of_cell[self.matrix.cell], self.strata))
 
     def pooled(self, least: float) -> "PublicDesign":
         """Return the design with a model matrix of which every row rests on ``least`` records.

@@ -25,6 +25,7 @@ PAGE = ROOT / "vignettes" / "technical" / "validation.md"
 ROUNDING = 1e-9
 SBC = {
     "sbc": "full data, alpha = 1 (`sbc`)",
+    "location_sbc": "noisy statistics (`location_sbc`)",
 }
 METHODS = {
     "sample": "confidential sample",
@@ -232,8 +233,8 @@ def calibration() -> str:
     '''Simulation-based calibration (Talts et al. 2018) draws parameters from the prior, data
     given the parameters, and then draws from the posterior. If the sampler is right, ranks of
     the true values are uniform, whatever the model. Every parameter is tested twice (chi-square
-    and Kolmogorov-Smirnov). Wrong samplers run next to the right ones (a scale times 1.1, zeros
-    kept in a regression of amounts) and must be detected.'''
+    and Kolmogorov-Smirnov). Wrong samplers run next to the right ones (a scale times 1.1,
+    wrong distributions of noisy statistics) and must be detected.'''
 )}
 
 {markdown(("samplers", "models and settings", "replications", "tests", "smallest p",
@@ -244,9 +245,7 @@ def calibration() -> str:
     small in {_chance(expected)} of such collections if tests were independent, which those of
     one posterior are not. These tests use given fractional weights, not the pseudo-posterior's
     own. That its weights reach their target is tested by recomputing every bound from all
-    draws. No long run of the sampler of noisy statistics is kept: its tests compare it with
-    long runs of an exact chain and calibrate it in short (`test_reference_posteriors.py`,
-    `test_location_calibration.py`).'''
+    draws.'''
 )}"""
 
 
@@ -264,7 +263,7 @@ def _wrong(case: dict[str, Any]) -> list[float]:
     """p-values of the wrong samplers of a case."""
     found = [value for key, value in case.items()
              if key.startswith("smallest_p_of") and not isinstance(value, dict)]  # fmt: skip
-    return found + list(case.get("smallest_p_of_wrong_posteriors", {}).values())
+    return found + list(case.get("smallest_p_of_wrong_laws", {}).values())
 
 
 def _chance(expected: float) -> str:

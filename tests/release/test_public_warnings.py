@@ -12,6 +12,7 @@ import pytest
 import surveysynth as ss
 from surveysynth import cli
 from surveysynth.errors import PublicWarning
+from surveysynth.models.general_location.groups import default_columns
 from surveysynth.release.public_checks import few_record_warnings, formula_warnings, warn_of_design
 from tests.surveys import make_survey, small_survey
 
@@ -48,6 +49,20 @@ def test_an_interaction_that_the_default_leaves_out_is_named() -> None:
     text = "\n".join(map(str, formula_warnings(design)))
     assert all(term in text for term in design.matrix.left_out)
     assert "Make these columns coarser" in text
+
+
+def test_many_strata_that_are_no_predictors_are_named() -> None:
+    frame = small_survey(600)
+    frame["layer"] = [f"s{i % 60:02d}" for i in range(600)]
+    design = make_survey(frame, by=["gender"], strata="layer").design
+    assert not design.strata_in_cells
+    (text,) = formula_warnings(design)
+    assert "The strata (layer) are many" in text
+    assert default_columns(design) == ("gender",)
+    kept = make_survey(frame, by=["gender"], strata="layer", predictors="layer + gender").design
+    assert kept.strata_in_cells
+    assert formula_warnings(kept) == ()
+    assert default_columns(kept) == ("layer", "gender")
 
 
 def test_spikes_warn_where_equal_shares_are_few_whatever_the_shares_are() -> None:

@@ -222,6 +222,28 @@ def test_default_leaves_out_what_another_variable_determines() -> None:
     assert finer_by.formula == "field + gender + field:gender"
 
 
+def many_strata(n: int) -> pd.DataFrame:
+    """Records in 60 strata by sex: 120 cells, as many records in each."""
+    place = np.arange(n)
+    return pd.DataFrame({
+        "stratum": (place % 60).astype(str), "sex": np.where(place // 60 % 2, "f", "m"),
+    })  # fmt: skip
+
+
+def test_many_strata_with_few_records_in_a_cell_are_no_predictors_by_default() -> None:
+    few, enough = many_strata(30 * 120 - 1), many_strata(30 * 120)
+    given: dict[str, Any] = {"by": ["sex"], "strata": "stratum"}
+    assert build(few, None, **given).formula == "sex"
+    assert build(enough, None, **given).formula == "stratum + sex + stratum:sex"
+    # A by column keeps its effects, and so do strata that a formula names.
+    tabulated = build(few, None, by=["stratum", "sex"], strata="stratum")
+    assert tabulated.formula == "stratum + sex + stratum:sex"
+    assert "stratum" in build(few, "stratum + sex", **given).formula
+    # Strata in 100 cells are few.
+    few["stratum"] = (np.arange(len(few)) % 50).astype(str)
+    assert build(few.head(400), None, **given).formula == "stratum + sex + stratum:sex"
+
+
 def test_default_with_one_level_or_nothing() -> None:
     frame = sample().assign(field="1")
     assert build(frame, None).formula == "gender"

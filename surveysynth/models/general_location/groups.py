@@ -44,9 +44,10 @@ class CovarianceGroups:
 def default_columns(design: PublicDesign) -> tuple[str, ...]:
     """Return the columns whose cells have spreads of their own by default: strata and by.
 
-    In an order that tables do not choose. Strata that units stand for are no predictors, and have
-    no cells."""
-    left_out = design.psu is not None and design.strata_name not in design.predictors
+    In an order that tables do not choose. Strata that are no predictors have no cells."""
+    left_out = design.strata_name not in design.predictors and (
+        design.psu is not None or not design.strata_in_cells
+    )
     strata = () if design.strata_name is None or left_out else (design.strata_name,)
     return tuple(dict.fromkeys((*strata, *sorted(design.by))))
 
