@@ -101,6 +101,7 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
 
 def render_page(layout: Layout, statement: str = "") -> str:
     """Return the page as text; every label is escaped. statement: address of the dossier."""
+    layout = _with_flag_beside_estimate(layout)
     table = _with_caption(_great_table(layout).as_raw_html(), layout, heading=True)
     table = _in_region(_with_parent_headings(table, layout), layout)
     banner = f'<p class="banner">{escape(layout.banner)}</p>\n' if layout.banner else ""
@@ -126,13 +127,26 @@ def render_fragment(layout: Layout) -> str:
     Its id depends on its content, so that several tables of one page keep apart.
     """
     digest = hashlib.sha256(repr(layout).encode()).hexdigest()[:8]
-    layout = replace(layout, stem=f"{layout.stem}-{digest}")
+    layout = replace(_with_flag_beside_estimate(layout), stem=f"{layout.stem}-{digest}")
     table = _with_caption(_great_table(layout).as_raw_html(), layout, heading=False)
     table = _in_region(_with_parent_headings(table, layout), layout)
     # The warning stands below the table too, among the notes.
     banner = f'<p id="{layout.stem}-banner">{escape(layout.banner)}</p>\n' if layout.banner else ""
     css = _BODY_RULE.sub("", _PAGE_CSS).replace(".banner", "#TABLE-banner")
     return f"{banner}{table}\n<style>{css.replace('#TABLE', '#' + layout.stem)}</style>\n"
+
+
+def _with_flag_beside_estimate(layout: Layout) -> Layout:
+    """Move the column of flags behind the first column, so that a phone shows both."""
+    keys = [column.key for column in layout.columns]
+    if "flag" not in keys:
+        return layout
+    first, *others = range(len(keys))
+    order = [first, *sorted(others, key=lambda index: keys[index] != "flag")]
+    rows = [replace(row, cells=tuple(row.cells[index] for index in order)) for row in layout.rows]
+    return replace(
+        layout, columns=tuple(layout.columns[index] for index in order), rows=tuple(rows)
+    )
 
 
 def _great_table(layout: Layout) -> Any:
