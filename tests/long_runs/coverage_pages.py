@@ -35,7 +35,7 @@ _CONTRACTION = """\
 # From one database to all: Delta against n
 
 The bound of a release is found on one database, and the guarantee is asymptotic: bounds of
-databases of n records contract onto one value. [Hu and co-authors (2025)](../../CITATION.cff)
+databases of n records contract onto one value. [Hu and co-authors (2025)](../../../CITATION.cff)
 show the distribution of Delta, the largest alpha times absolute log-likelihood of a record, over
 100 databases of n = 1,000. Here n grows from 500 to 20,000, with many simulated databases each:
 the two models of counts of their appendix D, and samples of the published survey design with FBS

@@ -181,7 +181,7 @@ def test_check_lists_cells_without_rare_levels(
     )  # fmt: skip
     frame = planted()
     frame.loc[0, "gender"] = CANARY_LEVEL
-    code, said = run("check", make_spec(frame, privacy='small_strata = "allow"'))
+    code, said = run("check", make_spec(frame, privacy='small_strata = "allow"'), "--verbose")
     assert code == 0
     assert "WARNING: 'gender' has 1 level" in said
     assert "(rare level, not shown)" in said

@@ -227,7 +227,7 @@ def test_the_command_says_what_to_do(
     # Another mechanism may follow into the same folders.
     assert main(["release", str(make_spec(synthesizer=SMALL_MODEL)), "--out", str(out)]) == 0
     printed = capsys.readouterr().out
-    assert f"rho {RHO:.6g} in 1 run (epsilon" in printed
+    assert f"rho {RHO:.3g}, 1 run (epsilon" in printed
     assert len(kept(out / "confidential")) == 1
 
 
@@ -251,7 +251,7 @@ def test_ctrl_c_says_what_was_drawn(
             assert words in told
         refuse(None)
         assert main(command) == 0
-        assert f"so far rho {RHO:.6g} in 1 run" in capsys.readouterr().out
+        assert f"rho {RHO:.3g}, 1 run" in capsys.readouterr().out
 
 
 def test_damaged_numbers_are_told(

@@ -57,7 +57,7 @@ def test_many_strata_that_are_no_predictors_are_named() -> None:
     design = make_survey(frame, by=["gender"], strata="layer").design
     assert not design.strata_in_cells
     (text,) = formula_warnings(design)
-    assert "The strata (layer) are many" in text
+    assert "The strata (layer) are many" in str(text)
     assert default_columns(design) == ("gender",)
     kept = make_survey(frame, by=["gender"], strata="layer", predictors="layer + gender").design
     assert kept.strata_in_cells

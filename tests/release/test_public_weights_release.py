@@ -195,7 +195,7 @@ def test_outcomes_of_other_kinds_and_rows_by_one_of_them(
 def test_check_tells_the_expected_errors(
     make_spec: MakeSpec, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["check", str(strict_spec(make_spec, SIZES))]) == 0
+    assert main(["check", str(strict_spec(make_spec, SIZES)), "--verbose"]) == 0
     said = capsys.readouterr().out
     line = "Weight: weight, public: used and published unchanged. log(weight) is a predictor"
     assert line in said
@@ -213,7 +213,7 @@ def test_check_tells_the_expected_errors(
         ({"tables": "linearisation = 'ratio'", "survey": f"{SIZES}\npopulation_size = 1e6"},
          "'ratio' is for weights that are scaled"),
         ({"survey": SIZES, "labels": "[outcomes.weight]\ncentre = 3.0"}, "leave it out"),
-        ({"survey": "weights = 'open'"}, "'confidential' or 'public'"),
+        ({"survey": "weights = 'open'"}, "'confidential', 'public' or 'release:PATH'"),
         ({"survey": STRATA}, "remove one of the two"),
         ({"survey": "stratum_sizes = { a = 10 }"}, "set weights = 'public'"),
         ({"survey": "weights = 'public'\nstratum_sizes = { a = 0 }"}, "greater than 0"),

@@ -127,9 +127,9 @@ def test_all_is_made_again_without_the_first_release(home: Path, tmp_path: Path)
     published = json.loads((alone / "statistics.json").read_text())
     assert "weights" not in published["specification"]["survey"]
     assert str(home) not in json.dumps(published)
-    readme = (alone / "README.md").read_text()
-    words = " ".join(readme.replace("\n>", "\n").split())
-    assert "to those of an earlier one" in words
+    dossier = " ".join((alone / "dossier.md").read_text().replace("\n>", "\n").split())
+    assert "to those of an earlier one" in dossier
+    words = " ".join((alone / "README.md").read_text().split())
     assert "multiplied by one factor in each cell, with 12 digits" in words
     codebook = json.loads((alone / "codebook.json").read_text())
     (weight,) = (each for each in codebook["columns"] if each["name"] == "weight")

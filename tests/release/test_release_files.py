@@ -35,7 +35,7 @@ def test_files_and_numbers_are_the_contract(make_spec: MakeSpec, tmp_path: Path)
     microdata = {f"draw_{d:02d}_rep_{r:02d}.csv" for d in (1, 2, 3) for r in (1, 2, 3, 4)}
     assert names == {
         "release", "release/README.md", "release/codebook.json", "release/codebook.xml",
-        "release/privacy.json",
+        "release/privacy.json", "release/index.html",
         "release/dossier.html", "release/dossier.md",
         "release/tables", "release/microdata", *(f"release/microdata/{name}" for name in microdata),
         "release/tables/counts.csv", "release/tables/counts.html",

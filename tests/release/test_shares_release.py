@@ -454,4 +454,4 @@ def test_the_look_beside_the_sample_has_its_own_records_in_rows_by_an_outcome(
             assert float(row["difference"]) == pytest.approx(apart, rel=1e-6, abs=1e-9)
             compared += 1
     assert looked.rows == compared > 60
-    assert "Shares (%): employed" in looked.page.read_text()
+    assert "farthest rows" in looked.page.read_text()

@@ -48,7 +48,7 @@ def test_what_a_killed_run_left_is_deleted_by_the_next(tmp_path: Path) -> None:
     left_by_a_killed_run(tmp_path / "other")
     plan_bundle(tmp_path / "out", tmp_path / "apart", overwrite=False)
     assert names(tmp_path) == [".other.partial-abc"]  # whose it is, its next run tells
-    plan_folder(tmp_path / "other", overwrite=False, own=(), marker="", what="a comparison")
+    plan_folder(tmp_path / "other", overwrite=False, own=(), marker="marked", what="a comparison")
     assert names(tmp_path) == []
 
 
