@@ -3,6 +3,7 @@
 Truth: two surveys that differ in outcomes and weights alone have one screen; warnings by kind.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -87,6 +88,14 @@ def test_a_test_run_spends_nothing_and_is_not_to_be_published(
     assert "This is a test run: not private, and not counted." in told
     assert "OUT/release (do not publish). Start with index.html." in told
     assert "will spend" not in told
+    release = tmp_path / "out" / "release"
+    page = (release / "index.html").read_text()
+    linked = set(re.findall('href="(.*?)"', page))
+    files = {str(path.relative_to(release)) for path in release.rglob("*") if path.is_file()}
+    files = {path for path in files if not path.startswith("microdata/")} - {"index.html"}
+    assert linked == files | {"microdata"}
+    assert page.index("tables/means.html") < page.index("README.md")
+    assert "TEST RUN, NOT PRIVATE" in page
     lines = screen_of(spec, tmp_path / "again", capsys).splitlines()
     (start,) = (number for number, line in enumerate(lines) if line.startswith("Released: "))
     assert "This release will spend rho 1.75 (epsilon 10.8 at delta 1e-06)." in lines

@@ -104,9 +104,10 @@ def farthest_rows(found: Findings) -> PageTable:
             [_named(found, row)], cells(*numbers, show_ratio(row["difference"])),
             strong=bool(row["apart"] > FAR),
         ))  # fmt: skip
-    heads = columns("Row", "Published", "Sample", "Expected error", "Difference / expected error")
+    heads = columns("Row", "Published", "Sample", "Expected error", "Ratio")
     return PageTable(
-        f"The {len(rows)} farthest rows; all are in {ADEQUACY_ROWS}", heads, rows, "side"
+        f"The {len(rows)} farthest rows, by the ratio of difference and expected error; all are in "
+        f"{ADEQUACY_ROWS}", heads, rows, "side",
     )
 
 

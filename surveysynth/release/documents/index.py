@@ -29,6 +29,16 @@ padding: 0 1rem; color: #1b1b1b; }} a {{ color: #0b4f8a; }}</style></head>
 </html>
 """
 
+#: What readers find in a file, by its name without the ending.
+_ABOUT = {
+    "README": ": how the tables were made, and programs that compute them from the microdata",
+    "codebook": ": columns and codes of the microdata",
+    "dossier": ": the privacy statement, for a review board",
+    "microdata": ": synthetic records",
+    "privacy": ": the guarantee and all settings, for programs",
+    "statistics": ": the noisy sums that everything follows from",
+}
+
 
 def make_index(facts: "ReleaseFacts", folder: Path) -> str:
     """Return the page; ``folder``: the release, with all other files written."""
@@ -38,10 +48,9 @@ def make_index(facts: "ReleaseFacts", folder: Path) -> str:
             by_name.setdefault(Path(name).stem, []).append(f"{place}/{name}")
     for path in curve_files(facts.spec):
         by_name.setdefault(Path(path).stem, []).append(path)
-    tables = [f"<li>{escape(stem.replace('_', ' ').capitalize())}: {_links(paths)}</li>"
-              for stem, paths in by_name.items()]  # fmt: skip
+    tables = [_item(stem.replace("_", " ").capitalize(), paths) for stem, paths in by_name.items()]
     others = [
-        f"<li>{_links([each.name + '/' * each.is_dir()])}</li>"
+        f'<li><a href="{each.name}">{each.name}</a>{_ABOUT.get(each.stem, "")}</li>'
         for each in sorted(folder.iterdir())
         if each.name not in {"tables", "figures"}
     ]
@@ -53,10 +62,13 @@ def make_index(facts: "ReleaseFacts", folder: Path) -> str:
     )
 
 
-def _links(paths: list[str]) -> str:
-    """Link files, pages first."""
-    ordered = sorted(paths, key=lambda path: not path.endswith(".html"))
-    return ", ".join(
-        f'<a href="{escape(path)}">{escape(path.rpartition("/")[2] or path)}</a>'
-        for path in ordered
-    )
+def _item(title: str, paths: list[str]) -> str:
+    """Link a title to the page of a table, if there is one, and other formats by name."""
+    shown, links = f"<strong>{escape(title)}</strong>", []
+    for path in paths:
+        if path.endswith(".html"):
+            shown = f'<a href="{escape(path)}">{shown}</a>'
+        else:
+            links.append(f'<a href="{escape(path)}">{Path(path).suffix[1:]}</a>')
+    more = f" ({', '.join(links)})" if links else ""
+    return f"<li>{shown}{more}</li>"
