@@ -194,24 +194,3 @@ def test_columns_of_every_format_are_the_same(
         assert text_column(made["by"], "by").values().tolist() == [e or "" for e in cells], name
         np.testing.assert_array_equal(level_column(made["by"], outcome).values, positions)
         assert number_column(made["salary"], "salary").values == pytest.approx(frame["salary"])
-
-
-@pytest.mark.slow
-@settings(max_examples=100, **EXAMPLES)
-@given(given_survey=surveys())
-def test_files_of_every_format_are_one_survey(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given_survey: Any
-) -> None:
-    monkeypatch.setattr(readstat, "_survives", lambda *_: True)
-    frame, cells, suffixes = given_survey
-    common: dict[str, Any] = {"weight": "weight", "population_size": 1000, "missing": "drop"}
-    kept = [text for text in cells if text is not None]
-    levels = tuple(sorted(set(kept)))
-    answered = [ss.Outcome("salary"), ss.Outcome("by", "categorical", levels=levels)]
-    salary = frame["salary"][[text is not None for text in cells]]
-    for name, read in every_format(frame, suffixes, tmp_path):
-        survey = ss.Survey.from_frame(read, outcome="salary", by="by", **common)
-        assert survey.design.frame["by"].tolist() == kept, name
-        assert survey.confidential.outcome[:, 0] == pytest.approx(salary), name
-        answers = ss.Survey.from_frame(read, outcomes=answered, **common).confidential.outcome
-        assert [levels[int(each)] for each in answers[:, 1]] == kept, name
