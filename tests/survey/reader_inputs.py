@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 
 import surveysynth as ss
 from surveysynth import cli
-from surveysynth._support import readstat
 from surveysynth.errors import InputError
+from surveysynth.survey import files
 from surveysynth.survey.columns import alike
 from surveysynth.survey.files import open_table
 from tests.survey.test_columns import KINDS, WRITERS
@@ -151,7 +151,7 @@ def differences(given: Input, folder: Path, seen: Counter[str]) -> list[str]:
     for name, file in _files(given, folder):
         seen[name] += 1
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(readstat, "_survives", lambda *_: True)  # these files are sound
+            patch.setattr(files, "_survives", lambda *_: True)  # these files are sound
             try:
                 read = open_table(file).read(list(given.frame)) if isinstance(file, Path) else file
             except InputError as error:
