@@ -95,7 +95,7 @@ def identification_risk(
     codes = ball_counts.pattern_codes(known, tuple(pattern), outcome.size)
     lower, upper = ball_counts.ball_edges(outcome, radius, absolute=absolute)
     size = np.bincount(codes)[codes]
-    after = []
+    after: list[FloatArray] = []
     for values in synthetic:
         if values.shape != outcome.shape:
             raise InputError(
