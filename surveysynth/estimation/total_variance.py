@@ -199,7 +199,7 @@ def public_rows(*codes: IntArray) -> IntArray:
     """Codes 0, 1, .. (n,) of records that agree in all public columns (n,) given."""
     table = pd.DataFrame({number: np.asarray(each) for number, each in enumerate(codes)})
     groups = table.groupby(list(table), sort=False, dropna=False).ngroup()
-    return groups.to_numpy(dtype=np.int64)
+    return np.asarray(groups, dtype=np.int64)
 
 
 def public_row_columns(design: PublicDesign) -> tuple[str, ...]:
