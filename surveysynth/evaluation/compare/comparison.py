@@ -18,6 +18,7 @@ from surveysynth._support.progress import NOISY_TABLES, synthesizer_stage
 from surveysynth.config.build import with_noisy_statistics, with_pseudo_posterior
 from surveysynth.config.outcomes import kind_problems
 from surveysynth.errors import InputError, RefusedError
+from surveysynth.estimation.sensitivity import Rule
 from surveysynth.evaluation.compare.answered import answered
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG, Noise
 from surveysynth.evaluation.compare.tables import (
@@ -28,7 +29,6 @@ from surveysynth.evaluation.compare.tables import (
     run_synthesizer,
     without_flags,
 )
-from surveysynth.evaluation.laplace import Rule
 from surveysynth.evaluation.methods import (
     LAPLACE,
     MODEL_FREE,

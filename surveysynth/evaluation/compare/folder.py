@@ -13,10 +13,10 @@ from surveysynth.config.build import read_survey
 from surveysynth.config.file_labels import with_file_labels
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
+from surveysynth.estimation.sensitivity import Rule
 from surveysynth.evaluation.compare import figures as plots
 from surveysynth.evaluation.compare.comparison import compare as compare_methods
 from surveysynth.evaluation.compare.report import comparison_csv, facts_record, render_report
-from surveysynth.evaluation.laplace import Rule
 from surveysynth.release.figure_style import draw, png_bytes
 from surveysynth.release.files import write_json
 from surveysynth.release.folder.bundle import plan_folder, publish_folder, staged_folder

@@ -11,6 +11,7 @@ from surveysynth._support.types import BoolArray
 from surveysynth.estimation.combining import interval_of
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.estimates import Key as EstimateKey
+from surveysynth.estimation.sensitivity import Rule
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.subpopulation import shown_rows
 from surveysynth.estimation.taylor import Linearisation
@@ -21,12 +22,7 @@ from surveysynth.evaluation.compare.tables import (
     sample_weight,
     stacked,
 )
-from surveysynth.evaluation.laplace import (
-    NoisyTable,
-    Rule,
-    has_sensitivity,
-    laplace_tables,
-)
+from surveysynth.evaluation.laplace import NoisyTable, has_sensitivity, laplace_tables
 from surveysynth.release.tables.table_builder import estimates_for, keys_of, rows_of
 
 if TYPE_CHECKING:
