@@ -100,7 +100,7 @@ def identification_risk(
     codes = pattern_codes(known, tuple(pattern), outcome.size)
     lower, upper = ball_edges(outcome, radius, absolute=absolute)
     size = np.bincount(codes)[codes]
-    after = list[FloatArray]()
+    after: list[FloatArray] = []
     for values in synthetic:
         if values.shape != outcome.shape:
             raise InputError(
