@@ -1,31 +1,43 @@
-"""Runs that are killed: nothing is published in part, and nothing they left outlives the next run.
+"""Runs that are killed, interrupted, or find a full or read-only disk: nothing is published in
+part, the ledger has what was spent, and nothing they left outlives the next run, which goes on.
 
-Truth: the folders themselves, before, after the kill and after the next start.
+Truth: the folders and ledgers themselves, before, after the stop and after the next start.
 """
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
+from surveysynth.evaluation.studies.example import write_example
 from surveysynth.release.atomic import REPLACED, prefix_of, remove_abandoned, temporary_folder
-from surveysynth.release.folder import plan_bundle, plan_folder, staged
-from tests.surveys import small_survey
+from surveysynth.release.folder import DRAWN, plan_bundle, plan_folder, staged
+from surveysynth.release.ledger import LedgerEntry, read_ledger
+from tests.surveys import small_survey, spec_text, write_survey
 
-MakeSpec = Callable[..., Path]
-KILLS = 20
-#: When a kill would do most harm: a moment after these words.
-STAGES = (
-    "reading the survey", "unweighted fit", "risk weights", "synthetic data",
-    "tables and documents", "writing",
-)  # fmt: skip
+#: When a stop would do most harm: a moment after these words, by mechanism.
+STAGES = {
+    "noisy_statistics": (
+        "reading the survey", "noisy statistics", "posterior under the noise", "synthetic data",
+        "tables and documents", "writing",
+    ),
+    "pseudo_posterior": (
+        "reading the survey", "unweighted fit", "risk weights", "synthetic data",
+        "tables and documents", "writing",
+    ),
+}  # fmt: skip
+WAYS = ("kill", "interrupt", "full disk", "read-only folder")
+MOMENTS = 10
+DISK = "size=24m"
 
 
 def left_by_a_killed_run(target: Path, *, replacing: bool = False) -> Path:
@@ -94,44 +106,150 @@ def test_a_folder_that_is_no_leftover_is_not_touched(tmp_path: Path) -> None:
         plan_bundle(tmp_path / "kept", overwrite=False)
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "killpg"), reason="there are no such signals here")
-def test_kill_9_of_a_release_at_random_moments(make_spec: MakeSpec, tmp_path: Path) -> None:
-    """At 20 moments; the next start clears, and after the last the release is whole."""
-    spec = make_spec(small_survey(120), survey="population_size = 30000", privacy="m = 1")
-    temporary, place = tmp_path / "tmp", tmp_path / "place"
-    temporary.mkdir()
-    place.mkdir()
-    command = [
-        sys.executable, "-m", "surveysynth", "release", str(spec), "--out", str(place / "out"),
-        "--overwrite",
-    ]  # fmt: skip
-    environment = {**os.environ, "TMPDIR": str(temporary)}
-    moments, landed = random.Random(3), 0
-    for number in range(KILLS):
-        process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment,
-            start_new_session=True,
-        )  # fmt: skip
-        stage = STAGES[number % len(STAGES)]
-        assert process.stderr is not None
-        for line in process.stderr:
-            if stage in line:
-                break
-        time.sleep(moments.uniform(0.0, 0.4))
-        landed += process.poll() is None
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a small disk of its own, where one can be mounted."""
+    folder = tmp_path / "place"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", DISK, "tmpfs", str(folder)]
+    own = (
+        shutil.which("mount")
+        and not subprocess.run(mount, stderr=subprocess.DEVNULL, check=False).returncode
+    )
+    yield folder
+    subprocess.run(["chattr", "-R", "-i", str(folder)], capture_output=True, check=False)
+    if own:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def stop(process: "subprocess.Popen[str]", way: str, place: Path) -> None:
+    """Stop a run, or take away the disk that it writes to."""
+    if way == "kill":
         process.kill()
-        process.stderr.close()
-        assert process.wait() in (-signal.SIGKILL, 0)
-        assert not whole_or_nothing(place / "out")
-        with pytest.raises(ProcessLookupError):  # no process of its group is alive
-            os.killpg(process.pid, 0)
-    done = subprocess.run(command, capture_output=True, env=environment, check=False)
+    elif way == "interrupt":
+        process.send_signal(signal.SIGINT)
+    elif way == "full disk":
+        with (place / "filler").open("wb", buffering=0) as filler:
+            try:
+                while filler.write(bytes(1 << 16)) > 0:
+                    pass
+            except OSError:
+                return
+    else:
+        subprocess.run(["chattr", "-R", "+i", str(place)], capture_output=True, check=False)
+
+
+def possible(way: str, place: Path) -> str:
+    """Why a way to stop cannot be tried here; empty where it can."""
+    if way == "full disk" and not place.is_mount():
+        return "no small disk can be mounted here"
+    if way == "read-only folder":
+        changed = subprocess.run(["chattr", "+i", str(place)], capture_output=True, check=False)
+        if changed.returncode:
+            return "no folder can be made read-only here"
+        subprocess.run(["chattr", "-i", str(place)], check=True)
+    return "" if hasattr(os, "killpg") else "there are no such signals here"
+
+
+def stopped(way: str, number: int, place: Path, spec: Path) -> bool:
+    """One release, stopped a moment after a stage, and another; whether the stop met the first."""
+    stages = STAGES[load_spec(spec).privacy.mechanism]
+    temporary = spec.parent / "tmp"
+    temporary.mkdir(exist_ok=True)
+    out, ledger = place / f"out-{number}", place / f"ledger-{number}.jsonl"
+    command = [
+        sys.executable, "-m", "surveysynth", "release", str(spec), "--out", str(out), "--ledger",
+        str(ledger), "--overwrite",
+    ]  # fmt: skip
+    moment = random.Random(number).uniform(0.0, 0.4)
+    process = subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        start_new_session=True, env={**os.environ, "TMPDIR": str(temporary)},
+    )  # fmt: skip
+    assert process.stderr is not None
+    said = ""
+    for line in process.stderr:
+        said += line
+        if stages[number % len(stages)] in line:
+            break
+    time.sleep(moment)
+    met = process.poll() is None
+    stop(process, way, place)
+    said += process.stderr.read()
+    process.stderr.close()
+    code = process.wait(60)
+    assert code in {"kill": (-signal.SIGKILL, 0), "interrupt": (130, 0)}.get(way, (2, 0)), said
+    assert not any(word in said for word in ("Traceback", "defect")), said
+    with pytest.raises(ProcessLookupError):  # no process of its group is alive
+        os.killpg(process.pid, 0)
+    assert not whole_or_nothing(out)
+    published, kept = (out / "release").exists(), entries_of(ledger)
+    assert published == (code == 0) or way == "kill", said
+    assert not (published and "othing was" in said), said
+    assert len(kept) == 1 or not published
+    assert len(kept) == 1 or not any(place.rglob(f"{DRAWN}/*.json"))
+    # The disk is there again, and the same command goes on.
+    subprocess.run(["chattr", "-R", "-i", str(place)], capture_output=True, check=False)
+    (place / "filler").unlink(missing_ok=True)
+    waiting = any((out / "confidential" / DRAWN).glob("*.json"))
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert names(place) == ["out"]
+    assert not whole_or_nothing(out)
+    runs = entries_of(ledger)
+    assert set(kept) <= set(runs)
+    assert len(runs) == (1 if waiting else len(kept) + 1)
+    assert not any(place.rglob(f"{DRAWN}/*.json"))
+    left = {out.name, ledger.name}
+    assert {name for name in names(place) if not name.endswith(".lock")} == left
     assert names(temporary) == []
-    assert not whole_or_nothing(place / "out")
-    assert landed >= KILLS // 2
+    shutil.rmtree(out)
+    ledger.unlink()
+    return met
+
+
+def entries_of(ledger: Path) -> dict[str, LedgerEntry]:
+    """The runs of a ledger, which must be whole, by their ids."""
+    return {entry.run: entry for entry in read_ledger(ledger)} if ledger.exists() else {}
+
+
+def written_spec(folder: Path, mechanism: str = "noisy_statistics") -> Path:
+    """A release of a few seconds."""
+    if mechanism == "pseudo_posterior":
+        text = spec_text(
+            survey="population_size = 30000", synthesizer='inference = "paper"', privacy="m = 1"
+        )
+        return write_survey(folder / "in", small_survey(120), text)
+    spec = write_example(folder / "in", 400)[1]
+    text = spec.read_text(encoding="utf-8").replace(
+        'outcome = "salary" ', 'covariance_by = []\noutcome = "salary" '
+    )
+    lines = [line for line in text.splitlines() if not line.startswith(("epsilon", "figures"))]
+    quick = "epsilon = 20\nm = 10\nreplicates_per_draw = 1\n[tables]\n"
+    spec.write_text("\n".join(lines).replace("[tables]\n", quick), encoding="utf-8")
+    return spec
+
+
+@pytest.mark.parametrize(("way", "number"), list(zip(WAYS, (2, 4, 5, 3), strict=True)))
+def test_a_release_that_is_stopped(way: str, number: int, tmp_path: Path, place: Path) -> None:
+    if reason := possible(way, place):
+        pytest.skip(reason)
+    stopped(way, number, place, written_spec(tmp_path))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", STAGES)
+@pytest.mark.parametrize("way", WAYS)
+def test_a_release_that_is_stopped_at_ten_moments(
+    way: str, mechanism: str, tmp_path: Path, place: Path
+) -> None:
+    if reason := possible(way, place):
+        pytest.skip(reason)
+    spec = written_spec(tmp_path, mechanism)
+    met = [stopped(way, number, place, spec) for number in range(MOMENTS)]
+    assert sum(met) >= MOMENTS // 2
 
 
 def whole_or_nothing(out: Path) -> str:
