@@ -19,7 +19,7 @@ TECHNICAL = ROOT / "vignettes" / "technical"
 VIGNETTES = [
     *sorted((ROOT / "vignettes").glob("*.md")),
     *(TECHNICAL / f"{name}.md" for name in (
-        "methods", "real_survey", "risk_measures", "strict", "two_mechanisms")),
+        "methods", "real_survey", "risk_measures", "strict")),
 ]  # fmt: skip
 DOCUMENTS = [
     *sorted(ROOT.glob("*.md")),
