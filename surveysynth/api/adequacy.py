@@ -61,14 +61,14 @@ def adequacy(
     (20, True)
     """
     from surveysynth._support import progress as stages
-    from surveysynth.config.build import engine_of, mechanism_of, model_of, with_file_labels
+    from surveysynth.config.build import mechanism_of, read_survey, with_file_labels
     from surveysynth.config.spec import load_spec
     from surveysynth.evaluation.compare.adequacy import compare_with_sample
     from surveysynth.evaluation.compare.adequacy_report import write_adequacy
     from surveysynth.mechanisms.base import PrivateDraws
     from surveysynth.release.compared import read_compared
     from surveysynth.release.folder import CONFIDENTIAL, RELEASE
-    from surveysynth.release.pipeline import facts_of, survey_and_model
+    from surveysynth.release.run import facts_of, prepared
 
     say = progress or (lambda stage: None)
     folder = Path(out) / CONFIDENTIAL if confidential is None else Path(confidential)
@@ -78,7 +78,7 @@ def adequacy(
     if mechanism.settings.m < 2:
         raise InputError("a release of one draw does not say how much its draws differ: set m = 2.")
     say(stages.READING)
-    survey, model = survey_and_model(spec, engine_of(spec, model_of(spec)), mechanism)
+    survey, model, mechanism = prepared(spec, read_survey(spec))
     design, statistics = _of_noise(Path(out) / RELEASE, survey.design)
     facts = facts_of(spec, survey.design, mechanism, model, test=False).with_design(design)
     draws = PrivateDraws(model.name, kept.theta, mechanism.settings)

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._support.progress import shows_stages
-from surveysynth.config.build import engine_of, mechanism_of, model_of
+from surveysynth.config.build import engine_of, model_of
 from surveysynth.errors import InputError
-from surveysynth.release.pipeline import facts_of, private_estimates
 from surveysynth.release.private_tables import PrivateTables
+from surveysynth.release.run import Generators, run
 from surveysynth.release.run_record import Recorder, entry_in_memory, ledger_of
-from surveysynth.release.tables.table_builder import tables_of_each
 from surveysynth.sampling.randomness import Streams
 from surveysynth.survey.declaration import refuse_sources
 from surveysynth.survey.survey import Survey, require_survey
@@ -178,25 +177,19 @@ def tables(
         },
         "labels": labels, "outcomes": outcomes,
     }, several, calibration)  # fmt: skip
-    survey, chosen = _survey_for(survey, spec), mechanism_of(spec)
+    survey = _survey_for(survey, spec)
     built = engine_of(spec, model_of(spec)) if isinstance(model, str) else model
     if spec.privacy.answers_every_survey:
         built = built.under_noise()
-    design, test = chosen.prepared(built.with_ridge(survey.design)), seed is not None
-    of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.rebuildable)
-    built = built.of(design)
-    facts, say = facts_of(spec, design, chosen, built, test=test), progress or (lambda stage: None)
-    run = _recorder(spec, design, survey_id, ledger, test=test)
-    released = chosen.run(
-        built, design, survey.confidential, of_mechanism, say, seeded=test,
-        keeper=None if test else run,
+    test = seed is not None
+    recorder = _recorder(spec, survey.design, survey_id, ledger, test=test)
+    made = run(
+        spec, survey, _streams(seed, published=spec.privacy.rebuildable), test=test, chosen=built,
+        keeper=None if test else recorder, say=progress or (lambda stage: None),
     )  # fmt: skip
-    facts = facts.with_design(released.design_of(design))
-    facts, estimates = private_estimates(facts, built, released.draws, of_synthesis, say)
-    made = tables_of_each(facts.spec, facts.design, estimates)
-    if run is not None:
-        run.ledger.record([run.entry])  # before anybody sees the tables
-    return PrivateTables.of(facts, made, recorded=run is not None)
+    if recorder is not None:
+        recorder.ledger.record([recorder.entry])  # before anybody sees the tables
+    return PrivateTables.of(made.facts, made.tables, recorded=recorder is not None)
 
 
 def _recorder(
@@ -341,14 +334,8 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     return chosen.in_order(public_order(chosen.design)) if spec.privacy.rebuildable else chosen
 
 
-def _streams(
-    seed: int | np.random.Generator | None, *, published: bool
-) -> tuple[np.random.Generator, np.random.Generator]:
-    """Return the generators of the mechanism and of the steps after it.
-
-    They are those of a release with this seed, or the generator that is given.
-    """
+def _streams(seed: int | np.random.Generator | None, *, published: bool) -> Generators | Streams:
+    """Return the generators of a release with this seed, or the generator that is given."""
     if isinstance(seed, np.random.Generator):
-        return seed, seed
-    streams = Streams(None if seed is None else int(seed), published=published)
-    return streams.mechanism, streams.synthesis
+        return Generators(seed, seed)
+    return Streams(None if seed is None else int(seed), published=published)

@@ -20,7 +20,6 @@ from surveysynth.release.documents.context import shared_context
 from surveysynth.release.facts import curve_files, files_of
 from surveysynth.release.folder import DOSSIER_NAMES, plan_folder, staged_folder, swap_in
 from surveysynth.release.microdata import weight_column
-from surveysynth.release.pipeline import facts_of, synthetic_estimates
 from surveysynth.release.read_back import (
     PublishedRelease,
     published_design,
@@ -28,6 +27,7 @@ from surveysynth.release.read_back import (
     read_statistics,
     statistics_folder,
 )
+from surveysynth.release.run import facts_of, synthetic_estimates
 from surveysynth.release.tables.table import stacked_frame
 from surveysynth.release.tables.table_builder import estimates_for, release_tables, tables_of_each
 

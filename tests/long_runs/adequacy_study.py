@@ -27,7 +27,7 @@ from typing import Any  # noqa: E402
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
-from surveysynth.config.build import engine_of, mechanism_of, model_of  # noqa: E402
+from surveysynth.config.build import read_survey  # noqa: E402
 from surveysynth.config.spec import load_spec  # noqa: E402
 from surveysynth.evaluation.compare.adequacy import Findings, compare_with_sample  # noqa: E402
 from surveysynth.evaluation.compare.expected_error import FAR  # noqa: E402
@@ -37,13 +37,7 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
 )
 from surveysynth.release.compared import published_of  # noqa: E402
 from surveysynth.release.documents.context import library_versions  # noqa: E402
-from surveysynth.release.pipeline import (  # noqa: E402
-    facts_of,
-    survey_and_model,
-    synthesis_draws,
-    synthetic_estimates,
-)
-from surveysynth.release.tables.table_builder import tables_of_each  # noqa: E402
+from surveysynth.release.run import Generators, run  # noqa: E402
 from tests.surveys import small_survey  # noqa: E402
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "adequacy_study.json"
@@ -101,21 +95,14 @@ def released(setting: Setting, seed: int) -> Findings:
         text = SPECIFICATION.format(synthesizer=setting.synthesizer, privacy=setting.privacy)
         (folder / "spec.toml").write_text(text, encoding="utf-8")
         spec = load_spec(folder / "spec.toml")
-        mechanism = mechanism_of(spec)
-        survey, model = survey_and_model(spec, engine_of(spec, model_of(spec)), mechanism)
-    rng, design = np.random.default_rng(seed), survey.design
-    made = mechanism.run(model, design, survey.confidential, rng, seeded=True)
-    facts = facts_of(spec, design, mechanism, model, test=True)
-    facts = facts.with_design(made.design_of(design))
-    facts, draws = synthesis_draws(facts, model, made.draws, rng, lambda stage: None)
-    estimates = synthetic_estimates(facts, model, draws, rng, None)
-    published = published_of(tables_of_each(facts.spec, facts.design, estimates))
-    statistics = made.published.get(STATISTICS_NAME)
+        survey = read_survey(spec)
+    made = run(spec, survey, Generators(*[np.random.default_rng(seed)] * 2), test=True)
+    statistics = made.released.published.get(STATISTICS_NAME)
     return compare_with_sample(
-        facts, model, survey, draws, published,
+        made.facts, made.model, made.survey, made.draws, published_of(made.tables),
         statistics=None if statistics is None
         else LocationStatistics.from_dict(statistics["statistics"]),
-        risk_weights=made.by_record.get("risk_weight"), seed=seed,
+        risk_weights=made.released.by_record.get("risk_weight"), seed=seed,
     )  # fmt: skip
 
 

@@ -18,8 +18,8 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.release.documents.context import make_privacy_record, shared_context
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.facts import ReleaseFacts
-from surveysynth.release.pipeline import facts_of
 from surveysynth.release.preview import preview_lines
+from surveysynth.release.run import facts_of
 from surveysynth.survey.declaration import MEASURED, RHO_FACTORS
 from tests.surveys import make_survey, small_survey
 

@@ -46,7 +46,7 @@ from surveysynth.evaluation.studies.population import (
     published_specs,
 )
 from surveysynth.evaluation.studies.tasks import Task, TaskResult
-from surveysynth.release.pipeline import facts_of, prepared_survey, private_estimates
+from surveysynth.release.run import Generators, run
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
 from surveysynth.survey.survey import PublicDesign, Survey, survey_of
 from surveysynth.survey.transforms import Transform
@@ -70,28 +70,12 @@ def released(spec: Spec, survey: Survey, stream: np.random.SeedSequence) -> Made
 
     Nothing is written. Raises ``RefusedError`` where a release would.
     """
-    mechanism, chosen = build.mechanism_of(spec), build.engine_of(spec, build.model_of(spec))
-    survey = prepared_survey(survey, spec, chosen, mechanism)
-    design = survey.design
-    model = chosen.of(design)
-    model.prepare()
-    facts = facts_of(spec, design, mechanism, model, test=True)
-    of_mechanism, of_synthesis = map(np.random.default_rng, stream.spawn(2))
     with warnings.catch_warnings():
         # What a release says to its user once would be said for every sample.
         warnings.simplefilter("ignore", UserWarning)
-        made = mechanism.run(
-            model, design, survey.confidential, of_mechanism, _silent, seeded=True
-        )
-        design = made.design_of(design)
-        facts, estimates = private_estimates(
-            facts.with_design(design), model, made.draws, of_synthesis, _silent
-        )
-    return Made(_long_rows(facts.spec, design, estimates), made.realised)
-
-
-def _silent(stage: str) -> None:
-    """Report no stage."""
+        made = run(spec, survey, Generators.of(stream), test=True)
+    facts = made.facts
+    return Made(_long_rows(facts.spec, facts.design, made.estimates), made.released.realised)
 
 
 def row_keys(spec: Spec) -> list[str]:

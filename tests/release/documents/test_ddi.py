@@ -14,7 +14,8 @@ from surveysynth._support.messages import xml_text
 from surveysynth.config.build import mechanism_of, model_of, read_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.release.documents.codebook import make_codebook, make_ddi
-from surveysynth.release.pipeline import facts_of, release
+from surveysynth.release.pipeline import release
+from surveysynth.release.run import facts_of
 from tests.surveys import small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")

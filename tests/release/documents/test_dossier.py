@@ -19,7 +19,7 @@ from surveysynth.release.documents.context import shared_context
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.render import percent
 from surveysynth.release.facts import ReleaseFacts
-from surveysynth.release.pipeline import facts_of
+from surveysynth.release.run import facts_of
 from tests.surveys import clustered_survey, small_survey
 
 MakeSpec = Callable[..., Path]
