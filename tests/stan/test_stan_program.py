@@ -531,7 +531,7 @@ def test_pystan_keeps_the_contract_and_finds_its_breach() -> None:
     model.prepare()
     model.records(data.design, data.confidential)
     with pytest.raises(InputError, match="risk weights are not used"):
-        model.with_backend(Unweighted()).records(data.design, data.confidential)
+        StanProgram.load(MEANS, backend=Unweighted()).records(data.design, data.confidential)
 
 
 @pytest.mark.cmdstan

@@ -1,6 +1,7 @@
 """Every reader on the same surveys, and on damaged files. Truth: the frame that the files were
 written from; exit codes of the contract, a planted amount and listings of the folder."""
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import surveysynth as ss
+from tests.long_runs.readers import RESULT
 from tests.survey.reader_inputs import (
     Damage,
     Input,
@@ -34,6 +36,14 @@ def test_damaged_files_are_refused_in_plain_words(
     tmp_path: Path, capsys: Any, damage: Damage
 ) -> None:
     assert wrong_after(damage, tmp_path, capsys, Counter()) == []
+
+
+def test_two_thousand_surveys_were_one_in_every_format() -> None:
+    """The long run, ``python -m tests.long_runs.readers``."""
+    kept = json.loads(RESULT.read_text(encoding="utf-8"))
+    assert kept["failures"] == []
+    assert kept["seen"]["frame"] == kept["seen"]["surveys"] + kept["seen"]["refused"] >= 2000
+    assert all(kept["seen"][name] >= 500 for name in ("x.dta", "x.sav", "x.xpt", "x.parquet"))
 
 
 def test_a_reader_that_loses_something_is_found(
