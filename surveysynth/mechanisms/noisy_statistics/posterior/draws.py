@@ -38,7 +38,7 @@ from surveysynth.survey.survey import PublicDesign
 ITERATIONS = 200
 #: Stages of a fit, each with twice the rounds of the one before. Up to an R-hat of NEAR the rounds
 #: so far are kept; beyond it they are a further warm-up.
-STAGES, NEAR = 5, 1.15
+STAGES, NEAR = 6, 1.15
 #: Points whose functionals are computed at once hold so many rows of the table.
 ROWS_AT_ONCE = 2**18
 
