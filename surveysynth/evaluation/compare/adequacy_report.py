@@ -88,7 +88,7 @@ def render_adequacy(found: Findings) -> str:
     """Return the page: warning, verdict, the farthest rows, one figure."""
     facts = found.facts
     figure = Picture(
-        "differences", "All rows", "Published less sample, in expected errors.",
+        "differences", "All rows", "Predicted by the release, less the sample, in expected errors.",
         png_bytes(draw(differences_figure, {"": found})),
     )  # fmt: skip
     return page(
