@@ -6,6 +6,9 @@ correlation of .06. Samples have 72 units of 80 records, region as stratum and a
 Releases at two epsilons, the sample's own figures by unit, and, for every second sample, releases
 that ignore units (a design effect of 1) are compared with the population, over 15 rows each of
 counts, means, and shares. ``golden/unit_study.json`` has the summary; ten seconds a release.
+
+``--design visits`` is like visits to physicians: 400 units of 21 records, an intraclass correlation
+of .36, and weights that are constant within units (``golden/unit_study_visits.json``).
 """
 
 import os
@@ -16,6 +19,7 @@ for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import argparse  # noqa: E402
 import json  # noqa: E402
 from collections.abc import Iterator, Sequence  # noqa: E402
+from dataclasses import dataclass  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -30,7 +34,24 @@ from surveysynth.estimation.taylor import estimate_domains  # noqa: E402
 from surveysynth.release.documents.context import library_versions  # noqa: E402
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "unit_study.json"
-UNITS, OF_UNIT, SAMPLED, RECORDS, ICC = 1200, 400, 72, 80, 0.06
+
+
+@dataclass(frozen=True)
+class Design:
+    """Units of the population and their records, those of a sample, the intraclass correlation."""
+
+    units: int
+    of_unit: int
+    sampled: int
+    records: int
+    icc: float
+    weights_by_unit: bool
+
+
+DESIGNS = {
+    "usual": Design(1200, 400, 72, 80, 0.06, weights_by_unit=False),
+    "visits": Design(4000, 100, 400, 21, 0.36, weights_by_unit=True),
+}
 REGIONS, LEVELS = ("north", "east", "south", "west"), ("a", "b", "c")
 POWER = ss.Transform("yeo_johnson", scale=1000.0, power=0.4)
 OUTCOMES = [
@@ -44,11 +65,12 @@ METHODS = {"units, 10.8": (10.8, True), "units, 3.6": (3.6, True), "ignored, 10.
 Rows = dict[tuple[str, str, str], tuple[float, float, float]]
 
 
-def population(seed: int = 1) -> pd.DataFrame:
+def population(design: Design, seed: int = 1) -> pd.DataFrame:
     """Everybody."""
     rng = np.random.default_rng(seed)
-    unit = np.repeat(np.arange(UNITS), OF_UNIT)
-    effects = np.sqrt(ICC / (1.0 - ICC)) * rng.standard_normal((UNITS, 4))[unit]
+    unit = np.repeat(np.arange(design.units), design.of_unit)
+    ratio = design.icc / (1.0 - design.icc)
+    effects = np.sqrt(ratio) * rng.standard_normal((design.units, 4))[unit]
     sex = rng.choice(["f", "m"], unit.size)
     region = np.array(REGIONS)[unit % 4]
     base = 0.3 * (sex == "f") + 0.4 * (region == "north") - 0.2 * (region == "south")
@@ -69,23 +91,29 @@ def population(seed: int = 1) -> pd.DataFrame:
     })  # fmt: skip
 
 
-def sample(people: pd.DataFrame, seed: int) -> pd.DataFrame:
+def sample(people: pd.DataFrame, design: Design, seed: int) -> pd.DataFrame:
     """As many units of each region, as many records of each unit; weights vary by chance."""
     rng = np.random.default_rng([seed, 7])
     rows = []
     for region in range(4):
-        for unit in 4 * rng.choice(UNITS // 4, SAMPLED // 4, replace=False) + region:
-            rows.append(unit * OF_UNIT + rng.choice(OF_UNIT, RECORDS, replace=False))
+        chosen = 4 * rng.choice(design.units // 4, design.sampled // 4, replace=False) + region
+        for unit in chosen:
+            own = rng.choice(design.of_unit, design.records, replace=False)
+            rows.append(unit * design.of_unit + own)
     made = people.iloc[np.concatenate(rows)].reset_index(drop=True)
-    weight = len(people) / len(made) * np.exp(0.3 * rng.standard_normal(len(made)) - 0.045)
+    if design.weights_by_unit:
+        sd, normals = 0.6, np.repeat(rng.standard_normal(design.sampled), design.records)
+    else:
+        sd, normals = 0.3, rng.standard_normal(len(made))
+    weight = len(people) / len(made) * np.exp(sd * normals - 0.5 * sd**2)
     return made.assign(weight=weight, unit=made["unit"].astype(str))
 
 
-def survey_of(frame: pd.DataFrame, *, effects: bool = True) -> ss.Survey:
+def survey_of(frame: pd.DataFrame, people: int, *, effects: bool = True) -> ss.Survey:
     """The survey of a sample."""
     return ss.Survey.from_frame(
         frame, outcomes=OUTCOMES, weight="weight", by=["region", "sex"], strata="region",
-        psu="unit", population_size=UNITS * OF_UNIT, design_effect=None if effects else 1.0,
+        psu="unit", population_size=people, design_effect=None if effects else 1.0,
     )  # fmt: skip
 
 
@@ -113,12 +141,12 @@ def truth(people: pd.DataFrame) -> dict[tuple[str, str, str], float]:
     return result
 
 
-def own_rows(frame: pd.DataFrame) -> Rows:
+def own_rows(frame: pd.DataFrame, people: int) -> Rows:
     """The sample's own figures by unit."""
-    survey = survey_of(frame)
+    survey = survey_of(frame, people)
     design, result = survey.design, {}
     domains = build_domains(design.frame, design.by, design.levels)
-    t = stats.t.ppf(0.975, SAMPLED - 4)
+    t = stats.t.ppf(0.975, frame["unit"].nunique() - 4)
     for label, statistic, values in columns(frame):
         made = estimate_domains(
             domains, SampleDesign.from_public(design), weight=frame["weight"].to_numpy(),
@@ -131,11 +159,13 @@ def own_rows(frame: pd.DataFrame) -> Rows:
     return result
 
 
-def released_rows(frame: pd.DataFrame, epsilon: float, effects: bool, seed: int) -> Rows:
+def released_rows(
+    frame: pd.DataFrame, people: int, epsilon: float, effects: bool, seed: int
+) -> Rows:
     """The figures of one release."""
     tables = ss.tables(
-        survey_of(frame, effects=effects), "fbs", epsilon, statistics=["count", "mean", "share"],
-        replicates_per_draw=3, seed=seed,
+        survey_of(frame, people, effects=effects), "fbs", epsilon,
+        statistics=["count", "mean", "share"], replicates_per_draw=3, seed=seed,
         sections={
             "outcomes": {"amount": {"centre": 7000.0, "spread": 1.0}},
             "privacy": {"mechanism": "noisy_statistics"},
@@ -180,19 +210,23 @@ def summary(expected: dict[tuple[str, str, str], float], runs: Sequence[dict[str
 def main(arguments: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=GOLDEN)
+    parser.add_argument("--design", choices=list(DESIGNS), default="usual")
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--samples", type=int, default=24)
     given = parser.parse_args(arguments)
-    people = population()
+    design = DESIGNS[given.design]
+    name = "unit_study" if given.design == "usual" else f"unit_study_{given.design}"
+    out = given.out or GOLDEN.with_name(f"{name}.json")
+    people = population(design)
     expected, runs = truth(people), []
     for k in range(given.samples):
-        frame = sample(people, k)
-        runs.append({"sample": own_rows(frame)})
+        frame = sample(people, design, k)
+        runs.append({"sample": own_rows(frame, len(people))})
         for method, (epsilon, effects) in METHODS.items():
             if effects or k % 2 == 0:
-                runs[-1][method] = released_rows(frame, epsilon, effects, k)
+                runs[-1][method] = released_rows(frame, len(people), epsilon, effects, k)
         found = {"summary": summary(expected, runs), "versions": library_versions()}
-        given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
         print(k + 1, {name: each["all"] for name, each in found["summary"].items()}, flush=True)
 
 
