@@ -1,57 +1,7 @@
-"""Smooth noisy histograms towards a normal law (Silverman 1982), as functions of arrays.
+"""Smooth noisy histograms towards a normal law, and those of counts towards laws of counts.
 
-A bin's noisy count h has the mean mu = exp(theta) and about the variance s^2 + mu: that of its
-noise and of the sample. Then h + s^2 is nearly Poisson with the mean mu + s^2, and the estimate
-minimizes
-
-    sum mu - (h + s^2) log(mu + s^2)  +  lambda/2 |D^3 (theta - theta_0)|^2 .
-
-Its score (h - mu)/(s^2 + mu) has the mean zero. The sum of squares with the same variance has not:
-in an empty bin it prefers mu > 0, since that also raises the variance it divides by. Third
-differences of a quadratic are zero, so with theta_0 = 0 a large lambda gives a normal law, with its
-own total, mean and variance. A stratum departs in this way either from the pooled curve of all
-strata or from a normal law of its own.
-
-**lambda** is the one of largest marginal likelihood (Laplace's approximation), given that theta has
-the improper normal prior that the penalty is. The same likelihood says which theta_0 a stratum
-takes. A misfit within the number of bins, the other usual rule, lets noise make a mode in an empty
-tail every few samples, and means follow it.
-
-**Strata.** The more likely curve of a stratum is drawn to the pooled one: theta is a mean of both,
-with weights of the stratum's records and of ``POOLED_WORTH`` SDs of a count. Location and spread
-are those of the second stage, so what the pooled curve adds to a small stratum is shape.
-
-**Tails.** Beyond the bins whose sum to the end is more than noise, theta is concave, and away from
-zero it falls at least as that of a Pareto law of index 1.5: a stiff penalty on second and first
-differences above that. A tail there falls like a normal one or like a power, and cannot rise again.
-In the tails of its own counts a stratum's departure from the pooled curve is concave. Without these
-limits noise puts a record's worth of mass at the end of a wide range now and then, which moves a
-mean by several standard errors.
-
-**Doubt.** A tail that the noise hides must not be mapped to the ends of the range. So a share of
-the estimate, as large as such a tail may be, is spread about each bin like a Pareto law of index 3,
-but by no more than the SD of the estimate.
-
-**Counts.** Bins of a count end at whole numbers, and most have one value (``survey/learned.py``).
-The estimate minimizes
-
-    sum mu - (h + s^2) log(mu + s^2)  +  lambda/2 |D^2 (theta - theta_0)|^2 .
-
-Second differences of a linear function are zero. So with theta_0 = 0 a large lambda gives a
-geometric law, and with the log probabilities of a negative binomial law one of the same size with
-any mean. Poisson laws are those of a large size. The marginal likelihood chooses lambda, and
-between these laws: both have the same null space, so that it compares them.
-
-**Ends.** Many records may have none, or lie at a top code, in any number. So where an outermost bin
-is more than noise, no difference takes it: it has its own noisy count, whatever the others say, and
-the law is fitted to the other bins. So the share of zeros has the noise of one count.
-
-**Tails** need no limits: a law of this kind has them. Concave tails would be wrong for counts: an
-excess of zeros, and negative binomial laws of a size below 1, are convex.
-
-A stratum departs from the pooled curve or from
-a law of its own, whichever is most likely, and is drawn to the pooled one.
-"""
+Functions of arrays; what is minimized, and why, is in strict 8: "Smoothing", "Tails", "Laws of
+counts" and "Strata". theta is the log of expected counts, theta_0 what a penalty draws it to."""
 
 from dataclasses import dataclass
 from functools import lru_cache

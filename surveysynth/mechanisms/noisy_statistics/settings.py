@@ -10,13 +10,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from surveysynth._support.numeric import chi_square_quantile, chi_square_tail
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import Declared, typical
 from surveysynth.mechanisms.learned.histogram import what_is_left
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.release.learned_radius import learned_radius
-from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import (
+    INSIDE,
+    Clipping,
+    inside,
+)
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import group_variances
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome, undeclared
 from surveysynth.survey.survey import PublicDesign
@@ -29,6 +34,8 @@ RECORD = "record"
 NOISY_PLAN = SamplingPlan(chains=32, warmup=100, draws=60)
 #: SD of log weights about their centre, where nothing is declared.
 WEIGHT_SPREAD = 0.6
+#: Shares of normal records that a ball of learned amounts may hold.
+SHARES_INSIDE = (0.95, 0.98, 0.99, INSIDE)
 
 
 @dataclass(frozen=True)
@@ -208,3 +215,27 @@ class NoisySettings:
             )
         sizes = design.frame[self.protect].value_counts(dropna=False)
         return np.asarray(sizes, dtype=np.int64)
+
+
+def learned_radius(columns: int, records: float, rho: float, unit: int = 1) -> float:
+    """Return the radius, in spreads, for the columns of z that a record has at once.
+
+    Of learned amounts, and of groups about their own centres: noise is weighed against what the
+    ball cuts (strict 8). records: of an average cell; rho: of all sums; unit: records of the
+    largest unit of protection.
+    """
+    one = Clipping(np.zeros(1), np.ones(1), 1.0)
+    noise = float(group_variances(one, rho, unit).squares_sd(one)[0, 0]) / records
+
+    def squared_error(radius: float) -> float:
+        return (noise * radius**2) ** 2 + (1.0 - clipped_variance(radius, columns)) ** 2
+
+    radii = [math.sqrt(chi_square_quantile(share, columns)) for share in SHARES_INSIDE]
+    return min(radii, key=squared_error)
+
+
+def clipped_variance(radius: float, columns: int) -> float:
+    """Return v: E u_1^2 min(1, R^2/|u|^2) of a standard normal u of so many columns."""
+    square = radius**2
+    within = 1.0 - float(chi_square_tail(square, columns + 2))
+    return within + square / columns * float(chi_square_tail(square, columns))

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth._support.types import BoolArray, FloatArray, IntArray, Theta
 from surveysynth.survey.outcome import ABOVE, BELOW, Outcome
 from surveysynth.survey.survey import PublicDesign
 
@@ -49,6 +49,7 @@ class LogitPart:
 class RegressionPart:
     """A column of z: its position there, its columns of x~, and the columns of z before it.
 
+    name: "2" of the second outcome, "2_below" below its split, "weight";
     outcome: position of the outcome (None: the log weight); side: the side of a split.
     """
 
@@ -169,19 +170,39 @@ class Layout:
             columns = np.setdiff1d(everything, self.indicators(j))
             # No record lies on both sides of a split.
             earlier = np.arange(position - side)
-            name = part_name(j, side)
+            name = str(j + 1) + _BELOW * (side == BELOW)
             parts.append(RegressionPart(name, position, columns, earlier, j, side))
         if self.weighted:
             last = self.q - 1
             parts.append(RegressionPart(WEIGHT, last, everything, np.arange(last), None))
         return tuple(parts)
 
-    def present(self, category: IntArray) -> "np.ndarray[tuple[int, int], np.dtype[np.bool_]]":
+    def present(self, category: IntArray) -> BoolArray:
         """Return the columns of z (r, q) that rows with these categories (r, p) have."""
         result = np.ones((category.shape[0], self.q), dtype=bool)
         for position, (j, side) in enumerate(self.amounts):
             result[:, position] = category[:, j] == side
         return result
+
+
+def residual_covariances(
+    theta: Theta, regressions: tuple[RegressionPart, ...], there: BoolArray | None = None
+) -> FloatArray:
+    """Return residual covariances (groups, q, q) of the columns of z that are ``there`` (q,).
+
+    Of all columns by default."""
+    q = len(regressions)
+    groups = theta[f"variance_{regressions[0].name}"].size if q else 1
+    slopes, variance = np.zeros((groups, q, q)), np.zeros((groups, q))
+    for part in regressions:
+        own = theta[f"coefficients_{part.name}"][part.columns.size :]
+        slopes[:, part.position, part.earlier] = own + theta.get(f"slopes_{part.name}", 0.0)
+        variance[:, part.position] = theta[f"variance_{part.name}"]
+    there = np.ones(q, dtype=bool) if there is None else there
+    both = np.outer(there, there)
+    inverse = np.linalg.inv(np.eye(q) - slopes * both)
+    scaled = inverse * (variance * there)[:, None]
+    return np.asarray(scaled @ inverse.swapaxes(-1, -2), dtype=np.float64)
 
 
 def level_deviations(
@@ -214,11 +235,6 @@ def level_log_variances(
             total = total + spreads[first + category[:, j]]
             first += size
     return np.asarray(total)
-
-
-def part_name(outcome: int, side: int) -> str:
-    """Name the regression of an amount: "2", or "2_below" below its split."""
-    return str(outcome + 1) + _BELOW * (side == BELOW)
 
 
 def part_order(name: str) -> tuple[float, bool]:

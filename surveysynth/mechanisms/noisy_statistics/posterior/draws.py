@@ -13,25 +13,32 @@ from surveysynth._support.progress import more_rounds
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.noisy_statistics.posterior.between_units import (
+    CellLaw,
+    unit_covariances,
+)
 from surveysynth.mechanisms.noisy_statistics.posterior.level_spreads import level_spreads
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters, Point
-from surveysynth.mechanisms.noisy_statistics.posterior.prior_columns import alike
-from surveysynth.mechanisms.noisy_statistics.posterior.unit_draws import draws_with_effects
+from surveysynth.mechanisms.noisy_statistics.posterior.unit_margins import with_effects
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     require_general,
     table_of,
 )
+from surveysynth.mechanisms.noisy_statistics.release.unit_products import UnitProducts
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
-from surveysynth.models.base import Model
+from surveysynth.models.base import Model, psu_codes
 from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.model import PSU_PRIORS, GeneralLocation
+from surveysynth.models.units import records_by_unit
 from surveysynth.sampling.convergence import (
     MAX_R_HAT,
     NotConvergedError,
     check_convergence,
 )
 from surveysynth.sampling.hmc import HamiltonianChains, find_mode, whitening_at
+from surveysynth.survey.design_matrix import DesignMatrix
 from surveysynth.survey.survey import PublicDesign
 
 #: Iterations of the search for a mode, which only has to come near.
@@ -225,6 +232,70 @@ def theta_of(parameters: Parameters, points: FloatArray, root: FloatArray) -> Th
     for logit, coefficients in zip(layout.logits, point.logits, strict=True):
         theta[f"logit_{logit.name}"] = coefficients
     return theta
+
+
+def alike(matrix: DesignMatrix) -> FloatArray:
+    """Return the root (K, K) of coefficients c = root e on X with e ~ N(0, tau^2) each.
+
+    About a variable that a formula codes by differences from a level the prior has no favorite
+    level (strict 7); the identity where there is none."""
+    size = matrix.n_columns
+    if "Intercept" not in matrix.columns:
+        return np.eye(size)
+    terms: dict[str, list[int]] = {}
+    for k, name in enumerate(matrix.columns):
+        if "[T." in name and name.endswith("]") and not matrix.ridged[k]:
+            terms.setdefault(name[: name.index("[T.")], []).append(k)
+    first, effects = matrix.columns.index("Intercept"), [np.eye(size)]
+    for own in terms.values():
+        flags = matrix.x_cells[:, own]
+        if not np.isin(flags, (0.0, 1.0)).all() or (flags.sum(1) > 1.0).any():
+            continue
+        reference = np.zeros((size, 1))
+        reference[own] = -1.0
+        reference[first] = 1.0
+        effects.append(reference)
+    of_effects = np.hstack(effects)
+    return np.asarray(np.linalg.cholesky(of_effects @ of_effects.T), dtype=np.float64)
+
+
+def draws_with_effects(
+    private: PrivateDraws,
+    model: GeneralLocation,
+    design: PublicDesign,
+    parameters: Parameters,
+    points: FloatArray,
+    units: UnitProducts | None,
+    rng: np.random.Generator,
+) -> PrivateDraws:
+    """Return the draws, at points (m, ..), with a covariance of effects each.
+
+    The same draws where PSUs have no effects.
+    """
+    psu = psu_codes(model, design)
+    if psu is None or units is None:
+        return private
+    table, layout = parameters.table, parameters.layout
+    records = records_by_unit(design.matrix.cell, psu, len(table.sizes))
+    thetas = [private.draw(draw) for draw in range(private.settings.m)]
+    chosen = {"lkj": model.priors["lkj"]} | {
+        name: value for name, value in model.changed_priors.items() if name in PSU_PRIORS
+    }
+    point = parameters.point(points)
+    p, means = np.exp(parameters.log_p(point)[0]), parameters.means(point)
+    covariances = [root @ root.swapaxes(-1, -2) for root, _, _ in parameters.roots_of(point)]
+    laws = [
+        CellLaw(p[draw], means[draw], [each[draw] for each in covariances])
+        for draw in range(len(points))
+    ]
+    seen, others = unit_covariances(thetas, table, records, laws, units, chosen, rng)
+    moved = [
+        with_effects(theta, own, covariance, design, layout, psu, model.priors, rng)
+        for theta, own, covariance in zip(thetas, seen, others, strict=True)
+    ]
+    return replace(
+        private, theta={name: np.stack([each[name] for each in moved]) for name in moved[0]}
+    )
 
 
 def _spread_out(m: int, kept: int) -> IntArray:

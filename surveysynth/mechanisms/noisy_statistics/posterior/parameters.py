@@ -1,12 +1,9 @@
 """The parameters of the general location model as one vector, and their posterior (strict 7).
 
-    z_j = x~ c_j + deviations of levels by group + slopes on residuals of earlier columns + e_j
-
 Coordinates are at about unit scale. Coefficients are centered and whitened by generalized least
 squares, everything else is about its prior mean in prior SDs: log variances and slopes of groups
 about what groups have in common, s_0 and b, with effects u and v of their levels. (Coordinates of
-groups where they are, which suit groups that are known well, made chains slower also there.)
-"""
+groups where they are, which suit groups that are known well, made chains slower also there.)"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

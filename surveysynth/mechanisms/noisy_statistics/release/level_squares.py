@@ -84,8 +84,8 @@ def exact_squares(
     shape: LocationShape, clipping: Clipping, category: IntArray, z: FloatArray
 ) -> IntArray:
     """Return V (E,), objects, in steps^2. Confidential; category (n, outcomes), z (n, q)."""
-    levels = indicators(shape).shape[1]
-    total, own = np.zeros(levels, dtype=object), ball(clipping)
+    flags, own = shape.flags.T.astype(object), ball(clipping)
+    total = np.zeros(len(flags), dtype=object)
     combination = shape.combination_of(category)
     for start in range(0, len(z), BLOCK):
         part = slice(start, start + BLOCK)
@@ -93,18 +93,8 @@ def exact_squares(
         # By combination first, in 64 bits: 2^18 squares of at most 2^42.
         by_combination = np.zeros(len(shape.combinations), dtype=np.int64)
         np.add.at(by_combination, combination[part], u * u)
-        total = total + indicators(shape).T.astype(object) @ by_combination.astype(object)
+        total = total + flags @ by_combination.astype(object)
     return np.asarray(total)
-
-
-def indicators(shape: LocationShape) -> FloatArray:
-    """Return flags (D, E) of the levels of each combination, of outcomes with categories."""
-    columns = [
-        shape.combinations[:, j, None] == np.arange(outcome.categories)
-        for j, outcome in enumerate(shape.outcomes)
-        if outcome.is_discrete
-    ]
-    return np.concatenate(columns, axis=1).astype(np.float64)
 
 
 def level_squares(

@@ -95,6 +95,17 @@ class LocationShape:
         ]
 
     @cached_property
+    def flags(self) -> FloatArray:
+        """1[d_j = l] (D, E) of every category of each outcome with a discrete part."""
+        columns = [
+            self.combinations[:, j, None] == np.arange(outcome.categories)
+            for j, outcome in enumerate(self.outcomes)
+            if outcome.is_discrete
+        ]
+        none = np.zeros((len(self.combinations), 0))
+        return np.concatenate([none, *columns], axis=1, dtype=np.float64)
+
+    @cached_property
     def present_in(self) -> BoolArray:
         """Flags (D, q) of the columns of z that exist in each combination."""
         return self.layout.present(self.combinations)
