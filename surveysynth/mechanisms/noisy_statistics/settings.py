@@ -121,9 +121,11 @@ class NoisySettings:
         centres, spreads = [], []
         for outcome in design.outcomes:
             for side in outcome.sides:  # categories are counted
-                centre, spread = self._moments(outcome, side)
-                centres.append(centre)
-                spreads.append(spread)
+                found = typical(outcome, side, self.declared, self.declared_below)
+                if found is None:
+                    raise InputError(undeclared(outcome, side))
+                centres.append(found[0])
+                spreads.append(found[1])
         if design.weight_name is not None:
             centre, spread = (0.0, 1.0) if design.learns_weight else self.log_weight(design)
             centres.append(centre)
@@ -136,7 +138,9 @@ class NoisySettings:
                 " mechanism = 'pseudo_posterior'."
             )
         at_once = len(centres) - sum(each.split is not None for each in design.outcomes)
-        radius = self.radius or self._radius(design, at_once)
+        amounts = [each for each in design.outcomes if each.sides]
+        guesses = not amounts or any(each.learned is None for each in amounts)
+        radius = self.radius or (inside(at_once) if guesses else self._between(design, at_once))
         return Clipping(np.array(centres), np.array(spreads), radius)
 
     def radius_about_groups(self, design: PublicDesign) -> float:
@@ -149,25 +153,11 @@ class NoisySettings:
             return clipping.radius
         return min(clipping.radius, self._between(design, clipping.q))
 
-    def _radius(self, design: PublicDesign, columns: int) -> float:
-        """Return the radius by default, for the columns that a record has at once."""
-        amounts = [each for each in design.outcomes if each.sides]
-        if not amounts or any(each.learned is None for each in amounts):
-            return inside(columns)
-        return self._between(design, columns)
-
     def _between(self, design: PublicDesign, columns: int) -> float:
         """Return the radius that weighs noise against what is clipped."""
         records = design.n / design.matrix.x_cells.shape[0]
         rho = self.of_sums(design.modelled).rho
         return learned_radius(columns, records, rho, self.unit_size(design))
-
-    def _moments(self, outcome: Outcome, side: int) -> tuple[float, float]:
-        """Return centre and spread of a column of z."""
-        found = typical(outcome, side, self.declared, self.declared_below)
-        if found is None:
-            raise InputError(undeclared(outcome, side))
-        return found
 
     def log_weight(self, design: PublicDesign) -> tuple[float, float]:
         """Return centre and spread of the log weight: declared ones, or their defaults.
@@ -176,20 +166,17 @@ class NoisySettings:
         where no centre is declared and nothing public implies one.
         """
         spread = WEIGHT_SPREAD if self.weight.spread is None else self.weight.spread
-        return self._log_weight_centre(design), spread
-
-    def _log_weight_centre(self, design: PublicDesign) -> float:
         if self.weight.centre is not None:
-            return self.weight.centre
+            return self.weight.centre, spread
         given = design.weight_transform
-        if design.population_size is None and isinstance(given, LearnedTransform):
-            return 0.5 * math.log(given.low * given.high)
-        if design.population_size is None:
-            raise InputError(
-                "The log weight needs a declared centre, or the survey a public population size N, "
-                "which makes it log(N/n)."
-            )
-        return math.log(design.population_size / design.n)
+        if design.population_size is not None:
+            return math.log(design.population_size / design.n), spread
+        if isinstance(given, LearnedTransform):
+            return 0.5 * math.log(given.low * given.high), spread
+        raise InputError(
+            "The log weight needs a declared centre, or the survey a public population size N, "
+            "which makes it log(N/n)."
+        )
 
     def unit_size(self, design: PublicDesign) -> int:
         """Return the records of the largest unit that is protected as a whole, a public number.

@@ -21,10 +21,8 @@ Costs add up (Bun and Steinke 2016, Lemma 2.3).
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
 
 import numpy as np
 
@@ -54,10 +52,6 @@ class LevelSquares(Published):
     rho: float
     records: int
     noise: str
-
-    @classmethod
-    def _read(cls, given: Mapping[str, Any]) -> Self:
-        return cls(**{**given, "squares": np.array(given["squares"], np.float64)})
 
     def _check_shapes(self) -> None:
         if self.squares.ndim != 1 or not np.isfinite(self.squares).all():
