@@ -26,6 +26,8 @@ from surveysynth.models.general_location.layout import residual_covariances
 from surveysynth.models.units import LOGISTIC_VARIANCE
 from surveysynth.sampling.hmc import HamiltonianChains, find_mode, whitening_at
 
+#: Of one draw of the fit: p (C, D), means (C, D, q), covariances (G, q_p, q_p) in spreads.
+CellLaw = tuple[FloatArray, FloatArray, Sequence[FloatArray]]
 #: Scale of the half-t prior of SDs of effects, in SDs within units: a correlation of .2.
 PRIOR_SCALE = 0.5
 #: The same of the log weight, which is often the same for all records of a unit.
@@ -252,7 +254,7 @@ def of_other_units(
 
 
 def cell_sums(
-    table: NoisyTable, theta: "CellLaw", rng: np.random.Generator
+    table: NoisyTable, law: CellLaw, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """Return sums of u (C, q) about the common center and counts (C, D), given noisy ones.
 
@@ -260,7 +262,7 @@ def cell_sums(
     its A'NA, true sums with noise forgotten by the difference of a simulation (Matheron's rule).
     """
     shape, v = table.shape, table.count_variance
-    n, p = table.sizes[:, None].astype(np.float64), theta.p
+    n, (p, means_of_rows, covariances) = table.sizes[:, None].astype(np.float64), law
     if p.shape[1] == 1:
         counts = n.copy()
     else:
@@ -273,13 +275,13 @@ def cell_sums(
         counts = np.maximum(made + off - v * off * precision - n * share * along, 0.0)
     sums = np.zeros((len(p), shape.q))
     noise = np.sqrt(table.sum_variance)
-    for pattern, covariance in zip(table.patterns, theta.covariances, strict=True):
+    for pattern, covariance in zip(table.patterns, covariances, strict=True):
         there, of = pattern.present, pattern.combinations
         for g, cells in enumerate(table.cells):
             own = cells[cells >= 0]
             a = pattern.rows[g, : own.size].reshape(-1, pattern.rows.shape[-1])
             size = counts[own][:, of].reshape(-1)
-            means = theta.means[own][:, of][..., there].reshape(size.size, -1)
+            means = means_of_rows[own][:, of][..., there].reshape(size.size, -1)
             means = means - pattern.centers[g]
             root = np.linalg.cholesky(covariance[g])
             made = size[:, None] * means
@@ -294,15 +296,6 @@ def cell_sums(
             made = made + size[:, None] * pattern.centers[g]
             sums[np.ix_(own, there)] += made.reshape(own.size, of.size, -1).sum(1)
     return sums, counts
-
-
-@dataclass(frozen=True, eq=False)
-class CellLaw:
-    """Of one draw of the fit: p (C, D), means (C, D, q), covariances (G, q_p, q_p) in spreads."""
-
-    p: FloatArray
-    means: FloatArray
-    covariances: list[FloatArray]
 
 
 def unit_covariances(
@@ -354,9 +347,12 @@ def unit_covariances(
     expected, operator, slope, total, over_records, over_units = (
         np.stack(each) for each in zip(*parts, strict=True)
     )
+    prior_scale = np.full(shape.layout.amount_effects.stop, priors.get("psu_scale", PRIOR_SCALE))
+    if shape.weighted and "psu_scale" not in priors:
+        prior_scale[-1] = WEIGHT_SCALE
     law_of_all = BetweenLaw(
         expected, operator, slope, total, (over_records, over_units), weights.t[:2], noisy,
-        _prior_scale(shape, priors), priors["lkj"],
+        prior_scale, priors["lkj"],
     )  # fmt: skip
     seen = law_of_all.sample(rng)
     others = of_other_units(seen, freedom, rng)
@@ -365,14 +361,6 @@ def unit_covariances(
     scales[:, own, own] /= np.sqrt(1.0 - seen[:, own, own])
     turned = scales.swapaxes(-1, -2)
     return np.asarray(scales @ seen @ turned), np.asarray(scales @ others @ turned)
-
-
-def _prior_scale(shape: LocationShape, priors: Mapping[str, float]) -> FloatArray:
-    """Return the scales (D,) of SDs of effects: the declared one, or ours."""
-    result = np.full(shape.layout.amount_effects.stop, priors.get("psu_scale", PRIOR_SCALE))
-    if shape.weighted and "psu_scale" not in priors:
-        result[-1] = WEIGHT_SCALE
-    return result
 
 
 def _scale(theta: Theta, shape: LocationShape, sizes: FloatArray) -> FloatArray:

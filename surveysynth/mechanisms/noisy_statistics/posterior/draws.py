@@ -10,13 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from surveysynth._support.progress import more_rounds
-from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
-from surveysynth.mechanisms.noisy_statistics.posterior.between_units import (
-    CellLaw,
-    unit_covariances,
-)
+from surveysynth.mechanisms.noisy_statistics.posterior.between_units import unit_covariances
 from surveysynth.mechanisms.noisy_statistics.posterior.level_spreads import level_spreads
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters, Point
@@ -84,7 +81,8 @@ def posterior_draws(
     table = NoisyTable.of(shape, design.matrix.cell, statistics, root)
     parameters = Parameters(layout, table, general.priors)
     points, record = fit(parameters, settings, rng, progress)
-    points = points[_spread_out(settings.m, len(points))]
+    m, kept = settings.m, len(points)
+    points = points[(np.arange(m) * kept) // m + kept // (2 * m)]  # evenly over all chains
     drawn = PrivateDraws(model.name, theta_of(parameters, points, root), settings)
     drawn = draws_with_effects(drawn, general, design, parameters, points, statistics.units, rng)
     if statistics.levels is not None:
@@ -112,7 +110,13 @@ def fit(
             r_hat, ess = check_convergence(functionals_of(parameters, points), None)
         except NotConvergedError as refusal:
             if stage == STAGES - 1:
-                raise _refused(refusal) from None
+                raise RefusedError(
+                    "The chains given the noise have not converged: R-hat is "
+                    f"{refusal.r_hat:.2f} after all stages, and {MAX_R_HAT} is required. Release "
+                    "fewer outcomes together, join rare levels or small cells, raise epsilon, or "
+                    "raise warmup and draws in [synthesizer]; the noise that was drawn is used "
+                    "again."
+                ) from None
             rounds = points.shape[1]
             if progress is not None:
                 progress(more_rounds(rounds, refusal.r_hat))
@@ -124,15 +128,6 @@ def fit(
             continue
         return points.reshape(-1, points.shape[-1]), PosteriorRecord(r_hat, ess, points.shape[1])
     raise AssertionError("the last stage returns or raises")
-
-
-def _refused(refusal: NotConvergedError) -> RefusedError:
-    return RefusedError(
-        f"The chains given the noise have not converged: R-hat is {refusal.r_hat:.2f} after all "
-        f"stages, and {MAX_R_HAT} is required. Release fewer outcomes together, join rare levels "
-        "or small cells, raise epsilon, or raise warmup and draws in [synthesizer]; the noise that "
-        "was drawn is used again."
-    )
 
 
 def functionals_of(parameters: Parameters, points: FloatArray) -> dict[str, FloatArray]:
@@ -284,10 +279,7 @@ def draws_with_effects(
     point = parameters.point(points)
     p, means = np.exp(parameters.log_p(point)[0]), parameters.means(point)
     covariances = [root @ root.swapaxes(-1, -2) for root, _, _ in parameters.roots_of(point)]
-    laws = [
-        CellLaw(p[draw], means[draw], [each[draw] for each in covariances])
-        for draw in range(len(points))
-    ]
+    laws = list(zip(p, means, zip(*covariances, strict=True), strict=True))
     seen, others = unit_covariances(thetas, table, records, laws, units, chosen, rng)
     moved = [
         with_effects(theta, own, covariance, design, layout, psu, model.priors, rng)
@@ -296,8 +288,3 @@ def draws_with_effects(
     return replace(
         private, theta={name: np.stack([each[name] for each in moved]) for name in moved[0]}
     )
-
-
-def _spread_out(m: int, kept: int) -> IntArray:
-    """Return positions (m,) of m draws, evenly spaced over all chains."""
-    return np.asarray((np.arange(m) * kept) // m + kept // (2 * m), dtype=np.int64)

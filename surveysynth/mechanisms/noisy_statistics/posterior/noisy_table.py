@@ -151,12 +151,7 @@ def _pattern(
 ) -> NoisyPattern:
     """Return a pattern with its groups side by side, axes of A filled up with zeros."""
     present, combinations = np.flatnonzero(shape.patterns[number]), shape.pattern == number
-    tilde = np.hstack(
-        [
-            np.repeat(shape.x_cells, combinations.sum(), axis=0),
-            np.tile(shape.indicators[combinations], (len(shape.x_cells), 1)),
-        ]
-    ).reshape(len(shape.x_cells), -1, shape.width)
+    tilde = shape.tilde[:, combinations]
     blocks = np.flatnonzero(noisy.block_pattern == number).tolist()
     r, q = max(noisy.basis[b].shape[1] for b in blocks), present.size
     rows = np.zeros((*cells.shape, tilde.shape[1], r))
