@@ -225,21 +225,19 @@ def learned_design(
     found = {each.outcome: each for each in histograms}
     columns = []
     for outcome in design.modelled:
-        given = outcome.learned
-        if given is not None:
-            rows = curve_rows(outcome, design)
-            shape = (len(outcome.sides), int(rows.max()) + 1, given.bins)
-            if outcome.name not in found or found[outcome.name].counts.shape != shape:
-                raise InputError(
-                    f"the learned transform of {outcome.name!r}: expected histograms of "
-                    f"{shape[0]} x {shape[1]} x {shape[2]} bins. Take the files from the same "
-                    "release."
-                )
-            codes = rows if shape[1] > 1 else None
-            transform = replace(found[outcome.name].learned(outcome), codes=codes)
-            columns.append(replace(outcome, transform=transform))
-        else:
+        if outcome.learned is None:
             columns.append(outcome)
+            continue
+        rows = curve_rows(outcome, design)
+        shape = (len(outcome.sides), int(rows.max()) + 1, outcome.learned.bins)
+        if outcome.name not in found or found[outcome.name].counts.shape != shape:
+            raise InputError(
+                f"the learned transform of {outcome.name!r}: expected histograms of "
+                f"{' x '.join(map(str, shape))} bins. Take the files from the same release."
+            )
+        codes = rows if shape[1] > 1 else None
+        transform = replace(found[outcome.name].learned(outcome), codes=codes)
+        columns.append(replace(outcome, transform=transform))
     return with_columns(design, columns)
 
 

@@ -205,20 +205,6 @@ def residual_covariances(
     return np.asarray(scaled @ inverse.swapaxes(-1, -2), dtype=np.float64)
 
 
-def level_deviations(
-    theta: Theta, part: RegressionPart, group: IntArray, indicators: FloatArray
-) -> FloatArray:
-    """Return how levels deviate by group in the means of a column of z, (C, D).
-
-    group (C,): of each cell; indicators (D, W - K): of each combination of categories. Zero for
-    parameters that have no such deviations.
-    """
-    deviations = theta.get(f"deviations_{part.name}")
-    if deviations is None or not deviations.size:
-        return np.zeros((group.size, len(indicators)))
-    return np.asarray(deviations[group] @ indicators.T)
-
-
 def level_log_variances(
     theta: Theta, categories: tuple[int, ...], group: IntArray, category: IntArray
 ) -> FloatArray | float:
@@ -243,12 +229,7 @@ def part_order(name: str) -> tuple[float, bool]:
     return (np.inf if name == WEIGHT else int(outcome)), name != outcome
 
 
-def names_of(theta: Theta, prefix: str) -> list[str]:
+def of_parts(theta: Theta, prefix: str) -> list[FloatArray]:
     """Return parameters with a prefix in the order of their parts: outcomes, the weight."""
     parts = {name.removeprefix(prefix) for name in theta if name.startswith(prefix)}
-    return [prefix + part for part in sorted(parts, key=part_order)]
-
-
-def of_parts(theta: Theta, prefix: str) -> list[FloatArray]:
-    """Return the values of ``names_of``."""
-    return [theta[name] for name in names_of(theta, prefix)]
+    return [theta[prefix + part] for part in sorted(parts, key=part_order)]

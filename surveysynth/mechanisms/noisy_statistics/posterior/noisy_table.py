@@ -97,7 +97,10 @@ class NoisyTable:
         """Return the table of a release; cell (n,) of the records, root (K, K) of the prior."""
         count = len(shape.x_cells)
         sizes = np.bincount(cell, minlength=count)
-        cells = _cells_by_group(shape)
+        members = [np.flatnonzero(shape.group == g) for g in range(shape.groups)]
+        cells = np.full((shape.groups, max(map(len, members))), -1)
+        for own, row in zip(members, cells, strict=True):
+            row[: len(own)] = own
         return cls(
             shape=shape,
             x=np.asarray(shape.x_cells @ root),
@@ -132,14 +135,6 @@ class NoisyTable:
         """Return the variances (k,) of the noise of a pattern's upper triangle."""
         first, second = pattern.pairs
         return np.where(first == second, 2.0, 1.0) * self.square_variance
-
-
-def _cells_by_group(shape: LocationShape) -> IntArray:
-    members = [np.flatnonzero(shape.group == g) for g in range(shape.groups)]
-    cells = np.full((shape.groups, max(map(len, members))), -1)
-    for own, row in zip(members, cells, strict=True):
-        row[: len(own)] = own
-    return cells
 
 
 def _pattern(

@@ -11,7 +11,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
-from surveysynth.models.general_location.layout import level_deviations, residual_covariances
+from surveysynth.models.general_location.layout import residual_covariances
 from surveysynth.models.logit import log_shares
 
 
@@ -72,7 +72,9 @@ def _means(theta: Theta, shape: LocationShape) -> FloatArray:
         core = theta[f"coefficients_{part.name}"][: part.columns.size]
         own = part.columns >= k
         mean = shape.indicators[:, part.columns[own] - k] @ core[own]
-        mean = mean + level_deviations(theta, part, shape.group, shape.indicators)
+        deviations = theta.get(f"deviations_{part.name}")
+        if deviations is not None and deviations.size:  # of levels by group
+            mean = mean + deviations[shape.group] @ shape.indicators.T
         means[..., part.position] = (shape.x_cells @ core[~own])[:, None] + mean
     return means
 
