@@ -75,7 +75,11 @@ class NoisyHistogram:
     @property
     def variance(self) -> float:
         """The variance of the noise of a count."""
-        return _variance(self.noise, self.parameter)
+        given = float(self.parameter)
+        if self.noise == "gaussian" or given == 0.0:
+            return given
+        # Of a discrete Laplace number: 2 q / (1 - q)^2 with q = exp(-1/b).
+        return 0.5 / math.sinh(0.5 / given) ** 2
 
     def learned(self, outcome: Outcome) -> LearnedTransform:
         """Return the transform of the outcome with the curves of all sides and strata."""
@@ -154,24 +158,6 @@ def laplace_scale(epsilon: Fraction, records: int = 1) -> Fraction:
     return _rounded_up(DISTANCE * records / epsilon)
 
 
-def noise_variance(budget: Fraction, noise: NoiseKind, records: int = 1) -> float:
-    """Return the variance of the noise of a count, for the budget of its histogram."""
-    return _variance(noise, _parameter(budget, noise, records))
-
-
-def _parameter(budget: Fraction, noise: NoiseKind, records: int) -> Fraction:
-    gaussian = noise == "gaussian"
-    return (gaussian_variance if gaussian else laplace_scale)(budget, records)
-
-
-def _variance(noise: NoiseKind, parameter: Fraction) -> float:
-    given = float(parameter)
-    if noise == "gaussian" or given == 0.0:
-        return given
-    # Of a discrete Laplace number: 2 q / (1 - q)^2 with q = exp(-1/b).
-    return 0.5 / math.sinh(0.5 / given) ** 2
-
-
 def noisy_histograms(
     design: PublicDesign,
     confidential: Confidential,
@@ -184,34 +170,18 @@ def noisy_histograms(
 
     budget: rho or epsilon of the whole release; source: None for no noise, which protects nothing.
     """
-    made = []
-    shares = learned_shares(design.modelled)
+    made, shares = [], learned_shares(design.modelled)
     for (outcome, values), share in zip(_learned_values(design, confidential), shares, strict=True):
         counts = true_counts(outcome, values, curve_rows(outcome, design))
-        made.append(
-            noisy_histogram(outcome.name, counts, share * Fraction(budget), noise, source, records)
-        )
+        parameter, kind, drawn = Fraction(0), "none", [0] * counts.size
+        if source is not None:
+            gaussian, own = noise == "gaussian", share * Fraction(budget)
+            parameter = (gaussian_variance if gaussian else laplace_scale)(own, records)
+            kind = source.kind
+            drawn = (source.draw if gaussian else source.draw_laplace)(parameter, counts.size)
+        noisy = counts + np.array(drawn, dtype=np.int64).reshape(counts.shape)
+        made.append(NoisyHistogram(outcome.name, noisy, noise, parameter, kind))
     return tuple(made)
-
-
-def noisy_histogram(
-    name: str,
-    counts: IntArray,
-    budget: Fraction,
-    noise: NoiseKind,
-    source: NoiseSource | None,
-    records: int = 1,
-) -> NoisyHistogram:
-    """Return counts (sides, H, J) with noise of this budget; source: None for no noise."""
-    if source is None:
-        parameter, drawn = Fraction(0), [0] * counts.size
-    else:
-        parameter = _parameter(budget, noise, records)
-        draw = source.draw if noise == "gaussian" else source.draw_laplace
-        drawn = draw(parameter, counts.size)
-    noisy = counts + np.array(drawn, dtype=np.int64).reshape(counts.shape)
-    kind = "none" if source is None else source.kind
-    return NoisyHistogram(name, noisy, noise, parameter, kind)
 
 
 def _learned_values(
@@ -255,21 +225,19 @@ def learned_design(
     found = {each.outcome: each for each in histograms}
     columns = []
     for outcome in design.modelled:
-        given = outcome.learned
-        if given is not None:
-            rows = curve_rows(outcome, design)
-            shape = (len(outcome.sides), int(rows.max()) + 1, given.bins)
-            if outcome.name not in found or found[outcome.name].counts.shape != shape:
-                raise InputError(
-                    f"the learned transform of {outcome.name!r}: expected histograms of "
-                    f"{shape[0]} x {shape[1]} x {shape[2]} bins. Take the files from the same "
-                    "release."
-                )
-            codes = rows if shape[1] > 1 else None
-            transform = replace(found[outcome.name].learned(outcome), codes=codes)
-            columns.append(replace(outcome, transform=transform))
-        else:
+        if outcome.learned is None:
             columns.append(outcome)
+            continue
+        rows = curve_rows(outcome, design)
+        shape = (len(outcome.sides), int(rows.max()) + 1, outcome.learned.bins)
+        if outcome.name not in found or found[outcome.name].counts.shape != shape:
+            raise InputError(
+                f"the learned transform of {outcome.name!r}: expected histograms of "
+                f"{' x '.join(map(str, shape))} bins. Take the files from the same release."
+            )
+        codes = rows if shape[1] > 1 else None
+        transform = replace(found[outcome.name].learned(outcome), codes=codes)
+        columns.append(replace(outcome, transform=transform))
     return with_columns(design, columns)
 
 

@@ -1,19 +1,7 @@
 """Curves that could have been learned instead: the error of a learned curve, drawn again.
 
-A parametric bootstrap from public numbers, at no cost. Counts are drawn from the expected counts of
-the published curve T, with the variance of a sample and of the noise, and smoothed: a curve T*. A
-smoothed curve that is smoothed again is flatter in its tails: the mean of all T* is not T, and
-means of a skewed outcome follow it. So of T* only its deviation from the others is used, the log of
-its slope less the mean over all m curves of a release. The second stage knows location and spread
-of z, whatever the curve, so the result is used on the scale of T:
-
-    log D' = log T' + log T*' - mean log T*',
-    C(y) = (D(y) - a) / b,   a and b: mean and SD of D(T^-1(z)) for a standard normal z.
-
-Values y = C^-1(z) then differ from T^-1(z) by the shape alone, and hardly on average. One curve for
-each draw of the model puts the error of the curve into the variance between draws. A release of one
-draw has no such variance, and keeps T.
-"""
+A parametric bootstrap from public numbers, at no cost (strict 8, "Error of the curve"): one curve C
+for each draw of the model. A release of one draw has no variance between draws, and keeps T."""
 
 from dataclasses import replace
 

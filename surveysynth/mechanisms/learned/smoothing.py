@@ -1,60 +1,11 @@
-"""Smooth noisy histograms towards a normal law (Silverman 1982), as functions of arrays.
+"""Smooth noisy histograms towards a normal law, and those of counts towards laws of counts.
 
-A bin's noisy count h has the mean mu = exp(theta) and about the variance s^2 + mu: that of its
-noise and of the sample. Then h + s^2 is nearly Poisson with the mean mu + s^2, and the estimate
-minimizes
+Functions of arrays; what is minimized, and why, is in strict 8: "Smoothing", "Tails", "Laws of
+counts" and "Strata". theta is the log of expected counts, theta_0 what a penalty draws it to."""
 
-    sum mu - (h + s^2) log(mu + s^2)  +  lambda/2 |D^3 (theta - theta_0)|^2 .
-
-Its score (h - mu)/(s^2 + mu) has the mean zero. The sum of squares with the same variance has not:
-in an empty bin it prefers mu > 0, since that also raises the variance it divides by. Third
-differences of a quadratic are zero, so with theta_0 = 0 a large lambda gives a normal law, with its
-own total, mean and variance. A stratum departs in this way either from the pooled curve of all
-strata or from a normal law of its own.
-
-**lambda** is the one of largest marginal likelihood (Laplace's approximation), given that theta has
-the improper normal prior that the penalty is. The same likelihood says which theta_0 a stratum
-takes. A misfit within the number of bins, the other usual rule, lets noise make a mode in an empty
-tail every few samples, and means follow it.
-
-**Strata.** The more likely curve of a stratum is drawn to the pooled one: theta is a mean of both,
-with weights of the stratum's records and of ``POOLED_WORTH`` SDs of a count. Location and spread
-are those of the second stage, so what the pooled curve adds to a small stratum is shape.
-
-**Tails.** Beyond the bins whose sum to the end is more than noise, theta is concave, and away from
-zero it falls at least as that of a Pareto law of index 1.5: a stiff penalty on second and first
-differences above that. A tail there falls like a normal one or like a power, and cannot rise again.
-In the tails of its own counts a stratum's departure from the pooled curve is concave. Without these
-limits noise puts a record's worth of mass at the end of a wide range now and then, which moves a
-mean by several standard errors.
-
-**Doubt.** A tail that the noise hides must not be mapped to the ends of the range. So a share of
-the estimate, as large as such a tail may be, is spread about each bin like a Pareto law of index 3,
-but by no more than the SD of the estimate.
-
-**Counts.** Bins of a count end at whole numbers, and most have one value (``survey/learned.py``).
-The estimate minimizes
-
-    sum mu - (h + s^2) log(mu + s^2)  +  lambda/2 |D^2 (theta - theta_0)|^2 .
-
-Second differences of a linear function are zero. So with theta_0 = 0 a large lambda gives a
-geometric law, and with the log probabilities of a negative binomial law one of the same size with
-any mean. Poisson laws are those of a large size. The marginal likelihood chooses lambda, and
-between these laws: both have the same null space, so that it compares them.
-
-**Ends.** Many records may have none, or lie at a top code, in any number. So where an outermost bin
-is more than noise, no difference takes it: it has its own noisy count, whatever the others say, and
-the law is fitted to the other bins. So the share of zeros has the noise of one count.
-
-**Tails** need no limits: a law of this kind has them. Concave tails would be wrong for counts: an
-excess of zeros, and negative binomial laws of a size below 1, are convex.
-
-A stratum departs from the pooled curve or from
-a law of its own, whichever is most likely, and is drawn to the pooled one.
-"""
-
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import itemgetter
 
 import numpy as np
@@ -64,6 +15,8 @@ from scipy.special import betainc
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.survey.transforms import LearnedTransform
 
+#: theta_0, and where its search starts.
+Start = tuple[FloatArray, FloatArray]
 #: Penalties that are compared, from stiff to loose.
 PENALTIES = 10.0 ** np.arange(6.0, -2.0, -1.0)
 #: The weight of the pooled curve beside that of a stratum: records, in SDs of one of its counts.
@@ -98,32 +51,41 @@ def smoothed_counts(noisy: FloatArray, variance: float, ends: FloatArray) -> Flo
     variance: of the noise of each count, 0 for none; ends (J + 1,): of the bins, as asinh(y / s).
     Every stratum is shrunk to the pooled curve or to a normal law.
     """
-    return np.stack([
-        with_doubt(row, variance, ends) for row in _estimates(noisy, variance, ends)
-    ])
-
-
-def _estimates(noisy: FloatArray, variance: float, ends: FloatArray) -> list[FloatArray]:
-    """Return the estimate (J,) of every stratum."""
-    variance = max(variance, LEAST_VARIANCE)
     total, normal = noisy.sum(0), np.zeros(noisy.shape[1])
-    pooled_variance = variance * len(noisy)
-    limits = Limits.of(tail_bins(total, pooled_variance), ends)
-    pooled, _ = smooth(Bins(total, pooled_variance, limits), normal, normal_start(total))
-    if len(noisy) == 1:
-        return [np.exp(pooled)]
-    rows = []
-    for counts in noisy:
+    of_all = tail_bins(total, max(variance, LEAST_VARIANCE) * len(noisy))
+    limits = Limits.of(of_all, ends)
+
+    def likely(counts: FloatArray, variance: float, *pooled: Start) -> FloatArray:
         tails = tail_bins(counts, variance)
-        size = np.log(max(counts.sum(), 1.0) / np.exp(pooled).sum())
-        like_pooled = smooth(
-            Bins(counts, variance, limits.and_concave(tails, pooled)), pooled, pooled + size
-        )
+        found = [
+            smooth(Bins(counts, variance, limits.and_concave(tails, theta)), theta, start)
+            for theta, start in pooled
+        ]
         own = Bins(counts, variance, Limits.of(tails, ends))
-        like_normal = smooth(own, normal, normal_start(counts))
-        likely = max(like_pooled, like_normal, key=itemgetter(1))[0]
-        rows.append(drawn_to(pooled, likely, counts.sum() / np.sqrt(variance + 1.0)))
-    return rows
+        found.append(smooth(own, normal, normal_start(counts)))
+        return max(found, key=itemgetter(1))[0]
+
+    return _of_strata(noisy, variance, ends, likely)
+
+
+def _of_strata(
+    noisy: FloatArray, variance: float, ends: FloatArray, likely: Callable[..., FloatArray]
+) -> FloatArray:
+    """Return expected counts (H, J), each stratum's drawn to those of all.
+
+    likely: theta (J,) of counts (J,) by the variance of their noise, and by further theta_0 with a
+    start each.
+    """
+    least = max(variance, LEAST_VARIANCE)
+    pooled = likely(noisy.sum(0), least * len(noisy))
+    rows = [np.exp(pooled)]
+    if len(noisy) > 1:
+        rows = []
+        for counts in noisy:
+            size = np.log(max(counts.sum(), 1.0) / np.exp(pooled).sum())
+            own = likely(counts, least, (pooled, pooled + size))
+            rows.append(drawn_to(pooled, own, counts.sum() / np.sqrt(least + 1.0)))
+    return np.stack([with_doubt(row, variance, ends) for row in rows])
 
 
 def drawn_to(pooled: FloatArray, own: FloatArray, signal: float) -> FloatArray:
@@ -303,37 +265,14 @@ def expected_counts(
     """
     if not transform.whole:
         return smoothed_counts(noisy, variance, transform.ends)
-    values, ends = np.diff(transform.edges), transform.ends
-    return np.stack([
-        with_doubt(row, variance, ends) for row in _laws(noisy, variance, values)
-    ])
-
-
-def _laws(noisy: FloatArray, variance: float, values: FloatArray) -> list[FloatArray]:
-    """Return the estimate (J,) of every stratum; values (J,): whole numbers in each bin."""
-    variance = max(variance, LEAST_VARIANCE)
-    total = noisy.sum(axis=0)
-    pooled, _ = _most_likely(total, variance * len(noisy), values)
-    if len(noisy) == 1:
-        return [np.exp(pooled)]
-    rows = []
-    for counts in noisy:
-        size = np.log(max(counts.sum(), 1.0) / np.exp(pooled).sum())
-        likely, _ = _most_likely(counts, variance, values, (pooled, pooled + size))
-        rows.append(drawn_to(pooled, likely, counts.sum() / np.sqrt(variance + 1.0)))
-    return rows
+    likely = partial(_most_likely, np.diff(transform.edges))
+    return _of_strata(noisy, variance, transform.ends, likely)
 
 
 def _most_likely(
-    counts: FloatArray,
-    variance: float,
-    values: FloatArray,
-    *others: tuple[FloatArray, FloatArray],
-) -> tuple[FloatArray, float]:
-    """Return the theta (J,) that is most likely, and the log of its marginal likelihood.
-
-    others: further theta_0, each with a start.
-    """
+    values: FloatArray, counts: FloatArray, variance: float, *others: Start
+) -> FloatArray:
+    """Return the theta (J,) of a count that is most likely; values (J,): numbers in each bin."""
     bins = Bins(counts, variance, Limits.none(counts.size))
     # Outermost bins that are more than noise have their own counts.
     apart = np.zeros(counts.size, dtype=bool)
@@ -343,7 +282,7 @@ def _most_likely(
     binomial = negative_binomial(counts, variance, values, ~apart)
     laws = [*others, (binomial, binomial), (np.log(values), normal_start(counts))]
     found = [smooth(bins, towards, start, second) for towards, start in laws]
-    return max(found, key=itemgetter(1))
+    return max(found, key=itemgetter(1))[0]
 
 
 @lru_cache(maxsize=8)

@@ -12,7 +12,7 @@ safe end.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from surveysynth.errors import InputError
@@ -58,15 +58,9 @@ def log_delta_of(rho: float, epsilon: float) -> float:
     while slope(high) < 0.0:
         high *= 2.0
     _, log_excess = _bisected(slope, low, high)
-    return min(0.0, _log_delta_at(rho, epsilon, log_excess))
-
-
-def _log_delta_at(rho: float, epsilon: float, log_excess: float) -> float:
-    """Return the bound of the order alpha = 1 + excess, which may be too small for a double."""
-    excess = math.exp(log_excess)
-    order = 1.0 + excess
-    log_share = log_excess - math.log1p(excess)  # of 1 - 1/alpha
-    return excess * (order * rho - epsilon + log_share) - math.log(order)
+    excess = math.exp(log_excess)  # alpha itself may not differ from 1 in a double
+    order, log_share = 1.0 + excess, log_excess - math.log1p(excess)  # log of 1 - 1/alpha
+    return min(0.0, excess * (order * rho - epsilon + log_share) - math.log(order))
 
 
 def epsilon_of(rho: float, delta: float) -> float:
@@ -88,25 +82,6 @@ def rho_of(epsilon: float, delta: float) -> float:
     while log_delta_of(high, epsilon) <= target:  # where delta is no small number
         high *= 2.0
     return _bisected(lambda rho: log_delta_of(rho, epsilon) - target, low, high)[0]
-
-
-def composed(rhos: Iterable[float]) -> float:
-    """Return the rho of several mechanisms on the same records: their sum.
-
-    It holds whatever one mechanism sees of the results of others."""
-    values = [_positive("rho", rho) for rho in rhos]
-    return math.fsum(values)
-
-
-def of_one_record(rho: float, records: int) -> float:
-    """Return the rho that protects each record where rho protects units of ``records`` records.
-
-    Noise for a change of ``records`` records at once is as many times as large as for one, and
-    rho goes with the square of a distance.
-    """
-    if records < 1:
-        raise InputError(f"A unit of protection has at least one record, but got {records}.")
-    return _positive("rho", rho) / records**2
 
 
 def _bisected(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:

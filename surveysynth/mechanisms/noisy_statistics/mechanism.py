@@ -1,7 +1,7 @@
 """Noisy statistics as one of the mechanisms, and its guarantee in words (strict 1)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -47,57 +47,6 @@ from surveysynth.survey.survey import Confidential, PublicDesign
 from surveysynth.survey.transforms import OF_MEAN_WEIGHT, LearnedTransform
 
 GUARANTEE = "zero-concentrated differential privacy"
-
-
-def strict_statement(
-    design: PublicDesign, settings: NoisySettings, model: Model, *, test: bool = False
-) -> Statement:
-    """Return the statement of a release with these settings.
-
-    ``test``: its noise came from a seed."""
-    budget, clipping = settings.budget, settings.clipping(design)
-    costs = survey_statistics.costs_of(model, design, settings)
-    public, by_unit = design.public_weight is not None, settings.protect != RECORD
-    scales = zip(
-        column_names(design), clipping.centre.tolist(), clipping.spread.tolist(), strict=True
-    )
-    text = render(
-        "surveysynth.mechanisms.noisy_statistics",
-        "words/statement.md.j2",
-        test=test,
-        seeded=SEEDED,
-        guarantee=GUARANTEE,
-        rho=f"{budget.rho:.6g}",
-        epsilon=f"{budget.epsilon:.6g}",
-        delta=f"{budget.delta:.3g}",
-        values=confidential_part(design, several=by_unit),
-        unit=repr(settings.protect) if by_unit else None,
-        unit_size=f"{settings.unit_size(design):,}",
-        public_weight=public,
-        modelled=design.missing == "model",
-        logs="" if public else f" and {design.weight_words}s",
-        psu=None if psu_codes(model, design) is None else design.psu_name,
-        title=model.title,
-        m=settings.m,
-        public=public_assumptions(design, by_unit=by_unit),
-        uncovered_weights=uncovered_weights(design, proved=True),
-        scales="; ".join(f"{name}: {mid:.6g} and {spread:.6g}" for name, mid, spread in scales),
-        weight_defaults=_weight_defaults(design, settings),
-        weight_range=_weight_range(design),
-        radius=f"{clipping.radius:.6g}",
-        not_units=not_units(design),
-        learned=learned_words(design.modelled),
-        first_share=f"{FIRST_SHARE:g}",
-        about_groups=_about_groups(settings, design, model),
-        of_sums=f"{settings.of_sums(design.modelled).rho:.6g}",
-        of_units=f"{float(costs.units):.6g}",
-        of_levels=f"{float(costs.levels):.6g}",
-        levels=bool(costs.levels),
-        level_radius=f"{RADIUS:g}",
-        weight=design.weight_words,
-        declared=len(learned_outcomes(design.modelled)) < len(column_names(design)),
-    )
-    return Statement.read(text)
 
 
 def column_names(design: PublicDesign) -> list[str]:
@@ -147,13 +96,6 @@ def published_draws(
         )
     theta = {name: np.array(values) for name, values in content[DRAWS_NAME].items()}
     return PrivateDraws(model.name, theta, settings)
-
-
-def _about_groups(settings: NoisySettings, design: PublicDesign, model: Model) -> str:
-    """Return the radius of the ball about groups in words; empty where these have no centres."""
-    general = survey_statistics.require_general(model)
-    centring = survey_statistics.location_design(general, design, settings).centring
-    return "" if centring is None else f"{centring.radius:.6g}"
 
 
 STATISTICS_NAME = "statistics.json"
@@ -255,18 +197,57 @@ class NoisyStatisticsMechanism:
         return made
 
     def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
-        """Return the guarantee in words."""
-        return strict_statement(design, self.settings, model, test=test)
+        """Return the guarantee of a release in words; ``test``: its noise came from a seed."""
+        settings, budget = self.settings, self.settings.budget
+        clipping = settings.clipping(design)
+        costs = survey_statistics.costs_of(model, design, settings)
+        general = survey_statistics.require_general(model)
+        centring = survey_statistics.location_design(general, design, settings).centring
+        public, by_unit = design.public_weight is not None, settings.protect != RECORD
+        scales = zip(
+            column_names(design), clipping.centre.tolist(), clipping.spread.tolist(), strict=True
+        )
+        text = render(
+            "surveysynth.mechanisms.noisy_statistics",
+            "words/statement.md.j2",
+            test=test,
+            seeded=SEEDED,
+            guarantee=GUARANTEE,
+            rho=f"{budget.rho:.6g}",
+            epsilon=f"{budget.epsilon:.6g}",
+            delta=f"{budget.delta:.3g}",
+            values=confidential_part(design, several=by_unit),
+            unit=repr(settings.protect) if by_unit else None,
+            unit_size=f"{settings.unit_size(design):,}",
+            public_weight=public,
+            modelled=design.missing == "model",
+            logs="" if public else f" and {design.weight_words}s",
+            psu=None if psu_codes(model, design) is None else design.psu_name,
+            title=model.title,
+            m=settings.m,
+            public=public_assumptions(design, by_unit=by_unit),
+            uncovered_weights=uncovered_weights(design, proved=True),
+            scales="; ".join(f"{name}: {mid:.6g} and {spread:.6g}" for name, mid, spread in scales),
+            weight_defaults=_weight_defaults(design, settings),
+            weight_range=_weight_range(design),
+            radius=f"{clipping.radius:.6g}",
+            not_units=not_units(design),
+            learned=learned_words(design.modelled),
+            first_share=f"{FIRST_SHARE:g}",
+            about_groups="" if centring is None else f"{centring.radius:.6g}",
+            of_sums=f"{settings.of_sums(design.modelled).rho:.6g}",
+            of_units=f"{float(costs.units):.6g}",
+            of_levels=f"{float(costs.levels):.6g}",
+            levels=bool(costs.levels),
+            level_radius=f"{RADIUS:g}",
+            weight=design.weight_words,
+            declared=len(learned_outcomes(design.modelled)) < len(column_names(design)),
+        )
+        return Statement.read(text)
 
     def guarantee(self) -> dict[str, Any]:
         """Return the guarantee at any n, in rho and as (epsilon, delta)."""
-        budget = self.settings.budget
-        return {
-            "guarantee": GUARANTEE,
-            "rho": budget.rho,
-            "epsilon": budget.epsilon,
-            "delta": budget.delta,
-        }
+        return {"guarantee": GUARANTEE, **asdict(self.settings.budget)}
 
     def described(self, design: PublicDesign) -> dict[str, Any]:
         """Return the declared constants, on the scale of the model."""

@@ -10,13 +10,18 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from surveysynth._support.numeric import chi_square_quantile, chi_square_tail
 from surveysynth._support.types import IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import Declared, typical
 from surveysynth.mechanisms.learned.histogram import what_is_left
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.release.learned_radius import learned_radius
-from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping, inside
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import (
+    INSIDE,
+    Clipping,
+    inside,
+)
+from surveysynth.mechanisms.noisy_statistics.release.sensitivity import group_variances
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome, undeclared
 from surveysynth.survey.survey import PublicDesign
@@ -29,6 +34,8 @@ RECORD = "record"
 NOISY_PLAN = SamplingPlan(chains=32, warmup=100, draws=60)
 #: SD of log weights about their centre, where nothing is declared.
 WEIGHT_SPREAD = 0.6
+#: Shares of normal records that a ball of learned amounts may hold.
+SHARES_INSIDE = (0.95, 0.98, 0.99, INSIDE)
 
 
 @dataclass(frozen=True)
@@ -114,9 +121,11 @@ class NoisySettings:
         centres, spreads = [], []
         for outcome in design.outcomes:
             for side in outcome.sides:  # categories are counted
-                centre, spread = self._moments(outcome, side)
-                centres.append(centre)
-                spreads.append(spread)
+                found = typical(outcome, side, self.declared, self.declared_below)
+                if found is None:
+                    raise InputError(undeclared(outcome, side))
+                centres.append(found[0])
+                spreads.append(found[1])
         if design.weight_name is not None:
             centre, spread = (0.0, 1.0) if design.learns_weight else self.log_weight(design)
             centres.append(centre)
@@ -129,7 +138,9 @@ class NoisySettings:
                 " mechanism = 'pseudo_posterior'."
             )
         at_once = len(centres) - sum(each.split is not None for each in design.outcomes)
-        radius = self.radius or self._radius(design, at_once)
+        amounts = [each for each in design.outcomes if each.sides]
+        guesses = not amounts or any(each.learned is None for each in amounts)
+        radius = self.radius or (inside(at_once) if guesses else self._between(design, at_once))
         return Clipping(np.array(centres), np.array(spreads), radius)
 
     def radius_about_groups(self, design: PublicDesign) -> float:
@@ -142,25 +153,11 @@ class NoisySettings:
             return clipping.radius
         return min(clipping.radius, self._between(design, clipping.q))
 
-    def _radius(self, design: PublicDesign, columns: int) -> float:
-        """Return the radius by default, for the columns that a record has at once."""
-        amounts = [each for each in design.outcomes if each.sides]
-        if not amounts or any(each.learned is None for each in amounts):
-            return inside(columns)
-        return self._between(design, columns)
-
     def _between(self, design: PublicDesign, columns: int) -> float:
         """Return the radius that weighs noise against what is clipped."""
         records = design.n / design.matrix.x_cells.shape[0]
         rho = self.of_sums(design.modelled).rho
         return learned_radius(columns, records, rho, self.unit_size(design))
-
-    def _moments(self, outcome: Outcome, side: int) -> tuple[float, float]:
-        """Return centre and spread of a column of z."""
-        found = typical(outcome, side, self.declared, self.declared_below)
-        if found is None:
-            raise InputError(undeclared(outcome, side))
-        return found
 
     def log_weight(self, design: PublicDesign) -> tuple[float, float]:
         """Return centre and spread of the log weight: declared ones, or their defaults.
@@ -169,20 +166,17 @@ class NoisySettings:
         where no centre is declared and nothing public implies one.
         """
         spread = WEIGHT_SPREAD if self.weight.spread is None else self.weight.spread
-        return self._log_weight_centre(design), spread
-
-    def _log_weight_centre(self, design: PublicDesign) -> float:
         if self.weight.centre is not None:
-            return self.weight.centre
+            return self.weight.centre, spread
         given = design.weight_transform
-        if design.population_size is None and isinstance(given, LearnedTransform):
-            return 0.5 * math.log(given.low * given.high)
-        if design.population_size is None:
-            raise InputError(
-                "The log weight needs a declared centre, or the survey a public population size N, "
-                "which makes it log(N/n)."
-            )
-        return math.log(design.population_size / design.n)
+        if design.population_size is not None:
+            return math.log(design.population_size / design.n), spread
+        if isinstance(given, LearnedTransform):
+            return 0.5 * math.log(given.low * given.high), spread
+        raise InputError(
+            "The log weight needs a declared centre, or the survey a public population size N, "
+            "which makes it log(N/n)."
+        )
 
     def unit_size(self, design: PublicDesign) -> int:
         """Return the records of the largest unit that is protected as a whole, a public number.
@@ -208,3 +202,27 @@ class NoisySettings:
             )
         sizes = design.frame[self.protect].value_counts(dropna=False)
         return np.asarray(sizes, dtype=np.int64)
+
+
+def learned_radius(columns: int, records: float, rho: float, unit: int = 1) -> float:
+    """Return the radius, in spreads, for the columns of z that a record has at once.
+
+    Of learned amounts, and of groups about their own centres: noise is weighed against what the
+    ball cuts (strict 8). records: of an average cell; rho: of all sums; unit: records of the
+    largest unit of protection.
+    """
+    one = Clipping(np.zeros(1), np.ones(1), 1.0)
+    noise = float(group_variances(one, rho, unit).squares_sd(one)[0, 0]) / records
+
+    def squared_error(radius: float) -> float:
+        return (noise * radius**2) ** 2 + (1.0 - clipped_variance(radius, columns)) ** 2
+
+    radii = [math.sqrt(chi_square_quantile(share, columns)) for share in SHARES_INSIDE]
+    return min(radii, key=squared_error)
+
+
+def clipped_variance(radius: float, columns: int) -> float:
+    """Return v: E u_1^2 min(1, R^2/|u|^2) of a standard normal u of so many columns."""
+    square = radius**2
+    within = 1.0 - float(chi_square_tail(square, columns + 2))
+    return within + square / columns * float(chi_square_tail(square, columns))

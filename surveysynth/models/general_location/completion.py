@@ -23,7 +23,7 @@ import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated
-from surveysynth.models.general_location.layout import Layout, RegressionPart
+from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.simulate import (
     Simulation,
     columns_of,
@@ -107,7 +107,8 @@ class Completion(Simulation):
         """Return a sample with no missing answers; other answers and the weight stay."""
         category, values = simulated.category, simulated.z
         assert category is not None  # a simulation of this model has them
-        lost = self._lost(category)
+        codes = [each.missing_category if each.missing else -1 for each in self.design.outcomes]
+        lost = np.asarray(category == np.array(codes), dtype=bool)
         rows = np.flatnonzero(lost.any(axis=1))
         if not rows.size:
             return simulated
@@ -116,12 +117,6 @@ class Completion(Simulation):
         category[rows] = self._categories(rows, category[rows], lost[rows], z, rng)
         self._add_amounts(values, rows, category[rows], lost[rows], z, rng)
         return Simulated(values, category, simulated.effects)
-
-    def _lost(self, category: IntArray) -> BoolArray:
-        """Return which answers (n, p) are missing."""
-        outcomes = self.design.outcomes
-        codes = [each.missing_category if each.missing else -1 for each in outcomes]
-        return np.asarray(category == np.array(codes), dtype=bool)
 
     def _of_amounts(self, rows: IntArray) -> FloatArray:
         """Return effects of PSUs on z (r, q) of these records."""
@@ -207,12 +202,14 @@ class Completion(Simulation):
         effects = self._of_amounts(rows)
         law = self._law(category, self.design.matrix.cell[rows])
         present = self.layout.present(category)
-        columns = [part for part in self.layout.regressions if part.outcome is not None]
+        columns = [
+            (part, part.outcome) for part in self.layout.regressions if part.outcome is not None
+        ]
         missing = np.zeros_like(present)
-        for part in columns:
-            missing[:, part.position] = present[:, part.position] & lost[:, self._outcome(part)]
+        for part, outcome in columns:
+            missing[:, part.position] = present[:, part.position] & lost[:, outcome]
         known = present & ~missing
-        for part in columns:
+        for part, outcome in columns:
             at, need = part.position, np.flatnonzero(missing[:, part.position])
             if not need.size:
                 continue
@@ -224,9 +221,4 @@ class Completion(Simulation):
             drawn_amounts = cut_normal(mean, sd, ends, rng)
             z[need, at] = drawn_amounts - of_unit
             known[need, at] = True
-            values[rows[need], self._outcome(part)] = drawn_amounts
-
-    @staticmethod
-    def _outcome(part: RegressionPart) -> int:
-        assert part.outcome is not None  # the weight's part is left out
-        return part.outcome
+            values[rows[need], outcome] = drawn_amounts

@@ -3,7 +3,6 @@
 The rule is public: it uses levels and numbers of records, which are part of the design.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -52,43 +51,22 @@ def default_columns(design: PublicDesign) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*strata, *sorted(design.by))))
 
 
-def covariance_groups(design: PublicDesign, names: Sequence[str]) -> CovarianceGroups:
+@lru_cache(maxsize=4)  # every synthetic dataset asks again
+def covariance_groups(design: PublicDesign, names: tuple[str, ...]) -> CovarianceGroups:
     """Group the cells of X by the levels of public columns.
 
     Every combination of levels that occurs is a group, however few its records are: priors shrink
     its spread towards that of all.
 
-    Parameters
-    ----------
-    design
-        The public half of a survey.
-    names
-        Columns of its frame.
+    names: columns of the frame; one group for none. Raises ``InputError`` for a column that is not
+    public, or in which records with equal rows of X differ.
 
-    Returns
-    -------
-    CovarianceGroups
-        One group for ``names = ()``.
-
-    Raises
-    ------
-    InputError
-        For a column that is not public, or in which records with equal rows of X differ.
-
-    Examples
-    --------
     >>> import surveysynth as ss
     >>> from surveysynth.models.general_location.groups import covariance_groups
-    >>> groups = covariance_groups(ss.example_survey(n=400).design, ["field", "gender"])
+    >>> groups = covariance_groups(ss.example_survey(n=400).design, ("field", "gender"))
     >>> groups.labels[0], groups.count
     (('Biology', 'F'), 16)
     """
-    return _groups(design, tuple(names))
-
-
-@lru_cache(maxsize=4)
-def _groups(design: PublicDesign, names: tuple[str, ...]) -> CovarianceGroups:
-    """Group the cells; every synthetic dataset asks again."""
     levels = pd.DataFrame({name: _of_cells(design, name) for name in names})
     group = np.zeros(design.matrix.x_cells.shape[0], dtype=np.int64)
     labels: list[tuple[str, ...]] = []

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth._support.types import BoolArray, FloatArray, IntArray, Theta
 from surveysynth.survey.outcome import ABOVE, BELOW, Outcome
 from surveysynth.survey.survey import PublicDesign
 
@@ -49,6 +49,7 @@ class LogitPart:
 class RegressionPart:
     """A column of z: its position there, its columns of x~, and the columns of z before it.
 
+    name: "2" of the second outcome, "2_below" below its split, "weight";
     outcome: position of the outcome (None: the log weight); side: the side of a split.
     """
 
@@ -169,14 +170,14 @@ class Layout:
             columns = np.setdiff1d(everything, self.indicators(j))
             # No record lies on both sides of a split.
             earlier = np.arange(position - side)
-            name = part_name(j, side)
+            name = str(j + 1) + _BELOW * (side == BELOW)
             parts.append(RegressionPart(name, position, columns, earlier, j, side))
         if self.weighted:
             last = self.q - 1
             parts.append(RegressionPart(WEIGHT, last, everything, np.arange(last), None))
         return tuple(parts)
 
-    def present(self, category: IntArray) -> "np.ndarray[tuple[int, int], np.dtype[np.bool_]]":
+    def present(self, category: IntArray) -> BoolArray:
         """Return the columns of z (r, q) that rows with these categories (r, p) have."""
         result = np.ones((category.shape[0], self.q), dtype=bool)
         for position, (j, side) in enumerate(self.amounts):
@@ -184,18 +185,24 @@ class Layout:
         return result
 
 
-def level_deviations(
-    theta: Theta, part: RegressionPart, group: IntArray, indicators: FloatArray
+def residual_covariances(
+    theta: Theta, regressions: tuple[RegressionPart, ...], there: BoolArray | None = None
 ) -> FloatArray:
-    """Return how levels deviate by group in the means of a column of z, (C, D).
+    """Return residual covariances (groups, q, q) of the columns of z that are ``there`` (q,).
 
-    group (C,): of each cell; indicators (D, W - K): of each combination of categories. Zero for
-    parameters that have no such deviations.
-    """
-    deviations = theta.get(f"deviations_{part.name}")
-    if deviations is None or not deviations.size:
-        return np.zeros((group.size, len(indicators)))
-    return np.asarray(deviations[group] @ indicators.T)
+    Of all columns by default."""
+    q = len(regressions)
+    groups = theta[f"variance_{regressions[0].name}"].size if q else 1
+    slopes, variance = np.zeros((groups, q, q)), np.zeros((groups, q))
+    for part in regressions:
+        own = theta[f"coefficients_{part.name}"][part.columns.size :]
+        slopes[:, part.position, part.earlier] = own + theta.get(f"slopes_{part.name}", 0.0)
+        variance[:, part.position] = theta[f"variance_{part.name}"]
+    there = np.ones(q, dtype=bool) if there is None else there
+    both = np.outer(there, there)
+    inverse = np.linalg.inv(np.eye(q) - slopes * both)
+    scaled = inverse * (variance * there)[:, None]
+    return np.asarray(scaled @ inverse.swapaxes(-1, -2), dtype=np.float64)
 
 
 def level_log_variances(
@@ -216,23 +223,13 @@ def level_log_variances(
     return np.asarray(total)
 
 
-def part_name(outcome: int, side: int) -> str:
-    """Name the regression of an amount: "2", or "2_below" below its split."""
-    return str(outcome + 1) + _BELOW * (side == BELOW)
-
-
 def part_order(name: str) -> tuple[float, bool]:
     """Return a sort key for names of parts: outcomes by position, above and below, the weight."""
     outcome = name.removesuffix(_BELOW)
     return (np.inf if name == WEIGHT else int(outcome)), name != outcome
 
 
-def names_of(theta: Theta, prefix: str) -> list[str]:
+def of_parts(theta: Theta, prefix: str) -> list[FloatArray]:
     """Return parameters with a prefix in the order of their parts: outcomes, the weight."""
     parts = {name.removeprefix(prefix) for name in theta if name.startswith(prefix)}
-    return [prefix + part for part in sorted(parts, key=part_order)]
-
-
-def of_parts(theta: Theta, prefix: str) -> list[FloatArray]:
-    """Return the values of ``names_of``."""
-    return [theta[name] for name in names_of(theta, prefix)]
+    return [theta[prefix + part] for part in sorted(parts, key=part_order)]

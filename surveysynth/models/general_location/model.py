@@ -17,6 +17,7 @@ from typing import ClassVar, Self
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models import units
@@ -28,7 +29,6 @@ from surveysynth.models.general_location.groups import (
     default_columns,
 )
 from surveysynth.models.general_location.layout import Layout, of_parts
-from surveysynth.models.general_location.records import GeneralRecords
 from surveysynth.models.general_location.simulate import Simulation, columns_of
 from surveysynth.models.units import INTRACLASS_GUESS, LOGISTIC_VARIANCE, PSU_COVARIANCE, UnitDesign
 from surveysynth.survey.survey import Confidential, PublicDesign
@@ -39,6 +39,16 @@ OWN_PRIORS = MappingProxyType(
 )
 #: Constants of the priors of effects of PSUs, as in the papers' models.
 PSU_PRIORS = MappingProxyType({"psu_scale": 10.0, "lkj": 6.0})
+
+
+@dataclass(frozen=True, repr=False)
+class GeneralRecords(Unpickled):
+    """Records by cell (n,) of X: categories (n, p), and z (n, q), whose absent values are zero."""
+
+    layout: Layout
+    cell: IntArray
+    category: IntArray
+    z: FloatArray
 
 
 @dataclass(frozen=True)

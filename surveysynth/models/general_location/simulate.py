@@ -179,7 +179,8 @@ class Simulation:
         """Return E(w | x, d, z) (n,) of records of the sample."""
         part = self.layout.regressions[-1]
         assert simulated.category is not None  # a simulation of this model has them
-        mean, variance = self._moments(part, simulated.category, self._columns(simulated))
+        z = columns_of(self.layout, simulated.category, simulated.z)
+        mean, variance = self._moments(part, simulated.category, z)
         return self.design.weight_transform.mean_of_inverse(mean, variance)
 
     # ----------------------------------------------------------------------------------------
@@ -202,11 +203,6 @@ class Simulation:
         if self.effects is not None:
             eta = eta + self.effects[rows, columns]
         return logit.log_shares(eta)
-
-    def _columns(self, simulated: Simulated) -> FloatArray:
-        """Return z (n, q): amounts and log weight, zero where absent."""
-        assert simulated.category is not None  # a simulation of this model has them
-        return columns_of(self.layout, simulated.category, simulated.z)
 
     def _moments(
         self, part: RegressionPart, category: IntArray, z: FloatArray, cell: IntArray | None = None

@@ -16,7 +16,7 @@ import numpy as np
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.population import Population
-from surveysynth.mechanisms.learned.histogram import noise_variance
+from surveysynth.mechanisms.learned.histogram import gaussian_variance
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts
 from surveysynth.mechanisms.noisy_statistics.accounting import rho_of
 from surveysynth.survey.transforms import BINS, LearnedTransform, Transform, bin_of, normal_scores
@@ -73,7 +73,7 @@ def _transforms(
         ("declared", lambda rows: units.transform)
     ]
     for epsilon in EPSILONS:
-        variance = noise_variance(SHARE * Fraction(rho_of(epsilon, DELTA)), "gaussian")
+        variance = float(gaussian_variance(SHARE * Fraction(rho_of(epsilon, DELTA))))
         for name, code in (("all", np.zeros_like(stratum)), ("strata", stratum)):
             rng = np.random.default_rng([*seed, 7])
             grid = LearnedTransform(low=ends[0], high=ends[1])

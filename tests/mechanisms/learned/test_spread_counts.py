@@ -24,7 +24,7 @@ from surveysynth.mechanisms.learned.histogram import (
 from surveysynth.mechanisms.learned.redraw import redrawn_designs
 from surveysynth.mechanisms.learned.smoothing import expected_counts, smoothed_counts
 from surveysynth.mechanisms.learned.stage import spread_counts
-from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.survey.transforms import BINS, LearnedTransform, bin_of, normal_scores
 from tests.mechanisms.learned.count_cases import VISITS, count_frame, count_survey
 
@@ -204,7 +204,7 @@ def cell_means(by: str, n: int, times: int) -> FloatArray:
         visits = replace(VISITS, transform=replace(VISITS.transform, by=by))
         design = replace(survey.design, outcomes=(visits, *survey.design.outcomes[1:]))
         noisy = noisy_histograms(
-            design, survey.confidential, 1.752, "gaussian", ApproximateNoise(rng)
+            design, survey.confidential, 1.752, "gaussian", SeededNoise(rng)
         )
         design = learned_design(design, noisy)
         spread = spread_counts(design, survey.confidential, rng).outcome[:, 0]
@@ -233,7 +233,7 @@ def test_redrawn_curves_differ_in_shape_and_stay_whole() -> None:
     survey = count_survey(800)
     noisy = noisy_histograms(
         survey.design, survey.confidential, 1.752, "gaussian",
-        ApproximateNoise(np.random.default_rng(1)),
+        SeededNoise(np.random.default_rng(1)),
     )  # fmt: skip
     design = learned_design(survey.design, noisy)
     drawn = redrawn_designs(design, 4, np.random.default_rng(2))

@@ -11,10 +11,8 @@ from scipy import stats
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import (
     Budget,
-    composed,
     epsilon_of,
     log_delta_of,
-    of_one_record,
     rho_of,
 )
 
@@ -80,9 +78,7 @@ def test_more_budget_and_more_delta_are_worth_more() -> None:
     assert by_delta == sorted(by_delta)
 
 
-def test_composition_and_units() -> None:
-    assert composed([0.1, 0.2, 0.05]) == pytest.approx(0.35)
-    assert of_one_record(0.9, 3) == pytest.approx(0.1)
+def test_a_budget_by_either_currency() -> None:
     budget = Budget.of_epsilon(3.6, 1e-6)
     assert budget.rho == rho_of(3.6, 1e-6)
     assert Budget.of_rho(budget.rho, 1e-6).epsilon == pytest.approx(3.6, rel=1e-12)
@@ -95,8 +91,6 @@ def test_figures_that_are_no_budget() -> None:
         lambda: rho_of(1.0, 0.0),
         lambda: rho_of(1.0, 1.0),
         lambda: epsilon_of(-1.0, 1e-6),
-        lambda: composed([0.1, math.inf]),
-        lambda: of_one_record(1.0, 0),
     ):
         with pytest.raises(InputError):
             call()

@@ -16,7 +16,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.between_units import (
     UnitWeights,
     of_other_units,
 )
-from surveysynth.mechanisms.noisy_statistics.posterior.pairs import PairProducts
+from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import PairProducts
 from surveysynth.mechanisms.noisy_statistics.release.unit_products import UnitProducts
 from surveysynth.sampling.hmc import HamiltonianChains, find_mode, whitening_at
 

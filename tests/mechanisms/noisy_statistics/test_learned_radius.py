@@ -11,12 +11,13 @@ from scipy import stats
 
 import surveysynth as ss
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.release.learned_radius import (
-    INSIDE,
+from surveysynth.mechanisms.noisy_statistics.settings import (
+    SHARES_INSIDE,
+    Declared,
+    NoisySettings,
     clipped_variance,
     learned_radius,
 )
-from surveysynth.mechanisms.noisy_statistics.settings import Declared, NoisySettings
 from surveysynth.survey.transforms import LearnedTransform
 
 BUDGET = Budget(1.75, 10.8, 1e-6)
@@ -35,7 +36,7 @@ def test_the_variance_of_a_clipped_record(columns: int, radius: float) -> None:
 @pytest.mark.parametrize(("rho", "unit"), [(1.58, 1), (0.23, 1), (1.58, 4)])
 def test_it_is_the_best_of_its_shares(columns: int, rho: float, unit: int) -> None:
     """The noise of one sum of squares at t = 4: R^4 k^2 (2 + t + 1/t) / (2 rho) x 2/t."""
-    radii = np.sqrt(stats.chi2.ppf(INSIDE, columns))
+    radii = np.sqrt(stats.chi2.ppf(SHARES_INSIDE, columns))
     noise = np.sqrt(2.0 / 4.0 * 6.25 * unit**2 / (2.0 * rho)) * radii**2
     lost = np.array([1.0 - clipped_variance(float(each), columns) for each in radii])
     for records in (10.0, 75.0, 400.0, 3000.0):

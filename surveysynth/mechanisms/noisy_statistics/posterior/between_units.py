@@ -1,25 +1,14 @@
-"""How much PSUs differ, given a fit that ignores them and noisy products between them (strict 7).
+"""How much PSUs differ, given a fit that ignores them and noisy products between them.
 
-B = sum_j n_j m_j m_j' of the means m_j of h = (u, k flags) of each PSU j. A fit that ignores PSUs
-describes the sample: sums Y_c of its cells, and covariances. Given Y_c, what B says beyond them is
-
-    B - sum_j n_j mbar_j mbar_j' - k_0 Q,   mbar_j = sum_c n_jc Y_c / (n_j n_c),
-
-k_0 such that covariances of records cancel but for effects of PSUs. It is h'K h in deviations from
-the means of cells, with public K, under h = mean_c + J_c a_j + e. Given the covariance S of the
-effects that are in the sample, W that of e, and Gamma_j = Jbar_j S Jbar_j',
+Strict 7, "Units": what B says beyond sums of cells is h'K h in deviations from the means of cells,
+with public K, under h = mean_c + J_c a_j + e. Given the covariance S of the effects that are in the
+sample, W that of e, and Gamma_j = Jbar_j S Jbar_j', it is taken as normal with the exact
 
     mean        sum_j f_j Gamma_j
     covariance  t_0 P(W) + t_1 [P(W + Gamma) - P(W) - P(Gamma)] + linear + noise
 
-with P as in ``pairs`` and means over PSUs of W and Gamma; linear is what K leaves between means of
-cells. Both are exact, and it is taken as normal. S is in units of what residuals vary by in all, I
-- (I + A)^-1 less a share of ``LEAST_LEFT`` in every direction, where A has half-t scales and an LKJ
-correlation. Effects of other PSUs have the covariance Psi, of which S is nearly a Wishart matrix
-with nu degrees of freedom, over nu: of h'K h effects alone have the covariance t_2 P(Gamma), and
-nu = (sum_j f_j)^2 / t_2. So Psi is an inverse Wishart matrix about S, which leaves each variance
-nu - 1 degrees, as flat SDs do.
-"""
+with P as in ``PairProducts`` and means over PSUs of W and Gamma; linear is what K leaves between
+means of cells. Of h'K h effects alone have the covariance t_2 P(Gamma)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,17 +16,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
-from surveysynth.mechanisms.noisy_statistics.posterior.pairs import PairProducts
+from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable, PairProducts
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import log_half_t
 from surveysynth.mechanisms.noisy_statistics.posterior.unit_moments import CellMoments
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.mechanisms.noisy_statistics.release.unit_products import UnitProducts
 from surveysynth.models.gaussian.blocks import HALF_T_DF
-from surveysynth.models.general_location.psu_sampler import LOGISTIC_VARIANCE
-from surveysynth.models.general_location.residual_covariances import covariances
+from surveysynth.models.general_location.layout import residual_covariances
+from surveysynth.models.units import LOGISTIC_VARIANCE
 from surveysynth.sampling.hmc import HamiltonianChains, find_mode, whitening_at
 
+#: Of one draw of the fit: p (C, D), means (C, D, q), covariances (G, q_p, q_p) in spreads.
+CellLaw = tuple[FloatArray, FloatArray, Sequence[FloatArray]]
 #: Scale of the half-t prior of SDs of effects, in SDs within units: a correlation of .2.
 PRIOR_SCALE = 0.5
 #: The same of the log weight, which is often the same for all records of a unit.
@@ -264,7 +254,7 @@ def of_other_units(
 
 
 def cell_sums(
-    table: NoisyTable, theta: "CellLaw", rng: np.random.Generator
+    table: NoisyTable, law: CellLaw, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
     """Return sums of u (C, q) about the common center and counts (C, D), given noisy ones.
 
@@ -272,7 +262,7 @@ def cell_sums(
     its A'NA, true sums with noise forgotten by the difference of a simulation (Matheron's rule).
     """
     shape, v = table.shape, table.count_variance
-    n, p = table.sizes[:, None].astype(np.float64), theta.p
+    n, (p, means_of_rows, covariances) = table.sizes[:, None].astype(np.float64), law
     if p.shape[1] == 1:
         counts = n.copy()
     else:
@@ -285,13 +275,13 @@ def cell_sums(
         counts = np.maximum(made + off - v * off * precision - n * share * along, 0.0)
     sums = np.zeros((len(p), shape.q))
     noise = np.sqrt(table.sum_variance)
-    for pattern, covariance in zip(table.patterns, theta.covariances, strict=True):
+    for pattern, covariance in zip(table.patterns, covariances, strict=True):
         there, of = pattern.present, pattern.combinations
         for g, cells in enumerate(table.cells):
             own = cells[cells >= 0]
             a = pattern.rows[g, : own.size].reshape(-1, pattern.rows.shape[-1])
             size = counts[own][:, of].reshape(-1)
-            means = theta.means[own][:, of][..., there].reshape(size.size, -1)
+            means = means_of_rows[own][:, of][..., there].reshape(size.size, -1)
             means = means - pattern.centers[g]
             root = np.linalg.cholesky(covariance[g])
             made = size[:, None] * means
@@ -308,18 +298,8 @@ def cell_sums(
     return sums, counts
 
 
-@dataclass(frozen=True, eq=False)
-class CellLaw:
-    """Of one draw of the fit: p (C, D), means (C, D, q), covariances (G, q_p, q_p) in spreads."""
-
-    p: FloatArray
-    means: FloatArray
-    covariances: list[FloatArray]
-
-
 def unit_covariances(
     thetas: Sequence[Theta],
-    shape: LocationShape,
     table: NoisyTable,
     records: FloatArray,
     laws: Sequence[CellLaw],
@@ -333,12 +313,11 @@ def unit_covariances(
     records (units, C): by PSU and cell. ``priors``: "lkj", and "psu_scale" where it was chosen;
     ``PRIOR_SCALE`` otherwise.
     """
-    weights, k = UnitWeights.of(records), noisy.scale
+    weights, k, shape = UnitWeights.of(records), noisy.scale, table.shape
     sizes = [each.categories for each in shape.discrete]
     of_flags = np.full(shape.q + sum(sizes), 1.0)
     of_flags[shape.q :] = k
     middle = np.concatenate([np.zeros(shape.q), *(np.full(each, k / each) for each in sizes)])
-    flags = _flags(shape)
     scales = np.stack([_scale(theta, shape, records.sum(0)) for theta in thetas])
     first, second = np.triu_indices(of_flags.size)
     parts: list[tuple[FloatArray, ...]] = []
@@ -350,7 +329,7 @@ def unit_covariances(
         slopes = of_flags[:, None] * (moments.slope @ scales[draw])
         covariance = of_flags[:, None] * moments.covariance * of_flags
         sums, counts = cell_sums(table, law, rng)
-        means = np.concatenate([sums, counts @ flags * k], axis=1) / cells - middle
+        means = np.concatenate([sums, counts @ shape.flags * k], axis=1) / cells - middle
         expected = weights.products(means) + np.einsum("c,cij->ij", weights.own, covariance)
         of_units = np.einsum("uc,chd->uhd", weights.share, slopes)
         crossed = np.einsum("u,uhd,uge->hgde", weights.between, of_units, of_units, optimize=True)
@@ -368,9 +347,12 @@ def unit_covariances(
     expected, operator, slope, total, over_records, over_units = (
         np.stack(each) for each in zip(*parts, strict=True)
     )
+    prior_scale = np.full(shape.layout.amount_effects.stop, priors.get("psu_scale", PRIOR_SCALE))
+    if shape.weighted and "psu_scale" not in priors:
+        prior_scale[-1] = WEIGHT_SCALE
     law_of_all = BetweenLaw(
         expected, operator, slope, total, (over_records, over_units), weights.t[:2], noisy,
-        _prior_scale(shape, priors), priors["lkj"],
+        prior_scale, priors["lkj"],
     )  # fmt: skip
     seen = law_of_all.sample(rng)
     others = of_other_units(seen, freedom, rng)
@@ -381,24 +363,6 @@ def unit_covariances(
     return np.asarray(scales @ seen @ turned), np.asarray(scales @ others @ turned)
 
 
-def _prior_scale(shape: LocationShape, priors: Mapping[str, float]) -> FloatArray:
-    """Return the scales (D,) of SDs of effects: the declared one, or ours."""
-    result = np.full(shape.layout.amount_effects.stop, priors.get("psu_scale", PRIOR_SCALE))
-    if shape.weighted and "psu_scale" not in priors:
-        result[-1] = WEIGHT_SCALE
-    return result
-
-
-def _flags(shape: LocationShape) -> FloatArray:
-    """Return the flags (D, sum L) of every category of every discrete outcome."""
-    parts = [np.zeros((len(shape.combinations), 0))]
-    for j, outcome in enumerate(shape.outcomes):
-        if outcome.is_discrete:
-            flags = shape.combinations[:, j, None] == np.arange(outcome.categories)
-            parts.append(flags.astype(np.float64))
-    return np.concatenate(parts, axis=1)
-
-
 def _scale(theta: Theta, shape: LocationShape, sizes: FloatArray) -> FloatArray:
     """Return the scale (D, D) of effects at a draw: a root of the covariance of residuals.
 
@@ -406,7 +370,7 @@ def _scale(theta: Theta, shape: LocationShape, sizes: FloatArray) -> FloatArray:
     first, last = shape.layout.amount_effects.start, shape.layout.amount_effects.stop
     result: FloatArray = LOGISTIC_VARIANCE**0.5 * np.eye(last)
     if shape.q:
-        of_group = covariances(theta, shape.layout.regressions, np.ones(shape.q, dtype=bool))
+        of_group = residual_covariances(theta, shape.layout.regressions)
         records = np.bincount(shape.group, weights=sizes, minlength=len(of_group))
         mean = np.einsum("g,gij->ij", records / records.sum(), of_group)
         result[first:, first:] = np.linalg.cholesky(mean)

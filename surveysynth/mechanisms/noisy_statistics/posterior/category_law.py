@@ -1,27 +1,19 @@
-"""The law of noisy counts, sums and squares given a mixture over categories (strict 7).
+"""The law of noisy counts, sums and squares given a mixture over categories.
 
-The n records of a cell are independent draws of a combination d of categories, and of u given d.
-Counts N, sums T and products Q of a cell are sums over its records, and are taken as normal with
-their exact moments: counts first, then the moments of each pattern in each group given counts.
-
-    N~ ~ N(n p, n (diag p - p p') + v I)
-    N | N~ has the mean n^ = N~ - v (..)^-1 (N~ - n p) and the covariance
-    C = diag(v w / (w + v)) - (v n / H) h h',  w = n p, h = p / (w + v), H = sum h
-    T~, Q~ | N~ ~ N(sum_d n^_d f_d, sum_d n+_d Omega_d + sum C_de f_d f_e' + noise)
-
-with f_d and Omega_d the mean and covariance of (a u', u u') of one record, and n+ the positive part
-of n^, rounded off where it is below one. Without the term with C the variance of sums about a
-distant center would be too small; with w in place of n+, sums that a model does not fit would draw
-probabilities to where their variance is larger, although counts are known.
-"""
+Formulas in strict 2, "The law with categories", but that the variance within rows has n+, the
+positive part of n^ rounded off where it is below one, in place of w: sums that a model does not fit
+would draw probabilities to where their variance is larger, although counts are known."""
 
 from dataclasses import dataclass
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyPattern, NoisyTable
-from surveysynth.mechanisms.noisy_statistics.posterior.pairs import PairProducts
+from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import (
+    NoisyPattern,
+    NoisyTable,
+    PairProducts,
+)
 
 #: Numbers in the largest array that is held at once.
 LARGEST = 2**22

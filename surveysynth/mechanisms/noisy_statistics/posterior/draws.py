@@ -10,28 +10,32 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from surveysynth._support.progress import more_rounds
-from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.noisy_statistics.posterior.between_units import unit_covariances
 from surveysynth.mechanisms.noisy_statistics.posterior.level_spreads import level_spreads
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters, Point
-from surveysynth.mechanisms.noisy_statistics.posterior.prior_columns import alike
-from surveysynth.mechanisms.noisy_statistics.posterior.unit_draws import draws_with_effects
+from surveysynth.mechanisms.noisy_statistics.posterior.unit_margins import with_effects
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     require_general,
     table_of,
 )
+from surveysynth.mechanisms.noisy_statistics.release.unit_products import UnitProducts
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
-from surveysynth.models.base import Model
+from surveysynth.models.base import Model, psu_codes
 from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.model import PSU_PRIORS, GeneralLocation
+from surveysynth.models.units import records_by_unit
 from surveysynth.sampling.convergence import (
     MAX_R_HAT,
     NotConvergedError,
     check_convergence,
 )
 from surveysynth.sampling.hmc import HamiltonianChains, find_mode, whitening_at
+from surveysynth.survey.design_matrix import DesignMatrix
 from surveysynth.survey.survey import PublicDesign
 
 #: Iterations of the search for a mode, which only has to come near.
@@ -77,7 +81,8 @@ def posterior_draws(
     table = NoisyTable.of(shape, design.matrix.cell, statistics, root)
     parameters = Parameters(layout, table, general.priors)
     points, record = fit(parameters, settings, rng, progress)
-    points = points[_spread_out(settings.m, len(points))]
+    m, kept = settings.m, len(points)
+    points = points[(np.arange(m) * kept) // m + kept // (2 * m)]  # evenly over all chains
     drawn = PrivateDraws(model.name, theta_of(parameters, points, root), settings)
     drawn = draws_with_effects(drawn, general, design, parameters, points, statistics.units, rng)
     if statistics.levels is not None:
@@ -105,7 +110,13 @@ def fit(
             r_hat, ess = check_convergence(functionals_of(parameters, points), None)
         except NotConvergedError as refusal:
             if stage == STAGES - 1:
-                raise _refused(refusal) from None
+                raise RefusedError(
+                    "The chains given the noise have not converged: R-hat is "
+                    f"{refusal.r_hat:.2f} after all stages, and {MAX_R_HAT} is required. Release "
+                    "fewer outcomes together, join rare levels or small cells, raise epsilon, or "
+                    "raise warmup and draws in [synthesizer]; the noise that was drawn is used "
+                    "again."
+                ) from None
             rounds = points.shape[1]
             if progress is not None:
                 progress(more_rounds(rounds, refusal.r_hat))
@@ -117,15 +128,6 @@ def fit(
             continue
         return points.reshape(-1, points.shape[-1]), PosteriorRecord(r_hat, ess, points.shape[1])
     raise AssertionError("the last stage returns or raises")
-
-
-def _refused(refusal: NotConvergedError) -> RefusedError:
-    return RefusedError(
-        f"The chains given the noise have not converged: R-hat is {refusal.r_hat:.2f} after all "
-        f"stages, and {MAX_R_HAT} is required. Release fewer outcomes together, join rare levels "
-        "or small cells, raise epsilon, or raise warmup and draws in [synthesizer]; the noise that "
-        "was drawn is used again."
-    )
 
 
 def functionals_of(parameters: Parameters, points: FloatArray) -> dict[str, FloatArray]:
@@ -227,6 +229,62 @@ def theta_of(parameters: Parameters, points: FloatArray, root: FloatArray) -> Th
     return theta
 
 
-def _spread_out(m: int, kept: int) -> IntArray:
-    """Return positions (m,) of m draws, evenly spaced over all chains."""
-    return np.asarray((np.arange(m) * kept) // m + kept // (2 * m), dtype=np.int64)
+def alike(matrix: DesignMatrix) -> FloatArray:
+    """Return the root (K, K) of coefficients c = root e on X with e ~ N(0, tau^2) each.
+
+    About a variable that a formula codes by differences from a level the prior has no favorite
+    level (strict 7); the identity where there is none."""
+    size = matrix.n_columns
+    if "Intercept" not in matrix.columns:
+        return np.eye(size)
+    terms: dict[str, list[int]] = {}
+    for k, name in enumerate(matrix.columns):
+        if "[T." in name and name.endswith("]") and not matrix.ridged[k]:
+            terms.setdefault(name[: name.index("[T.")], []).append(k)
+    first, effects = matrix.columns.index("Intercept"), [np.eye(size)]
+    for own in terms.values():
+        flags = matrix.x_cells[:, own]
+        if not np.isin(flags, (0.0, 1.0)).all() or (flags.sum(1) > 1.0).any():
+            continue
+        reference = np.zeros((size, 1))
+        reference[own] = -1.0
+        reference[first] = 1.0
+        effects.append(reference)
+    of_effects = np.hstack(effects)
+    return np.asarray(np.linalg.cholesky(of_effects @ of_effects.T), dtype=np.float64)
+
+
+def draws_with_effects(
+    private: PrivateDraws,
+    model: GeneralLocation,
+    design: PublicDesign,
+    parameters: Parameters,
+    points: FloatArray,
+    units: UnitProducts | None,
+    rng: np.random.Generator,
+) -> PrivateDraws:
+    """Return the draws, at points (m, ..), with a covariance of effects each.
+
+    The same draws where PSUs have no effects.
+    """
+    psu = psu_codes(model, design)
+    if psu is None or units is None:
+        return private
+    table, layout = parameters.table, parameters.layout
+    records = records_by_unit(design.matrix.cell, psu, len(table.sizes))
+    thetas = [private.draw(draw) for draw in range(private.settings.m)]
+    chosen = {"lkj": model.priors["lkj"]} | {
+        name: value for name, value in model.changed_priors.items() if name in PSU_PRIORS
+    }
+    point = parameters.point(points)
+    p, means = np.exp(parameters.log_p(point)[0]), parameters.means(point)
+    covariances = [root @ root.swapaxes(-1, -2) for root, _, _ in parameters.roots_of(point)]
+    laws = list(zip(p, means, zip(*covariances, strict=True), strict=True))
+    seen, others = unit_covariances(thetas, table, records, laws, units, chosen, rng)
+    moved = [
+        with_effects(theta, own, covariance, design, layout, psu, model.priors, rng)
+        for theta, own, covariance in zip(thetas, seen, others, strict=True)
+    ]
+    return replace(
+        private, theta={name: np.stack([each[name] for each in moved]) for name in moved[0]}
+    )

@@ -1,17 +1,7 @@
-"""Spreads of the weight by level, given noisy squares by level and a draw of all else (strict 7).
+"""Spreads of the weight by level, given noisy squares by level and a draw of all else.
 
-The residual variance of the weight in group g is s_g^2 exp(h'e - c_g) in combination of levels e,
-
-    h ~ N(0, PRIOR^2 I),    c_g: sum_e n_ge exp(h'e - c_g) = sum_e n_ge,
-
-n the numbers of records that noisy counts give at the draw, so that s_g^2, which the squares of
-blocks told, stays the mean. Squares by level have the mean sum n E min(u^2, R^2), u normal with the
-draw's means and that variance, and the variance of the noise, of sampling, and of numbers of
-records. They say how levels differ, and no more: a factor that all have in common, of which the
-draw knows more, is left free. h is drawn from the normal distribution at its mode.
-
-Draws of all else do not hear of h: means by level would have a little less variance if they did.
-"""
+Strict 7, "Spreads by level": the residual variance of the weight is s_g^2 exp(h'e - c_g) in group g
+and combination of levels e, and h is drawn from the normal distribution at its mode."""
 
 from math import comb
 
@@ -21,7 +11,7 @@ from scipy.special import ndtr
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.category_law import CategoryLaw
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
-from surveysynth.mechanisms.noisy_statistics.release.level_squares import LevelSquares, indicators
+from surveysynth.mechanisms.noisy_statistics.release.level_squares import LevelSquares
 from surveysynth.models.general_location.layout import LEVEL_MEANS, LEVEL_SPREADS
 
 #: Prior SD of log variances by level.
@@ -44,9 +34,8 @@ def level_spreads(
     for pattern, (root, _, _) in zip(table.patterns, parameters.roots_of(point), strict=True):
         whole = (root[..., -1, :] ** 2).sum(-1)
         explained[..., pattern.combinations] = (whole - residual)[:, parameters.group, None]
-    of = indicators(table.shape)
     found = [
-        spreads_given(levels, of, parameters.group, *each, rng)
+        spreads_given(levels, table.shape.flags, parameters.group, *each, rng)
         for each in zip(counts.likely, counts.variance, mean, explained, residual, strict=True)
     ]
     return {LEVEL_SPREADS: np.stack([h for h, _ in found]),

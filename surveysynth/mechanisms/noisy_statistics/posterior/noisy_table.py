@@ -6,6 +6,7 @@ u = (z - center) / spread, and coefficients of z - center, so that their prior i
 an intercept shares its scale tau with effects, and a log weight of about 10 would make tau 10.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -96,7 +97,10 @@ class NoisyTable:
         """Return the table of a release; cell (n,) of the records, root (K, K) of the prior."""
         count = len(shape.x_cells)
         sizes = np.bincount(cell, minlength=count)
-        cells = _cells_by_group(shape)
+        members = [np.flatnonzero(shape.group == g) for g in range(shape.groups)]
+        cells = np.full((shape.groups, max(map(len, members))), -1)
+        for own, row in zip(members, cells, strict=True):
+            row[: len(own)] = own
         return cls(
             shape=shape,
             x=np.asarray(shape.x_cells @ root),
@@ -133,14 +137,6 @@ class NoisyTable:
         return np.where(first == second, 2.0, 1.0) * self.square_variance
 
 
-def _cells_by_group(shape: LocationShape) -> IntArray:
-    members = [np.flatnonzero(shape.group == g) for g in range(shape.groups)]
-    cells = np.full((shape.groups, max(map(len, members))), -1)
-    for own, row in zip(members, cells, strict=True):
-        row[: len(own)] = own
-    return cells
-
-
 def _pattern(
     shape: LocationShape,
     number: int,
@@ -150,12 +146,7 @@ def _pattern(
 ) -> NoisyPattern:
     """Return a pattern with its groups side by side, axes of A filled up with zeros."""
     present, combinations = np.flatnonzero(shape.patterns[number]), shape.pattern == number
-    tilde = np.hstack(
-        [
-            np.repeat(shape.x_cells, combinations.sum(), axis=0),
-            np.tile(shape.indicators[combinations], (len(shape.x_cells), 1)),
-        ]
-    ).reshape(len(shape.x_cells), -1, shape.width)
+    tilde = shape.tilde[:, combinations]
     blocks = np.flatnonzero(noisy.block_pattern == number).tolist()
     r, q = max(noisy.basis[b].shape[1] for b in blocks), present.size
     rows = np.zeros((*cells.shape, tilde.shape[1], r))
@@ -176,3 +167,49 @@ def _pattern(
             first = noisy.first.cross[b] - moved
             sums[g, :size] = shares[0] * first + shares[1] * noisy.cross[b]
     return NoisyPattern(present, np.flatnonzero(combinations), rows, sums, squares, centers)
+
+
+class PairProducts:
+    """Covariances P(X)_ab,cd = X_ac X_bd + X_ad X_bc of products of q normal columns.
+
+    For pairs a <= b and c <= d, k = q (q + 1) / 2 in number, of the upper triangle of squares.
+    """
+
+    def __init__(self, q: int) -> None:
+        self.q = q
+        self.first, self.second = np.triu_indices(q)
+        self.diagonal = np.arange(len(self.first))
+        #: Number of each pair (q, q), and its share in either of the two places that it has.
+        self.number = np.zeros((q, q), dtype=np.int64)
+        self.number[self.first, self.second] = self.number[self.second, self.first] = self.diagonal
+        self.share = np.where(np.eye(q) > 0, 1.0, 0.5)
+
+    def of(self, x: FloatArray) -> FloatArray:
+        """Return P(X) (..., k, k) of symmetric matrices (..., q, q)."""
+        a, b = self.first, self.second
+        result = x[..., a[:, None], a] * x[..., b[:, None], b]
+        result += x[..., a[:, None], b] * x[..., b[:, None], a]
+        return np.asarray(result)
+
+    def spread(self, upper: FloatArray) -> FloatArray:
+        """Return the symmetric gradient (..., q, q) of gradients (..., k) in the upper triangle."""
+        return np.asarray(upper[..., self.number] * self.share)
+
+    def gradient(self, pull: FloatArray) -> Callable[[FloatArray], FloatArray]:
+        """Return the function from X to the gradient of sum(pull * P(X)) in X.
+
+        pull (b, G, k, k) is symmetric; X (b, G, q, q) or (b, G, r, q, q).
+        """
+        q, number = self.q, self.number
+        full = pull[..., number[:, :, None, None], number]
+        full *= self.share[:, :, None, None] * self.share
+        # As a matrix from (b, d) to (a, c): the gradient is sum_bd full[a, b, c, d] X_bd.
+        matrix = np.ascontiguousarray(full.swapaxes(-3, -2)).reshape(*pull.shape[:2], q * q, q * q)
+
+        def at(x: FloatArray) -> FloatArray:
+            flat = x.reshape(*x.shape[:-2], q * q)
+            if x.ndim == matrix.ndim:
+                return np.asarray(4.0 * (matrix @ flat[..., None])[..., 0]).reshape(x.shape)
+            return np.asarray(4.0 * flat @ matrix.swapaxes(-1, -2)).reshape(x.shape)
+
+        return at

@@ -1,12 +1,9 @@
 """The parameters of the general location model as one vector, and their posterior (strict 7).
 
-    z_j = x~ c_j + deviations of levels by group + slopes on residuals of earlier columns + e_j
-
 Coordinates are at about unit scale. Coefficients are centered and whitened by generalized least
 squares, everything else is about its prior mean in prior SDs: log variances and slopes of groups
 about what groups have in common, s_0 and b, with effects u and v of their levels. (Coordinates of
-groups where they are, which suit groups that are known well, made chains slower also there.)
-"""
+groups where they are, which suit groups that are known well, made chains slower also there.)"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -217,7 +214,7 @@ class Parameters:
         self.law = CategoryLaw(table) if shape.discrete else AmountLaw(table)
         self.present = [each.present for each in table.patterns]
         self.group = shape.group
-        self.sizes = sizes = self._sizes()
+        self.sizes = sizes = self._sizes() | (self._group_sizes() if grouped else {})
         ends = np.cumsum([0, *(int(np.prod(each)) for each in sizes.values())]).tolist()
         self.slices = {name: slice(*ab) for name, ab in zip(sizes, pairwise(ends), strict=True)}
         self.dimension = int(ends[-1])
@@ -230,22 +227,24 @@ class Parameters:
             f"means {j}": (own.size,) for j, own in enumerate(self.columns)
         }
         sizes |= {f"logit {i}": each.shape for i, each in enumerate(self.logits)}
-        sizes |= {"core": (self.row.size,), "log_s": (q,), "log_tau": (q,)}
-        if self.layout.grouped:
-            level, group = len(self.contrasts), self.groups
-            sizes |= {
-                "deviations": (q, group, self.levels.shape[1]), "levels": (q, level),
-                "level slopes": (self.row.size, level), "group": (q, group),
-                "group slopes": (self.row.size, group), "log_nu": (q,), "log_t": (q,),
-            }  # fmt: skip
-        return sizes
+        return sizes | {"core": (self.row.size,), "log_s": (q,), "log_tau": (q,)}
+
+    def _group_sizes(self) -> dict[str, tuple[int, ...]]:
+        """Return those of coordinates that only a grouped layout has, zero in others."""
+        q, level, group = self.q, len(self.contrasts), self.groups
+        return {
+            "deviations": (q, group, self.levels.shape[1]), "levels": (q, level),
+            "level slopes": (self.row.size, level), "group": (q, group),
+            "group slopes": (self.row.size, group), "log_nu": (q,), "log_t": (q,),
+        }  # fmt: skip
 
     # --- starts -------------------------------------------------------------------------------
 
     def _least_squares(self) -> None:
         """Set centers and roots of the coefficients of each column, by what noisy sums say."""
         table, shape = self.table, self.table.shape
-        tilde = self._rows()
+        tilde = shape.tilde.copy()  # in the columns of the prior
+        tilde[..., : self.layout.columns] = table.x[:, None]
         precision = np.zeros((self.q, shape.width, shape.width))
         linear = np.zeros((self.q, shape.width))
         counts = np.maximum(table.counts, 0.5) if shape.discrete else table.sizes[:, None]
@@ -269,14 +268,6 @@ class Parameters:
             matrix = precision[j][np.ix_(own, own)] + np.diag(prior[own])
             self.centers.append(np.linalg.solve(matrix, linear[j, own]))
             self.roots.append(np.linalg.inv(np.linalg.cholesky(matrix)).T)
-
-    def _rows(self) -> FloatArray:
-        """Return x~ (C, D, W) in the columns of the prior."""
-        cells, indicators = self.table.x, self.table.shape.indicators
-        shape = (len(cells), len(indicators))
-        x = np.broadcast_to(cells[:, None], (*shape, cells.shape[1]))
-        e = np.broadcast_to(indicators, (*shape, indicators.shape[1]))
-        return np.concatenate([x, e], axis=-1)
 
     def start(self) -> FloatArray:
         """Return where the search for a mode starts (D,)."""
@@ -309,7 +300,9 @@ class Parameters:
 
     def point(self, x: FloatArray) -> Point:
         """Return the parameters at coordinates (b, D)."""
-        part, spread, batch = self.parts(x), self.spread, len(x)
+        spread, batch = self.spread, len(x)
+        part = {name: np.zeros((batch, *size)) for name, size in self._group_sizes().items()}
+        part |= self.parts(x)
         coefficients = np.zeros((batch, self.q, self.layout.width))
         for j, own in enumerate(self.columns):
             whitened = self.centers[j] + part[f"means {j}"] @ self.roots[j].T
@@ -321,15 +314,6 @@ class Parameters:
         log_s = np.log(spread) + part["log_s"]
         log_tau = self.least_tau + np.logaddexp(0.0, part["log_tau"])
         core = self.unit * part["core"]
-        if not self.layout.grouped:
-            none = np.zeros((batch, self.q))
-            log_variance = np.repeat(2.0 * log_s[..., None], self.groups, axis=2)
-            slopes = np.repeat(core[..., None], self.groups, axis=2)
-            return Point(
-                coefficients, np.zeros((batch, self.q, self.groups, 0)), logits, core, slopes,
-                log_variance, log_s, log_tau, none, none, none[..., :0], none[..., :0],
-                np.zeros_like(log_variance), np.zeros_like(slopes),
-            )  # fmt: skip
         deviations = self.kappa * spread[:, None, None] * part["deviations"]
         log_nu = np.log(self.priors["pooling_df"]) + part["log_nu"]
         log_t = np.log(TYPICAL_T) + part["log_t"]
@@ -339,11 +323,12 @@ class Parameters:
         off_slopes = np.exp(log_t)[:, self.row, None] * part["group slopes"]
         log_variance = 2.0 * log_s[..., None] + of_levels @ self.contrasts + off_variance
         slopes = core[..., None] + slopes_of_levels @ self.contrasts + off_slopes
-        middle = 2.0 * np.log(spread)[:, None]
+        if self.layout.grouped:
+            middle = 2.0 * np.log(spread)[:, None]
+            log_variance = np.clip(log_variance, middle - LOG_VARIANCE, middle + LOG_VARIANCE)
         return Point(
-            coefficients, deviations * self.levels[:, None], logits, core, slopes,
-            np.clip(log_variance, middle - LOG_VARIANCE, middle + LOG_VARIANCE), log_s, log_tau,
-            log_nu, log_t, of_levels, slopes_of_levels, off_variance, off_slopes,
+            coefficients, deviations * self.levels[:, None], logits, core, slopes, log_variance,
+            log_s, log_tau, log_nu, log_t, of_levels, slopes_of_levels, off_variance, off_slopes,
         )  # fmt: skip
 
     def means(self, point: Point) -> FloatArray:
@@ -504,7 +489,9 @@ class Parameters:
         batch, ridged = len(value), self.ridged.size
         slopes = np.zeros((batch, self.q, self.q))
         slopes[:, self.row, self.column] = point.core
-        values, left = self._values(point), self._left(point)
+        deviations = point.deviations.reshape(batch, self.q, -1)
+        values = np.concatenate([point.coefficients[..., self.ridged], deviations], axis=-1)
+        left = (values - slopes @ values) * self.shrunken  # by slopes on earlier columns
         precision = np.exp(-2.0 * point.log_s)[..., None] / self.kappa**2
         value -= 0.5 * (left**2 * precision).sum((1, 2)) + (self.count * point.log_s).sum(1)
         pulled = -left * precision
@@ -523,18 +510,6 @@ class Parameters:
         in_tau = in_tau + squares.sum(-1) - free
         gradient["log_tau"] += in_tau * above + 1.0 - above
         return np.asarray(value)
-
-    def _values(self, point: Point) -> FloatArray:
-        """Return coefficients that are shrunken, and deviations (b, q, S)."""
-        deviations = point.deviations.reshape(len(point.core), self.q, -1)
-        return np.concatenate([point.coefficients[..., self.ridged], deviations], axis=-1)
-
-    def _left(self, point: Point) -> FloatArray:
-        """Return what slopes on earlier columns leave of these (b, q, S)."""
-        values = self._values(point)
-        slopes = np.zeros((len(values), self.q, self.q))
-        slopes[:, self.row, self.column] = point.core
-        return np.asarray((values - slopes @ values) * self.shrunken)
 
     def _of_groups(
         self,

@@ -1,18 +1,7 @@
 """Draws that ignore primary sampling units (PSUs), turned into draws of a model with effects.
 
-A fit that ignores PSUs has the margins of the sample: its coefficients include what the effects of
-the sampled PSUs add, and its residual variances include those of the effects. Given T, effects of
-as many PSUs are drawn from N(0, T). They are what could have been in the sample, and the margins
-are kept by taking them out again (strict 7):
-
-- log odds: sum_i x~_i (p_i(c - s, a_i) - p_i(c, 0)) = 0 determines the shift s of coefficients c;
-- means of columns of z: the coefficients lose the regression of a on x~;
-- residual covariances: Sigma becomes Sigma - S, with S the covariance of effects in the sample, or
-  less where a direction would keep next to nothing. Other PSUs have T, and Sigma - S + T in all.
-
-The shifts put the variance between PSUs into the variance between draws. Datasets have fresh
-effects, as all of this model have (methods 3.5).
-"""
+Strict 7, "Back to coefficients": effects of as many PSUs as the sample has are drawn, and taken out
+of the draw such that its margins stay."""
 
 from collections.abc import Mapping
 
@@ -20,8 +9,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.between_units import LEAST_LEFT
-from surveysynth.models.general_location.layout import Layout, RegressionPart
-from surveysynth.models.general_location.residual_covariances import covariances
+from surveysynth.models.general_location.layout import Layout, RegressionPart, residual_covariances
 from surveysynth.models.general_location.simulate import drawn
 from surveysynth.models.logit import log_shares, shares
 from surveysynth.models.units import PSU_COVARIANCE
@@ -134,8 +122,7 @@ def _projected(
 
 def _residuals(theta: Theta, seen: FloatArray, layout: Layout) -> Theta:
     """Return slopes and variances of the covariance of every group less that of effects."""
-    everything = np.ones(layout.q, dtype=bool)
-    whole = covariances(theta, layout.regressions, everything)
+    whole = residual_covariances(theta, layout.regressions)
     root = np.linalg.inv(np.linalg.cholesky(whole))
     largest = np.linalg.eigvalsh(root @ seen @ root.swapaxes(-1, -2))[:, -1]
     factor = np.minimum(1.0, (1.0 - LEAST_LEFT) / largest)

@@ -1,15 +1,9 @@
 """Means and covariances of a record's contribution to the sums of its PSU (strict 7).
 
 h = (u, indicators of every category of every discrete outcome), u in declared spreads and zero
-where it is absent. Over combinations d of categories, with effects a of its PSU on the predictors
-of all logits and on the columns of z,
-
-    E(h | x) = sum_d p(d | x) h(x, d),
-    d E(h | x) / d a_lc = sum_d p(d | x) (1[d_l = c] - p_lc(x, d)) h(x, d)     a logit
-    d E(u_k | x) / d a_k = P(column k is there | x) / spread_k                 a column of z
-
-at a = 0: log p(d | x) is the sum of the logs of its logits.
-"""
+where it is absent. E(h | x) = sum_d p(d | x) h(x, d) has the slope sum_d p(d | x) (1[d_l = c] -
+p_lc(x, d)) h(x, d) on the effect of a PSU on category c of logit l, and P(column k is there | x) /
+spread_k on that on column k of z, at effects of zero."""
 
 from dataclasses import dataclass
 
@@ -17,8 +11,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
-from surveysynth.models.general_location.layout import level_deviations
-from surveysynth.models.general_location.residual_covariances import covariances
+from surveysynth.models.general_location.layout import residual_covariances
 from surveysynth.models.logit import log_shares
 
 
@@ -38,13 +31,8 @@ class CellMoments:
         share, scores = _shares(theta, shape)
         there = shape.present_in.astype(np.float64)
         u = (_means(theta, shape) - centre) / spread * there
-        flags = [
-            (shape.combinations[:, j, None] == np.arange(outcome.categories)).astype(np.float64)
-            for j, outcome in enumerate(shape.outcomes)
-            if outcome.is_discrete
-        ]
-        fixed = np.concatenate([np.zeros((len(there), 0)), *flags], axis=1)
-        h = np.concatenate([u, np.broadcast_to(fixed, (*u.shape[:2], fixed.shape[1]))], axis=-1)
+        flags = np.broadcast_to(shape.flags, (len(u), *shape.flags.shape))
+        h = np.concatenate([u, flags], axis=-1)
         weighted = (h * share[..., None]).swapaxes(-1, -2)
         mean = weighted.sum(-1)
         covariance = weighted @ h - mean[:, :, None] * mean[:, None]
@@ -84,7 +72,9 @@ def _means(theta: Theta, shape: LocationShape) -> FloatArray:
         core = theta[f"coefficients_{part.name}"][: part.columns.size]
         own = part.columns >= k
         mean = shape.indicators[:, part.columns[own] - k] @ core[own]
-        mean = mean + level_deviations(theta, part, shape.group, shape.indicators)
+        deviations = theta.get(f"deviations_{part.name}")
+        if deviations is not None and deviations.size:  # of levels by group
+            mean = mean + deviations[shape.group] @ shape.indicators.T
         means[..., part.position] = (shape.x_cells @ core[~own])[:, None] + mean
     return means
 
@@ -93,7 +83,7 @@ def _within(theta: Theta, shape: LocationShape, share: FloatArray) -> FloatArray
     """Return E cov(z | x, d) (G, q, q), zero in columns that are absent."""
     result = np.zeros((len(share), shape.q, shape.q))
     for pattern, there in enumerate(shape.patterns):
-        covariance = covariances(theta, shape.layout.regressions, there)
+        covariance = residual_covariances(theta, shape.layout.regressions, there)
         weight = share[:, shape.pattern == pattern].sum(1)
         result += weight[:, None, None] * covariance[shape.group]
     return result

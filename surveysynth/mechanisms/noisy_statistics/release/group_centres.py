@@ -22,10 +22,8 @@ T_2 + G 1 c' with public G: their mean by precision is one noisy sum.
 Only where numbers of records by row of X are public: with categories they are not.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
 
 import numpy as np
 
@@ -55,11 +53,6 @@ class GroupSums(Published):
     sigma: float
     radius: float
     rho: float
-
-    @classmethod
-    def _read(cls, given: Mapping[str, Any]) -> Self:
-        cross = tuple(np.array(each, np.float64) for each in given["cross"])
-        return cls(**{**given, "cross": cross, "centres": np.array(given["centres"], np.float64)})
 
     def _check_shapes(self) -> None:
         if self.centres.ndim != 2 or len(self.cross) != len(self.centres):
@@ -102,15 +95,12 @@ def pooled_sd(first: float, second: float) -> float:
 
 
 def group_noise(
-    clipping: Clipping, rho: float, records: int = 1, second: float | None = None
+    clipping: Clipping, rho: float, second: float, records: int = 1
 ) -> tuple[float, FloatArray]:
-    """Return SDs of the noise of a group's sums and squares (q, q), u in spreads, no categories.
+    """Return SDs of the noise of a group's sums and squares (q, q), u in spreads, by two stages.
 
-    second: radius of the ball about centres, if there are two stages.
+    second: radius of the ball about centres.
     """
-    if second is None:
-        noise = group_variances(clipping, rho, records)
-        return noise.cross_sd(clipping), noise.squares_sd(clipping)
     cost, left = two_stages(rho)
     ball = Clipping(clipping.centre, clipping.spread, second)
     noise = group_variances(ball, left, records)

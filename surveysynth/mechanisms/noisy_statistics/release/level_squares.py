@@ -21,10 +21,8 @@ Costs add up (Bun and Steinke 2016, Lemma 2.3).
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
 
 import numpy as np
 
@@ -55,10 +53,6 @@ class LevelSquares(Published):
     records: int
     noise: str
 
-    @classmethod
-    def _read(cls, given: Mapping[str, Any]) -> Self:
-        return cls(**{**given, "squares": np.array(given["squares"], np.float64)})
-
     def _check_shapes(self) -> None:
         if self.squares.ndim != 1 or not np.isfinite(self.squares).all():
             raise ValueError("squares by level are a list of finite numbers")
@@ -84,8 +78,8 @@ def exact_squares(
     shape: LocationShape, clipping: Clipping, category: IntArray, z: FloatArray
 ) -> IntArray:
     """Return V (E,), objects, in steps^2. Confidential; category (n, outcomes), z (n, q)."""
-    levels = indicators(shape).shape[1]
-    total, own = np.zeros(levels, dtype=object), ball(clipping)
+    flags, own = shape.flags.T.astype(object), ball(clipping)
+    total = np.zeros(len(flags), dtype=object)
     combination = shape.combination_of(category)
     for start in range(0, len(z), BLOCK):
         part = slice(start, start + BLOCK)
@@ -93,18 +87,8 @@ def exact_squares(
         # By combination first, in 64 bits: 2^18 squares of at most 2^42.
         by_combination = np.zeros(len(shape.combinations), dtype=np.int64)
         np.add.at(by_combination, combination[part], u * u)
-        total = total + indicators(shape).T.astype(object) @ by_combination.astype(object)
+        total = total + flags @ by_combination.astype(object)
     return np.asarray(total)
-
-
-def indicators(shape: LocationShape) -> FloatArray:
-    """Return flags (D, E) of the levels of each combination, of outcomes with categories."""
-    columns = [
-        shape.combinations[:, j, None] == np.arange(outcome.categories)
-        for j, outcome in enumerate(shape.outcomes)
-        if outcome.is_discrete
-    ]
-    return np.concatenate(columns, axis=1).astype(np.float64)
 
 
 def level_squares(

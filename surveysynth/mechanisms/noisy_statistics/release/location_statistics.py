@@ -4,10 +4,9 @@ Total on every valid survey, as ``noisy_statistics.statistics`` is: sums are who
 nothing but the noisy numbers depends on a record.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Self
 
 import numpy as np
 
@@ -206,7 +205,7 @@ class LocationStatistics(Published):
     rho, epsilon, delta, records
         The guarantee, for neighbours that differ in one unit of up to ``records`` records.
     noise
-        "system"; "seeded" or "approximate" statistics are not private.
+        "system"; "seeded" statistics are not private.
     units
         Products between primary sampling units (PSUs), with a cost of their own, where PSUs have
         effects.
@@ -241,19 +240,6 @@ class LocationStatistics(Published):
     levels: LevelSquares | None = None
     first: GroupSums | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return numbers, words and nested lists; no stages that there are not."""
-        result = super().to_dict()
-        for name in ("units", "levels", "first"):
-            part = result.pop(name)
-            result |= {} if part is None else {name: part.to_dict()}
-        return result
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, Any]) -> Self:
-        """Return the inverse of ``to_dict``; raise ``InputError`` where entries do not fit."""
-        return super().from_dict({"units": None, "levels": None, "first": None, **given})
-
     @property
     def centres(self) -> FloatArray:
         """Centres (blocks, q) that the sums of each block are about."""
@@ -269,25 +255,6 @@ class LocationStatistics(Published):
     def is_private(self) -> bool:
         """True if the noise came from the operating system, exactly."""
         return self.noise == "system"
-
-    @classmethod
-    def _read(cls, given: Mapping[str, Any]) -> Self:
-        values: dict[str, Any] = dict(given)
-        for name in ("cross", "basis"):
-            values[name] = tuple(np.array(each, np.float64) for each in given[name])
-        # A pattern without columns has squares (0, 0), which lists cannot distinguish from (0,).
-        values["squares"] = tuple(
-            np.array(each, np.float64).reshape(len(each), len(each)) for each in given["squares"]
-        )
-        kinds = {"counts": float, "centre": float, "spread": float, "block_pattern": np.int64,
-                 "block_group": np.int64, "present": bool}  # fmt: skip
-        values.update((name, np.array(given[name], kind)) for name, kind in kinds.items())
-        values["squares_sd"] = tuple(given["squares_sd"])
-        stages = (("units", UnitProducts), ("levels", LevelSquares), ("first", GroupSums))
-        for name, kind in stages:
-            part = given[name]
-            values[name] = None if part is None else kind.from_dict(part)
-        return cls(**values)
 
     def _check_shapes(self) -> None:
         blocks = self.block_pattern.tolist()
@@ -332,8 +299,13 @@ def location_statistics(
     if design.centring is None:
         return released(design, sums, budget=budget, share=share, records=records, source=source)
     cost, left = two_stages(budget.rho)
-    first = first_sums(design, sums, rho=cost, records=records, source=source)
-    first = first if centres is None else replace(first, centres=centres)
+    clipping = design.clipping
+    variance = noise_variances(clipping, cost, records)
+    sigma = variance.cross_sd(clipping)
+    exact = map(sums.cross, design.blocks)
+    cross = tuple(noisy_sums(each, variance, clipping, source) for each in exact)
+    found = design.centres(cross, sigma) if centres is None else centres
+    first = GroupSums(cross, found, sigma, clipping.radius, cost)
     second, off = design.about_groups(), np.zeros((design.shape.groups, design.clipping.q))
     for block, centre in zip(design.blocks, first.centres, strict=True):
         off[block.group] = centre * design.clipping.spread
@@ -343,18 +315,6 @@ def location_statistics(
         second, sums, budget=replace(budget, rho=left), share=share, records=records, source=source
     )
     return replace(made, rho=budget.rho, first=first)
-
-
-def first_sums(
-    design: LocationDesign, sums: LocationSums, *, rho: float, records: int, source: NoiseSource
-) -> GroupSums:
-    """Return the first sums with noise, and the centres that they give."""
-    clipping = design.clipping
-    variance = noise_variances(clipping, rho, records)
-    sigma = variance.cross_sd(clipping)
-    cross = [noisy_sums(sums.cross(each), variance, clipping, source) for each in design.blocks]
-    centres = design.centres(cross, sigma)
-    return GroupSums(tuple(cross), centres, sigma, clipping.radius, rho)
 
 
 def released(

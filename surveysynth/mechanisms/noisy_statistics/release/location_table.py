@@ -95,6 +95,25 @@ class LocationShape:
         ]
 
     @cached_property
+    def tilde(self) -> FloatArray:
+        """x~ (C, D, W) of every row."""
+        cells, combinations = len(self.x_cells), len(self.combinations)
+        x = np.repeat(self.x_cells, combinations, axis=0)
+        rows = np.hstack([x, np.tile(self.indicators, (cells, 1))])
+        return rows.reshape(cells, combinations, -1)
+
+    @cached_property
+    def flags(self) -> FloatArray:
+        """1[d_j = l] (D, E) of every category of each outcome with a discrete part."""
+        columns = [
+            self.combinations[:, j, None] == np.arange(outcome.categories)
+            for j, outcome in enumerate(self.outcomes)
+            if outcome.is_discrete
+        ]
+        none = np.zeros((len(self.combinations), 0))
+        return np.concatenate([none, *columns], axis=1, dtype=np.float64)
+
+    @cached_property
     def present_in(self) -> BoolArray:
         """Flags (D, q) of the columns of z that exist in each combination."""
         return self.layout.present(self.combinations)
@@ -125,4 +144,4 @@ class LocationShape:
         cells = self.x_cells.shape[0]
         cell = np.repeat(np.arange(cells), combination.size)
         combination = np.tile(combination, cells)
-        return cell, combination, np.hstack([self.x_cells[cell], self.indicators[combination]])
+        return cell, combination, self.tilde[cell, combination]

@@ -29,13 +29,12 @@ class NoiseSource(Protocol):
     """A source of noise, with its kind.
 
     ``kind`` is "system" (exact sampler, randomness of the operating system: the only one that makes
-    a release private), "seeded" (the same sampler, a generator that can be run again) or
-    "approximate" (rounded normals in floating point: for studies of accuracy).
+    a release private) or "seeded" (the same sampler, a generator that can be run again).
     """
 
     @property
     def kind(self) -> str:
-        """One of the three kinds."""
+        """One of the two kinds."""
         ...
 
     def draw(self, variance: int | Fraction, size: int) -> list[int]:
@@ -47,54 +46,49 @@ class NoiseSource(Protocol):
         ...
 
 
-class SystemNoise:
+class _ExactNoise:
+    """The exact samplers on uniform whole numbers: see ``NoiseSource``."""
+
+    def _integers(self) -> "_Integers":
+        raise NotImplementedError
+
+    def draw(self, variance: int | Fraction, size: int) -> list[int]:
+        """Draw discrete Gaussian numbers."""
+        if variance <= 0:
+            raise ValueError(f"the variance of noise is above 0, got {variance}")
+        integers = self._integers()
+        return [_discrete_gaussian(Fraction(variance), integers) for _ in range(size)]
+
+    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
+        """Draw discrete Laplace numbers."""
+        if scale <= 0:
+            raise ValueError(f"the scale of noise is above 0, got {scale}")
+        integers = self._integers()
+        return [
+            _discrete_laplace(scale.numerator, integers, scale.denominator) for _ in range(size)
+        ]
+
+
+class SystemNoise(_ExactNoise):
     """Exact noise from the operating system's cryptographic generator."""
 
     kind = "system"
 
-    def draw(self, variance: int | Fraction, size: int) -> list[int]:
-        """See ``NoiseSource``."""
+    def _integers(self) -> "_Integers":
         # Bytes of a call of its own: kept ones would be the same ones in a forked process.
-        return _discrete_gaussians(variance, size, _Integers(os.urandom))
-
-    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
-        """See ``NoiseSource``."""
-        return _discrete_laplaces(scale, size, _Integers(os.urandom))
+        return _Integers(os.urandom)
 
 
-class SeededNoise:
+class SeededNoise(_ExactNoise):
     """Exact noise that a seed makes again: for tests and studies, not private."""
 
     kind = "seeded"
 
     def __init__(self, rng: np.random.Generator) -> None:
-        self._integers = _Integers(rng.bytes)
+        self._own = _Integers(rng.bytes)
 
-    def draw(self, variance: int | Fraction, size: int) -> list[int]:
-        """See ``NoiseSource``."""
-        return _discrete_gaussians(variance, size, self._integers)
-
-    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
-        """See ``NoiseSource``."""
-        return _discrete_laplaces(scale, size, self._integers)
-
-
-class ApproximateNoise:
-    """Rounded floating-point normals: for studies of accuracy with very many draws, not private."""
-
-    kind = "approximate"
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
-
-    def draw(self, variance: int | Fraction, size: int) -> list[int]:
-        """See ``NoiseSource``."""
-        normals = self._rng.standard_normal(size) * float(variance) ** 0.5
-        return [round(value) for value in normals.tolist()]
-
-    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
-        """See ``NoiseSource``."""
-        return [round(value) for value in self._rng.laplace(scale=float(scale), size=size).tolist()]
+    def _integers(self) -> "_Integers":
+        return self._own
 
 
 def added(values: IntArray, variance: int | Fraction, source: NoiseSource) -> IntArray:
@@ -128,12 +122,6 @@ class _Integers:
         return self._block[self._used - size : self._used]
 
 
-def _discrete_gaussians(variance: int | Fraction, size: int, integers: _Integers) -> list[int]:
-    if variance <= 0:
-        raise ValueError(f"the variance of noise is above 0, got {variance}")
-    return [_discrete_gaussian(Fraction(variance), integers) for _ in range(size)]
-
-
 def _discrete_gaussian(variance: Fraction, integers: _Integers) -> int:
     """Draw a discrete Gaussian number by rejection (algorithm 3).
 
@@ -147,14 +135,6 @@ def _discrete_gaussian(variance: Fraction, integers: _Integers) -> int:
         distance = abs(value) * b * scale - a
         if _exponential_coin(distance * distance, denominator, integers):
             return value
-
-
-def _discrete_laplaces(scale: Fraction, size: int, integers: _Integers) -> list[int]:
-    if scale <= 0:
-        raise ValueError(f"the scale of noise is above 0, got {scale}")
-    return [
-        _discrete_laplace(scale.numerator, integers, scale.denominator) for _ in range(size)
-    ]
 
 
 def _discrete_laplace(scale: int, integers: _Integers, divisor: int = 1) -> int:

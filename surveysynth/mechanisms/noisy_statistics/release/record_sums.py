@@ -23,7 +23,7 @@ def record_sums(
     general, own = require_general(model), statistics
     records, shape = general.records(design, dataset), table_of(general, design)
     cell, z, combination = records.cell, records.z, shape.combination_of(records.category)
-    rows = np.hstack([shape.x_cells[cell], shape.indicators[combination]])
+    rows = shape.tilde[cell, combination]
     block_of = shape.pattern[combination] * shape.groups + shape.group[cell]
     parts = []
     for number, basis in enumerate(own.basis):

@@ -108,11 +108,6 @@ class NoiseVariances:
         return sd
 
 
-def sensitivity(radius: float, *, leverage: float = 1.0, records: int = 1) -> float:
-    """Return the largest distance d of neighbours, k R (1 + h), in units of the noise on A'U."""
-    return records * radius * (1.0 + leverage)
-
-
 def largest_product(rows: IntArray, cell: IntArray) -> Fraction:
     """Return the largest s^2 of two different rows of one cell of a block, exactly.
 

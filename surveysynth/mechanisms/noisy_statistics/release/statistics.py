@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from types import UnionType
 from typing import Any, Self
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, IntArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource, added
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import ROW_BITS, Clipping
@@ -15,6 +16,8 @@ from surveysynth.mechanisms.noisy_statistics.release.sensitivity import NoiseVar
 BLOCK = 2**18
 #: Records whose sums stay inside 64-bit whole numbers.
 MOST_RECORDS = 2**26
+#: Numbers of arrays in published statistics.
+ARRAYS: dict[Any, type] = {FloatArray: np.float64, IntArray: np.int64, BoolArray: np.bool_}
 
 
 @dataclass(frozen=True)
@@ -23,7 +26,8 @@ class Published:
 
     def to_dict(self) -> dict[str, Any]:
         """Return numbers, words and nested lists."""
-        return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
+        values = {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
     @classmethod
     def from_dict(cls, given: Mapping[str, Any]) -> Self:
@@ -31,6 +35,7 @@ class Published:
 
         Raise ``InputError`` where entries do not fit together."""
         names = [item.name for item in fields(cls)]
+        given = {**{item.name: None for item in fields(cls) if item.default is None}, **given}
         wrong = sorted(set(names) ^ set(given))
         if wrong:
             raise InputError(
@@ -38,16 +43,11 @@ class Published:
                 f"{', '.join(wrong)}."
             )
         try:
-            result = cls._read(given)
+            result = cls(**{item.name: _read(item.type, given[item.name]) for item in fields(cls)})
             result._check_shapes()
         except (TypeError, ValueError, IndexError) as error:
             raise InputError(f"Noisy statistics do not fit together: {error}.") from None
         return result
-
-    @classmethod
-    def _read(cls, given: Mapping[str, Any]) -> Self:
-        """Return the statistics from lists of lists."""
-        return cls(**given)
 
     def _check_shapes(self) -> None:
         """Raise ``ValueError`` unless arrays fit together and are finite."""
@@ -81,7 +81,24 @@ def noisy_sums(
     return np.asarray(noisy.astype(np.float64) * (2.0**-ROW_BITS * clipping.step))
 
 
+def _read(kind: Any, value: Any) -> Any:
+    """Return the value of a field of a kind from lists of lists."""
+    if isinstance(kind, UnionType):  # a stage that there may be
+        return None if value is None else kind.__args__[0].from_dict(value)
+    if kind == tuple[FloatArray, ...]:
+        # A matrix without columns has lists without numbers, and one without rows is empty.
+        return tuple(
+            np.array(each, np.float64).reshape(len(each), len(each[0]) if each else 0)
+            for each in value
+        )
+    if kind in ARRAYS:
+        return np.array(value, ARRAYS[kind])
+    return tuple(value) if isinstance(value, list) else value
+
+
 def _plain(value: Any) -> Any:
+    if isinstance(value, Published):
+        return value.to_dict()
     if isinstance(value, np.ndarray):
         return value.tolist()
     return [_plain(each) for each in value] if isinstance(value, tuple) else value

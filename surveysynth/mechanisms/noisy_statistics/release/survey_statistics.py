@@ -123,7 +123,7 @@ def unit_sizes(
     if public.centring is None:
         of_sums = public.variances(whole.rho, settings.count_share, records).cross_sd(clipping)
     else:
-        of_sums, _ = group_noise(clipping, whole.rho, records, public.centring.radius)
+        of_sums, _ = group_noise(clipping, whole.rho, public.centring.radius, records)
     diagonal, _ = noise_variances(public.shape, clipping, Fraction(whole.rho), sizes, records)
     return UnitSizes(
         units=len(sizes), records=design.n, cell=design.n / len(public.shape.x_cells),
@@ -149,22 +149,12 @@ def location_design(
     psu = psu_codes(model, design)
     if psu is not None:
         UnitDesign.of_survey(design).check()
-    shape = table_of(model, design)
-    return LocationDesign.optimal(
-        shape, settings.clipping(design), centring_of(shape, design, settings)
-    )
-
-
-def centring_of(
-    shape: LocationShape, design: PublicDesign, settings: NoisySettings
-) -> Centring | None:
-    """Return how groups get centres of their own; None where there is one group, or categories."""
-    if shape.discrete or shape.groups == 1:
-        return None
-    matrix = design.matrix
-    sizes = np.bincount(matrix.cell, minlength=len(matrix.x_cells))
-    precision = np.maximum(1.0, ridge_of(matrix.ridged, matrix.interaction_scale))
-    return Centring(settings.radius_about_groups(design), sizes, precision)
+    shape, matrix, centring = table_of(model, design), design.matrix, None
+    if not shape.discrete and shape.groups > 1:  # groups get centres of their own
+        sizes = np.bincount(matrix.cell, minlength=len(matrix.x_cells))
+        precision = np.maximum(1.0, ridge_of(matrix.ridged, matrix.interaction_scale))
+        centring = Centring(settings.radius_about_groups(design), sizes, precision)
+    return LocationDesign.optimal(shape, settings.clipping(design), centring)
 
 
 def clipped(

@@ -58,10 +58,8 @@ errors of the mean of all records are. The best s has the least R + E.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
 
 import numpy as np
 
@@ -102,41 +100,18 @@ class UnitProducts(Published):
     records: int
     noise: str
 
-    @classmethod
-    def _read(cls, given: Mapping[str, Any]) -> Self:
-        return cls(**{**given, "products": np.array(given["products"], np.float64)})
-
     def _check_shapes(self) -> None:
         size = len(self.products)
         if self.products.shape != (size, size) or not np.isfinite(self.products).all():
             raise ValueError("products between units are a square matrix of finite numbers")
 
 
-@dataclass(frozen=True, eq=False)
-class Flags:
-    """k (1[d = b] - 1/L) in steps: whole numbers (L, L) of each discrete outcome."""
-
-    tables: tuple[IntArray, ...]
-
-    @classmethod
-    def of(cls, shape: LocationShape, step: float) -> "Flags":
-        """Return the flags of all discrete outcomes on a grid."""
-        sizes = [each.categories for each in shape.discrete]
-        tables = [
-            np.rint((np.eye(size) - 1.0 / size) * (SCALE / step)).astype(np.int64) for size in sizes
-        ]
-        return cls(tuple(tables))
-
-    @property
-    def squared_length(self) -> int:
-        """The largest squared length of the flags of a record."""
-        return sum(int((each * each).sum(1).max()) for each in self.tables)
-
-    @property
-    def squared_distance(self) -> int:
-        """The largest squared distance of the flags of two records."""
-        off = [each[:, None] - each for each in self.tables]
-        return sum(int((each * each).sum(-1).max()) for each in off)
+def flag_tables(shape: LocationShape, step: float) -> list[IntArray]:
+    """Return k (1[d = b] - 1/L) in steps: whole numbers (L, L) of each discrete outcome."""
+    return [
+        np.rint((np.eye(size) - 1.0 / size) * (SCALE / step)).astype(np.int64)
+        for size in (each.categories for each in shape.discrete)
+    ]
 
 
 def squared_sensitivity(length: int, distance: int, sizes: IntArray) -> Fraction:
@@ -160,11 +135,12 @@ def noise_variances(
     shape: LocationShape, clipping: Clipping, rho: Fraction, sizes: IntArray, records: int = 1
 ) -> tuple[int, int]:
     """Return the variances of noise on and above the diagonal of B, in steps^4, that cost rho."""
-    flags = Flags.of(shape, clipping.step)
-    length = clipping.steps**2 + flags.squared_length
-    distance = 4 * clipping.steps**2 + flags.squared_distance
+    flags = flag_tables(shape, clipping.step)
+    length = clipping.steps**2 + sum(int((each * each).sum(1).max()) for each in flags)
+    apart = (each[:, None] - each for each in flags)  # of two records
+    distance = 4 * clipping.steps**2 + sum(int((each * each).sum(-1).max()) for each in apart)
     squared = squared_sensitivity(length, distance, sizes)
-    columns = clipping.q + sum(len(each) for each in flags.tables)
+    columns = clipping.q + sum(len(each) for each in flags)
     moved = math.isqrt(math.ceil(squared)) + 1 + columns
     off = math.ceil(Fraction((records * moved) ** 2) / (4 * rho))
     return 2 * off, off
@@ -187,9 +163,8 @@ def exact_sums(
         u[~there] = 0
         add_by_code(amounts, psu[part], u)
     columns = [amounts]
-    flags = Flags.of(shape, clipping.step)
     discrete = [j for j, outcome in enumerate(shape.outcomes) if outcome.is_discrete]
-    for j, table in zip(discrete, flags.tables, strict=True):
+    for j, table in zip(discrete, flag_tables(shape, clipping.step), strict=True):
         size = len(table)
         counts = np.bincount(psu * size + category[:, j], minlength=units * size)
         columns.append(counts.reshape(units, size) @ table)
@@ -206,11 +181,8 @@ def exact_products(sums: IntArray, sizes: IntArray) -> IntArray:
         total = total + np.array(
             [[Fraction(int(each), n) for each in row] for row in products], dtype=object
         ).reshape(columns, columns)
-    rounded = np.zeros((columns, columns), dtype=object)
-    for a in range(columns):
-        for b in range(columns):
-            rounded[a, b] = round(total[a, b])
-    return rounded
+    rounded = [round(each) for each in total.ravel()]
+    return np.array(rounded, dtype=object).reshape(columns, columns)
 
 
 def unit_products(
