@@ -6,7 +6,7 @@ Datasets are those of ``read_back``, and so are the tables, to the last digit, o
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,10 +14,9 @@ from surveysynth._support import progress as stages
 from surveysynth._support.page import fragment
 from surveysynth.config.build import mechanism_of
 from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.mechanisms.learned.stage import histograms_in
 from surveysynth.release import files
 from surveysynth.release.documents.context import shared_context
-from surveysynth.release.facts import curve_files, files_of
+from surveysynth.release.facts import files_of
 from surveysynth.release.folder import DOSSIER_NAMES, plan_folder, staged_folder, swap_in
 from surveysynth.release.microdata import weight_column
 from surveysynth.release.pipeline import facts_of, synthetic_estimates
@@ -33,6 +32,8 @@ from surveysynth.release.tables.table_builder import estimates_for, release_tabl
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from surveysynth.release.reader import Release
 
 Progress = Callable[[str], None]
 
@@ -88,7 +89,7 @@ def rebuild(
     )  # fmt: skip
     say(stages.READING)
     published = PublishedRelease.read(source)
-    spec, histograms = published.spec, histograms_in(published.content)
+    spec = published.spec
     facts = facts_of(
         spec, published.design, mechanism_of(spec), published.model,
         test=not published.is_private, counts=published.counts,
@@ -104,39 +105,18 @@ def rebuild(
         tables = tables_of_each(facts.spec, facts.design, estimates)
         files.write_tables(facts, tables, folder)
         files.write_dossier(facts, shared_context(facts), folder)
-        files.write_curves(facts, histograms, folder)
-        made = [*files_of(spec), *curve_files(spec), *DOSSIER_NAMES]
-        same = tuple(each for each in made if _equal(folder / each, source / each))
+        made = [*files_of(spec), *DOSSIER_NAMES]
+        same = tuple(
+            each for each in made
+            if (source / each).is_file()
+            and (folder / each).read_bytes() == (source / each).read_bytes()
+        )  # fmt: skip
         swap_in(folder, target)
     return Rebuilt(target, same, tuple(each for each in made if each not in same))
 
 
-class Datasets(Protocol):
-    """The synthetic datasets of a release that was read back."""
-
-    @property
-    def folder(self) -> Path:
-        """Of the published files."""
-        ...
-
-    @property
-    def keys(self) -> tuple[tuple[int, int], ...]:
-        """(draw, replicate) of every dataset."""
-        ...
-
-    def dataset(
-        self, draw: int, replicate: int = 1, *, positions: bool = False
-    ) -> "pd.DataFrame":
-        """Return one of them; ``positions``: of levels, in place of codes."""
-        ...
-
-    def with_datasets(self, folder: Path) -> "Datasets":
-        """Return the release with the datasets of another folder."""
-        ...
-
-
 def combined(
-    release: Datasets, tables: Mapping[str, Any], microdata: Path | None = None
+    release: "Release", tables: Mapping[str, Any], microdata: Path | None = None
 ) -> "dict[str, pd.DataFrame]":
     """Return tables of a section [tables], by statistic: estimates of the datasets, stacked.
 
@@ -161,6 +141,3 @@ def combined(
     made = release_tables(spec, design, estimates)
     return {statistic: stacked_frame(of_outcomes) for statistic, of_outcomes in made.items()}
 
-
-def _equal(made: Path, published: Path) -> bool:
-    return published.is_file() and made.read_bytes() == published.read_bytes()
