@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth._support.resources import render
-from surveysynth.config.formats import FIGURES_FOLDER, FORMATS, Format, table_files
+from surveysynth.config.formats import table_files
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
 from surveysynth.release.microdata import Digits, format_of
@@ -98,8 +98,7 @@ class ReleaseFacts:
             "published numbers alone, and costs nothing. That release has a cost of its own: for "
             "both together the costs add up, as the ledger of the survey does."
         )
-        statement = replace(self.statement, guarantee=(*self.statement.guarantee, guarantee))
-        return replace(self, statement=statement)
+        return self._with_guarantee(guarantee)
 
     def with_calibration(self) -> "ReleaseFacts":
         """Add to the statement that weights are calibrated to published totals."""
@@ -113,9 +112,13 @@ class ReleaseFacts:
             "The totals of the calibration are public: they come from a census, a register, or "
             "another published source, and not from this survey."
         )
+        return self._with_guarantee(guarantee, assumption)
+
+    def _with_guarantee(self, paragraph: str, *assumptions: str) -> "ReleaseFacts":
+        given = self.statement
         statement = replace(
-            self.statement, guarantee=(*self.statement.guarantee, guarantee),
-            assumptions=(*self.statement.assumptions, assumption),
+            given, guarantee=(*given.guarantee, paragraph),
+            assumptions=(*given.assumptions, *assumptions),
         )  # fmt: skip
         return replace(self, statement=statement)
 
@@ -125,9 +128,7 @@ class ReleaseFacts:
 
     def with_inference(self, record: "DebiasRecord") -> "ReleaseFacts":
         """Add how the synthetic data come from the draws."""
-        words = inference_words(record)
-        statement = replace(self.statement, guarantee=(*self.statement.guarantee, words))
-        return replace(self, statement=statement, debias=record)
+        return replace(self._with_guarantee(inference_words(record)), debias=record)
 
     @property
     def settings(self) -> "Settings":
@@ -186,12 +187,6 @@ def files_of(spec: "Spec") -> list[str]:
             each.statistics, (*each.formats, *each.figures), each.name or ""
         )
     ]
-
-
-def curve_files(spec: "Spec") -> dict[str, Format]:
-    """Return the figures of learned transforms in a release, by their paths."""
-    formats = [FORMATS[name] for each in spec.tables for name in each.figures if spec.learned]
-    return {f"{FIGURES_FOLDER}/transforms.{made.ending}": made for made in formats}
 
 
 def labels_of(spec: "Spec") -> Labels:

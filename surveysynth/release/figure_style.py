@@ -2,13 +2,11 @@
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
@@ -62,51 +60,19 @@ def new_figure(
     return figure
 
 
-@dataclass(frozen=True)
-class Mirrored:
-    """Both sides of a split on one axis, with the split at zero.
-
-    Each side is on the scale of its transform, or of asinh where the transform has no value at
-    zero.
-    """
-
-    transform: Transform
-    split: float
-
-    def forward(self, values: FloatArray) -> FloatArray:
-        """Return places (n,) of values (n,) in original units."""
-        transform, zero = self.transform, np.zeros(1)
-        if transform.violations(zero):
-            transform = Transform("asinh")
-        distance = np.abs(values - self.split)
-        placed = transform.forward(distance) - transform.forward(zero)
-        return np.asarray(np.sign(values - self.split) * placed, dtype=np.float64)
-
-    def describe(self, name: str) -> str:
-        """Describe the scale in words, for the axis."""
-        return f"{self.transform.describe(name)}, mirrored at {self.split:.10g}"
-
-
-def axis_of(outcome: Outcome) -> Transform | Mirrored:
-    """Return the scale of an axis that shows amounts."""
-    if outcome.split is None:
-        return outcome.transform.axis
-    return Mirrored(outcome.transform.axis, outcome.split)
-
-
-def outcome_axis(axis: Any, transform: Transform | Mirrored, low: float, high: float) -> None:
+def outcome_axis(axis: Any, transform: Transform, low: float, high: float) -> None:
     """Label an axis that shows transformed values with round numbers in the outcome's units."""
     ticks = outcome_ticks(transform, low, high)
     positions = transform.forward(np.asarray(ticks, dtype=np.float64))
     axis.set_ticks(positions, [short_number(each) for each in ticks])
 
 
-def outcome_ticks(transform: Transform | Mirrored, low: float, high: float) -> list[float]:
+def outcome_ticks(transform: Transform, low: float, high: float) -> list[float]:
     """Choose round numbers in the outcome's units, spread over transformed values low..high."""
     sizes = [m * 10.0**k for m in (1, 5, 2) for k in range(12, -7, -1)]
     # Zero and rounder numbers come first, then whatever fits between them.
     values = np.array([0.0, *(sign * size for size in sizes for sign in (1.0, -1.0))])
-    if isinstance(transform, Transform) and transform.kind == "log":
+    if transform.kind == "log":
         values = values[values + transform.shift > 0]
     position = transform.forward(values)
     inside = (position >= low) & (position <= high)
@@ -125,26 +91,12 @@ def short_number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def spread(values: FloatArray) -> tuple[float, float]:
-    """Return the ends of an axis for these values, with a small margin."""
-    low, high = float(values.min()), float(values.max())
-    margin = 0.03 * (high - low) or 1.0
-    return low - margin, high + margin
-
-
 def violin(
-    panel: Any,
-    place: int,
-    values: FloatArray,
-    color: str,
-    *,
-    points: bool = True,
-    log: bool | None = None,
+    panel: Any, place: int, values: FloatArray, color: str, *, log: bool = True
 ) -> None:
     """Draw a horizontal violin with its median as a number; too few or equal values are dots alone.
 
-    points: whether every value has a dot; log: whether values are logs to base 10, None: as
-    ``points``.
+    log: whether values are logs to base 10.
     """
     if values.size > 2 and np.ptp(values) > 0:
         parts = panel.violinplot(
@@ -152,13 +104,12 @@ def violin(
         )
         for body in parts["bodies"]:
             body.set(facecolor=color, edgecolor=color, alpha=0.32, linewidth=1.0)
-    if points:
-        jitter = np.random.default_rng(0).uniform(-0.13, 0.13, values.size)  # for the drawing alone
-        panel.plot(values, place + jitter, ".", color=color, markersize=4, alpha=0.75)
+    jitter = np.random.default_rng(0).uniform(-0.13, 0.13, values.size)  # for the drawing alone
+    panel.plot(values, place + jitter, ".", color=color, markersize=4, alpha=0.75)
     if values.size:
         median = float(np.median(values))
         panel.plot([median] * 2, [place - 0.3, place + 0.3], color=color, linewidth=2)
-        shown = short_number(10**median if (points if log is None else log) else median)
+        shown = short_number(10**median if log else median)
         panel.annotate(
             shown, (median, place - 0.4), xytext=(0, 0), textcoords="offset points",
             ha="center", va="bottom", fontsize=8, color=INK,

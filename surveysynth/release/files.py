@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +10,13 @@ from surveysynth.config.calibration_section import inlined
 from surveysynth.config.formats import FORMATS, folder_of
 from surveysynth.config.sections import REPLICATE_KEYS
 from surveysynth.config.tables_section import unfolded
-from surveysynth.mechanisms.learned.histogram import NoisyHistogram
 from surveysynth.release.documents.codebook import DDI_NAME, make_codebook, make_ddi
 from surveysynth.release.documents.context import make_privacy_record, shared_context
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.example import make_example
 from surveysynth.release.documents.index import make_index
 from surveysynth.release.documents.readme import make_readme
-from surveysynth.release.facts import ReleaseFacts, curve_files, rounding_of
+from surveysynth.release.facts import ReleaseFacts, rounding_of
 from surveysynth.release.folder import (
     DOSSIER_NAMES,
     INDEX_NAME,
@@ -43,21 +42,6 @@ def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Pat
             folder = release / folder_of(made, table)
             folder.mkdir(parents=True, exist_ok=True)
             made.load_writer()(shown, folder, made)
-
-
-def write_curves(
-    facts: ReleaseFacts, histograms: Sequence[NoisyHistogram], release: Path
-) -> None:
-    """Draw the curves of learned transforms, where figures are asked for."""
-    files = curve_files(facts.spec)
-    if not (histograms and files):
-        return
-    from surveysynth.release.writers import curves
-
-    made = curves.curves_of(facts.design.modelled, histograms, facts.labels)
-    note = " ".join([*facts.warnings, facts.privacy_note])
-    for path, file_format in files.items():
-        curves.write(made, note, release / path, file_format)
 
 
 def presentation_of(facts: ReleaseFacts) -> Presentation:
@@ -98,7 +82,7 @@ def write_documents(
     context = shared_context(facts)
     readme = make_readme(facts, context, tables, example, separate_pair=separate_pair)
     write_json(codebook, folder / "codebook.json")
-    (folder / DDI_NAME).write_bytes(make_ddi(facts, codebook))
+    (folder / DDI_NAME).write_text(make_ddi(facts, codebook), encoding="utf-8")
     write_json(make_privacy_record(facts, context, model_title), folder / PRIVACY_NAME)
     (folder / "README.md").write_text(readme, encoding="utf-8")
     write_dossier(facts, context, folder)

@@ -336,11 +336,7 @@ class MicrodataWriter:
     def _columns(
         self, outcome: FloatArray, weight: FloatArray, base: FloatArray | None
     ) -> "list[np.ndarray[Any, np.dtype[Any]]]":
-        """Return outcomes (n, p) and weight (n,) as they are written, column by column.
-
-        A public weight is among the public columns and left out here. A base weight (n,) comes
-        before the weight that was calibrated.
-        """
+        """Return outcomes and weights as written: the base weight first, no public ones."""
         pairs = zip(self._design.outcomes, outcome[self._order].T, strict=True)
         public = self._design.public_weight is not None
         given = [weight] if base is None else [base, weight]
@@ -492,9 +488,8 @@ def to_significant(values: FloatArray, digits: int) -> FloatArray:
 def _steps(weight: FloatArray, size: float, decimals: int, order: IntArray) -> FloatArray:
     """Return whole numbers (n,) of steps of 10^-decimals, at least 1, that add up to ``size``.
 
-    Each weight goes to its nearest number. The difference that remains goes to the largest weights,
-    one step each. The result is a function of the rounded weights and of public columns: their
-    ``order`` decides between equal weights.
+    What remains after rounding goes to the largest weights, one step each; the ``order`` of public
+    columns decides between equal weights.
     """
     exact = Decimal(repr(float(size))).scaleb(decimals)
     steps = np.maximum(np.rint(weight * float(Decimal(1).scaleb(decimals))), 1.0)

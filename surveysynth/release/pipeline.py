@@ -7,15 +7,8 @@ from typing import TYPE_CHECKING
 
 from surveysynth._support import progress as stages
 from surveysynth.errors import StoppedError, SurveySynthError
-from surveysynth.mechanisms.learned.stage import histograms_of
 from surveysynth.release.compared import write_compared
-from surveysynth.release.folder import (
-    Staging,
-    plan_bundle,
-    publish,
-    reserved,
-    staged,
-)
+from surveysynth.release.folder import Staging, plan_bundle, publish, reserved, staged
 from surveysynth.release.ledger import summarise
 from surveysynth.release.public_checks import (
     check_formats,
@@ -142,7 +135,6 @@ def _write(made: Run, staging: Staging, streams: Streams) -> None:
         taken = {COUNTS_NAME: facts.counts.to_dict()}
         published = {name: {**content, **taken} for name, content in published.items()}
     files.write_published(facts, published, streams.entropy, staging.release)
-    files.write_curves(facts, histograms_of(released.published), staging.release)
     files.write_index(facts, staging.release)
     files.write_confidential(released, staging.confidential, facts.microdata_format)
     write_compared(staging.confidential, facts.spec, made.draws, tables)

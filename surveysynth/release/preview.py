@@ -12,7 +12,7 @@ from surveysynth.estimation.subpopulation import WHERE, shown_rows
 from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.documents.codebook import DDI_NAME
-from surveysynth.release.facts import curve_files, files_of, labels_of
+from surveysynth.release.facts import files_of, labels_of
 from surveysynth.release.folder import DOSSIER_NAMES, INDEX_NAME, PRIVACY_NAME
 from surveysynth.release.public_checks import (
     check_formats,
@@ -29,14 +29,12 @@ from surveysynth.survey.pooling import ROUNDING
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
     from surveysynth.models.base import Model
-from surveysynth.survey.survey import PublicDesign
+    from surveysynth.survey.survey import PublicDesign
 
 _SHOWN_CELLS = 40
 _DOCUMENTS = ", ".join(
     [INDEX_NAME, "codebook.json", DDI_NAME, PRIVACY_NAME, "README.md", *DOSSIER_NAMES]
 )
-
-
 #: Of ``tests/golden/skewness_study.json``: 1,000 records, a residual skewness of 1, FBS.
 SKEWED = (
     "Skewed residuals: down-weighting moves means away from the longer tail, and debiasing cannot "
@@ -63,12 +61,18 @@ def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
 def _table_lines(spec: "Spec", design: "PublicDesign", labels: Labels) -> list[str]:
     """Describe the cells of one table."""
     section = spec.table
-    name = [f"Table {section.name}, by {listed(section.by) or 'nothing'}:"] if section.name else []
-    where = []
+    lines: list[str] = []
+    if section.name:
+        lines.append(f"Table {section.name}, by {listed(section.by) or 'nothing'}:")
     if section.where is not None:
-        where = [f"Of a subpopulation: {where_words(section.where, labels)}."]
-    cells = _cell_lines(public_domains(spec, design), labels)
-    return [*name, *where, *cells, *_outcome_lines(spec), ""]
+        lines.append(f"Of a subpopulation: {where_words(section.where, labels)}.")
+    lines += _cell_lines(public_domains(spec, design), labels)
+    if outcomes := synthetic_columns(spec):
+        lines.append(
+            f"Each is divided further by {listed(outcomes)}, into rows of synthetic records. How "
+            "many sample records are in them is confidential: it is neither read nor published."
+        )
+    return [*lines, ""]
 
 
 def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[Line]:
@@ -86,7 +90,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     if design.strata is not None:
         lines.append(f"Design: {int(design.strata.max()) + 1:,} strata ({design.strata_name}).")
     lines += cluster_lines(design, model)
-    lines += _weight_lines(design) + _source_lines(design)
+    lines += _weight_lines(design)
     lines += replicate_lines(spec.survey, spec.data_path)
     if design.population_size is not None:
         lines.append(f"Population size: {design.population_size:,.10g}.")
@@ -112,25 +116,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     ]
     if design.learns_weight:
         lines.append(f"Weight: {design.modelled[-1].model_words}.")
-    return lines + _sign_lines(design) + spec.privacy.risk_lines
-
-
-def _sign_lines(design: "PublicDesign") -> list[Line]:
-    """Say what few amounts below zero ask of a learned transform, and many."""
-    both = [
-        each.name for each in design.outcomes
-        if each.learned is not None and each.split is None
-        and each.learned.low < 0 < each.learned.high
-    ]  # fmt: skip
-    return [
-        Warned(
-            Kind.ACCURACY,
-            f"the range of {name} has amounts below zero. If they are few, noise hides how far out "
-            "they lie: choose a low end no farther than they go. Hundreds of them may be a group "
-            f"of their own, with kind = 'semicontinuous' and split = 0 in [outcomes.{name}].",
-        )
-        for name in both
-    ]
+    return lines + spec.privacy.risk_lines
 
 
 def _records_lines(spec: "Spec", design: "PublicDesign") -> list[Line]:
@@ -155,19 +141,12 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[Line]:
     return lines
 
 
-def _source_lines(design: "PublicDesign") -> list[str]:
-    """State what the weights were computed from, where that leaves no gap."""
-    given = design.weights_from
-    if gap_of_weights(design) or not given:
-        return []
-    return [f"Weights computed from the design and {listed(given)}."]
-
-
 def _weight_lines(design: "PublicDesign") -> list[str]:
-    """State how public weights are used."""
+    """State how public weights are used, or what weights were computed from."""
     name = design.public_weight_name
     if name is None:
-        return []
+        words = f"Weights computed from the design and {listed(design.weights_from or ())}."
+        return [words] if design.weights_from and not gap_of_weights(design) else []
     source = ", made of stratum_sizes, with sampling fractions" if design.stratum_sizes else ""
     model = (
         f"log({name}) is a predictor: records that are alike in the others have unequal weights."
@@ -193,42 +172,15 @@ def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
         order = np.sort(np.argsort(n, kind="stable")[:_SHOWN_CELLS])
         lines.append(f"The {_SHOWN_CELLS} smallest:")
     for position in order:
-        lines.append(f"  {n[position]:>8,}  {row_label(domains, labels, int(shown[position]))}")
+        record = domains.table.iloc[int(shown[position])]
+        names = [labels.level(by, str(record[by])) for by in domains.by if by != WHERE]
+        lines.append(f"  {n[position]:>8,}  {', '.join(names) or 'All'}")
     return lines
-
-
-def _outcome_lines(spec: "Spec") -> list[str]:
-    """Name the outcomes that divide the cells further; nobody counts their levels here."""
-    outcomes = synthetic_columns(spec)
-    if not outcomes:
-        return []
-    return [
-        f"Each is divided further by {listed(outcomes)}, into rows of synthetic records. How many "
-        "sample records are in them is confidential: it is neither read nor published."
-    ]
 
 
 def budget_words(budget: Budget) -> str:
     """Describe a budget of noisy statistics in both currencies."""
     return f"rho = {budget.rho:.4g} (epsilon = {budget.epsilon:.4g} at delta = {budget.delta:.3g})"
-
-
-def row_label(domains: Domains, labels: Labels, row: int) -> str:
-    """Return the levels of a row of the table."""
-    record = domains.table.iloc[row]
-    return ", ".join(labels.level(by, str(record[by])) for by in domains.by if by != WHERE
-                     ) or "All"
-
-
-def _files_lines(spec: "Spec", design: "PublicDesign") -> list[str]:
-    """List the files of each table, and how many rows it has."""
-    lines = []
-    for each in spec.each_table:
-        rows = span(row_counts(each, design))
-        lines.append(f"  {', '.join(files_of(each))} ({rows} rows each)")
-    if figures := curve_files(spec):
-        lines.append(f"  {', '.join(figures)}: the curves of learned transforms")
-    return lines
 
 
 def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
@@ -247,17 +199,21 @@ def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
 def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
     privacy = spec.privacy.for_records(design.n)
     datasets = privacy.m * privacy.replicates_per_draw
+    files = [
+        f"  {', '.join(files_of(each))} ({span(row_counts(each, design))} rows each)"
+        for each in spec.each_table
+    ]
     if privacy.cost is not None:
         return [
             f"A release publishes, with {budget_words(privacy.cost)}:",
-            *_files_lines(spec, design),
+            *files,
             f"  microdata/: {privacy.m} synthetic files of {design.n:,} records, one "
             f"of each draw; the tables rest on {datasets}, {privacy.replicates_per_draw} of each",
             f"  statistics.json, {_DOCUMENTS}",
         ]
     return [
         f"A release publishes, with {_guarantee(spec, design, model)}:",
-        *_files_lines(spec, design),
+        *files,
         f"  microdata/: {datasets} synthetic files of {design.n:,} records "
         f"(m = {privacy.m} draws, {privacy.replicates_per_draw} replicates each)",
         f"  {_DOCUMENTS}",

@@ -14,12 +14,9 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from surveysynth.errors import (
-    InputError,
-)
+from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.release.microdata import (
-    PROGRAMS,
     check_names,
     format_of,
     public_column_names,
@@ -27,7 +24,7 @@ from surveysynth.release.microdata import (
     weight_column,
 )
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.warned import PLACES, Kind, Warned
+from surveysynth.release.warned import BEFORE, Kind, Warned
 from surveysynth.survey.declaration import RHO_FACTORS
 from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
 
@@ -38,12 +35,9 @@ if TYPE_CHECKING:
 
 def check_formats(spec: "Spec", design: "PublicDesign") -> None:
     """Raise ``InputError`` for names of columns that files of the microdata cannot have."""
-    file_format = format_of(spec)
-    if file_format not in PROGRAMS:
-        return
     pair = spec.privacy.down_weights and spec.synthesizer.inference == "debiased"
     synthetic = synthetic_column_names(design, separate_pair=pair)
-    check_names((*public_column_names(design), *synthetic), file_format)
+    check_names((*public_column_names(design), *synthetic), format_of(spec))
 
 
 def check_calibrated_name(design: "PublicDesign") -> None:
@@ -140,7 +134,7 @@ def few_record_warnings(design: "PublicDesign") -> tuple[Warned, ...]:
 
 
 def left_out_warning(design: "PublicDesign") -> tuple[Warned, ...]:
-    """Warn where leaving out records with missing cells moves counts; empty where it does not."""
+    """Warn where leaving out records with missing cells moves counts."""
     return (Warned(
         Kind.LEFT_OUT,
         f"{design.dropped:,} records with missing values are left out. {design.shift} Fill the "
@@ -152,7 +146,7 @@ def left_out_warning(design: "PublicDesign") -> tuple[Warned, ...]:
 def warn_of_design(design: "PublicDesign", stacklevel: int = 2) -> None:
     """Issue a Python warning for each of these reasons; all are public."""
     for each in design_warnings(design):
-        if category := PLACES[each.kind].before:
+        if category := BEFORE.get(each.kind):
             warnings.warn(each.text, category, stacklevel=stacklevel + 1)
 
 
@@ -204,10 +198,10 @@ def rare_level_warnings(rare: Mapping[str, tuple[str, ...]]) -> tuple[Warned, ..
     return tuple(
         Warned(
             Kind.RARE_LEVELS,
-            f"{name!r} has {_count(len(levels))} of fewer than {LEAST_RECORDS} records, published "
-            "as written in the file. They may be values of another column, entered by mistake: "
-            f"look at the file, and list the valid levels in [labels.{name}] levels; others are "
-            "then refused.",
+            f"{name!r} has {len(levels):,} level{'s' * (len(levels) > 1)} of fewer than "
+            f"{LEAST_RECORDS} records, published as written in the file. They may be values of "
+            "another column, entered by mistake: look at the file, and list the valid levels in "
+            f"[labels.{name}] levels; others are then refused.",
         )
         for name, levels in rare.items()
     )
@@ -222,6 +216,3 @@ def without_rare(labels: Labels, rare: Mapping[str, tuple[str, ...]]) -> Labels:
         columns[name] = replace(given, levels={**given.levels, **hidden})
     return Labels(columns)
 
-
-def _count(levels: int) -> str:
-    return f"{levels:,} level" + ("" if levels == 1 else "s")

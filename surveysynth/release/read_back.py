@@ -16,12 +16,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from surveysynth._support.messages import listing
-from surveysynth.config.build import (
-    calibration_of,
-    declaration_of,
-    model_of,
-    noisy_settings_of,
-)
+from surveysynth.config.build import calibration_of, declaration_of, model_of, noisy_settings_of
 from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
 from surveysynth.inference.synthesis import SyntheticDataset
@@ -231,41 +226,32 @@ def _differences(
         yield "is a test with a seed and not private. Make it without a seed first."
     if first.design.public_weight is not None:
         yield "has public weights, as this one may: set weights = 'public' in both."
-    if first.design.n != design.n:
-        yield (
-            f"has {first.design.n:,} records, and this one has {design.n:,}: take the counts of a "
-            "release of the same sample, with the same records left out."
-        )
-    if first.design.population_size != design.population_size:
-        yield (
-            f"has population_size {first.design.population_size}, and this one "
-            f"{design.population_size}: give both the same."
-        )
+    before, privacy = first.design, first.spec.for_records(design.n).privacy
+    for name, there, here in (
+        ("records", before.n, design.n),
+        ("population_size", before.population_size, design.population_size),
+        ("strata", before.strata_name, design.strata_name),
+        ("psu", before.psu_name, design.psu_name),
+        ("m", privacy.m, spec.privacy.m),
+        ("replicates_per_draw", privacy.replicates_per_draw, spec.privacy.replicates_per_draw),
+    ):
+        if there != here:
+            yield (
+                f"has {name} = {there!r}, and this one {here!r}: every dataset takes the counts of "
+                "one there, so give both the same."
+            )
     unknown = [name for name in columns if name not in first.design.frame]
     if unknown:
         yield (
             f"has no public column {listing(unknown)}, by which this one makes tables: name it in "
             "public_columns of that release, or make no table by it here."
         )
-    roles = (first.design.strata_name, first.design.psu_name)
-    if roles != (design.strata_name, design.psu_name):
-        yield (
-            f"has strata {roles[0]!r} and psu {roles[1]!r}, and this one {design.strata_name!r} "
-            f"and {design.psu_name!r}: name the same columns in both."
-        )
-    together = tuple(dict.fromkeys((*columns, *filter(None, roles))))
-    sizes = [cell_sizes(each, together) for each in (first.design, design)]
+    roles = filter(None, (design.strata_name, design.psu_name))
+    together = tuple(dict.fromkeys((*columns, *roles)))
+    sizes = [cell_sizes(each, together) for each in (before, design)]
     if sizes[0] != sizes[1]:
         cells = {cell for cell in {**sizes[0], **sizes[1]} if sizes[0][cell] != sizes[1][cell]}
         yield (
             f"has other numbers of records in {len(cells):,} of the cells of {listing(together)}: "
             "take the counts of a release of the same sample, with the same levels."
-        )
-    privacy = [first.spec.for_records(design.n).privacy, spec.privacy]
-    made = [(each.m, each.replicates_per_draw) for each in privacy]
-    if made[0] != made[1]:
-        yield (
-            f"has m = {made[0][0]} and replicates_per_draw = {made[0][1]}, and this one "
-            f"{made[1][0]} and {made[1][1]}: every dataset takes the counts of one there, so set "
-            "both keys in [privacy] to those numbers."
         )

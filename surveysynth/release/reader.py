@@ -15,7 +15,14 @@ from surveysynth.config.formats import FORMATS, folder_of
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.folder import PRIVACY_NAME, RELEASE
-from surveysynth.release.microdata import CODEBOOK_NAME, damaged, read_csv, read_json, read_records
+from surveysynth.release.microdata import (
+    CODEBOOK_NAME,
+    damaged,
+    read_csv,
+    read_json,
+    read_records,
+    weight_column,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,10 +159,30 @@ class Release:
             For a release by the pseudo-posterior, whose README has a program instead, and for keys
             that do not suit the columns.
         """
-        from surveysynth.release.rebuild import combined
+        from surveysynth.config.build import mechanism_of
+        from surveysynth.inference.synthesis import SyntheticDataset
+        from surveysynth.release import read_back
+        from surveysynth.release.tables.table import stacked_frame
+        from surveysynth.release.tables.table_builder import estimates_for, release_tables
 
+        content = read_back.read_statistics(read_back.statistics_folder(self.folder))
         section = {"statistics": list(statistics), **tables}
-        return combined(self, section, None if microdata is None else Path(microdata))
+        content["specification"] = {**content["specification"], "tables": section}
+        content["specification"].pop("all_tables", None)
+        spec = read_back.published_spec(content, self.folder)
+        design = read_back.published_design(spec, self.folder, content)
+        whole = self if microdata is None else self.with_datasets(Path(microdata))
+        m, r = (max(numbers) for numbers in zip(*whole.keys, strict=True))
+        privacy = spec.privacy.model_copy(update={"m": m, "replicates_per_draw": r})
+        spec = spec.model_copy(update={"privacy": privacy})
+        estimates = estimates_for(spec, design, mechanism_of(spec))
+        for draw, replicate in whole.keys:
+            frame = whole.dataset(draw, replicate, positions=True)
+            outcome = frame[list(design.outcome_names)].to_numpy(dtype="float64")
+            weight = frame[weight_column(design)].to_numpy(dtype="float64")
+            estimates.add(SyntheticDataset(draw, replicate, outcome, weight, outcome, weight))
+        made = release_tables(spec, design, estimates)
+        return {statistic: stacked_frame(of_outcomes) for statistic, of_outcomes in made.items()}
 
     def with_datasets(self, folder: Path) -> "Release":
         """Return the release with the datasets of another folder."""

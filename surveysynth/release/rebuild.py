@@ -3,36 +3,20 @@
 Datasets are those of ``read_back``, and so are the tables, to the last digit, on any machine.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
-
-import numpy as np
 
 from surveysynth._support import progress as stages
 from surveysynth._support.page import fragment
 from surveysynth.config.build import mechanism_of
-from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.mechanisms.learned.stage import histograms_in
 from surveysynth.release import files
 from surveysynth.release.documents.context import shared_context
-from surveysynth.release.facts import curve_files, files_of
+from surveysynth.release.facts import files_of
 from surveysynth.release.folder import DOSSIER_NAMES, plan_folder, staged_folder, swap_in
-from surveysynth.release.microdata import weight_column
-from surveysynth.release.read_back import (
-    PublishedRelease,
-    published_design,
-    published_spec,
-    read_statistics,
-    statistics_folder,
-)
+from surveysynth.release.read_back import PublishedRelease, statistics_folder
 from surveysynth.release.run import facts_of, synthetic_estimates
-from surveysynth.release.tables.table import stacked_frame
-from surveysynth.release.tables.table_builder import estimates_for, release_tables, tables_of_each
-
-if TYPE_CHECKING:
-    import pandas as pd
+from surveysynth.release.tables.table_builder import tables_of_each
 
 Progress = Callable[[str], None]
 
@@ -88,7 +72,7 @@ def rebuild(
     )  # fmt: skip
     say(stages.READING)
     published = PublishedRelease.read(source)
-    spec, histograms = published.spec, histograms_in(published.content)
+    spec = published.spec
     facts = facts_of(
         spec, published.design, mechanism_of(spec), published.model,
         test=not published.is_private, counts=published.counts,
@@ -104,63 +88,11 @@ def rebuild(
         tables = tables_of_each(facts.spec, facts.design, estimates)
         files.write_tables(facts, tables, folder)
         files.write_dossier(facts, shared_context(facts), folder)
-        files.write_curves(facts, histograms, folder)
-        made = [*files_of(spec), *curve_files(spec), *DOSSIER_NAMES]
-        same = tuple(each for each in made if _equal(folder / each, source / each))
+        made = [*files_of(spec), *DOSSIER_NAMES]
+        same = tuple(
+            each for each in made
+            if (source / each).is_file()
+            and (folder / each).read_bytes() == (source / each).read_bytes()
+        )  # fmt: skip
         swap_in(folder, target)
     return Rebuilt(target, same, tuple(each for each in made if each not in same))
-
-
-class Datasets(Protocol):
-    """The synthetic datasets of a release that was read back."""
-
-    @property
-    def folder(self) -> Path:
-        """Of the published files."""
-        ...
-
-    @property
-    def keys(self) -> tuple[tuple[int, int], ...]:
-        """(draw, replicate) of every dataset."""
-        ...
-
-    def dataset(
-        self, draw: int, replicate: int = 1, *, positions: bool = False
-    ) -> "pd.DataFrame":
-        """Return one of them; ``positions``: of levels, in place of codes."""
-        ...
-
-    def with_datasets(self, folder: Path) -> "Datasets":
-        """Return the release with the datasets of another folder."""
-        ...
-
-
-def combined(
-    release: Datasets, tables: Mapping[str, Any], microdata: Path | None = None
-) -> "dict[str, pd.DataFrame]":
-    """Return tables of a section [tables], by statistic: estimates of the datasets, stacked.
-
-    microdata: a folder with all datasets, by ``rebuild``; None: those that are published. Raises
-    ``InputError`` as ``rebuild``, and for a section that the columns do not allow.
-    """
-    content = read_statistics(statistics_folder(release.folder))
-    content["specification"] = {**content["specification"], "tables": dict(tables)}
-    content["specification"].pop("all_tables", None)
-    spec = published_spec(content, release.folder)
-    design = published_design(spec, release.folder, content)
-    whole = release if microdata is None else release.with_datasets(microdata)
-    m, r = (max(numbers) for numbers in zip(*whole.keys, strict=True))
-    privacy = spec.privacy.model_copy(update={"m": m, "replicates_per_draw": r})
-    spec = spec.model_copy(update={"privacy": privacy})
-    estimates = estimates_for(spec, design, mechanism_of(spec))
-    for draw, replicate in whole.keys:
-        frame = whole.dataset(draw, replicate, positions=True)
-        outcome = frame[list(design.outcome_names)].to_numpy(dtype=np.float64)
-        weight = frame[weight_column(design)].to_numpy(dtype=np.float64)
-        estimates.add(SyntheticDataset(draw, replicate, outcome, weight, outcome, weight))
-    made = release_tables(spec, design, estimates)
-    return {statistic: stacked_frame(of_outcomes) for statistic, of_outcomes in made.items()}
-
-
-def _equal(made: Path, published: Path) -> bool:
-    return published.is_file() and made.read_bytes() == published.read_bytes()

@@ -9,17 +9,20 @@ import numpy as np
 
 from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE, column_names
 from surveysynth.mechanisms.noisy_statistics.release.group_centres import FIRST_SHARE
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationDesign
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     check_public,
     costs_of,
     location_design,
     require_general,
+    unit_sizes,
 )
+from surveysynth.mechanisms.noisy_statistics.release.unit_products import USUAL_ICC
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
+from surveysynth.models.base import psu_codes
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.preview import budget_words, preview_lines
-from surveysynth.release.psu_check import unit_lines
 from surveysynth.release.read_back import earlier_release
 from surveysynth.release.warned import Kind, Line, Warned
 from surveysynth.survey.declaration import refuse_sources
@@ -49,23 +52,13 @@ def check_strict(spec: "Spec") -> list[Line]:
     taken = earlier_release(spec, design, test=True) is not None
     return [
         *preview_lines(spec, design, model),
-        *_promise(spec, design, require_general(model)),
+        *_guarantee(spec, design, settings),
+        *_constants(design, settings),
+        *_noise_lines(design, settings, require_general(model)),
+        f"Model: {model.title}.",
         *["Counts: those of the release that survey.weights names, at no cost."] * taken,
         "",
         *_units(design, settings),
-    ]
-
-
-def _promise(spec: "Spec", design: "PublicDesign", model: GeneralLocation) -> list[Line]:
-    """State the guarantee, the constants, and the noise of counts and moments by block."""
-    from surveysynth.config.build import noisy_settings_of
-
-    settings = noisy_settings_of(spec)
-    return [
-        *_guarantee(spec, design, settings),
-        *_constants(design, settings),
-        *_noise_lines(design, settings, model),
-        f"Model: {model.title}.",
     ]
 
 
@@ -94,7 +87,34 @@ def _noise_lines(
             f"{len(public.blocks):,} blocks ({len(shape.patterns)} sets of amounts x "
             f"{shape.groups} groups of rows)."
         )
-    return [f"Noise: {noise}", *unit_lines(model, design, settings, public)]
+    return [f"Noise: {noise}", *_unit_lines(model, design, settings, public)]
+
+
+def _unit_lines(
+    model: GeneralLocation,
+    design: "PublicDesign",
+    settings: NoisySettings,
+    public: LocationDesign,
+) -> list[Line]:
+    """State the intraclass correlation that noise and the number of units let see."""
+    if psu_codes(model, design) is None:
+        return []
+    sizes = unit_sizes(public, design, settings)
+    share = sizes.best_share()
+    error = float(sizes.icc_error(np.array([share]), icc=0.0)[0])
+    lines: list[Line] = [
+        f"Products between {sizes.units:,} units ({design.psu_name}) of {sizes.size:,.3g} records "
+        f"on average, with a share of {share:g} of the budget: an intraclass correlation near 0 is "
+        f"known to within {error:.2g} (one standard error)."
+    ]
+    if error > USUAL_ICC:
+        lines.append(Warned(
+            Kind.ACCURACY,
+            f"this noise hides intraclass correlations below {2.0 * error:.2g}, and standard "
+            "errors may come out far too large. Raise epsilon, or declare survey.design_effect "
+            "from public sources.",
+        ))  # fmt: skip
+    return lines
 
 
 def _guarantee(spec: "Spec", design: "PublicDesign", settings: NoisySettings) -> list[str]:

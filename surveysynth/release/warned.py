@@ -4,10 +4,10 @@ All are public: they follow from the specification, the public columns, and coun
 publishes. What the confidential values say against a run is ``Survey.confidential_warning``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from surveysynth.errors import (
     FewRecordsWarning,
@@ -30,26 +30,13 @@ class Kind(Enum):
     ACCURACY = auto()
 
 
-class Place(NamedTuple):
-    """Where ``release`` shows a kind; ``check`` shows all of them.
-
-    ``last``: with its last lines; ``before``: as a Python warning of this category, before anything
-    is spent.
-    """
-
-    last: bool = False
-    before: type[PublicWarning] | None = None
-
-
-PLACES = {
-    Kind.UNPUBLISHABLE: Place(last=True),
-    Kind.GUARANTEE: Place(last=True),
-    Kind.QUESTION: Place(),
-    Kind.RARE_LEVELS: Place(last=True),
-    Kind.LEFT_OUT: Place(last=True, before=RecordsLeftOutWarning),
-    Kind.FORMULA: Place(before=FormulaCutWarning),
-    Kind.FEW_RECORDS: Place(before=FewRecordsWarning),
-    Kind.ACCURACY: Place(),
+#: Kinds that ``release`` shows with its last lines; ``check`` shows all of them.
+LAST = frozenset({Kind.UNPUBLISHABLE, Kind.GUARANTEE, Kind.RARE_LEVELS, Kind.LEFT_OUT})
+#: Kinds that ``release`` shows as Python warnings, before anything is spent.
+BEFORE: Mapping[Kind, type[PublicWarning]] = {
+    Kind.LEFT_OUT: RecordsLeftOutWarning,
+    Kind.FORMULA: FormulaCutWarning,
+    Kind.FEW_RECORDS: FewRecordsWarning,
 }
 
 
@@ -70,4 +57,4 @@ Line: TypeAlias = str | Warned
 
 def shown_last(warned: Iterable[Warned]) -> tuple[Warned, ...]:
     """Return the warnings that stand with the last lines of a release."""
-    return tuple(each for each in warned if PLACES[each.kind].last)
+    return tuple(each for each in warned if each.kind in LAST)

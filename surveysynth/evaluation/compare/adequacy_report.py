@@ -11,18 +11,9 @@ import numpy as np
 
 from surveysynth._support.page import Picture
 from surveysynth.estimation.statistics import LEVEL, TABLE, statistic_of
-from surveysynth.evaluation.compare.adequacy import (
-    Findings,
-)
+from surveysynth.evaluation.compare.adequacy import Findings
 from surveysynth.evaluation.compare.expected_error import FAR
-from surveysynth.evaluation.style import (
-    PageTable,
-    Row,
-    cells,
-    columns,
-    heading_of,
-    page,
-)
+from surveysynth.evaluation.style import PageTable, Row, cells, columns, heading_of, page
 from surveysynth.release.figure_style import FAINT, INK, MARK, WARNING, draw, new_figure, png_bytes
 from surveysynth.release.folder import ADEQUACY_PAGE, ADEQUACY_ROWS
 from surveysynth.release.tables.layout import show_ratio

@@ -48,7 +48,6 @@ PUBLIC_WEIGHTS = (
     "counts; with weights = 'public' that noise would be unnecessary."
 )
 
-
 #: Why a comparison with calibration has no noise.
 CALIBRATED = (
     "The tables of the sample are calibrated, and one record's answers move the calibrated weights "
@@ -186,11 +185,7 @@ def compare(
 
 
 class _Streams:
-    """Random numbers of each method.
-
-    Streams of noise and of the pseudo-posterior's models depend on their order, those of other
-    methods on their names.
-    """
+    """Random numbers of each method: by its place in the order, of noisy statistics by name."""
 
     def __init__(self, seed: int | None, order: Sequence[str]) -> None:
         root = np.random.SeedSequence(seed)
@@ -201,13 +196,10 @@ class _Streams:
 
     def of(self, synthesizer: Method) -> np.random.SeedSequence:
         """Return the stream of a synthesizer."""
-        if synthesizer.noisy:
-            return self.named(synthesizer.name)
-        return self._models[synthesizer.model]
-
-    def named(self, method: str) -> np.random.SeedSequence:
-        """Return the stream of a method by its name."""
-        return np.random.SeedSequence(self._entropy, spawn_key=(crc32(method.encode()),))
+        if not synthesizer.noisy:
+            return self._models[synthesizer.model]
+        key = crc32(synthesizer.name.encode())
+        return np.random.SeedSequence(self._entropy, spawn_key=(key,))
 
 
 class _Made:
@@ -241,10 +233,7 @@ class _Made:
             self._add(LAPLACE, self._noise.laplace(sensitivity, rng))
 
     def add_synthesizer(self, synthesizer: Method) -> None:
-        """Add a synthesizer, or the reason why it is left out.
-
-        The specification's own synthesizer may not be left out for unusable input.
-        """
+        """Add a synthesizer, or why it is left out; the specification's own must be usable."""
         noisy, name = synthesizer.noisy, synthesizer.name
         own = (self.spec.synthesizer.model, not self.spec.privacy.down_weights)
         try:

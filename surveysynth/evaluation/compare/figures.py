@@ -10,29 +10,23 @@ import numpy as np
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.evaluation.compare.adequacy_report import differences_figure
 from surveysynth.evaluation.compare.distributions import Curve, outcome_row
+from surveysynth.evaluation.compare.tables import ROUNDING, sample_weight
 from surveysynth.evaluation.methods import SAMPLE, color_of, label_of
+from surveysynth.evaluation.style import heading_of
 from surveysynth.release.facts import labels_of
-from surveysynth.release.figure_style import (
-    log_ticks,
-    new_figure,
-    violin,
-)
+from surveysynth.release.figure_style import log_ticks, new_figure, violin
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from surveysynth.evaluation.compare.comparison import Comparison
 
-#: Errors below this share of an estimate are rounding.
-ROUNDING = 1e-9
-
 
 def rmse_violins(comparison: "Comparison") -> "Figure":
     """Draw RMSE against the sample over the rows of each table, by method, a panel a statistic."""
-    keys = list(comparison.tables)
+    keys, labels = list(comparison.tables), labels_of(comparison.spec)
     rows = max(len(each) for each in comparison.tables.values())
-    height = 0.7 + len(keys) * (0.9 + 0.48 * rows)
-    figure = new_figure(7.6, height)
+    figure = new_figure(7.6, 0.7 + len(keys) * (0.9 + 0.48 * rows))
     panels = figure.subplots(len(keys), 1, squeeze=False)[:, 0]
     for panel, key in zip(panels, keys, strict=True):
         by_method = comparison.tables[key]
@@ -41,12 +35,13 @@ def rmse_violins(comparison: "Comparison") -> "Figure":
             # A public total has only a rounding error, which a log scale would show.
             least = ROUNDING * np.abs(by_method["sample"]["estimate"].to_numpy(dtype=np.float64))
             values = values[np.isfinite(values) & (values > least)]
-            color = color_of(method, comparison.methods)
-            violin(panel, place, np.log10(values), color)
+            violin(panel, place, np.log10(values), color_of(method, comparison.methods))
         panel.set_yticks(range(len(by_method)), [label_of(name) for name in by_method])
         panel.invert_yaxis()
-        panel.set_title(_statistic_title(comparison, *key))
-        unit = _unit(comparison, *key)
+        panel.set_title(heading_of(labels, *key))
+        outcome, unit = key[1], statistic_of(key[0]).unit
+        if not unit and outcome is not None:
+            unit = labels.of(outcome).unit or f"units of {outcome}"
         panel.set_xlabel(f"RMSE against the sample ({unit}), log scale; a dot is a cell or margin")
         log_ticks(panel)
     return figure
@@ -64,30 +59,14 @@ def densities(comparison: "Comparison") -> "Figure":
     outcomes, labels = survey.design.outcomes, labels_of(comparison.spec)
     figure = new_figure(7.6, 0.8 + 2.6 * len(outcomes))
     grid = figure.add_gridspec(len(outcomes), 3)
-    confidential = survey.confidential
     for column, outcome in enumerate(outcomes):
-        curves = [
-            Curve("Confidential sample", color_of(SAMPLE), confidential.outcome[:, column],
-                  survey.sampling_weight, strong=True)
-        ]  # fmt: skip
+        values = survey.confidential.outcome[:, column]
+        curves = [Curve(
+            "Confidential sample", color_of(SAMPLE), values, sample_weight(survey), strong=True
+        )]  # fmt: skip
         for method, run in runs.items():
-            data = run.dataset
-            color = color_of(method, comparison.methods)
+            data, color = run.dataset, color_of(method, comparison.methods)
             curves.append(Curve(label_of(method), color, data.outcome[:, column], data.weight))
         label = labels.titled_with_unit(outcome.name)
         outcome_row(figure, grid, column, outcome, curves, label)
     return figure
-
-
-def _statistic_title(comparison: "Comparison", statistic: str, outcome: str | None) -> str:
-    title = statistic_of(statistic).title
-    if outcome is None:
-        return title
-    return f"{title}: {labels_of(comparison.spec).title(outcome)}"
-
-
-def _unit(comparison: "Comparison", statistic: str, outcome: str | None) -> str:
-    unit = statistic_of(statistic).unit
-    if unit or outcome is None:
-        return unit
-    return labels_of(comparison.spec).of(outcome).unit or f"units of {outcome}"

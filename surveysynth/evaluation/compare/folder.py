@@ -22,7 +22,6 @@ from surveysynth.release.ledger import LEDGER_NAME, LedgerSummary, summarise
 from surveysynth.release.run_record import entry_of, ledger_of, with_unit_size
 
 if TYPE_CHECKING:
-    from surveysynth._support.page import Picture
     from surveysynth.evaluation.compare.comparison import Comparison
 
 COMPARISON_NAME, FACTS_NAME, REPORT_NAME = "comparison.csv", "comparison.json", "report.html"
@@ -170,13 +169,11 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
     def picture(name: str, heading: str, text: str, figure: Callable[..., Any]) -> Picture:
         return Picture(name, heading, text, png_bytes(draw(figure, comparison)))
 
-    made = [
-        picture(
-            "rmse", "Root mean squared error by method",
-            "Values farther left are nearer to the confidential sample. The bar and its number "
-            "are the median over cells and margins.", plots.rmse_violins,
-        ),
-    ]  # fmt: skip
+    made = [picture(
+        "rmse", "Root mean squared error by method",
+        "Values farther left are nearer to the confidential sample. The bar and its number "
+        "are the median over cells and margins.", plots.rmse_violins,
+    )]  # fmt: skip
     if any(run.found for run in comparison.runs.values()):
         made.append(picture(
             "differences", "Differences from the sample, in expected errors",
@@ -187,12 +184,10 @@ def make_pictures(comparison: "Comparison") -> "list[Picture]":
     if not comparison.runs:
         return made
     public = comparison.survey.design.public_weight is not None
-    made.append(
-        picture(
-            "densities", "Distribution of the outcome",
-            "Weighted by the survey weights: the confidential sample, and one synthetic dataset of "
-            f"each synthesizer with {'the public' if public else 'its smoothed'} weights.",
-            plots.densities,
-        )
-    )  # fmt: skip
+    made.append(picture(
+        "densities", "Distribution of the outcome",
+        "Weighted by the survey weights: the confidential sample, and one synthetic dataset of "
+        f"each synthesizer with {'the public' if public else 'its smoothed'} weights.",
+        plots.densities,
+    ))  # fmt: skip
     return made

@@ -45,10 +45,6 @@ if TYPE_CHECKING:
 
     from surveysynth.config.spec import Spec
 
-_SUMMARY = (
-    ("rmse_ratio", "RMSE"),
-    ("se_ratio", "SE"),
-)
 _BOUNDS = {
     "paper": "as published, which does not bound the effect of a replaced record on a mean",
     "honest": "the bound that also covers the change of a mean's denominator",
@@ -112,7 +108,7 @@ def _draws(comparison: Comparison) -> str:
 
 def _summary(comparison: Comparison) -> list[PageTable]:
     """Return medians over the rows of each table, by method."""
-    heads = columns("Method", *(words for _, words in _SUMMARY), f"Beyond {FAR:.1f}", "Impossible")
+    heads = columns("Method", "RMSE", "SE", f"Beyond {FAR:.1f}", "Impossible")
     made = []
     for (statistic, outcome), of_key in comparison.summary().groupby(
         ["statistic", "outcome"], dropna=False, sort=False
@@ -121,7 +117,8 @@ def _summary(comparison: Comparison) -> list[PageTable]:
             Row(
                 [label_of(record["method"])],
                 cells(
-                    *(show_ratio(record[column]) for column, _ in _SUMMARY),
+                    show_ratio(record["rmse_ratio"]),
+                    show_ratio(record["se_ratio"]),
                     ABSENT if not record["compared"]
                     else f"{record['beyond']} of {record['compared']}",
                     record["impossible"] or "none",

@@ -77,11 +77,6 @@ def histograms_in(content: Mapping[str, Any]) -> tuple[NoisyHistogram, ...]:
     return tuple(NoisyHistogram.from_dict(each) for each in content.get(LEARNED, ()))
 
 
-def histograms_of(published: Mapping[str, Mapping[str, Any]]) -> tuple[NoisyHistogram, ...]:
-    """Return the histograms among the contents of published files by name."""
-    return tuple(each for content in published.values() for each in histograms_in(content))
-
-
 def learned_facts(
     outcomes: Sequence[Outcome], currency: str, budget: float
 ) -> dict[str, dict[str, Any]]:

@@ -67,15 +67,11 @@ def make_dossier(facts: ReleaseFacts, shared: dict[str, Any]) -> tuple[str, str]
 
 
 def _examples(shared: dict[str, Any]) -> dict[str, Any]:
-    """Return the worked examples, which follow from the declared budget alone.
-
-    ``log_factor`` is the log of the largest factor on the odds of a suspicion: under noisy
-    statistics except for a probability delta, otherwise as far as the guarantee holds.
-    """
+    """Return the worked examples, which follow from the declared budget alone."""
     epsilon, rho, delta = shared["epsilon"], shared["rho"], shared["delta"]
 
     def log_factor(records: int) -> float:
-        """Return it for a person with so many records or units, all of them unknown."""
+        """Return the log of the largest factor on the odds, for a person with so many records."""
         if rho is None:
             return float(epsilon * records)
         return odds.zcdp_log_factor(rho * records**2, delta)

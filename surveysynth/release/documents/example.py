@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surveysynth.estimation.linearised import Contrast
 from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.estimation.total_variance import public_row_columns
 from surveysynth.release.documents.programs import (
@@ -51,11 +50,6 @@ class Example:
     published: bool
     table: str = ""
 
-    @property
-    def statistic(self) -> str:
-        """Name of the statistic."""
-        return self.setting.statistic
-
 
 def make_example(
     facts: ReleaseFacts, tables: Mapping[str, Tables], *, separate_pair: bool
@@ -90,11 +84,9 @@ def make_example(
 def _with_codes(
     setting: ExampleSetting, columns: Mapping[str, LabelledColumn], others: Iterable[str]
 ) -> ExampleSetting:
-    """Return the setting for files of Stata or SPSS, which hold numbers instead of codes.
+    """Return the setting for files of Stata or SPSS, whose numbers programs turn back into codes.
 
-    The programs turn the numbers back into codes, for all columns in their CODES. ``columns``: the
-    columns of the files; ``others``: names that the reader may add to CODES, those of rows and
-    subpopulations.
+    ``columns``: of the files; ``others``: names that the reader may add to CODES.
     """
     named = dict.fromkeys([*setting.codes, *others])
     values = {name: columns[name].values for name in named if name in columns}
@@ -167,23 +159,15 @@ def _cells(
         if record[each] != facts.labels.of(each).margin
     }
     contrast = statistic_of(table.statistic).contrast
-    return (cell, None) if contrast is None else _both_cells(contrast, cell, numbers, written)
-
-
-def _both_cells(
-    contrast: Contrast,
-    cell: dict[str, Any],
-    numbers: list[str],
-    written: Callable[[str], str],
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the codes of both rows of a contrast, from those of the table's row."""
-    column = written(contrast.column)
+    if contrast is None:
+        return cell, None
+    name, column = contrast.column, written(contrast.column)
 
     def code(level: str) -> Any:
-        return int(level) if contrast.column in numbers else written(level)
+        return int(level) if name in numbers else written(level)
 
     first = cell.get(column) if contrast.first is None else code(contrast.first)
-    rest = {name: value for name, value in cell.items() if name != column}
+    rest = {key: value for key, value in cell.items() if key != column}
     second = {} if contrast.second is None else {column: code(contrast.second)}
     return {**rest, column: first}, {**rest, **second}
 
@@ -265,9 +249,8 @@ def _level_of(
 ) -> tuple[str | float | None, str]:
     """Return the level whose indicator replaces the outcome, and how values compare with it.
 
-    It is the level of the row for a statistic by level, the last one for a binary outcome with
-    named levels, and None for an outcome that is a number. A side of a split without spikes is
-    everything from the split on, or everything below it.
+    None for an outcome that is a number. A side of a split without spikes is all from the split
+    on, or all below it.
     """
     if table.outcome is None:
         return None, "=="

@@ -153,19 +153,10 @@ class ExampleSetting:
         return [", ".join(prefix + name for name in names) for prefix in prefixes]
 
 
-def python_program(setting: ExampleSetting) -> str:
-    """Return the program for pandas and NumPy."""
-    return _program("recompute.py.j2", setting)
-
-
-def r_program(setting: ExampleSetting) -> str:
-    """Return the program for R, which prints the same two numbers."""
-    return _program("recompute.r.j2", setting)
-
-
-def _program(name: str, setting: ExampleSetting) -> str:
+def program_of(setting: ExampleSetting, ending: Literal["py", "r"]) -> str:
+    """Return the program for pandas and NumPy, or for R; both print the same two numbers."""
     kind = statistic_of(setting.statistic)
-    text = _templates().get_template(f"templates/{name}").render(
+    text = _templates().get_template(f"templates/recompute.{ending}.j2").render(
         s=setting, kind=kind, rounding=ROUNDING, reach=REACH, least_df=f"{LEAST_DF:g}",
         saved=None if kind.share is None else repr(saved_by_law(kind.share)),
     )  # fmt: skip

@@ -11,13 +11,9 @@ from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns, saved_by_law
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.release.documents.example import Example, has_lonely_stratum
-from surveysynth.release.documents.programs import (
-    python_program,
-    r_program,
-    subset_of,
-)
+from surveysynth.release.documents.programs import program_of, subset_of
 from surveysynth.release.documents.render import render_markdown
-from surveysynth.release.facts import ReleaseFacts, curve_files
+from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.microdata import (
     PROGRAMS,
     VARIANCE_SUFFIX,
@@ -52,13 +48,14 @@ def make_readme(
         "datasets": settings.m * replicates,
         "statistics_file": STATISTICS_NAME,
         "learns": any(each.learned is not None for each in facts.design.modelled),
-        "curve_files": curve_files(spec),
         "source": spec.all_tables.source,
         **_design(facts, separate_pair=separate_pair),
         **_files(facts),
         **_rows(facts),
         **_flags(tables),
-        **_digits(facts),
+        "amount_words": facts.digits.amount_words,
+        "own_counts": facts.counts is None,
+        "weight_words": facts.digits.weight_step and facts.digits.weight_words,
         "subpopulations": _subpopulations(facts),
         "example": _example(facts, example, replicates),
     })  # fmt: skip
@@ -188,7 +185,7 @@ def _subpopulations(facts: ReleaseFacts) -> list[tuple[str, str, Any]]:
 
 def _example(facts: ReleaseFacts, example: Example, replicates: int) -> dict[str, Any]:
     """Return the worked example: which number it recomputes, and both programs."""
-    setting, kind = example.setting, statistic_of(example.statistic)
+    setting, kind = example.setting, statistic_of(example.setting.statistic)
     additive = kind.additive and facts.spec.linearisation == "ratio"
     reader = {"parquet": ["pyarrow"], "sav": ["pyreadstat"]}.get(setting.file_format, [])
     return {
@@ -202,16 +199,7 @@ def _example(facts: ReleaseFacts, example: Example, replicates: int) -> dict[str
         "package": {"parquet": "arrow", "dta": "haven", "sav": "haven"}.get(
             setting.file_format, ""
         ),
-        "python": python_program(setting),
-        "r": r_program(setting),
+        "python": program_of(setting, "py"),
+        "r": program_of(setting, "r"),
     }
 
-
-def _digits(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return the digits of synthetic values."""
-    digits = facts.digits
-    return {
-        "amount_words": digits.amount_words,
-        "own_counts": facts.counts is None,
-        "weight_words": None if digits.weight_step is None else digits.weight_words,
-    }

@@ -167,10 +167,7 @@ def _with_captions(tokens: "list[Token]") -> "list[Token]":
 
 
 def _mark_table(tokens: "list[Token]") -> None:
-    """Say what every cell of a table is, for those who hear it and for narrow screens.
-
-    Roles: a table that a narrow screen shows as blocks stays one for those who hear it.
-    """
+    """Say what every cell is, for those who hear a table, and for screens that show blocks."""
     cells = [place for place, token in enumerate(tokens) if token.type in ("th_open", "td_open")]
     head = [tokens[place + 1].content for place in cells if tokens[place].type == "th_open"]
     texts = [tokens[place + 1].content for place in cells[len(head) :]]

@@ -8,7 +8,7 @@ microdata.
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -37,10 +37,7 @@ class Published:
 
     @property
     def rse(self) -> FloatArray:
-        """The relative standard error (D,), also called coefficient of variation.
-
-        Infinite at zero; a difference, which may be zero, has none.
-        """
+        """The relative standard error (D,), infinite at zero; a difference has none."""
         return self._relative(self.se)
 
     @property
@@ -63,24 +60,6 @@ class Flag:
     code: str
     meaning: str
     withholds: bool
-
-
-class FlagRules(Protocol):
-    """One rule set: its flags, most severe first, and which rows (D,) each applies to."""
-
-    @property
-    def source(self) -> str:
-        """The author of the rules, in words."""
-        ...
-
-    @property
-    def flags(self) -> tuple[Flag, ...]:
-        """The flags that the rules can set."""
-        ...
-
-    def applies(self, table: Published) -> dict[str, BoolArray]:
-        """Return the rows of each code; a row may have several."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -202,6 +181,10 @@ class OwnRules:
         return {"S": severe, "M": mild & ~severe}
 
 
+FlagRules: TypeAlias = StatcanRules | NchsRules | OwnRules
+"""Rules: their source in words, flags from the most severe on, rows (D,) that each applies to."""
+
+
 @dataclass(frozen=True)
 class FlagPolicy:
     """A rule set and the effect of its flags: ``suppress`` as the rules say, or ``mark`` only."""
@@ -291,7 +274,7 @@ def policy_of(flags: Any, action: FlagAction) -> FlagPolicy:
     if isinstance(flags, Mapping):
         limits = {key: Limits(**given) for key, given in flags.items()}
         return FlagPolicy(OwnRules(limits.get("mark"), limits.get("suppress")), action)
-    rules: dict[str, type[FlagRules]] = {
-        "none": OwnRules, "statcan": StatcanRules, "nchs": NchsRules,
+    rules: dict[str, FlagRules] = {
+        "none": OwnRules(), "statcan": StatcanRules(), "nchs": NchsRules(),
     }  # fmt: skip
-    return FlagPolicy(rules[flags](), action)
+    return FlagPolicy(rules[flags], action)

@@ -94,7 +94,10 @@ def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[st
             "Intervals are computed on the logit scale, so that they stay between 0% and 100%."
         )
     if spec.table.where is not None:
-        notes.append(_DOMAIN)
+        notes.append(
+            "Estimates for a subpopulation: standard errors are those of domain estimation, in "
+            "which all records of the sample enter, inside or outside."
+        )
     if synthetic := synthetic_columns(spec):
         titles = listed([labels_of(spec).title(name) for name in synthetic])
         notes.append(
@@ -149,11 +152,9 @@ def _contrasted(spec: "Spec", contrast: Contrast) -> str:
         labels, column = labels_of(spec), contrast.column
         return f"all of {labels.title(column)}" if level is None else labels.level(column, level)
 
-    second = named(contrast.second)
-    if contrast.first is None:
-        words = {"difference": "Each row less", "ratio": "Each row over"}[contrast.kind]
-        return f"{words} {second}"
-    return f"{named(contrast.first)} {_BETWEEN[contrast.kind]} {second}"
+    first = "Each row" if contrast.first is None else named(contrast.first)
+    between = {"difference": "less", "ratio": "over"}[contrast.kind]
+    return f"{first} {between} {named(contrast.second)}"
 
 
 def synthetic_columns(spec: "Spec") -> tuple[str, ...]:
@@ -164,13 +165,6 @@ def synthetic_columns(spec: "Spec") -> tuple[str, ...]:
     where = spec.table.where
     named = spec.table.by if where is None else (*spec.table.by, *columns_of(parse_where(where)))
     return tuple(name for name in spec.synthesizer.outcome if name in named)
-
-
-_DOMAIN = (
-    "Estimates for a subpopulation: standard errors are those of domain estimation, in which all "
-    "records of the sample enter, inside or outside."
-)
-_BETWEEN = {"difference": "less", "ratio": "over"}
 
 
 Tables: TypeAlias = Mapping[str, Sequence[ReleaseTable]]
@@ -229,7 +223,6 @@ def subpopulation_of(spec: "Spec", design: "PublicDesign") -> Subpopulation | No
 
 
 def _named(spec: "Spec") -> str:
-    """Name one of several tables for a message."""
     return f" of table {spec.table.name!r}" if spec.table.name else ""
 
 

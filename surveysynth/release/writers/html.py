@@ -10,6 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from surveysynth._support.resources import render
 from surveysynth.config.formats import Format
 from surveysynth.release.tables.layout import Cell, Layout, Shown
 
@@ -21,12 +22,7 @@ STATEMENT = "dossier.html"
 
 _OPTIONS: dict[str, Any] = {
     "table_font_names": [
-        "system-ui",
-        "Segoe UI",
-        "Roboto",
-        "Helvetica Neue",
-        "Arial",
-        "sans-serif",
+        "system-ui", "Segoe UI", "Roboto", "Helvetica Neue", "Arial", "sans-serif",
     ],
     "table_font_size": "14px",
     "table_border_top_style": "none",
@@ -49,47 +45,6 @@ _OPTIONS: dict[str, Any] = {
     "source_notes_border_bottom_style": "none",
 }
 
-_PAGE_CSS = """
-body { margin: 0; padding: 24px 16px; background: #fff; color: #1b1b1b; }
-#TABLE { padding: 0 !important; max-width: 100%; }
-#TABLE .gt_table { margin-left: auto; margin-right: auto; max-width: 56rem;
-  font-variant-numeric: tabular-nums; }
-#TABLE caption { text-align: left; padding: 0 12px 8px; }
-#TABLE .title { font-size: 19px; font-weight: 600; }
-#TABLE .summary { position: absolute; width: 1px; height: 1px; overflow: hidden;
-  clip-path: inset(50%); white-space: nowrap; }
-#TABLE:focus-visible { outline: 2px solid #0b4f8a; }
-#TABLE .subtitle { color: #444; padding-top: 4px; }
-#TABLE .gt_stub { border-right: none; padding-right: 24px; }
-#TABLE .gt_indent_1 { padding-left: 26px; text-indent: 0; }
-#TABLE .gt_group_heading { font-weight: 600; padding-top: 12px; }
-#TABLE .gt_sourcenote { color: #333; }
-#TABLE sup { font-size: 75%; line-height: 0; padding-right: 2px; }
-.link { max-width: 54.5rem; margin: 8px auto; font: 12px system-ui, sans-serif; }
-.banner { max-width: 54rem; margin: 0 auto 16px; padding: 10px 14px; border: 2px solid #b00020;
-  color: #b00020; font: 600 15px/1.4 system-ui, sans-serif; }
-@media (max-width: 640px) {
-  body { padding: 12px 6px; }
-  #TABLE .gt_table { font-size: 12px; margin-left: 0; }
-  #TABLE .gt_row, #TABLE .gt_col_heading { padding-left: 3px; padding-right: 3px; }
-  #TABLE .gt_stub { position: sticky; left: 0; background: #fff; padding-right: 8px; }
-  #TABLE .gt_indent_1 { padding-left: 12px; }
-  #TABLE caption { padding: 0 2px 8px; }
-  #TABLE caption .fit, #TABLE thead .fit, #TABLE tfoot .fit { position: sticky; left: 0;
-    max-width: calc(100vw - 24px); }
-  #TABLE .gt_col_heading .fit { max-width: 6.5rem; }
-}
-@media (max-width: 430px) {
-  #TABLE .gt_table { font-size: 11px; }
-  #TABLE .gt_row, #TABLE .gt_col_heading { padding-left: 2px; padding-right: 2px; }
-  #TABLE .gt_indent_1 { padding-left: 10px; }
-}
-"""
-
-
-#: Rules of the page that is all the table's own.
-_BODY_RULE = re.compile(r"^\s*body \{[^}]*\}\n", re.MULTILINE)
-
 
 def write(shown: Shown, folder: Path, made: Format) -> None:
     """Write one page a statistic."""
@@ -105,20 +60,16 @@ def render_page(layout: Layout, statement: str = "") -> str:
     table = _with_caption(_great_table(layout).as_raw_html(), layout, heading=True)
     table = _in_region(_with_parent_headings(table, layout), layout)
     banner = f'<p class="banner">{escape(layout.banner)}</p>\n' if layout.banner else ""
+    words = "How these numbers were made, and what protects the people in them"
+    link = f'<p class="link"><a href="{escape(statement)}">{words}</a></p>\n' if statement else ""
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(layout.title)}</title>\n</head>\n<body>\n<main>\n{banner}{table}\n"
-        f"{_link(statement)}"
+        f"{link}"
         # After the table's own style, which it changes.
-        f"<style>{_PAGE_CSS.replace('#TABLE', '#' + layout.stem)}</style>\n</main>\n</body>\n"
-        "</html>\n"
+        f"<style>{_style(layout, page=True)}</style>\n</main>\n</body>\n</html>\n"
     )
-
-
-def _link(address: str) -> str:
-    words = "How these numbers were made, and what protects the people in them"
-    return f'<p class="link"><a href="{escape(address)}">{words}</a></p>\n' if address else ""
 
 
 def render_fragment(layout: Layout) -> str:
@@ -132,8 +83,12 @@ def render_fragment(layout: Layout) -> str:
     table = _in_region(_with_parent_headings(table, layout), layout)
     # The warning stands below the table too, among the notes.
     banner = f'<p id="{layout.stem}-banner">{escape(layout.banner)}</p>\n' if layout.banner else ""
-    css = _BODY_RULE.sub("", _PAGE_CSS).replace(".banner", "#TABLE-banner")
-    return f"{banner}{table}\n<style>{css.replace('#TABLE', '#' + layout.stem)}</style>\n"
+    return f"{banner}{table}\n<style>{_style(layout, page=False)}</style>\n"
+
+
+def _style(layout: Layout, *, page: bool) -> str:
+    banner = ".banner" if page else f"#{layout.stem}-banner"
+    return render(__package__, "table.css", id=layout.stem, page=page, banner=banner)
 
 
 def _with_flag_beside_estimate(layout: Layout) -> Layout:
@@ -150,7 +105,7 @@ def _with_flag_beside_estimate(layout: Layout) -> Layout:
 
 
 def _great_table(layout: Layout) -> Any:
-    from great_tables import GT
+    from great_tables import GT, loc, style
 
     keys = [column.key for column in layout.columns]
     grouped = "group" if layout.grouped else None
@@ -165,17 +120,6 @@ def _great_table(layout: Layout) -> Any:
     for spanner in dict.fromkeys(column.spanner for column in layout.columns if column.spanner):
         under = [column.key for column in layout.columns if column.spanner == spanner]
         table = table.tab_spanner(spanner, under)
-    table = _styled(table, layout)
-    for mark, text in layout.footnotes:
-        table = table.tab_source_note(_plain(text, mark))
-    for note in layout.notes:
-        table = table.tab_source_note(_plain(note))
-    return table
-
-
-def _styled(table: Any, layout: Layout) -> Any:
-    from great_tables import loc, style
-
     strong = [index for index, row in enumerate(layout.rows) if row.stub.strong]
     indented = [index for index, row in enumerate(layout.rows) if row.stub.indent]
     if strong:
@@ -183,6 +127,10 @@ def _styled(table: Any, layout: Layout) -> Any:
         table = table.tab_style(bold, [loc.body(rows=strong), loc.stub(rows=strong)])
     if indented:
         table = table.tab_stub_indent(rows=indented, indent=1)
+    for mark, text in layout.footnotes:
+        table = table.tab_source_note(_plain(text, mark))
+    for note in layout.notes:
+        table = table.tab_source_note(_plain(note))
     return table.tab_options(**_OPTIONS)
 
 
@@ -204,20 +152,14 @@ def _cell_html(cell: Cell) -> str:
 
 
 def _plain(text: str, mark: str = "") -> Any:
-    """Return text without effect as HTML or Markdown.
-
-    On a phone it stays within the screen while a wide table scrolls under it.
-    """
+    """Return text without effect as HTML; on a phone it stays while a wide table scrolls."""
     from great_tables import html
 
     return html(f'<div class="fit">{f"<sup>{mark}</sup> " if mark else ""}{escape(text)}</div>')
 
 
 def _with_caption(table: str, layout: Layout, *, heading: bool) -> str:
-    """Add the title as the table's caption, which screen readers announce, and a summary.
-
-    ``heading``: whether the title is that of the page.
-    """
+    """Add a caption, which screen readers announce; ``heading``: of the page as well."""
     subtitle = (
         f'<div class="subtitle">{escape(layout.subtitle)}</div>' if layout.subtitle else ""
     )
@@ -241,10 +183,7 @@ def _in_region(table: str, layout: Layout) -> str:
 
 
 def _with_parent_headings(table: str, layout: Layout) -> str:
-    """Name the heading above an indented row as a header of its cells too.
-
-    "Female" below "Biology" is read as Biology, Female.
-    """
+    """Name the heading above an indented row as a header too: "Biology, Female"."""
     parent = 0
     for number, row in enumerate(layout.rows, start=1):
         own = f"{layout.stem}-stub-{number}"

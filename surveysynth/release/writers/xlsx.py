@@ -49,7 +49,11 @@ def write(shown: Shown, folder: Path, made: Format) -> None:
     """Write every table, one sheet for each outcome of each statistic, into one workbook."""
     with Workbook(str(folder / str(made.one_file))) as workbook:
         workbook.set_properties({"title": shown.presentation.title, "created": _CREATED})
-        _Writer(workbook, make_book(shown)).write()
+        book = make_book(shown)
+        writer = _Writer(workbook, book)
+        writer.cover()
+        for sheet in book.sheets:
+            writer.sheet(sheet)
 
 
 class _Writer:
@@ -58,12 +62,6 @@ class _Writer:
     def __init__(self, workbook: Workbook, book: Book) -> None:
         self._workbook, self._book = workbook, book
         self._formats: dict[tuple[str, str, str], Any] = {}
-
-    def write(self) -> None:
-        """Write the cover, then the sheets."""
-        self._cover()
-        for sheet in self._book.sheets:
-            self._sheet(sheet)
 
     def _format(self, style: str, align: str = "", numbers: str = "") -> Any:
         key = style, align, numbers
@@ -80,7 +78,8 @@ class _Writer:
         worksheet.fit_to_pages(1, 0)
         return worksheet
 
-    def _cover(self) -> None:
+    def cover(self) -> None:
+        """Write the lines of the cover below each other."""
         worksheet = self._worksheet(RESERVED[0])
         worksheet.set_column(0, 0, _COVER)
         lines = [(self._book.title, "cover title")]
@@ -91,7 +90,8 @@ class _Writer:
             size = 2 if style == "cover title" else 1
             worksheet.set_row(row, _height(text * size, _COVER))
 
-    def _sheet(self, sheet: Sheet) -> None:
+    def sheet(self, sheet: Sheet) -> None:
+        """Write a table below its lines."""
         worksheet = self._worksheet(sheet.name)
         banner = [(sheet.banner, "banner")] if sheet.banner else []
         lines = [(sheet.title, "title"), *banner, *((line, "line") for line in sheet.lines)]
