@@ -40,7 +40,6 @@ def tables(
     m: int | None = None,
     replicates_per_draw: int | None = None,
     level: float = 0.95,
-    linearisation: str | None = None,
     where: str | None = None,
     several: Sequence[Mapping[str, Any]] | None = None,
     inference: "Inference" = "debiased",
@@ -78,8 +77,6 @@ def tables(
         default (20 and 10 for noisy statistics, 3 and 4 for the pseudo-posterior).
     level
         The level of confidence intervals.
-    linearisation
-        "ratio" or "plain"; None for ratio if the population size is known.
     where
         The subpopulation of the tables: a condition on columns of the model and on outcomes with
         levels: ``'gender == "Female" and field in ("Biology", "Physics")'``.
@@ -174,7 +171,7 @@ def tables(
                     "replicates_per_draw": replicates_per_draw},
         "tables": {
             "by": _names(by), "statistics": _names(statistics), "where": where,
-            "level": level, "linearisation": linearisation,
+            "level": level,
         },
         "labels": labels, "outcomes": outcomes,
     }, several, calibration)  # fmt: skip

@@ -11,7 +11,7 @@ from surveysynth.config.outcome_section import WEIGHT
 from surveysynth.config.spec import NO_FILE, Spec, validate_spec
 from surveysynth.config.tables_section import ALL_TABLES, TABLES
 from surveysynth.errors import InputError
-from surveysynth.survey.outcome import Outcome, needs_general_form
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import LearnedTransform
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ NO_DATA = "survey.csv"
 SOURCE = "the tables of this survey"
 #: Keys that the survey itself sets, by the beginnings of their names.
 _SETTLED = {
-    "synthesizer": ("outcome", "predictors", "transform"),
+    "synthesizer": ("outcome", "predictors"),
     "survey": ("any key",),
 }
 
@@ -54,22 +54,15 @@ def spec_of_survey(
         },
         "privacy": {},
     }
-    learned = any(each.learned is not None for each in design.outcomes)
-    if learned or needs_general_form(design.outcomes):
-        moments = given.get("outcomes", {})
-        own["outcomes"] = {
-            each.name: {**moments.get(each.name, {}), **_section(each)} for each in design.outcomes
-        }
-        # The section of an outcome has more keys than the given one of the same name.
-        given = {**given, "outcomes": {**moments, **own["outcomes"]}}
-    else:
-        own["synthesizer"]["transform"] = [each.kind for each in design.transforms]
-        for key in ("scale", "shift", "power"):
-            numbers = [float(getattr(each, key)) for each in design.transforms]
-            own["synthesizer"][f"transform_{key}"] = numbers
+    # Each section has more keys than the given one of the same name.
+    moments = given.get("outcomes", {})
+    sections = {
+        each.name: {**moments.get(each.name, {}), **_section(each)} for each in design.outcomes
+    }
+    given = {**given, "outcomes": {**moments, **sections}}
     weight = design.weight_transform
     if isinstance(weight, LearnedTransform) and design.weight_name is not None:
-        given = {**given, "outcomes": {**given.get("outcomes", {}), WEIGHT: _learned(weight)}}
+        given["outcomes"][WEIGHT] = _learned(weight)
     content = {**given, **{name: {**keys, **given.get(name, {})} for name, keys in own.items()}}
     tables: dict[str, Any] = {}
     if several is not None:

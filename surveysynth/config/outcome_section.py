@@ -91,16 +91,16 @@ class OutcomeSection(Section):
     transform: TransformKind | None = None
     """The scale on which amounts are modelled. "learned" takes a public `range` alone: a part of
     the budget goes to a noisy histogram, and amounts become normal scores of it. Default: "learned"
-    with a `range`, otherwise that of [synthesizer]. The weight takes "learned" alone; otherwise it
-    is modelled as its logarithm. Public: The transform."""
+    with a `range`, otherwise "log", or "yeo_johnson" with a `scale` or a `power`. The weight takes
+    "learned" alone; otherwise it is modelled as its logarithm. Public: The transform."""
     scale: float | None = None
     """The divisor of the transform, in the outcome's units: about a tenth of a typical value.
-    Default: that of [synthesizer]. Public: The number."""
+    Default: 1. Public: The number."""
     power: float | None = None
-    """The power of `yeo_johnson`: 0 is the logarithm, 1 the amount itself. Default: that of
-    [synthesizer]. Public: The number."""
+    """The power of `yeo_johnson`: 0 is the logarithm, 1 the amount itself; incomes lie
+    between 0.3 and 0.5. Default: 0.5. Public: The number."""
     shift: float | None = None
-    """The number that `log` adds first. Default: that of [synthesizer]. Public: The number."""
+    """The number that `log` adds first. Default: 0. Public: The number."""
     range: Annotated[tuple[float, float], BeforeValidator(as_tuple)] | None = None
     """For `learned` and for a count: the public range of the outcome, from a codebook or a
     questionnaire. Amounts outside it count as its nearer end, and synthetic amounts lie within it.
@@ -179,9 +179,6 @@ def is_learned(name: str, synthesizer: SynthesizerSection, section: OutcomeSecti
         return True
     if section.transform is not None:
         return section.transform == LEARNED
-    if "transform" in synthesizer.model_fields_set:
-        given = synthesizer.transform
-        return given[synthesizer.outcome.index(name) if len(given) > 1 else 0] == LEARNED
     return section.range is not None
 
 

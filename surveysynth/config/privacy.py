@@ -315,10 +315,6 @@ class NoisyStatisticsSection(PrivacySection):
     rho: Annotated[float, Field(gt=0)] | None = None
     """For noisy statistics: the budget of zero-concentrated differential privacy, given instead of
     epsilon. Default: that of epsilon and delta. Public: The number."""
-    count_share: Annotated[float, Field(gt=0)] = 1.0
-    """For noisy statistics with categories or spikes: a number above 1 makes counts more precise
-    and sums of amounts less precise. Public: The number."""
-
     promise: ClassVar[str] = (
         "exact noise on sums; (epsilon, delta), proved for every survey of any size; declare a "
         "public range of each amount, or its centre and spread"
@@ -333,21 +329,7 @@ class NoisyStatisticsSection(PrivacySection):
     @model_validator(mode="before")
     @classmethod
     def _published_defaults(cls, given: Any) -> Any:
-        """Write out two defaults that are published with the specification.
-
-        Raises ``ValueError`` for a key of earlier versions."""
-        if isinstance(given, Mapping) and "psu_share" in given:
-            raise ValueError(
-                "psu_share: the share of the budget that says how much primary sampling units "
-                "differ follows from their sizes, so no key is needed. Leave it out."
-            )
-        if isinstance(given, Mapping) and "modules" in given:
-            raise ValueError(
-                "modules: outcomes that are apart are in releases of their own, in one ledger. "
-                "Make a release of each list, with its share of the budget, and name the first "
-                "in the others: weights = \"release:PATH\" in [survey], so that no cell has two "
-                "counts."
-            )
+        """Write out two defaults that are published with the specification."""
         return {"m": 20, "radius": None, **given} if isinstance(given, Mapping) else given
 
     @model_validator(mode="after")

@@ -11,7 +11,6 @@ from surveysynth.errors import InputError
 from surveysynth.models import get_model, model_names, registered
 from surveysynth.models.base import Choice, ColumnNames, Option
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.survey.transforms import TransformKind
 
 #: Fewer than two chains have no R-hat; fewer draws a chain than this have no useful one.
 MIN_CHAINS = 2
@@ -38,10 +37,6 @@ OneOrMoreNames = Annotated[
     BeforeValidator(_one_or_more),
     AfterValidator(distinct),
     Field(min_length=1),
-]
-OneOrMoreNumbers = Annotated[tuple[float, ...], BeforeValidator(_one_or_more), Field(min_length=1)]
-OneOrMoreKinds = Annotated[
-    tuple[TransformKind, ...], BeforeValidator(_one_or_more), Field(min_length=1)
 ]
 
 
@@ -119,20 +114,6 @@ class SynthesizerSection(_WithOptions):
     and by columns, with all interactions of two of them; without strata where more than 10 make
     more than 100 cells with fewer than 30 records on average. Public: The columns in the formula,
     record by record."""
-    transform: OneOrMoreKinds = ("log",)
-    """The scale on which the model is normal: one for all outcomes, or a list with one for each.
-    [outcomes.NAME] has the same key for a single outcome. Type: one word, or a list with one for
-    each outcome. Default: "log". Public: The transform, chosen without looking at the data."""
-    transform_scale: OneOrMoreNumbers = (1.0,)
-    """The divisor of the outcome in `asinh`, `yeo_johnson` and `identity`, in the outcome's own
-    units: about a tenth of a typical value. Type: number, or a list with one for each outcome.
-    Default: 1. Public: The number."""
-    transform_shift: OneOrMoreNumbers = (0.0,)
-    """The number that `log` adds before it takes the logarithm. Type: number, or a list with one
-    for each outcome. Default: 0. Public: The number."""
-    transform_power: OneOrMoreNumbers = (0.5,)
-    """The power of `yeo_johnson`: 0 is the logarithm, 1 the amount itself; incomes lie between 0.3
-    and 0.5. Type: number, or a list with one for each outcome. Default: 0.5. Public: The number."""
     engine: Literal["auto", "embedded", "cmdstan"] = "auto"
     """What runs the chains: the batched samplers of the package ("embedded"), or the model's Stan
     program ("cmdstan", which must be installed). "auto" uses the embedded sampler if the model has
@@ -178,13 +159,6 @@ class SynthesizerSection(_WithOptions):
                 "engine out."
             )
         self._check_model()
-        for key in ("transform", "transform_scale", "transform_shift", "transform_power"):
-            given = len(getattr(self, key))
-            if given not in (1, len(self.outcome)):
-                raise ValueError(
-                    f"{key}: expected one value or a list as long as outcome "
-                    f"({len(self.outcome)}), got {given} values."
-                )
         return self
 
     def _check_model(self) -> None:
@@ -210,20 +184,6 @@ class SynthesizerSection(_WithOptions):
                 f"outcome: model {self.model!r} takes one outcome, got {len(self.outcome)}; "
                 f"a list of outcomes needs model = {' or '.join(able)}."
             )
-        if model.takes_count:
-            self._check_count()
-
-    def _check_count(self) -> None:
-        """Raise ``ValueError`` for a transform: models of counts do not transform them."""
-        for key, plain in (
-            ("transform", "identity"), ("transform_scale", 1.0), ("transform_shift", 0.0)
-        ):  # fmt: skip
-            other = [value for value in getattr(self, key) if value != plain]
-            if key in self.model_fields_set and other:
-                raise ValueError(
-                    f"{key}: model {self.model!r} does not transform counts; expected {plain!r}, "
-                    f"got {other[0]!r}. Leave it out."
-                )
 
     @property
     def options(self) -> dict[str, Any]:

@@ -38,7 +38,6 @@ SEVERAL = """
 [all_tables]
 title = "Salaries"
 statistics = ["count", "mean"]
-digits_mean = 1
 [[tables]]
 name = "by_field"
 by = ["field"]

@@ -33,7 +33,6 @@ weights_from = []              # the weights were not made from confidential ans
 [synthesizer]
 model = "fbs"                  # fbs or fbp
 outcome = "salary"             # confidential
-transform = "log"
 
 {privacy}
 [tables]

@@ -246,9 +246,9 @@ def _unwithheld(tables: Any) -> Any:
 
 
 def plain_estimates(spec: Spec) -> Spec:
-    """Return a specification of tables without scaling, calibration, or flags."""
+    """Return a specification of tables without calibration or flags."""
     def plain(tables: Any) -> Any:
-        return tables.model_copy(update={"linearisation": "plain", "flags": "none"})
+        return tables.model_copy(update={"flags": "none"})
 
     shared = None if spec.shared is None else plain(spec.shared)
     tables = tuple(map(plain, spec.tables))

@@ -274,7 +274,7 @@ def _release(privacy: dict[str, Any], **synthesizer: Any) -> dict[str, Any]:
         "survey": {
             "weight": "weight", "strata": "field", "population_size": published_cells().size,
         },
-        "synthesizer": {"outcome": "salary", "transform": "log", **synthesizer},
+        "synthesizer": {"outcome": "salary", **synthesizer},
         "privacy": privacy,
         "tables": {"by": ["field", "gender"], "statistics": ["count", "mean"]},
     }  # fmt: skip

@@ -355,7 +355,7 @@ def test_odd_specifications_are_compared_and_drawn(spec: Path, tmp_path: Path) -
     survey["grants"] = np.where(survey["salary"] > 90_000, survey["salary"] / 20, 0.0)
     survey.to_csv(spec.parent / "survey.csv", index=False)
     changed(spec, ('outcome = "salary"', 'outcome = ["salary", "grants"]'),
-            ('transform = "log"', 'transform = ["log", "asinh"]\ntransform_scale = [1, 1000]'),
+            ("[outcomes.", "[outcomes.grants]\ntransform = 'asinh'\nscale = 1000\n[outcomes."),
             ('["count", "mean"]', '["count", "total", "mean"]'))  # fmt: skip
     comparison = write_comparison(spec, tmp_path / "two").comparison
     assert list(comparison.tables) == [

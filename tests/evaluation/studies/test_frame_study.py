@@ -29,7 +29,7 @@ QUICK = {"model": "fbs", "inference": "paper", "chains": 2}
 SECTIONS = {
     "survey": {"data": "survey.csv", "weight": "w", "strata": "region", "population_size": 9},
     "synthesizer": {
-        **QUICK, "outcome": ["income", "tax"], "transform": "log", "covariance_by": [],
+        **QUICK, "outcome": ["income", "tax"], "covariance_by": [],
     },
     "privacy": {"mechanism": "pseudo_posterior", "epsilon": 10.8, "m": 1},
     "tables": {"by": ["region", "sex"], "statistics": ["count", "mean"]},
