@@ -66,7 +66,7 @@ AllocationOption = Annotated[
     str,
     typer.Option(
         metavar="RULE",
-        help="Of n to strata: proportional, equal, power, neyman, or a column with the "
+        help="Of n to strata: proportional, equal, power, or a column with the "
         "sample size of each stratum.",
     ),
 ]

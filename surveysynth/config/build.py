@@ -179,16 +179,10 @@ def model_options(spec: "Spec") -> dict[str, Any]:
     synthesizer = spec.synthesizer
     options = {"priors": dict(synthesizer.priors), **synthesizer.options}
     if "covariance_by" in options:
-        options["covariance_by"] = grouping_of(spec)
+        # None: by and strata. One covariance under the pseudo-posterior.
+        by_cell = spec.privacy.needs_declared_scales
+        options["covariance_by"] = synthesizer.grouping if by_cell else ()
     return options
-
-
-def grouping_of(spec: "Spec") -> tuple[str, ...] | None:
-    """Return the columns whose cells have spreads of their own, None for by and strata.
-
-    One covariance under the pseudo-posterior.
-    """
-    return spec.synthesizer.grouping if spec.privacy.needs_declared_scales else ()
 
 
 def check_engine(spec: "Spec", model: "Model") -> None:

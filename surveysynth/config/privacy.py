@@ -8,14 +8,14 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from surveysynth._support.messages import no_fixed_point, no_peak
 from surveysynth.config.sections import Name, Names, Section, as_tuple
+from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import Combining, Currency
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, RECORD
-from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS
+from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS, MechanismSettings
 from surveysynth.sampling.plan import SamplingPlan
 
 
@@ -177,6 +177,8 @@ MOST_REPLICATES = 10
 MOST_SIMULATED = 100_000_000
 #: The variance between fewer draws would have hardly any degrees of freedom.
 LEAST_DRAWS = 10
+#: Draws of a fit for each released one, where the plan is another section's.
+_ROOM = 1000
 
 
 class PseudoPosteriorSection(PrivacySection):
@@ -233,39 +235,22 @@ class PseudoPosteriorSection(PrivacySection):
     _foreign: ClassVar[str] = (
         "only for mechanism = 'noisy_statistics'; leave out or set mechanism."
     )
-    _linear_keys: ClassVar[tuple[str, ...]] = ("scale", "shift", "reweight")
-
-    @field_validator("radius")
-    @classmethod
-    def _relative(cls, value: float | None) -> float | None:
-        if value is None or value > 1:
-            raise ValueError(f"expected a number not greater than 1, got {value!r}.")
-        return value
-
     @model_validator(mode="after")
     def _agree(self) -> "PseudoPosteriorSection":
-        given = self.model_fields_set
         if self.protect != RECORD:
             raise ValueError(
                 f"protect: mechanism = 'pseudo_posterior' protects single records and cannot "
                 f"promise more, got {self.protect!r}; leave it out or set mechanism = "
                 "'noisy_statistics'."
             )
-        if self.risk in ("count", "pairwise", "scalar") and self.weight_map == "fixed_point":
-            raise ValueError(no_fixed_point(self.risk))
-        if self.weight_map != "linear" and (wrong := [k for k in self._linear_keys if k in given]):
-            raise ValueError(
-                f"{', '.join(wrong)}: only for weights = 'linear', not for "
-                f"weights = {self.weight_map!r}; leave out or set weights = 'linear'."
+        shared = {key: given for key, given in self if key in MechanismSettings.__annotations__}
+        roomy = SamplingPlan(draws=self.m * _ROOM)
+        try:
+            MechanismSettings(
+                **{**shared, "epsilon": 1.0, "weights": self.weight_map, "plan": roomy}
             )
-        if self.origin == "peak" and (self.weight_map == "linear" or self.truncate < 1):
-            raise ValueError(no_peak())
-        of_counts = self.radius != DEFAULT_RADIUS or bool(self.pattern)
-        if of_counts and self.risk not in ("count", "pairwise"):
-            raise ValueError(
-                "radius and pattern: only for risk = 'count' and 'pairwise', not for "
-                f"risk = {self.risk!r}; leave them out or set risk."
-            )
+        except InputError as error:
+            raise ValueError(str(error)) from None
         if self.budget is not None and not self.private:
             raise ValueError(
                 "budget: risk = 'none' protects nothing and has no epsilon to count; leave one of "

@@ -20,7 +20,6 @@ from surveysynth.survey.declaration import UNKNOWN, WeightsFrom
 from surveysynth.survey.files import LabelledTable, Table, open_table
 from surveysynth.survey.formula import quote
 from surveysynth.survey.records import LEAST_RECORDS, level_problems
-from surveysynth.survey.transforms import Transform
 
 #: Names for the row over all levels; the first that is not a level is used.
 _MARGINS = ("All", "Total", "Overall", "All levels", "Sum of all levels")
@@ -130,11 +129,11 @@ KINDS: tuple[str, ...] = get_args(Kind)
 MECHANISMS = tuple(PROMISES)
 
 _NUMBERS = ("centre", "spread", "scale", "power", "shift", "lower", "upper")
-_LISTS_OF_NUMBERS = ("range", "middle", "spikes")
+_LISTS_OF_NUMBERS = ("range", "spikes")
 #: Constants of an amount whose transform is declared and not learned from a range.
-DECLARED = ("transform", *_NUMBERS, "middle")
+DECLARED = ("transform", *_NUMBERS)
 #: Constants of an outcome besides its kind. range: the public range, for a transform that is
-#: learned. middle: two values between which about two thirds of the population lie, for a spread.
+#: learned.
 CONSTANTS = (*_NUMBERS, *_LISTS_OF_NUMBERS, "transform", "levels")
 
 Constants = Mapping[str, Any]
@@ -332,19 +331,13 @@ def settled_amount(outcome: OutcomeChoice, *, strict: bool) -> dict[str, Any]:
 
 
 def _declared_amount(given: dict[str, Any], name: str, *, strict: bool) -> dict[str, Any]:
-    """Return transform and moments: as given, by public rules, or ``OPEN``.
-
-    The rules use a typical value, and two values between which about two thirds of the population
-    lie. The scale is about a tenth of the typical value; the spread is half of the distance on the
-    scale of the transform, as a normal distribution has 68% within one SD.
-    """
+    """Return transform and moments, as given or ``OPEN``; a scale is a tenth of a typical value."""
     if "range" in given:
         key = next(key for key in DECLARED if key in given)
         raise InputError(
             f"range of {name!r}: the transform is learned from a range alone, and {key} is for a "
             "transform that is declared; leave one of them out."
         )
-    middle = given.pop("middle", None)
     centre = given.get("centre")
     scaled = {"scale", "power"} & set(given) or centre
     given.setdefault("transform", "yeo_johnson" if scaled else OPEN)
@@ -353,26 +346,10 @@ def _declared_amount(given: dict[str, Any], name: str, *, strict: bool) -> dict[
         given["scale"] = float(f"{abs(centre) / 10:.0e}") if centre else OPEN
     if kind == "yeo_johnson":
         given.setdefault("power", 0.5)
-    constants = [given.get(key, d) for key, d in (("scale", 1.0), ("shift", 0.0), ("power", 0.5))]
-    known = OPEN not in (kind, *constants)
-    if middle is not None and "spread" not in given and known:
-        given["spread"] = _half_width(Transform(kind, *constants), middle, name)
     if strict:
         given.setdefault("centre", OPEN)
         given.setdefault("spread", OPEN)
     return given
-
-
-def _half_width(transform: Transform, bounds: Sequence[float], name: str) -> float:
-    """Return half of a distance on the scale of the transform, to three digits."""
-    ends = np.array(bounds, dtype=np.float64)
-    if ends.size != 2 or not ends[0] < ends[1] or transform.violations(ends):
-        raise InputError(
-            f"middle of {name!r}: expected two numbers, the lower first, where "
-            f"{transform.describe(name)} exists; got {', '.join(f'{end:g}' for end in ends)}."
-        )
-    low, high = transform.forward(ends)
-    return float(f"{(high - low) / 2:.3g}")
 
 
 #: Choices without a default: prompts on a terminal, otherwise required flags.

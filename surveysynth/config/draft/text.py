@@ -255,7 +255,7 @@ def _synthesizer(choices: Choices) -> list[str]:
 
 def _outcome(outcome: OutcomeChoice, choices: Choices) -> list[str]:
     if outcome.kind is None:
-        given = [line(name, each) for name, each in outcome.constants.items() if name != "middle"]
+        given = [line(name, each) for name, each in outcome.constants.items()]
         return [*_KINDS.split("\n"), line("kind", OPEN), *given]
     lines = [line("kind", outcome.kind, _KIND_WORDS[outcome.kind])]
     if outcome.is_amount:
@@ -289,17 +289,9 @@ def _amount(outcome: OutcomeChoice, settled: Mapping[str, Any]) -> list[str]:
     moments = [k for k in ("centre", "spread") if k in settled]
     if moments:
         lines += _MOMENTS.split("\n")
-    lines += [line(k, settled[k], _of_middle(outcome) if k == "spread" else "") for k in moments]
+    lines += [line(k, settled[k]) for k in moments]
     ends = [line(k, settled[k]) for k in ("lower", "upper") if k in settled]
     return lines + (ends or ["# lower = 0                     # no synthetic amount lies below"])
-
-
-def _of_middle(outcome: OutcomeChoice) -> str:
-    bounds = outcome.constants.get("middle")
-    if bounds is None or "spread" in outcome.constants:
-        return ""
-    low, high = map(value, bounds)
-    return f"half of {low} to {high}, where two thirds lie"
 
 
 def _weight(choices: Choices) -> dict[str, list[str]]:

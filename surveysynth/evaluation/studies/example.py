@@ -123,10 +123,11 @@ def _write(folder: Path, survey: "pd.DataFrame", population_seed: int | None) ->
         staged.mkdir()
         survey.to_csv(staged / "survey.csv", index=False, lineterminator="\n")
         cells = published_cells()
-        fields = dict.fromkeys(cells.frame["field"])
+        fields = dict.fromkeys(cells["field"])
         levels = ", ".join(f'"{code}" = "Field {code}"' for code in fields)
         for file, privacy in _PRIVACY.items():
-            text = _SPEC.format(name=file, size=cells.size, levels=levels, privacy=privacy)
+            size = int(cells["size"].sum())
+            text = _SPEC.format(name=file, size=size, levels=levels, privacy=privacy)
             (staged / file).write_text(text, encoding="utf-8")
         if population_seed is not None:
             population = simulate_population(cells, np.random.default_rng(population_seed))
