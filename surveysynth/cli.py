@@ -197,14 +197,9 @@ def release(
             typer.confirm("Continue?", abort=True)
     with StageReporter() as progress:
         result = commands.release(
-            spec,
-            out,
-            confidential=confidential,
-            ledger=ledger,
-            overwrite=overwrite,
-            seed=seed,
+            spec, out, confidential=confidential, ledger=ledger, overwrite=overwrite, seed=seed,
             progress=progress,
-        )
+        )  # fmt: skip
     for warning in result.warnings:
         print(warning)
     option = "" if ledger is None else f" --ledger {shlex.quote(str(ledger))}"
@@ -267,29 +262,18 @@ def compare(
     from surveysynth.evaluation.compare.folder import compare as run
     from surveysynth.evaluation.methods import by_reason
 
+    given = (word.strip() for each in methods or () for word in each.split(","))
     with StageReporter(COMPARISON_STAGES) as progress:
         result = run(
-            spec,
-            out,
-            ledger=ledger,
-            overwrite=overwrite,
-            seed=seed,
-            models=model or (),
-            methods=_words(methods or ()),
-            sensitivity=sensitivity,
+            spec, out, ledger=ledger, overwrite=overwrite, seed=seed, models=model or (),
+            methods=tuple(dict.fromkeys(word for word in given if word)), sensitivity=sensitivity,
             progress=progress,
-        )
+        )  # fmt: skip
     for why, names in by_reason(result.comparison.left_out).items():
         print(f"Left out: {', '.join(names)}: {why}")
     print(f"CONFIDENTIAL: {result.out / REPORT_NAME} shows confidential estimates.")
     print("Nothing was released. Do not publish any file of this folder.")
     print("\n".join(result.ledger.sentences()))
-
-
-def _words(given: Sequence[str]) -> tuple[str, ...]:
-    """Return the words of options with comma-separated lists, each once."""
-    found = (word.strip() for each in given for word in each.split(","))
-    return tuple(dict.fromkeys(word for word in found if word))
 
 
 @app.command("ledger", epilog=_end("ledger ex/spec.toml"))

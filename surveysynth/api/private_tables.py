@@ -177,7 +177,7 @@ def tables(
     }, several, calibration)  # fmt: skip
     survey, chosen = _survey_for(survey, spec), mechanism_of(spec)
     built = engine_of(spec, model_of(spec)) if isinstance(model, str) else model
-    if spec.privacy.answers_every_survey:
+    if spec.privacy.adds_noise:
         built = built.under_noise()
     design, test = chosen.prepared(built.with_ridge(survey.design)), seed is not None
     of_mechanism, of_synthesis = _streams(seed, published=spec.privacy.rebuildable)
@@ -273,7 +273,6 @@ def _margins(calibration: Any) -> list[dict[str, Any]]:
 
 
 def _each_own(several: Any) -> list[dict[str, Any]]:
-    """Return the own keys of each of several tables, as in a file."""
     from surveysynth.config.mistakes import shown
 
     listed = isinstance(several, list | tuple)

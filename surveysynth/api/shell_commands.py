@@ -169,7 +169,6 @@ _PROMPTS = {
 
 
 def _prompted(choices: "Choices", columns: Sequence[str]) -> "Choices":
-    """Return the choices with a prompt for each missing flag, asked until the answer is valid."""
     from surveysynth.config.draft.choices import (
         check_choices,
         read_number,
@@ -207,7 +206,6 @@ def _prompted(choices: "Choices", columns: Sequence[str]) -> "Choices":
 
 
 def _summary(made: "Drafted") -> list[str]:
-    """Return lines on what was written, read, and left open."""
     looked = f" and the values of {', '.join(made.read)}" if made.read else ""
     lines = [
         f"Wrote {made.path}, with every choice explained.",

@@ -131,8 +131,7 @@ def init(
     """Write a specification for a data file, with every choice explained in comments.
 
     The function reads the names of all columns and the values of the by columns, and no other
-    values. It also reads the types of columns of a parquet file, and types and labels of a file of
-    Stata, SPSS or SAS.
+    values; of a file of Stata, SPSS or SAS also labels.
 
     Parameters
     ----------

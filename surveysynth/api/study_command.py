@@ -8,100 +8,83 @@ from typing import Annotated
 
 import typer
 
-SpecOption = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="[SPEC]",
-        help="The specification of a release. Without it, releases of the published simulation.",
-    ),
-]
-FrameOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FRAME",
-        help="A public file of a whole population, to draw samples from. Without it, the "
-        "simulated population of the papers.",
-    ),
-]
-SamplesOption = Annotated[int, typer.Option(help="Number of samples.", min=1)]
-ResumeOption = Annotated[
-    bool,
-    typer.Option(
-        "--resume", help="Continue with what is missing in DIR; --samples may be more than before."
-    ),
-]
-SchedulerOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="ADDRESS",
-        help="The address of a Dask scheduler. Default: one process per processor here.",
-    ),
-]
-WorkersOption = Annotated[
-    int | None, typer.Option(help="Number of processes. Default: one per processor.", min=1)
-]
-AlsoOption = Annotated[
-    list[Path] | None,
-    typer.Option(
-        metavar="SPEC2",
-        help="A further specification of the same tables. May be repeated.",
-    ),
-]
-RecordsOption = Annotated[
-    int | None, typer.Option("--n", help="Records of a sample.", min=2)
-]
-DesignOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="DESIGN",
-        help="How samples are drawn: pps, pps_wr, srs or two_stage. Default: two_stage with "
-        "survey.psu, else pps with --size-column, else srs.",
-    ),
-]
-SizeOption = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="The measure of size for PPS."),
-]
-AllocationOption = Annotated[
-    str,
-    typer.Option(
-        metavar="RULE",
-        help="Of n to strata: proportional, equal, power, or a column with the "
-        "sample size of each stratum.",
-    ),
-]
-PerClusterOption = Annotated[
-    int, typer.Option(help="For two_stage: units of a cluster.", min=1)
-]
-ClustersOption = Annotated[
-    str, typer.Option(metavar="RULE", help="For two_stage: units, size or srs.")
-]
-WithinOption = Annotated[
-    str, typer.Option(metavar="RULE", help="For two_stage: srs or pps.")
-]
-LaplaceOption = Annotated[
-    bool, typer.Option("--laplace", help="Also Laplace noise on the tables.")
-]
-
 
 def study_command(
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
-    spec: SpecOption = None,
-    population: FrameOption = None,
-    samples: SamplesOption = 100,
+    spec: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[SPEC]",
+            help="The specification of a release. Without it, releases of the published "
+            "simulation.",
+        ),
+    ] = None,
+    population: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FRAME",
+            help="A public file of a whole population, to draw samples from. Without it, the "
+            "simulated population of the papers.",
+        ),
+    ] = None,
+    samples: Annotated[int, typer.Option(help="Number of samples.", min=1)] = 100,
     seed: Annotated[int, typer.Option(help="The seed of the study.", min=0)] = 0,
-    resume: ResumeOption = False,
-    scheduler: SchedulerOption = None,
-    workers: WorkersOption = None,
-    also: AlsoOption = None,
-    n: RecordsOption = None,
-    design: DesignOption = None,
-    size_column: SizeOption = None,
-    allocation: AllocationOption = "proportional",
-    per_cluster: PerClusterOption = 5,
-    clusters: ClustersOption = "units",
-    within: WithinOption = "srs",
-    laplace: LaplaceOption = False,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Continue with what is missing in DIR; --samples may be more than before.",
+        ),
+    ] = False,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="The address of a Dask scheduler. Default: one process per processor here.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Number of processes. Default: one per processor.", min=1)
+    ] = None,
+    also: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="SPEC2",
+            help="A further specification of the same tables. May be repeated.",
+        ),
+    ] = None,
+    n: Annotated[int | None, typer.Option("--n", help="Records of a sample.", min=2)] = None,
+    design: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DESIGN",
+            help="How samples are drawn: pps, pps_wr, srs or two_stage. Default: two_stage with "
+            "survey.psu, else pps with --size-column, else srs.",
+        ),
+    ] = None,
+    size_column: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="The measure of size for PPS.")
+    ] = None,
+    allocation: Annotated[
+        str,
+        typer.Option(
+            metavar="RULE",
+            help="Of n to strata: proportional, equal, power, or a column with the "
+            "sample size of each stratum.",
+        ),
+    ] = "proportional",
+    per_cluster: Annotated[
+        int, typer.Option(help="For two_stage: units of a cluster.", min=1)
+    ] = 5,
+    clusters: Annotated[
+        str, typer.Option(metavar="RULE", help="For two_stage: units, size or srs.")
+    ] = "units",
+    within: Annotated[
+        str, typer.Option(metavar="RULE", help="For two_stage: srs or pps.")
+    ] = "srs",
+    laplace: Annotated[
+        bool, typer.Option("--laplace", help="Also Laplace noise on the tables.")
+    ] = False,
 ) -> None:
     """Measure coverage over repeated samples.
 

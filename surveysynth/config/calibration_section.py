@@ -184,7 +184,6 @@ def _column_problems(
 
 
 def _read(path: Path, by: Sequence[str], place: str) -> Any:
-    """Return the totals in a csv file, nested by level."""
     from surveysynth.survey.files import open_table
 
     table = open_table(path)

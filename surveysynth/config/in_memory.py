@@ -100,7 +100,6 @@ def _section(outcome: Outcome) -> dict[str, Any]:
 
 
 def _learned(given: LearnedTransform) -> dict[str, Any]:
-    """Return the keys of a learned transform."""
     return {
         "transform": given.kind,
         "range": [float(given.low), float(given.high)],

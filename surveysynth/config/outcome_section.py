@@ -24,7 +24,6 @@ from surveysynth.survey.transforms import (
 
 
 def _as_texts(value: Any) -> Any:
-    """Return a list as a tuple of texts; codes may be whole numbers."""
     if not isinstance(value, list | tuple):
         return value
     return tuple(str(each) if type(each) is int else each for each in value)
@@ -234,7 +233,6 @@ def learned_transform(
 
 
 def _check_count(where: str, synthesizer: SynthesizerSection, section: OutcomeSection) -> None:
-    """Raise ``InputError`` where a count has another transform, or the model takes no counts."""
     if of_counts(synthesizer):
         raise InputError(
             f"{where}.range: model {synthesizer.model!r} models a count without a transform, so "
@@ -324,7 +322,6 @@ def learned_columns(
 
 
 def _refuse_learned_keys(where: str, section: OutcomeSection) -> None:
-    """Raise ``InputError`` for a key that only a learned transform has."""
     foreign = [key for key in OF_LEARNED if key in section.model_fields_set]
     if foreign:
         raise InputError(
@@ -340,7 +337,6 @@ def _transform(
     sections: Outcomes,
     section: OutcomeSection,
 ) -> LearnedTransform:
-    """Return the learned transform of a section."""
     whole = section.kind == "count"
     if section.range is None and whole:
         raise InputError(

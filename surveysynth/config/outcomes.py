@@ -129,7 +129,6 @@ def outcome_problems(
 
 
 def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:
-    """Return the problems of centres and spreads: wrong side of a split, or an impossible value."""
     where = f"outcomes.{outcome.name}"
     if outcome.split is None:
         pairs = [key for key in _OF_MOMENTS if isinstance(getattr(section, key), tuple)]
@@ -155,7 +154,6 @@ def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:
 
 
 def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> list[str]:
-    """Return the problems of single sections, and sections of unknown outcomes."""
     problems = []
     known = (*synthesizer.outcome, WEIGHT)
     for name in sections:

@@ -62,7 +62,9 @@ class PrivacySection(Section):
 
     #: What the mechanism promises, and what must be declared for it.
     promise: ClassVar[str]
-    #: Sums have noise, and all else follows from them; else records weigh less in the fit.
+    #: Sums have noise, and all else follows from them: no survey is refused for what its
+    #: confidential columns hold, and the noise is measured by declared ranges, or centers and
+    #: spreads. Else records weigh less in the fit.
     adds_noise: ClassVar[bool]
     #: Size of a fit where the file gives none.
     default_plan: ClassVar[SamplingPlan]
@@ -98,16 +100,6 @@ class PrivacySection(Section):
         """True if all can be made again from published noisy numbers and a published seed.
 
         In an order of records that public columns give."""
-        return self.adds_noise
-
-    @property
-    def answers_every_survey(self) -> bool:
-        """True if no survey is refused for what its confidential columns hold."""
-        return self.adds_noise
-
-    @property
-    def needs_declared_scales(self) -> bool:
-        """True if ranges, or centers and spreads, are declared: the noise is measured by them."""
         return self.adds_noise
 
     @property
@@ -389,7 +381,6 @@ def as_noisy_statistics(privacy: PrivacySection) -> NoisyStatisticsSection:
 
 
 def _mechanism(given: Any) -> str:
-    """Return the mechanism that a section names; none without a valid name."""
     if isinstance(given, Mapping):
         named = given.get("mechanism")
     else:

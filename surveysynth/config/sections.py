@@ -216,7 +216,6 @@ Names = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), AfterValidator(di
 
 
 def _sources(value: Any) -> Any:
-    """Return a list of different names as a tuple, and "unknown" or no value unchanged."""
     names = as_tuple(value)
     if names is None or names == UNKNOWN:
         return names

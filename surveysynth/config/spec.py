@@ -178,7 +178,7 @@ class Spec(BaseModel):
             problems += calibration_problems(
                 self.calibration, self.declared, self.public_names, weight
             )
-        if not wrong and self.privacy.needs_declared_scales:
+        if not wrong and self.privacy.adds_noise:
             problems += strict_problems(
                 self.survey, synthesizer, self.privacy, self.outcomes, self.public_names
             )
@@ -187,7 +187,6 @@ class Spec(BaseModel):
         return self
 
     def _table_problems(self, number: int) -> list[str]:
-        """Return the problems of one table, with its place in the file."""
         tables, declared = self.tables[number], self.declared
         place = f"tables[{number + 1}]" if self.named_tables else "tables"
         known = tuple(dict.fromkeys((*self.public_by, *self.formula_columns)))
@@ -204,7 +203,6 @@ class Spec(BaseModel):
         return [f"{place}{each.removeprefix('tables')}" for each in problems]
 
     def _survey_problems(self) -> list[str]:
-        """Return the settings that tables of a survey need and the file lacks."""
         survey, problems = self.survey, []
         if survey.weight is None and not survey.public_weights:
             problems.append("survey.weight: missing; tables need a column of sampling weights.")
@@ -388,7 +386,7 @@ def validate_spec(content: Mapping[str, Any], source: str) -> Spec:
 def with_defaults(spec: Spec) -> Spec:
     """Return the specification with the defaults of its mechanism that depend on other sections."""
     given = spec.outcomes
-    if spec.privacy.answers_every_survey:
+    if spec.privacy.adds_noise:
         outcomes = with_learned_weight(spec.survey, spec.synthesizer, given)
     else:
         outcomes = without_learned_weight(given)

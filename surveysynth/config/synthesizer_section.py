@@ -41,7 +41,6 @@ OneOrMoreNames = Annotated[
 
 
 def _type_of(option: Option) -> Any:
-    """Return the type of a model's option for pydantic."""
     if isinstance(option, Choice):
         return Literal[option.choices]
     if isinstance(option, ColumnNames):

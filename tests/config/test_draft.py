@@ -21,7 +21,6 @@ from surveysynth.config.draft.choices import (
     Choices,
     OutcomeChoice,
     PublicLevels,
-    open_data,
     read_outcomes,
     read_sources,
     settled_amount,
@@ -194,14 +193,6 @@ def test_unreadable_confidential_cells_are_not_noticed(data: Path) -> None:
     assert cli.main(["init", str(data), *COMPLETE["amount"]]) == 0
 
 
-def test_types_of_a_parquet_file_are_told_without_its_cells(tmp_path: Path) -> None:
-    path = tmp_path / "survey.parquet"
-    household_frame().assign(day=pd.Timestamp("2020-01-01"), ok=True).to_parquet(path)
-    types = open_data(path).types
-    assert {types["salary"], types["weight"], types["visits"]} == {"number"}
-    assert (types["field"], types["day"], types["ok"]) == ("text", "date or time", "true or false")
-
-
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
@@ -315,9 +306,9 @@ def test_any_names_and_levels_arrive_as_they_are(names: list[str], levels: list[
     if not all(level.strip() for level in levels):
         return
     shown = PublicLevels(tuple(levels), margin)
-    draft = draft_text(choices, "survey.csv", names, {by: shown}, f"{rest}.toml")
-    assert draft.open == ()
-    spec = parse_spec(draft.text)
+    text, left = draft_text(choices, "survey.csv", names, {by: shown}, f"{rest}.toml")
+    assert left == ()
+    spec = parse_spec(text)
     assert spec.synthesizer.outcome == (first, second)
     assert spec.outcomes[second].levels == tuple(levels)
     assert (spec.survey.weight, spec.survey.strata, spec.table.by) == (weight, strata, (by,))
@@ -329,7 +320,7 @@ def test_any_names_and_levels_arrive_as_they_are(names: list[str], levels: list[
         )
         assert labels[level] == written
     assert spec.labels[by].margin == margin
-    assert set(tomllib.loads(draft.text)["survey"]) == {
+    assert set(tomllib.loads(text)["survey"]) == {
         "data", "weight", "strata", "population_size"
     }  # fmt: skip
 

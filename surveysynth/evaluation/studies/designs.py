@@ -196,7 +196,6 @@ class SamplingDesign:
             )
 
     def _clusters_drawn(self, n: int) -> int:
-        """Return the draws of clusters for n records of a stratum."""
         return max(MINIMUM, round(n / self.per_cluster))
 
     def draw(self, population: "Population", rng: np.random.Generator) -> pd.DataFrame:

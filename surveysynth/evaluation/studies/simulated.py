@@ -175,7 +175,6 @@ def simulated_report(
 def _at(
     spec: "Spec", epsilon: float, survey: Survey, sample: pd.DataFrame
 ) -> SimulatedRelease:
-    """Release the simulated survey once."""
     started = time.monotonic()
     try:
         made = released(spec, survey, np.random.SeedSequence(SEED))

@@ -33,7 +33,6 @@ from surveysynth.evaluation.studies.frame import (
     check_design,
     columns_of,
     drawn_spec,
-    plain_estimates,
     read_frame,
     refuse_survey_file,
     require_same_tables,
@@ -81,17 +80,13 @@ def released(spec: Spec, survey: Survey, stream: np.random.SeedSequence) -> Made
         # What a release says to its user once would be said for every sample.
         warnings.simplefilter("ignore", UserWarning)
         made = mechanism.run(
-            model, design, survey.confidential, of_mechanism, _silent, seeded=True
+            model, design, survey.confidential, of_mechanism, seeded=True
         )
         design = made.design_of(design)
         facts, estimates = private_estimates(
-            facts.with_design(design), model, made.draws, of_synthesis, _silent
+            facts.with_design(design), model, made.draws, of_synthesis, lambda stage: None
         )
     return Made(_long_rows(facts.spec, design, estimates), made.realised)
-
-
-def _silent(stage: str) -> None:
-    """Report no stage."""
 
 
 def row_keys(spec: Spec) -> list[str]:
@@ -322,8 +317,8 @@ class FrameStudy:
             "survey": spec.survey.model_copy(
                 update={**drop, "weight": weight, "public_columns": tuple(dict.fromkeys(kept))}
             ),
+            "calibration": (),
         })  # fmt: skip
-        whole = plain_estimates(whole)
         declaration: Declaration = replace(
             build.declaration_of(whole), source=self.source, refuse_degenerate=False,
             weight_transform=Transform(),
@@ -411,7 +406,6 @@ def chosen_frame_study(
 
 
 def _spec_of(given: "str | Path | Spec | Mapping[str, Any]") -> Spec:
-    """Return a specification from a file, or from sections of keys."""
     if isinstance(given, Spec):
         return given
     if isinstance(given, Mapping):

@@ -97,7 +97,6 @@ def run_tasks(
 
 
 def _client(scheduler: str | None, workers: int, stack: ExitStack) -> Any:
-    """Return a client of the scheduler, or of one that ``stack`` ends with its workers."""
     try:
         from dask.distributed import Client, LocalCluster
     except ImportError:

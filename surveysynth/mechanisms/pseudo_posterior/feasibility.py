@@ -148,7 +148,6 @@ class FeasibilityReport:
         ]
 
     def _reasons(self, *, converged: bool) -> list[str]:
-        """Return reasons of refusals, in the words of a release."""
         of = [trial.reason for trial in self.trials if trial.converged is converged]
         return list(dict.fromkeys(filter(None, of)))
 
