@@ -68,25 +68,6 @@ def select_pps_with_replacement(
     return index, total / (n * size[index])
 
 
-def stratified_pps_sample(
-    population: pd.DataFrame, *, strata: str, size: str, n: int, rng: np.random.Generator
-) -> pd.DataFrame:
-    """Draw rows of ``population`` by stratum with PPS with replacement, adding ``weight``.
-
-    ``strata`` and ``size`` name columns; the allocation is proportional to stratum sizes. The rows
-    come stratum by stratum, sorted by stratum label, with a fresh index.
-    """
-    groups = list(population.groupby(strata, sort=True))
-    stratum_sizes = np.array([len(group) for _, group in groups], dtype=np.int64)
-    parts = []
-    for n_h, (_, group) in zip(proportional_allocation(stratum_sizes, n), groups, strict=True):
-        index, weight = select_pps_with_replacement(
-            group[size].to_numpy(dtype=np.float64), int(n_h), rng
-        )
-        parts.append(group.iloc[index].assign(weight=weight))
-    return pd.concat(parts, ignore_index=True)
-
-
 def allocate(rule: Allocation, stratum_sizes: IntArray, n: int) -> IntArray:
     """Return sample sizes (H,) that sum to n, each at least 2.
 

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.studies.designs import stratified_pps_sample
-from surveysynth.evaluation.studies.population import published_cells, simulate_population
+from surveysynth.evaluation.studies.designs import SamplingDesign
+from surveysynth.evaluation.studies.population import (
+    Population,
+    published_cells,
+    simulate_population,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,8 +89,9 @@ def simulate_survey(n: int, rng: np.random.Generator) -> "pd.DataFrame":
 
     Raises ``InputError`` if n is too small for two records in each of the eight fields.
     """
-    population = simulate_population(published_cells(), rng)
-    sample = stratified_pps_sample(population, strata="field", size="size", n=n, rng=rng)
+    persons = simulate_population(published_cells(), rng)
+    population = Population(persons, ("salary",), ("gender",), "field", "size")
+    sample = SamplingDesign(n=n).draw(population, rng)
     sample["salary"] = sample["salary"].round(2)
     sample["weight"] = sample["weight"].round(6)
     return sample[["field", "gender", "salary", "weight"]]
