@@ -23,11 +23,8 @@ Sections = Mapping[str, Mapping[str, Any]]
 #: Replaces the name of a data file; nothing reads it.
 NO_DATA = "survey.csv"
 SOURCE = "the tables of this survey"
-#: Keys that the survey itself sets, by the beginnings of their names.
-_SETTLED = {
-    "synthesizer": ("outcome", "predictors"),
-    "survey": ("any key",),
-}
+#: Keys of [synthesizer] that the survey itself sets.
+_SETTLED = ("outcome", "predictors")
 
 
 def spec_of_survey(
@@ -135,21 +132,16 @@ def _weights(design: "PublicDesign") -> dict[str, Any]:
 
 
 def _refuse_settled(given: Mapping[str, Mapping[str, Any]]) -> None:
-    for section, keys in given.items():
-        starts = _SETTLED.get(section, ())
-        settled = [
-            key for key in keys if section == "survey" or any(map(key.startswith, starts))
-        ]
-        if settled:
-            raise InputError(
-                f"{section}.{settled[0]}: the survey sets this; pass it to Survey.from_frame."
-            )
-    for name, keys in given.get("outcomes", {}).items():
-        settled = [key for key in keys if key not in ("centre", "spread")]
-        if settled:
-            raise InputError(
-                f"outcomes.{name}.{settled[0]}: the survey sets this; pass it to Survey.from_frame."
-            )
+    settled = [f"survey.{key}" for key in given.get("survey", {})]
+    settled += [f"synthesizer.{key}" for key in _SETTLED if key in given.get("synthesizer", {})]
+    settled += [
+        f"outcomes.{name}.{key}"
+        for name, keys in given.get("outcomes", {}).items()
+        for key in keys
+        if key not in ("centre", "spread")
+    ]
+    if settled:
+        raise InputError(f"{settled[0]}: the survey sets this; pass it to Survey.from_frame.")
 
 
 def _plain(value: Any) -> Any:

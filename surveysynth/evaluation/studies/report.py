@@ -163,7 +163,7 @@ def run_frame_study(
     store = Store()
     if folder is not None:
         identity = study.identity()
-        store = open_folder(folder, identity, resume=resume, may_grow="replicates")
+        store = open_folder(folder, identity, resume=resume)
     failed = run_missing(study, store, scheduler=scheduler, workers=workers, progress=progress)
     result = _collected(study, store, failed, folder)
     if folder is not None:
