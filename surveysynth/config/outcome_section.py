@@ -1,7 +1,7 @@
 """``[outcomes.NAME]``: its keys, and the transforms that are learned by them."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, TypeAlias
 
@@ -12,7 +12,7 @@ from surveysynth.config.sections import Name, Section, SurveySection, as_tuple
 from surveysynth.config.synthesizer_section import SynthesizerSection
 from surveysynth.errors import InputError
 from surveysynth.models import get_model, registered
-from surveysynth.survey.outcome import Outcome, OutcomeKind
+from surveysynth.survey.outcome import OutcomeKind
 from surveysynth.survey.transforms import (
     LEARNED_SHARE,
     OF_MEAN_WEIGHT,
@@ -305,20 +305,6 @@ def weight_problems(
             f"transform cannot be learned; leave it out, or use model = {able}."
         ]
     return []
-
-
-def learned_columns(
-    declared: Sequence[Outcome],
-    survey: SurveySection,
-    synthesizer: SynthesizerSection,
-    sections: Outcomes,
-) -> tuple[Outcome, ...]:
-    """Return the columns whose transforms are learned: outcomes, then the weight."""
-    columns = list(declared)
-    if survey.weight is not None and not survey.public_weights:
-        transform = weight_transform(synthesizer, sections)
-        columns.append(Outcome(survey.weight, transform=transform))
-    return tuple(each for each in columns if each.learned is not None)
 
 
 def _refuse_learned_keys(where: str, section: OutcomeSection) -> None:

@@ -19,7 +19,7 @@ from surveysynth.config.mistakes import raise_mistakes, read_text, why_not_toml
 from surveysynth.config.outcome_section import (
     WEIGHT,
     OutcomeSection,
-    learned_columns,
+    weight_transform,
     with_learned_weight,
     without_learned_weight,
 )
@@ -231,7 +231,11 @@ class Spec(BaseModel):
     @property
     def learned(self) -> tuple[Outcome, ...]:
         """The columns whose transforms are learned: outcomes, then the weight."""
-        return learned_columns(self.declared, self.survey, self.synthesizer, self.outcomes)
+        survey, columns = self.survey, list(self.declared)
+        if survey.weight is not None and not survey.public_weights:
+            transform = weight_transform(self.synthesizer, self.outcomes)
+            columns.append(Outcome(survey.weight, transform=transform))
+        return tuple(each for each in columns if each.learned is not None)
 
     @property
     def transforms(self) -> tuple[Transform, ...]:

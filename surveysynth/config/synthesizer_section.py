@@ -140,11 +140,6 @@ class SynthesizerSection(_WithOptions):
         """True if the model is a Stan program of the user, declared in a toml file."""
         return self.model.lower().endswith(".toml")
 
-    @property
-    def needs_stan(self) -> bool:
-        """True if the model is run by Stan alone."""
-        return self.is_program or get_model(self.model).compiled
-
     def plan(self, default: SamplingPlan) -> SamplingPlan:
         """Chains, warm-up and draws as given, those of a mechanism's default for the rest."""
         given = self.model_fields_set & {"chains", "warmup", "draws"}
@@ -152,19 +147,12 @@ class SynthesizerSection(_WithOptions):
 
     @model_validator(mode="after")
     def _agree(self) -> "SynthesizerSection":
-        if self.needs_stan and self.engine == "embedded":
+        stan_alone = self.is_program or get_model(self.model).compiled
+        if stan_alone and self.engine == "embedded":
             raise ValueError(
                 f"engine: {self.model!r} is a Stan program and has no embedded sampler; leave "
                 "engine out."
             )
-        self._check_model()
-        return self
-
-    def _check_model(self) -> None:
-        """Raise ``ValueError`` for outcomes, options and priors that the model does not take.
-
-        A program's priors are in the file that declares it.
-        """
         for key, option in _OPTIONS.items():
             value = getattr(self, key)
             if self.model not in _OWNERS[key] and value != option.default:
@@ -172,7 +160,7 @@ class SynthesizerSection(_WithOptions):
                 owners = " or ".join(map(repr, _OWNERS[key]))
                 raise ValueError(f"{key}: {shown} for model = {owners}; leave it out.")
         if self.is_program:
-            return
+            return self  # its priors are in the file that declares it
         try:
             model = get_model(self.model, priors=self.priors, **self.options)
         except InputError as error:
@@ -183,6 +171,7 @@ class SynthesizerSection(_WithOptions):
                 f"outcome: model {self.model!r} takes one outcome, got {len(self.outcome)}; "
                 f"a list of outcomes needs model = {' or '.join(able)}."
             )
+        return self
 
     @property
     def options(self) -> dict[str, Any]:
