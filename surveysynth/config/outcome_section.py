@@ -94,12 +94,12 @@ class OutcomeSection(Section):
     "learned" alone; otherwise it is modelled as its logarithm. Public: The transform."""
     scale: float | None = None
     """The divisor of the transform, in the outcome's units: about a tenth of a typical value.
-    Default: 1. Public: The number."""
+    Default: none: 1. Public: The number."""
     power: float | None = None
     """The power of `yeo_johnson`: 0 is the logarithm, 1 the amount itself; incomes lie
-    between 0.3 and 0.5. Default: 0.5. Public: The number."""
+    between 0.3 and 0.5. Default: none: 0.5. Public: The number."""
     shift: float | None = None
-    """The number that `log` adds first. Default: 0. Public: The number."""
+    """The number that `log` adds first. Default: none: 0. Public: The number."""
     range: Annotated[tuple[float, float], BeforeValidator(as_tuple)] | None = None
     """For `learned` and for a count: the public range of the outcome, from a codebook or a
     questionnaire. Amounts outside it count as its nearer end, and synthetic amounts lie within it.
