@@ -51,7 +51,6 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
-from surveysynth.survey.transforms import Transform
 
 #: Replaces the path of a file if the survey is in memory and the model may be an object.
 NO_FILE = "specification.toml"
@@ -236,11 +235,6 @@ class Spec(BaseModel):
             transform = weight_transform(self.synthesizer, self.outcomes)
             columns.append(Outcome(survey.weight, transform=transform))
         return tuple(each for each in columns if each.learned is not None)
-
-    @property
-    def transforms(self) -> tuple[Transform, ...]:
-        """The transform of each outcome."""
-        return tuple(outcome.transform for outcome in self.declared)
 
     @property
     def formula_columns(self) -> tuple[str, ...]:

@@ -135,7 +135,7 @@ def test_the_synthesizer_may_be_left_out_altogether() -> None:
     ],
 )
 def test_transforms_of_a_section(keys: str, transform: Transform) -> None:
-    assert parse_spec(text_of(f"[outcomes.pay]\n{keys}")).transforms == (transform,)
+    assert parse_spec(text_of(f"[outcomes.pay]\n{keys}")).declared[0].transform == transform
 
 
 @pytest.mark.parametrize(

@@ -100,13 +100,7 @@ def simulate_survey(n: int, rng: np.random.Generator) -> "pd.DataFrame":
 def write_example(
     folder: Path, n: int = DEFAULT_N, seed: int = DEFAULT_SEED, *, study: bool = False
 ) -> tuple[Path, Path]:
-    """Write survey.csv and spec.toml into ``folder``, new or empty; return their paths.
-
-    spec.toml names noisy statistics, and spec_pseudo_posterior.toml beside it the other mechanism.
-    ``study``: also write population.csv, from which the survey was drawn: the frame of a study.
-    Raises ``InputError`` if the folder holds anything or cannot be written;
-    nothing is left then.
-    """
+    """Write the files of ``surveysynth.example``, all or none."""
     if seed < 0:
         raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
     if folder.exists() and not folder.is_dir():
