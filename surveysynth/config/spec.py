@@ -340,7 +340,7 @@ def load_spec(path: str | Path) -> Spec:
     ------
     InputError
         If the file cannot be read, is not TOML, or has unknown keys, wrong types, values out of
-        range, or values that are not supported yet.
+        range.
 
     Examples
     --------

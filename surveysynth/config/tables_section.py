@@ -121,17 +121,6 @@ def _limit(severity: str, name: Any, limit: Any) -> list[str]:
     return []
 
 
-def built(planned: Sequence[str], works: str) -> BeforeValidator:
-    """Return a validator that reports which values work if a planned one is given."""
-
-    def check(value: Any) -> Any:
-        if isinstance(value, str) and value in planned:
-            raise ValueError(f"{value!r} is not supported yet; use {works}.")
-        return value
-
-    return BeforeValidator(check)
-
-
 def _one_of(known: Callable[[], Sequence[str]]) -> BeforeValidator:
     """Return a validator of names in a registry, with the message of a Literal."""
     return BeforeValidator(lambda value: known_name(value, known()))
@@ -155,9 +144,7 @@ Figures = Annotated[
     BeforeValidator(as_tuple),
     AfterValidator(distinct),
 ]
-Microdata = Annotated[
-    Literal["csv", "parquet", "dta", "sav"] | None, built(("none",), "csv, parquet, dta, sav")
-]
+Microdata = Literal["csv", "parquet", "dta", "sav"] | None
 
 
 class TablesSection(Section):
