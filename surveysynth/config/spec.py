@@ -339,7 +339,7 @@ def load_spec(path: str | Path) -> Spec:
     Raises
     ------
     InputError
-        If the file cannot be read, is not TOML, or has unknown keys, wrong types, values out of
+        If the file cannot be read, is not TOML, or has unknown keys, wrong types, or values out of
         range.
 
     Examples
