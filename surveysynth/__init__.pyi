@@ -19,9 +19,6 @@ from .api.commands import (
 from .api.commands import (
     run_mechanism as run_mechanism,
 )
-from .api.commands import (
-    run_release as run_release,
-)
 from .api.coverage import coverage as coverage
 from .api.private_tables import tables as tables
 from .api.start import example as example

@@ -14,11 +14,12 @@ import pandas as pd
 from surveysynth._support.page import fragment
 from surveysynth.api.start import survey_of
 from surveysynth.errors import InputError
-from surveysynth.evaluation.studies.designs import SamplingDesign, stratified_pps_sample
+from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.example import DEFAULT_N, DEFAULT_SEED, simulate_survey
 from surveysynth.evaluation.studies.population import (
     HEATING,
     N_HOUSEHOLDS,
+    Population,
     simulate_households,
     superpopulation,
 )
@@ -238,9 +239,8 @@ def several_outcomes(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
     [('income', 'semicontinuous'), ('insured', 'binary'), ('heating', 'categorical')]
     """
     rng = np.random.default_rng(seed)
-    sample = stratified_pps_sample(
-        simulate_households(rng), strata="region", size="size", n=n, rng=rng
-    )
+    households = Population(simulate_households(rng), ("income",), (), "region", "size")
+    sample = SamplingDesign(n=n).draw(households, rng)
     frame = sample.assign(weight=sample["weight"].round(6)).drop(columns="size")
     survey = Survey.from_frame(
         frame,

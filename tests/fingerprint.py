@@ -100,7 +100,7 @@ layout = "crosstab"
 
 
 def text(
-    *, synthesizer: str = 'outcome = "salary"\ntransform = "log"', privacy: str = PSEUDO,
+    *, synthesizer: str = 'outcome = "salary"', privacy: str = PSEUDO,
     of_survey: str = 'strata = "field"\npopulation_size = 30000', tables: str = "",
     outcomes: str = "", plan: str = PLAN,
 ) -> str:  # fmt: skip
@@ -119,17 +119,17 @@ MANY_SHORT = "chains = 16\ndraws = 20\nwarmup = 60"
 NO_SEVERAL_KINDS = f'[tables]\nby = ["gender"]\nstatistics = ["count", "mean", "share"]\n{FORMATS}'
 SPECS = {
     "fbs": text(),
-    "paper": text(synthesizer='outcome = "salary"\ntransform = "log"\ninference = "paper"'),
-    "fbp": text(synthesizer='model = "fbp"\noutcome = "salary"\ntransform = "log"'),
+    "paper": text(synthesizer='outcome = "salary"\ninference = "paper"'),
+    "fbp": text(synthesizer='model = "fbp"\noutcome = "salary"'),
     "fbs_clusters": text(of_survey='strata = "field"\npsu = "school"\npopulation_size = 30000'),
     "fbp_clusters": text(
-        synthesizer='model = "fbp"\noutcome = "salary"\ntransform = "log"',
+        synthesizer='model = "fbp"\noutcome = "salary"',
         of_survey='strata = "field"\npsu = "school"\npopulation_size = 30000',
     ),
     "counts": text(synthesizer='model = "poisson"\noutcome = "visits"'),
     "negative_binomial": text(synthesizer='model = "negative_binomial"\noutcome = "visits"'),
     "mixture": text(
-        synthesizer='model = "normal_mixture"\noutcome = "salary"\ntransform = "log"',
+        synthesizer='model = "normal_mixture"\noutcome = "salary"',
         privacy=f"{PSEUDO}\nshared_weights = 'allow'",
     ),
     "count_risk": text(privacy=f"{PSEUDO}\nrisk = 'count'\nshared_weights = 'allow'"),
@@ -138,7 +138,7 @@ SPECS = {
     "several": text(tables=SEVERAL),
     "noisy": text(outcomes=AMOUNTS, privacy=STRICT),
     "noisy_fbp": text(
-        synthesizer='model = "fbp"\noutcome = "salary"\ntransform = "log"',
+        synthesizer='model = "fbp"\noutcome = "salary"',
         outcomes=AMOUNTS, privacy=STRICT,
     ),
     "noisy_clusters": text(

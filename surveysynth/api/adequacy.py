@@ -93,7 +93,6 @@ def adequacy(
 def _of_noise(
     release: Path, design: "PublicDesign"
 ) -> "tuple[PublicDesign, LocationStatistics | None]":
-    """Return the design with learned transforms, and the statistics; None without noise."""
     from surveysynth.mechanisms.learned.histogram import learned_design
     from surveysynth.mechanisms.learned.stage import histograms_in
     from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
@@ -111,7 +110,6 @@ def _of_noise(
 
 
 def _risk_weights(folder: Path) -> "FloatArray | None":
-    """Return the risk weights (n,) of a pseudo-posterior; None for other releases."""
     import pandas as pd
 
     from surveysynth.release.folder import RECORDS_STEM

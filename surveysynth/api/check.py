@@ -165,7 +165,7 @@ def check(
     asked = {"--out": out is not None, "--epsilon": bool(epsilons), "--guess": bool(guesses)}
     quick = simulate is False
     if simulate is None:
-        simulate = specification.privacy.answers_every_survey or any(asked.values())
+        simulate = specification.privacy.adds_noise or any(asked.values())
     for option, given in asked.items():
         if given and not simulate:
             raise InputError(f"{option} is for the simulated release, which --quick leaves out.")

@@ -9,7 +9,7 @@ from surveysynth.release.ledger import Ledger, LedgerSummary
 from surveysynth.release.pipeline import release as release_alone
 from surveysynth.release.result import ReleaseResult
 
-__all__ = ["ledger", "release", "run_mechanism", "run_release"]
+__all__ = ["ledger", "release", "run_mechanism"]
 
 Progress = Callable[[str], None]
 
@@ -88,10 +88,6 @@ def release(
         spec, out, confidential=confidential, ledger=ledger, overwrite=overwrite, seed=seed,
         progress=progress,
     )  # fmt: skip
-
-
-#: The former name of ``release``.
-run_release = release
 
 
 def ledger(survey_id: str, path: str | Path | None = None) -> LedgerSummary:

@@ -68,8 +68,8 @@ def coverage(
         The column with the measure of size. Samples are informative if it is related to the
         outcomes.
     allocation
-        How n is divided among the strata: "proportional", "equal", "power", "neyman" (by size), or
-        a column with the sample size of each stratum.
+        How n is divided among the strata: "proportional", "equal", "power", or a
+        column with the sample size of each stratum.
     per_cluster
         For "two_stage": units drawn in each cluster.
     clusters

@@ -39,7 +39,6 @@ def tables(
     m: int | None = None,
     replicates_per_draw: int | None = None,
     level: float = 0.95,
-    linearisation: str | None = None,
     where: str | None = None,
     several: Sequence[Mapping[str, Any]] | None = None,
     inference: "Inference" = "debiased",
@@ -77,8 +76,6 @@ def tables(
         default (20 and 10 for noisy statistics, 3 and 4 for the pseudo-posterior).
     level
         The level of confidence intervals.
-    linearisation
-        "ratio" or "plain"; None for ratio if the population size is known.
     where
         The subpopulation of the tables: a condition on columns of the model and on outcomes with
         levels: ``'gender == "Female" and field in ("Biology", "Physics")'``.
@@ -173,13 +170,13 @@ def tables(
                     "replicates_per_draw": replicates_per_draw},
         "tables": {
             "by": _names(by), "statistics": _names(statistics), "where": where,
-            "level": level, "linearisation": linearisation,
+            "level": level,
         },
         "labels": labels, "outcomes": outcomes,
     }, several, calibration)  # fmt: skip
     survey = _survey_for(survey, spec)
     built = engine_of(spec, model_of(spec)) if isinstance(model, str) else model
-    if spec.privacy.answers_every_survey:
+    if spec.privacy.adds_noise:
         built = built.under_noise()
     test = seed is not None
     recorder = _recorder(spec, survey.design, survey_id, ledger, test=test)
@@ -269,7 +266,6 @@ def _margins(calibration: Any) -> list[dict[str, Any]]:
 
 
 def _each_own(several: Any) -> list[dict[str, Any]]:
-    """Return the own keys of each of several tables, as in a file."""
     from surveysynth.config.mistakes import shown
 
     listed = isinstance(several, list | tuple)

@@ -106,7 +106,7 @@ def survey_of(frame: "pd.DataFrame") -> Survey:
         weight="weight",
         strata="field",
         by=("field", "gender"),
-        population_size=published_cells().size,
+        population_size=float(published_cells()["size"].sum()),
         transforms=Transform("log"),
     )
 
@@ -131,8 +131,7 @@ def init(
     """Write a specification for a data file, with every choice explained in comments.
 
     The function reads the names of all columns and the values of the by columns, and no other
-    values. It also reads the types of columns of a parquet file, and types and labels of a file of
-    Stata, SPSS or SAS.
+    values; of a file of Stata, SPSS or SAS also labels.
 
     Parameters
     ----------
@@ -144,9 +143,8 @@ def init(
         Confidential columns, each with its kind ("continuous", "semicontinuous", "count", "binary",
         "categorical") and constants from public sources: range (the lowest and the highest
         possible value, all that an amount or a count needs), spikes, levels. An amount may instead
-        have transform, centre (a typical value), middle (two values between which about two thirds
-        of the population lie), spread, scale, power, shift, lower, upper. Missing constants stay
-        open in the file; None leaves the kind open too.
+        have transform, centre (a typical value), spread, scale, power, shift, lower, upper. Missing
+        constants stay open in the file; None leaves the kind open too.
     weight
         Column of sampling weights; required.
     mechanism

@@ -102,7 +102,7 @@ def declaration_of(spec: "Spec") -> "Declaration":
         statistics=spec.statistics,
         binary_for=spec.binary_statistics,
         # A mechanism that answers for every valid survey may not refuse one because of its values.
-        refuse_degenerate=not spec.privacy.answers_every_survey,
+        refuse_degenerate=not spec.privacy.adds_noise,
         weights=section.kind_of_weights,
         stratum_sizes=section.stratum_sizes,
         weights_from=section.weights_from,
@@ -139,7 +139,6 @@ def margins_of(spec: "Spec") -> "list[Margin]":
 
 
 def _open(spec: "Spec") -> "tuple[Table, Declaration]":
-    """Return the data file and the declaration of its columns."""
     from surveysynth._support.messages import raise_problems
     from surveysynth.survey.columns import missing_column
     from surveysynth.survey.files import open_table
@@ -171,7 +170,7 @@ def model_of(spec: "Spec") -> "Model":
         check_replicates(program, spec.privacy.replicates_per_draw)
         return program
     model = get_model(synthesizer.model, **model_options(spec))
-    return model.under_noise() if spec.privacy.answers_every_survey else model
+    return model.under_noise() if spec.privacy.adds_noise else model
 
 
 def model_options(spec: "Spec") -> dict[str, Any]:
@@ -179,16 +178,10 @@ def model_options(spec: "Spec") -> dict[str, Any]:
     synthesizer = spec.synthesizer
     options = {"priors": dict(synthesizer.priors), **synthesizer.options}
     if "covariance_by" in options:
-        options["covariance_by"] = grouping_of(spec)
+        # None: by and strata. One covariance under the pseudo-posterior.
+        by_cell = spec.privacy.adds_noise
+        options["covariance_by"] = synthesizer.grouping if by_cell else ()
     return options
-
-
-def grouping_of(spec: "Spec") -> tuple[str, ...] | None:
-    """Return the columns whose cells have spreads of their own, None for by and strata.
-
-    One covariance under the pseudo-posterior.
-    """
-    return spec.synthesizer.grouping if spec.privacy.needs_declared_scales else ()
 
 
 def check_engine(spec: "Spec", model: "Model") -> None:

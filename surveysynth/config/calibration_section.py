@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, field_validator, mo
 from surveysynth._support.messages import listing, nearest
 from surveysynth.config.mistakes import shown
 from surveysynth.config.sections import Name, Names, Section, as_tuple
-from surveysynth.config.tables_section import TablesSection
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import (
     UNBOUNDED,
@@ -129,7 +128,6 @@ def calibration_problems(
     declared: Sequence[Outcome],
     public: Sequence[str],
     weight: Sequence[str | None],
-    tables: TablesSection,
 ) -> list[str]:
     """Return the settings that cannot hold; ``public``: columns with a public role."""
     problems = []
@@ -155,11 +153,6 @@ def calibration_problems(
             )
     except InputError as error:
         problems.append(f"{place_of(0)}.{error}")
-    if tables.linearisation is not None:
-        problems.append(
-            "tables.linearisation: variances of calibrated weights are those of residuals; leave "
-            "it out."
-        )
     return problems
 
 
@@ -191,7 +184,6 @@ def _column_problems(
 
 
 def _read(path: Path, by: Sequence[str], place: str) -> Any:
-    """Return the totals in a csv file, nested by level."""
     from surveysynth.survey.files import open_table
 
     table = open_table(path)

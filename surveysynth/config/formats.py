@@ -71,30 +71,22 @@ FORMATS: dict[str, Format] = {
         "html", "rounded numbers with labels, for reading in a browser", f"{_WRITERS}.html:write"
     ),
     "latex": Format(
-        "tex",
-        "the same for LaTeX; all_tables.tex reads the others in",
-        f"{_WRITERS}.latex:write",
+        "tex", "the same for LaTeX; all_tables.tex reads the others in", f"{_WRITERS}.latex:write",
         one_file="all_tables.tex",
     ),
     "xlsx": Format(
-        "xlsx",
-        "the same as a workbook with contents and notes",
-        f"{_WRITERS}.xlsx:write",
-        one_file="tables.xlsx",
-        file_each=False,
+        "xlsx", "the same as a workbook with contents and notes", f"{_WRITERS}.xlsx:write",
+        one_file="tables.xlsx", file_each=False,
     ),
     "ods": Format(
-        "ods",
-        "the same workbook as an OpenDocument spreadsheet",
-        f"{_WRITERS}.ods:write",
-        one_file="tables.ods",
-        file_each=False,
+        "ods", "the same workbook as an OpenDocument spreadsheet", f"{_WRITERS}.ods:write",
+        one_file="tables.ods", file_each=False,
     ),
     "markdown": Format("md", "the same as Markdown", f"{_WRITERS}.markdown:write"),
     "png": _figure("png"),
     "svg": _figure("svg"),
     "pdf": _figure("pdf"),
-}
+}  # fmt: skip
 """Formats by their names in a specification, in the order in which messages list them."""
 
 

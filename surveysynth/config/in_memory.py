@@ -11,7 +11,7 @@ from surveysynth.config.outcome_section import WEIGHT
 from surveysynth.config.spec import NO_FILE, Spec, validate_spec
 from surveysynth.config.tables_section import ALL_TABLES, TABLES
 from surveysynth.errors import InputError
-from surveysynth.survey.outcome import Outcome, needs_general_form
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import LearnedTransform
 
 if TYPE_CHECKING:
@@ -23,11 +23,8 @@ Sections = Mapping[str, Mapping[str, Any]]
 #: Replaces the name of a data file; nothing reads it.
 NO_DATA = "survey.csv"
 SOURCE = "the tables of this survey"
-#: Keys that the survey itself sets, by the beginnings of their names.
-_SETTLED = {
-    "synthesizer": ("outcome", "predictors", "transform"),
-    "survey": ("any key",),
-}
+#: Keys of [synthesizer] that the survey itself sets.
+_SETTLED = ("outcome", "predictors")
 
 
 def spec_of_survey(
@@ -54,22 +51,15 @@ def spec_of_survey(
         },
         "privacy": {},
     }
-    learned = any(each.learned is not None for each in design.outcomes)
-    if learned or needs_general_form(design.outcomes):
-        moments = given.get("outcomes", {})
-        own["outcomes"] = {
-            each.name: {**moments.get(each.name, {}), **_section(each)} for each in design.outcomes
-        }
-        # The section of an outcome has more keys than the given one of the same name.
-        given = {**given, "outcomes": {**moments, **own["outcomes"]}}
-    else:
-        own["synthesizer"]["transform"] = [each.kind for each in design.transforms]
-        for key in ("scale", "shift", "power"):
-            numbers = [float(getattr(each, key)) for each in design.transforms]
-            own["synthesizer"][f"transform_{key}"] = numbers
+    # Each section has more keys than the given one of the same name.
+    moments = given.get("outcomes", {})
+    sections = {
+        each.name: {**moments.get(each.name, {}), **_section(each)} for each in design.outcomes
+    }
+    given = {**given, "outcomes": {**moments, **sections}}
     weight = design.weight_transform
     if isinstance(weight, LearnedTransform) and design.weight_name is not None:
-        given = {**given, "outcomes": {**given.get("outcomes", {}), WEIGHT: _learned(weight)}}
+        given["outcomes"][WEIGHT] = _learned(weight)
     content = {**given, **{name: {**keys, **given.get(name, {})} for name, keys in own.items()}}
     tables: dict[str, Any] = {}
     if several is not None:
@@ -107,7 +97,6 @@ def _section(outcome: Outcome) -> dict[str, Any]:
 
 
 def _learned(given: LearnedTransform) -> dict[str, Any]:
-    """Return the keys of a learned transform."""
     return {
         "transform": given.kind,
         "range": [float(given.low), float(given.high)],
@@ -143,21 +132,16 @@ def _weights(design: "PublicDesign") -> dict[str, Any]:
 
 
 def _refuse_settled(given: Mapping[str, Mapping[str, Any]]) -> None:
-    for section, keys in given.items():
-        starts = _SETTLED.get(section, ())
-        settled = [
-            key for key in keys if section == "survey" or any(map(key.startswith, starts))
-        ]
-        if settled:
-            raise InputError(
-                f"{section}.{settled[0]}: the survey sets this; pass it to Survey.from_frame."
-            )
-    for name, keys in given.get("outcomes", {}).items():
-        settled = [key for key in keys if key not in ("centre", "spread")]
-        if settled:
-            raise InputError(
-                f"outcomes.{name}.{settled[0]}: the survey sets this; pass it to Survey.from_frame."
-            )
+    settled = [f"survey.{key}" for key in given.get("survey", {})]
+    settled += [f"synthesizer.{key}" for key in _SETTLED if key in given.get("synthesizer", {})]
+    settled += [
+        f"outcomes.{name}.{key}"
+        for name, keys in given.get("outcomes", {}).items()
+        for key in keys
+        if key not in ("centre", "spread")
+    ]
+    if settled:
+        raise InputError(f"{settled[0]}: the survey sets this; pass it to Survey.from_frame.")
 
 
 def _plain(value: Any) -> Any:

@@ -55,12 +55,6 @@ _LIMIT_WORDS = {
 }
 
 
-def nearest_choice(value: Any, context: Mapping[str, Any]) -> str:
-    """Return the valid choice nearest to an invalid word."""
-    choices = re.findall(r"'([^']*)'", str(context["expected"]))
-    return nearest(value, choices) if isinstance(value, str) else ""
-
-
 def expected(kind: str, context: Mapping[str, Any]) -> str:
     """Return the expected value in words, from the kind of a mistake and its context."""
     if kind == "literal_error":
@@ -126,7 +120,9 @@ def describe(
         what = "section" if len(location) == 1 else "key"
         words = f": {REQUIRED[where]}" if where in REQUIRED else "."
         return [f"{where}: missing; this {what} is required{words}"]
-    hint = nearest_choice(details["input"], context) if kind == "literal_error" else ""
+    hint = ""
+    if kind == "literal_error" and isinstance(details["input"], str):
+        hint = nearest(details["input"], re.findall(r"'([^']*)'", str(context["expected"])))
     hint += without_quotes(kind, str(location[-1]), details["input"])
     return [f"{where}: expected {expected(kind, context)}, got {shown(details['input'])}.{hint}"]
 

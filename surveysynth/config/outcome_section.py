@@ -1,7 +1,7 @@
 """``[outcomes.NAME]``: its keys, and the transforms that are learned by them."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, TypeAlias
 
@@ -12,7 +12,7 @@ from surveysynth.config.sections import Name, Section, SurveySection, as_tuple
 from surveysynth.config.synthesizer_section import SynthesizerSection
 from surveysynth.errors import InputError
 from surveysynth.models import get_model, registered
-from surveysynth.survey.outcome import Outcome, OutcomeKind
+from surveysynth.survey.outcome import OutcomeKind
 from surveysynth.survey.transforms import (
     LEARNED_SHARE,
     OF_MEAN_WEIGHT,
@@ -24,7 +24,6 @@ from surveysynth.survey.transforms import (
 
 
 def _as_texts(value: Any) -> Any:
-    """Return a list as a tuple of texts; codes may be whole numbers."""
     if not isinstance(value, list | tuple):
         return value
     return tuple(str(each) if type(each) is int else each for each in value)
@@ -91,16 +90,16 @@ class OutcomeSection(Section):
     transform: TransformKind | None = None
     """The scale on which amounts are modelled. "learned" takes a public `range` alone: a part of
     the budget goes to a noisy histogram, and amounts become normal scores of it. Default: "learned"
-    with a `range`, otherwise that of [synthesizer]. The weight takes "learned" alone; otherwise it
-    is modelled as its logarithm. Public: The transform."""
+    with a `range`, otherwise "log", or "yeo_johnson" with a `scale` or a `power`. The weight takes
+    "learned" alone; otherwise it is modelled as its logarithm. Public: The transform."""
     scale: float | None = None
     """The divisor of the transform, in the outcome's units: about a tenth of a typical value.
-    Default: that of [synthesizer]. Public: The number."""
+    Default: none: 1. Public: The number."""
     power: float | None = None
-    """The power of `yeo_johnson`: 0 is the logarithm, 1 the amount itself. Default: that of
-    [synthesizer]. Public: The number."""
+    """The power of `yeo_johnson`: 0 is the logarithm, 1 the amount itself; incomes lie
+    between 0.3 and 0.5. Default: none: 0.5. Public: The number."""
     shift: float | None = None
-    """The number that `log` adds first. Default: that of [synthesizer]. Public: The number."""
+    """The number that `log` adds first. Default: none: 0. Public: The number."""
     range: Annotated[tuple[float, float], BeforeValidator(as_tuple)] | None = None
     """For `learned` and for a count: the public range of the outcome, from a codebook or a
     questionnaire. Amounts outside it count as its nearer end, and synthetic amounts lie within it.
@@ -179,9 +178,6 @@ def is_learned(name: str, synthesizer: SynthesizerSection, section: OutcomeSecti
         return True
     if section.transform is not None:
         return section.transform == LEARNED
-    if "transform" in synthesizer.model_fields_set:
-        given = synthesizer.transform
-        return given[synthesizer.outcome.index(name) if len(given) > 1 else 0] == LEARNED
     return section.range is not None
 
 
@@ -237,7 +233,6 @@ def learned_transform(
 
 
 def _check_count(where: str, synthesizer: SynthesizerSection, section: OutcomeSection) -> None:
-    """Raise ``InputError`` where a count has another transform, or the model takes no counts."""
     if of_counts(synthesizer):
         raise InputError(
             f"{where}.range: model {synthesizer.model!r} models a count without a transform, so "
@@ -312,22 +307,7 @@ def weight_problems(
     return []
 
 
-def learned_columns(
-    declared: Sequence[Outcome],
-    survey: SurveySection,
-    synthesizer: SynthesizerSection,
-    sections: Outcomes,
-) -> tuple[Outcome, ...]:
-    """Return the columns whose transforms are learned: outcomes, then the weight."""
-    columns = list(declared)
-    if survey.weight is not None and not survey.public_weights:
-        transform = weight_transform(synthesizer, sections)
-        columns.append(Outcome(survey.weight, transform=transform))
-    return tuple(each for each in columns if each.learned is not None)
-
-
 def _refuse_learned_keys(where: str, section: OutcomeSection) -> None:
-    """Raise ``InputError`` for a key that only a learned transform has."""
     foreign = [key for key in OF_LEARNED if key in section.model_fields_set]
     if foreign:
         raise InputError(
@@ -343,7 +323,6 @@ def _transform(
     sections: Outcomes,
     section: OutcomeSection,
 ) -> LearnedTransform:
-    """Return the learned transform of a section."""
     whole = section.kind == "count"
     if section.range is None and whole:
         raise InputError(

@@ -37,13 +37,7 @@ from surveysynth.survey.transforms import Transform
 
 #: No log of a sampling weight is as large: a weight of 5e8 would be.
 LARGE_LOG = 20.0
-#: Keys of a transform, here and in [synthesizer].
-_OF_TRANSFORM = {
-    "transform": "transform",
-    "scale": "transform_scale",
-    "shift": "transform_shift",
-    "power": "transform_power",
-}
+_OF_TRANSFORM = ("transform", "scale", "shift", "power")
 _OF_MOMENTS = ("centre", "spread")
 
 
@@ -85,35 +79,23 @@ def declared_outcome(
 def _transform(
     name: str, synthesizer: SynthesizerSection, section: OutcomeSection
 ) -> Transform:
-    """Return the transform of an amount, each constant from its section or from [synthesizer]."""
-    position = synthesizer.outcome.index(name)
-    constants: dict[str, Any] = {}
-    for key, elsewhere in _OF_TRANSFORM.items():
-        values = getattr(synthesizer, elsewhere)
-        there = values[position] if len(values) > 1 else values[0]
-        here = getattr(section, key)
-        both = here is not None and elsewhere in synthesizer.model_fields_set
-        if both and here != there:
+    """Return the transform of an amount; without its name, the one with these constants."""
+    kind, where = section.transform, f"outcomes.{name}"
+    given = {key: getattr(section, key) for key in _OF_TRANSFORM[1:]}
+    given = {key: number for key, number in given.items() if number is not None}
+    if of_counts(synthesizer):
+        if given or kind not in (None, "identity"):
             raise InputError(
-                f"outcomes.{name}.{key} is {here!r} and synthesizer.{elsewhere} {there!r}: they "
-                "set the same constant and must agree; leave one out."
+                f"{where}.{next(iter(given), 'transform')}: model {synthesizer.model!r} does not "
+                "transform counts; leave it out."
             )
-        constants[key] = there if here is None else here
-    if section.transform is None and "transform" not in synthesizer.model_fields_set:
-        if of_counts(synthesizer):
-            constants["transform"] = "identity"
-        elif section.scale is not None or section.power is not None:
-            constants["transform"] = "yeo_johnson"  # of the defaults the one with these constants
+        return Transform("identity")
+    if kind is None:
+        kind = "yeo_johnson" if {"scale", "power"} & given.keys() else "log"
     try:
-        return Transform(
-            constants["transform"], constants["scale"], constants["shift"], constants["power"]
-        )
+        return Transform(kind, **given)
     except InputError as error:
-        word, _, rest = str(error).partition(": ")
-        key = word.removeprefix("transform_")
-        own = getattr(section, key, None) is not None
-        where = f"outcomes.{name}.{key}" if own else f"synthesizer.{word}"
-        raise InputError(f"{where}: {rest}") from None
+        raise InputError(f"{where}.{error}") from None
 
 
 def outcome_problems(
@@ -147,7 +129,6 @@ def outcome_problems(
 
 
 def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:
-    """Return the problems of centres and spreads: wrong side of a split, or an impossible value."""
     where = f"outcomes.{outcome.name}"
     if outcome.split is None:
         pairs = [key for key in _OF_MOMENTS if isinstance(getattr(section, key), tuple)]
@@ -173,7 +154,6 @@ def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:
 
 
 def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> list[str]:
-    """Return the problems of single sections, and sections of unknown outcomes."""
     problems = []
     known = (*synthesizer.outcome, WEIGHT)
     for name in sections:
@@ -204,17 +184,6 @@ def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> li
                 f"outcomes.weight.centre: expected a typical log weight, got {weight.centre!r}; if "
                 "that is a weight, give its logarithm."
             )
-    kinds = {name: sections[name].kind for name in synthesizer.outcome if name in sections}
-    levelled = [
-        name for name, kind in kinds.items()
-        if kind in ("binary", "categorical") or (kind == "count" and not of_counts(synthesizer))
-    ]  # fmt: skip
-    lists = [key for key in _OF_TRANSFORM.values() if len(getattr(synthesizer, key)) > 1]
-    if levelled and lists:
-        problems.append(
-            f"synthesizer.{lists[0]}: a list needs amounts only, but {listing(levelled)} has "
-            "levels or is a count; set this key for each amount in [outcomes.NAME]."
-        )
     return problems
 
 

@@ -8,14 +8,14 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from surveysynth._support.messages import no_fixed_point, no_peak
 from surveysynth.config.sections import Name, Names, Section, as_tuple
+from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import Combining, Currency
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, RECORD
-from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS
+from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS, MechanismSettings
 from surveysynth.sampling.plan import SamplingPlan
 
 
@@ -62,7 +62,9 @@ class PrivacySection(Section):
 
     #: What the mechanism promises, and what must be declared for it.
     promise: ClassVar[str]
-    #: Sums have noise, and all else follows from them; else records weigh less in the fit.
+    #: Sums have noise, and all else follows from them: no survey is refused for what its
+    #: confidential columns hold, and the noise is measured by declared ranges, or centers and
+    #: spreads. Else records weigh less in the fit.
     adds_noise: ClassVar[bool]
     #: Size of a fit where the file gives none.
     default_plan: ClassVar[SamplingPlan]
@@ -98,16 +100,6 @@ class PrivacySection(Section):
         """True if all can be made again from published noisy numbers and a published seed.
 
         In an order of records that public columns give."""
-        return self.adds_noise
-
-    @property
-    def answers_every_survey(self) -> bool:
-        """True if no survey is refused for what its confidential columns hold."""
-        return self.adds_noise
-
-    @property
-    def needs_declared_scales(self) -> bool:
-        """True if ranges, or centers and spreads, are declared: the noise is measured by them."""
         return self.adds_noise
 
     @property
@@ -177,6 +169,8 @@ MOST_REPLICATES = 10
 MOST_SIMULATED = 100_000_000
 #: The variance between fewer draws would have hardly any degrees of freedom.
 LEAST_DRAWS = 10
+#: Draws of a fit for each released one, where the plan is another section's.
+_ROOM = 1000
 
 
 class PseudoPosteriorSection(PrivacySection):
@@ -233,39 +227,22 @@ class PseudoPosteriorSection(PrivacySection):
     _foreign: ClassVar[str] = (
         "only for mechanism = 'noisy_statistics'; leave out or set mechanism."
     )
-    _linear_keys: ClassVar[tuple[str, ...]] = ("scale", "shift", "reweight")
-
-    @field_validator("radius")
-    @classmethod
-    def _relative(cls, value: float | None) -> float | None:
-        if value is None or value > 1:
-            raise ValueError(f"expected a number not greater than 1, got {value!r}.")
-        return value
-
     @model_validator(mode="after")
     def _agree(self) -> "PseudoPosteriorSection":
-        given = self.model_fields_set
         if self.protect != RECORD:
             raise ValueError(
                 f"protect: mechanism = 'pseudo_posterior' protects single records and cannot "
                 f"promise more, got {self.protect!r}; leave it out or set mechanism = "
                 "'noisy_statistics'."
             )
-        if self.risk in ("count", "pairwise", "scalar") and self.weight_map == "fixed_point":
-            raise ValueError(no_fixed_point(self.risk))
-        if self.weight_map != "linear" and (wrong := [k for k in self._linear_keys if k in given]):
-            raise ValueError(
-                f"{', '.join(wrong)}: only for weights = 'linear', not for "
-                f"weights = {self.weight_map!r}; leave out or set weights = 'linear'."
+        shared = {key: given for key, given in self if key in MechanismSettings.__annotations__}
+        roomy = SamplingPlan(draws=self.m * _ROOM)
+        try:
+            MechanismSettings(
+                **{**shared, "epsilon": 1.0, "weights": self.weight_map, "plan": roomy}
             )
-        if self.origin == "peak" and (self.weight_map == "linear" or self.truncate < 1):
-            raise ValueError(no_peak())
-        of_counts = self.radius != DEFAULT_RADIUS or bool(self.pattern)
-        if of_counts and self.risk not in ("count", "pairwise"):
-            raise ValueError(
-                "radius and pattern: only for risk = 'count' and 'pairwise', not for "
-                f"risk = {self.risk!r}; leave them out or set risk."
-            )
+        except InputError as error:
+            raise ValueError(str(error)) from None
         if self.budget is not None and not self.private:
             raise ValueError(
                 "budget: risk = 'none' protects nothing and has no epsilon to count; leave one of "
@@ -315,10 +292,6 @@ class NoisyStatisticsSection(PrivacySection):
     rho: Annotated[float, Field(gt=0)] | None = None
     """For noisy statistics: the budget of zero-concentrated differential privacy, given instead of
     epsilon. Default: that of epsilon and delta. Public: The number."""
-    count_share: Annotated[float, Field(gt=0)] = 1.0
-    """For noisy statistics with categories or spikes: a number above 1 makes counts more precise
-    and sums of amounts less precise. Public: The number."""
-
     promise: ClassVar[str] = (
         "exact noise on sums; (epsilon, delta), proved for every survey of any size; declare a "
         "public range of each amount, or its centre and spread"
@@ -333,21 +306,7 @@ class NoisyStatisticsSection(PrivacySection):
     @model_validator(mode="before")
     @classmethod
     def _published_defaults(cls, given: Any) -> Any:
-        """Write out two defaults that are published with the specification.
-
-        Raises ``ValueError`` for a key of earlier versions."""
-        if isinstance(given, Mapping) and "psu_share" in given:
-            raise ValueError(
-                "psu_share: the share of the budget that says how much primary sampling units "
-                "differ follows from their sizes, so no key is needed. Leave it out."
-            )
-        if isinstance(given, Mapping) and "modules" in given:
-            raise ValueError(
-                "modules: outcomes that are apart are in releases of their own, in one ledger. "
-                "Make a release of each list, with its share of the budget, and name the first "
-                "in the others: weights = \"release:PATH\" in [survey], so that no cell has two "
-                "counts."
-            )
+        """Write out two defaults that are published with the specification."""
         return {"m": 20, "radius": None, **given} if isinstance(given, Mapping) else given
 
     @model_validator(mode="after")
@@ -422,7 +381,6 @@ def as_noisy_statistics(privacy: PrivacySection) -> NoisyStatisticsSection:
 
 
 def _mechanism(given: Any) -> str:
-    """Return the mechanism that a section names; none without a valid name."""
     if isinstance(given, Mapping):
         named = given.get("mechanism")
     else:

@@ -18,7 +18,6 @@ from surveysynth.config.outcome_section import (
 )
 from surveysynth.config.sections import OF_RELEASE, SurveySection
 from surveysynth.config.synthesizer_section import SynthesizerSection
-from surveysynth.config.tables_section import TablesSection
 
 #: Keys of amounts that are not plain.
 _OF_KINDS = ("spikes", "lower", "upper", "split")
@@ -89,7 +88,6 @@ def group_problems(grouping: Sequence[str] | None, known: Sequence[str]) -> list
 def public_weight_problems(
     survey: SurveySection,
     synthesizer: SynthesizerSection,
-    tables: TablesSection,
     outcomes: Outcomes,
 ) -> list[str]:
     """Return settings that public weights exclude: those of modelled or scaled weights."""
@@ -105,11 +103,6 @@ def public_weight_problems(
         problems.append(
             "outcomes.weight: weights = 'public' are not modelled and need neither centre, "
             "spread nor range; leave it out."
-        )
-    if tables.linearisation == "ratio":
-        problems.append(
-            "tables.linearisation: 'ratio' is for weights that are scaled to "
-            "survey.population_size; weights = 'public' are used unchanged. Leave it out."
         )
     return problems
 

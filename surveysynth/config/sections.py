@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 #: Keys that no release depends on, and that none publishes.
 REPLICATE_KEYS = tuple(
-    f"replicate_{key}" for key in ("weights", "method", "fay", "scale", "rscales", "centre")
+    f"replicate_{key}" for key in ("weights", "method", "fay", "scale", "rscales")
 )
 
 
@@ -144,7 +144,6 @@ def replicates_of(section: "SurveySection", survey: "Survey") -> ReplicateWeight
     rscales = section.replicate_rscales
     return agency_replicates(
         columns, weight, scale=scale, rscales=None if rscales is None else np.array(rscales),
-        centre=section.replicate_centre or "estimate",
     )  # fmt: skip
 
 
@@ -217,7 +216,6 @@ Names = Annotated[tuple[Name, ...], BeforeValidator(as_tuple), AfterValidator(di
 
 
 def _sources(value: Any) -> Any:
-    """Return a list of different names as a tuple, and "unknown" or no value unchanged."""
     names = as_tuple(value)
     if names is None or names == UNKNOWN:
         return names
@@ -316,9 +314,6 @@ class SurveySection(Section):
     ] | None = None
     """A factor for each replicate, which "jkn" requires: (n_h - 1)/n_h of the stratum, in the order
     of the columns in the file. Type: list of numbers. Default: all 1. Public: Nothing."""
-    replicate_centre: Literal["estimate", "mean"] | None = None
-    """What squares are taken around: the estimate of the whole sample, or the mean of the
-    replicates. Default: the estimate. Public: Nothing."""
     stratum_sizes: dict[Name, Annotated[float, Field(gt=0)]] | None = None
     """Population sizes by stratum. They replace `weight` and `fpc` for a stratified sample with
     weights = "public". Public: The sizes, and with them the weights."""
@@ -327,9 +322,9 @@ class SurveySection(Section):
     from an earlier survey. All variances are multiplied by it. Public: The factor. Never estimate
     it from this survey."""
     population_size: Annotated[float, Field(gt=0)] | None = None
-    """The size of the population, to which synthetic weights are scaled. `fbp` and linearisation =
-    "ratio" require it. Noisy statistics take the center of the log weight from it. Public: The
-    number. It comes from a frame or a published source, never from the sum of the weights."""
+    """The size of the population, to which synthetic weights are scaled. `fbp` requires it. Noisy
+    statistics take the center of the log weight from it. Public: The number. It comes from a frame
+    or a published source, never from the sum of the weights."""
     missing: Literal["fail", "drop", "model"] = "fail"
     """What to do with records that have blank cells: "fail" is an error, "drop" leaves them out.
     With "model" a missing answer of an outcome is a category of its own, protected as answers are,
@@ -382,9 +377,7 @@ class LabelSection(Section):
     """The title that readers see instead of the column's name. Default: the column's name. Public:
     The text."""
     unit: Text | None = None
-    """The unit of an outcome, in the headings of its tables. Public: The text."""
-    currency: Text | None = None
-    """The unit of an amount of money, given instead of `unit`. Public: The text."""
+    """The unit or the currency of an outcome, in the headings of its tables. Public: The text."""
     margin: Annotated[Text, Field(min_length=1)] = "All"
     """The label of the row over all levels. Public: The text."""
     levels: dict[str, Text] = {}
@@ -394,12 +387,11 @@ class LabelSection(Section):
     alphabetical order. Public: The levels and their labels."""
     digits: Annotated[int, Field(ge=0, le=15)] | None = None
     """The number of decimals of an outcome's means in tables for reading. Its totals then have a
-    fixed rounding rule too. Default: those of [tables]. Public: Nothing else."""
+    fixed rounding rule too. Default: the power of ten of the median standard error. Public: Nothing
+    else."""
 
     @model_validator(mode="after")
     def _agree(self) -> "LabelSection":
-        if self.unit is not None and self.currency is not None:
-            raise ValueError("unit and currency: give one of them (a currency is a unit).")
         if self.margin in self.levels or self.margin in self.levels.values():
             raise ValueError(
                 f"margin: {self.margin!r} is also the name of a level; set margin to another word."

@@ -19,7 +19,7 @@ from surveysynth.config.mistakes import raise_mistakes, read_text, why_not_toml
 from surveysynth.config.outcome_section import (
     WEIGHT,
     OutcomeSection,
-    learned_columns,
+    weight_transform,
     with_learned_weight,
     without_learned_weight,
 )
@@ -51,17 +51,31 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
-from surveysynth.survey.transforms import Transform
 
 #: Replaces the path of a file if the survey is in memory and the model may be an object.
 NO_FILE = "specification.toml"
 
-#: What replaces a section of earlier files.
-STUDY = (
-    " Studies have no section: run 'surveysynth study SPEC --population FRAME' with the "
+#: What to use instead of sections and keys of earlier files.
+RETIRED = {
+    "study": "Studies have no section: run 'surveysynth study SPEC --population FRAME' with the "
     "specification of a release and a public file of the whole population; options describe the "
-    "design of the samples."
-)
+    "design of the samples.",
+    "survey.replicate_centre": "Squares are taken around the estimate; leave it out.",
+    **{f"synthesizer.transform{name}": f"Set {name[1:] or 'transform'} in [outcomes.NAME]."
+       for name in ("", "_scale", "_shift", "_power")},
+    "privacy.count_share": "Counts and sums share the budget evenly; leave it out.",
+    "privacy.psu_share": "The share of the budget that says how much primary sampling units "
+    "differ follows from their sizes; leave it out.",
+    "privacy.modules": "Outcomes that are apart are in releases of their own, in one ledger. Make "
+    "a release of each list, with its share of the budget, and name the first in the others: "
+    'weights = "release:PATH" in [survey], so that no cell has two counts.',
+    "tables.interval": "Intervals keep within the possible range; estimate ± t · standard error "
+    "follows from the columns of the csv files. Leave it out.",
+    "tables.linearisation": "Variances account for scaled weights wherever survey.population_size "
+    "is given; leave it out.",
+    "tables.digits_mean": "Set digits in [labels.COLUMN] of the outcome.",
+    "labels.currency": "Set unit.",
+}  # fmt: skip
 
 #: Keys of each section.
 _SECTIONS: dict[str, tuple[str, ...]] = {
@@ -161,9 +175,9 @@ class Spec(BaseModel):
             levels = {name: tuple(label.levels) for name, label in self.labels.items()}
             problems += label_problems(self.declared, levels)
             problems += calibration_problems(
-                self.calibration, self.declared, self.public_names, weight, self.all_tables
+                self.calibration, self.declared, self.public_names, weight
             )
-        if not wrong and self.privacy.needs_declared_scales:
+        if not wrong and self.privacy.adds_noise:
             problems += strict_problems(
                 self.survey, synthesizer, self.privacy, self.outcomes, self.public_names
             )
@@ -172,7 +186,6 @@ class Spec(BaseModel):
         return self
 
     def _table_problems(self, number: int) -> list[str]:
-        """Return the problems of one table, with its place in the file."""
         tables, declared = self.tables[number], self.declared
         place = f"tables[{number + 1}]" if self.named_tables else "tables"
         known = tuple(dict.fromkeys((*self.public_by, *self.formula_columns)))
@@ -189,7 +202,6 @@ class Spec(BaseModel):
         return [f"{place}{each.removeprefix('tables')}" for each in problems]
 
     def _survey_problems(self) -> list[str]:
-        """Return the settings that tables of a survey need and the file lacks."""
         survey, problems = self.survey, []
         if survey.weight is None and not survey.public_weights:
             problems.append("survey.weight: missing; tables need a column of sampling weights.")
@@ -199,17 +211,12 @@ class Spec(BaseModel):
                 "and no calibration changes them here; leave [[calibration]] out."
             )
         synthesizer = self.synthesizer
-        problems += public_weight_problems(survey, synthesizer, self.all_tables, self.outcomes)
+        problems += public_weight_problems(survey, synthesizer, self.outcomes)
         if survey.population_size is None and "population_size" in synthesizer.requires:
             problems.append(
                 f"survey.population_size: missing; model {synthesizer.model!r} needs the public "
                 "size of the population (from a frame or a published source, not the sum of the "
                 "weights)."
-            )
-        if survey.population_size is None and self.all_tables.linearisation == "ratio":
-            problems.append(
-                "tables.linearisation: 'ratio' needs survey.population_size, the public size of "
-                "the population; set it or use 'plain'."
             )
         return problems
 
@@ -223,12 +230,11 @@ class Spec(BaseModel):
     @property
     def learned(self) -> tuple[Outcome, ...]:
         """The columns whose transforms are learned: outcomes, then the weight."""
-        return learned_columns(self.declared, self.survey, self.synthesizer, self.outcomes)
-
-    @property
-    def transforms(self) -> tuple[Transform, ...]:
-        """The transform of each outcome."""
-        return tuple(outcome.transform for outcome in self.declared)
+        survey, columns = self.survey, list(self.declared)
+        if survey.weight is not None and not survey.public_weights:
+            transform = weight_transform(self.synthesizer, self.outcomes)
+            columns.append(Outcome(survey.weight, transform=transform))
+        return tuple(each for each in columns if each.learned is not None)
 
     @property
     def formula_columns(self) -> tuple[str, ...]:
@@ -308,12 +314,9 @@ class Spec(BaseModel):
 
     @property
     def linearisation(self) -> Literal["ratio", "plain"]:
-        """The given linearisation, else ratio if weights are scaled to a population size."""
-        if self.all_tables.linearisation is not None:
-            return self.all_tables.linearisation
-        if self.survey.public_weights:
-            return "plain"
-        return "plain" if self.survey.population_size is None else "ratio"
+        """Ratio if weights are scaled to a population size."""
+        scaled = self.survey.population_size is not None and not self.survey.public_weights
+        return "ratio" if scaled else "plain"
 
     def margin_label(self, column: str) -> str:
         """Return the name of the margin over ``column`` (``All`` unless labelled otherwise)."""
@@ -336,8 +339,8 @@ def load_spec(path: str | Path) -> Spec:
     Raises
     ------
     InputError
-        If the file cannot be read, is not TOML, or has unknown keys, wrong types, values out of
-        range, or values that are not supported yet.
+        If the file cannot be read, is not TOML, or has unknown keys, wrong types, or values out of
+        range.
 
     Examples
     --------
@@ -381,7 +384,7 @@ def validate_spec(content: Mapping[str, Any], source: str) -> Spec:
 def with_defaults(spec: Spec) -> Spec:
     """Return the specification with the defaults of its mechanism that depend on other sections."""
     given = spec.outcomes
-    if spec.privacy.answers_every_survey:
+    if spec.privacy.adds_noise:
         outcomes = with_learned_weight(spec.survey, spec.synthesizer, given)
     else:
         outcomes = without_learned_weight(given)
@@ -390,8 +393,10 @@ def with_defaults(spec: Spec) -> Spec:
 
 def _known_keys(location: tuple[int | str, ...]) -> str:
     name = str(location[-1])
-    if location == ("study",):
-        return STUDY
+    section = {ALL_TABLES: "tables"}.get(str(location[0]), str(location[0]))
+    where = section if len(location) == 1 else f"{section}.{name}"
+    if where in RETIRED:
+        return f" {RETIRED[where]}"
     if len(location) == 1:
         names = {"shared": ALL_TABLES}
         sections = [names.get(key, key) for key in Spec.model_fields if key != "path"]

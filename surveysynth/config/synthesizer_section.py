@@ -11,7 +11,6 @@ from surveysynth.errors import InputError
 from surveysynth.models import get_model, model_names, registered
 from surveysynth.models.base import Choice, ColumnNames, Option
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.survey.transforms import TransformKind
 
 #: Fewer than two chains have no R-hat; fewer draws a chain than this have no useful one.
 MIN_CHAINS = 2
@@ -39,14 +38,9 @@ OneOrMoreNames = Annotated[
     AfterValidator(distinct),
     Field(min_length=1),
 ]
-OneOrMoreNumbers = Annotated[tuple[float, ...], BeforeValidator(_one_or_more), Field(min_length=1)]
-OneOrMoreKinds = Annotated[
-    tuple[TransformKind, ...], BeforeValidator(_one_or_more), Field(min_length=1)
-]
 
 
 def _type_of(option: Option) -> Any:
-    """Return the type of a model's option for pydantic."""
     if isinstance(option, Choice):
         return Literal[option.choices]
     if isinstance(option, ColumnNames):
@@ -119,20 +113,6 @@ class SynthesizerSection(_WithOptions):
     and by columns, with all interactions of two of them; without strata where more than 10 make
     more than 100 cells with fewer than 30 records on average. Public: The columns in the formula,
     record by record."""
-    transform: OneOrMoreKinds = ("log",)
-    """The scale on which the model is normal: one for all outcomes, or a list with one for each.
-    [outcomes.NAME] has the same key for a single outcome. Type: one word, or a list with one for
-    each outcome. Default: "log". Public: The transform, chosen without looking at the data."""
-    transform_scale: OneOrMoreNumbers = (1.0,)
-    """The divisor of the outcome in `asinh`, `yeo_johnson` and `identity`, in the outcome's own
-    units: about a tenth of a typical value. Type: number, or a list with one for each outcome.
-    Default: 1. Public: The number."""
-    transform_shift: OneOrMoreNumbers = (0.0,)
-    """The number that `log` adds before it takes the logarithm. Type: number, or a list with one
-    for each outcome. Default: 0. Public: The number."""
-    transform_power: OneOrMoreNumbers = (0.5,)
-    """The power of `yeo_johnson`: 0 is the logarithm, 1 the amount itself; incomes lie between 0.3
-    and 0.5. Type: number, or a list with one for each outcome. Default: 0.5. Public: The number."""
     engine: Literal["auto", "embedded", "cmdstan"] = "auto"
     """What runs the chains: the batched samplers of the package ("embedded"), or the model's Stan
     program ("cmdstan", which must be installed). "auto" uses the embedded sampler if the model has
@@ -160,11 +140,6 @@ class SynthesizerSection(_WithOptions):
         """True if the model is a Stan program of the user, declared in a toml file."""
         return self.model.lower().endswith(".toml")
 
-    @property
-    def needs_stan(self) -> bool:
-        """True if the model is run by Stan alone."""
-        return self.is_program or get_model(self.model).compiled
-
     def plan(self, default: SamplingPlan) -> SamplingPlan:
         """Chains, warm-up and draws as given, those of a mechanism's default for the rest."""
         given = self.model_fields_set & {"chains", "warmup", "draws"}
@@ -172,26 +147,12 @@ class SynthesizerSection(_WithOptions):
 
     @model_validator(mode="after")
     def _agree(self) -> "SynthesizerSection":
-        if self.needs_stan and self.engine == "embedded":
+        stan_alone = self.is_program or get_model(self.model).compiled
+        if stan_alone and self.engine == "embedded":
             raise ValueError(
                 f"engine: {self.model!r} is a Stan program and has no embedded sampler; leave "
                 "engine out."
             )
-        self._check_model()
-        for key in ("transform", "transform_scale", "transform_shift", "transform_power"):
-            given = len(getattr(self, key))
-            if given not in (1, len(self.outcome)):
-                raise ValueError(
-                    f"{key}: expected one value or a list as long as outcome "
-                    f"({len(self.outcome)}), got {given} values."
-                )
-        return self
-
-    def _check_model(self) -> None:
-        """Raise ``ValueError`` for outcomes, options and priors that the model does not take.
-
-        A program's priors are in the file that declares it.
-        """
         for key, option in _OPTIONS.items():
             value = getattr(self, key)
             if self.model not in _OWNERS[key] and value != option.default:
@@ -199,7 +160,7 @@ class SynthesizerSection(_WithOptions):
                 owners = " or ".join(map(repr, _OWNERS[key]))
                 raise ValueError(f"{key}: {shown} for model = {owners}; leave it out.")
         if self.is_program:
-            return
+            return self  # its priors are in the file that declares it
         try:
             model = get_model(self.model, priors=self.priors, **self.options)
         except InputError as error:
@@ -210,20 +171,7 @@ class SynthesizerSection(_WithOptions):
                 f"outcome: model {self.model!r} takes one outcome, got {len(self.outcome)}; "
                 f"a list of outcomes needs model = {' or '.join(able)}."
             )
-        if model.takes_count:
-            self._check_count()
-
-    def _check_count(self) -> None:
-        """Raise ``ValueError`` for a transform: models of counts do not transform them."""
-        for key, plain in (
-            ("transform", "identity"), ("transform_scale", 1.0), ("transform_shift", 0.0)
-        ):  # fmt: skip
-            other = [value for value in getattr(self, key) if value != plain]
-            if key in self.model_fields_set and other:
-                raise ValueError(
-                    f"{key}: model {self.model!r} does not transform counts; expected {plain!r}, "
-                    f"got {other[0]!r}. Leave it out."
-                )
+        return self
 
     @property
     def options(self) -> dict[str, Any]:

@@ -121,17 +121,6 @@ def _limit(severity: str, name: Any, limit: Any) -> list[str]:
     return []
 
 
-def built(planned: Sequence[str], works: str) -> BeforeValidator:
-    """Return a validator that reports which values work if a planned one is given."""
-
-    def check(value: Any) -> Any:
-        if isinstance(value, str) and value in planned:
-            raise ValueError(f"{value!r} is not supported yet; use {works}.")
-        return value
-
-    return BeforeValidator(check)
-
-
 def _one_of(known: Callable[[], Sequence[str]]) -> BeforeValidator:
     """Return a validator of names in a registry, with the message of a Literal."""
     return BeforeValidator(lambda value: known_name(value, known()))
@@ -155,9 +144,7 @@ Figures = Annotated[
     BeforeValidator(as_tuple),
     AfterValidator(distinct),
 ]
-Microdata = Annotated[
-    Literal["csv", "parquet", "dta", "sav"] | None, built(("none",), "csv, parquet, dta, sav")
-]
+Microdata = Literal["csv", "parquet", "dta", "sav"] | None
 
 
 class TablesSection(Section):
@@ -168,8 +155,7 @@ class TablesSection(Section):
         "none of these keys costs epsilon. Several tables are several sections [[tables]], each "
         "with a name. The section [all_tables] may then have any of these keys except name and "
         "where: they are the defaults of each table, and its title is the title of the whole "
-        "release. The keys linearisation, microdata and microdata_digits then belong in "
-        "[all_tables] only."
+        "release. The keys microdata and microdata_digits then belong in [all_tables] only."
     )
 
     name: Annotated[str, AfterValidator(table_name)] | None = None
@@ -191,12 +177,6 @@ class TablesSection(Section):
     region: margin)"; "share(region)". Type: a list of statistics. Public: The tables."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.95
     """The confidence level of intervals. Public: The number."""
-    linearisation: Literal["ratio", "plain"] | None = None
-    """Whether variances account for weights that are scaled to the population size. Default:
-    "ratio" with a population size, otherwise "plain". Public: The rule."""
-    interval: Literal["auto", "t"] = "auto"
-    """"auto" keeps intervals within the possible range: proportions between 0 and 1, counts above
-    0. "t" is always estimate ± t · standard error. Public: The rule."""
     flags: FlagChoice = "none"
     """Rules for reliability: those of the US National Center for Health Statistics, of Statistics
     Canada, or your own. They use published numbers and public sample sizes only. Type: "none",
@@ -212,9 +192,6 @@ class TablesSection(Section):
     round_counts: Annotated[int, Field(ge=1, le=10**9)] | None = None
     """The number to whose multiples counts are rounded in tables for reading. Default: the power of
     ten of the median standard error. Public: Nothing else; csv files are not rounded."""
-    digits_mean: Annotated[int, Field(ge=0, le=15)] | None = None
-    """The number of decimals of means in tables for reading; [labels.COLUMN] digits sets it for one
-    outcome. Default: the power of ten of the median standard error. Public: Nothing else."""
     microdata: Microdata = None
     """The format of the synthetic datasets. dta (Stata) and sav (SPSS) have labels of columns and
     of values. Default: parquet if the survey is a parquet file, otherwise csv. Public: The same
@@ -265,7 +242,7 @@ _SHARED = "shared"
 #: Keys of one table among several.
 OWN = ("name", "where")
 #: Keys of all tables of a release together.
-OF_RELEASE = ("linearisation", "microdata", "microdata_digits")
+OF_RELEASE = ("microdata", "microdata_digits")
 
 
 def folded(given: Any) -> Any:

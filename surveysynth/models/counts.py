@@ -354,7 +354,7 @@ class CountModel(PairModel):
             raise InputError(
                 f"The model {self.name!r} takes a count without a transform, got "
                 f"{design.transforms[0].describe('y')}: set transform = 'identity' and leave out "
-                "transform_scale."
+                "scale."
             )
         y = confidential.outcome[:, 0]
         wrong = int(np.count_nonzero(~((y >= 0) & (y == np.rint(y)) & np.isfinite(y))))

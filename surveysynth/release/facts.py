@@ -190,12 +190,12 @@ def files_of(spec: "Spec") -> list[str]:
 
 
 def labels_of(spec: "Spec") -> Labels:
-    """Return the labels of a specification; a currency is shown as the unit."""
+    """Return the labels of a specification."""
     return Labels(
         {
             column: ColumnLabel(
                 title=given.title,
-                unit=given.unit or given.currency,
+                unit=given.unit,
                 margin=given.margin,
                 levels=given.levels,
                 digits=given.digits,
@@ -214,8 +214,6 @@ def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], An
             return Warranted() if base is None else to_multiples(base)
         if kind.rounding == "percent":
             return to_percent(1 if digits is None else digits)
-        if digits is None and kind.rounding != "warranted":
-            digits = spec.all_tables.digits_mean
         return Warranted() if digits is None else to_digits(digits)
 
     return {

@@ -79,7 +79,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     lines: list[Line] = [
         f"Survey: {design.n:,} records, {design.dropped:,} dropped for missing values."
     ]
-    if spec.privacy.answers_every_survey and spec.survey.missing == "drop":
+    if spec.privacy.adds_noise and spec.survey.missing == "drop":
         lines.append(Warned(
             Kind.ACCURACY,
             "outcomes and weights are not read here. A release also drops records where one of "

@@ -38,7 +38,7 @@ def determined_problems(
     if constant.any():
         return [
             f"outcome {name!r} is constant after its transform, so it cannot be modelled. Choose "
-            "another outcome (or another transform_scale)."
+            "another outcome (or another scale)."
             for name, same in zip(names, constant, strict=True)
             if same
         ]

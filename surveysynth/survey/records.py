@@ -402,14 +402,14 @@ def _domain_problem(values: FloatArray, outcome: Outcome) -> str:
         if outside := outcome.violations(regular, side):
             return (
                 f"{what} {records(outside)} where {formula} does not exist (the argument is zero "
-                "or negative); set a public transform_shift large enough, transform = 'asinh' or "
+                "or negative); set a public shift large enough, transform = 'asinh' or "
                 "'yeo_johnson' with a public scale, or, where values pile up at zero, "
                 "kind = 'semicontinuous' with spikes = [0]."
             )
         with np.errstate(over="ignore"):
             transformed = outcome.forward(regular, side)
         if not np.isfinite(transformed).all():
-            return f"{what} values become infinite under {formula}; set another transform_scale."
+            return f"{what} values become infinite under {formula}; set another scale."
     return ""
 
 

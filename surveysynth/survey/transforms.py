@@ -95,19 +95,19 @@ class Transform:
                 f"{self.kind!r}."
             )
         if not (np.isfinite(self.scale) and self.scale > 0):
-            raise InputError(f"transform_scale: expected a positive number, got {self.scale!r}.")
+            raise InputError(f"scale: expected a positive number, got {self.scale!r}.")
         if not np.isfinite(self.shift):
-            raise InputError(f"transform_shift: expected a finite number, got {self.shift!r}.")
+            raise InputError(f"shift: expected a finite number, got {self.shift!r}.")
         if self.kind == "log" and self.scale != 1.0:
-            raise InputError("transform_scale: 'log' has no scale; set a shift, or use 'asinh'.")
+            raise InputError("scale: 'log' has no scale; set a shift, or use 'asinh'.")
         if not POWERS[0] <= self.power <= POWERS[1]:
             raise InputError(
-                f"transform_power: expected a number between 0 and 2, got {self.power!r}."
+                f"power: expected a number between 0 and 2, got {self.power!r}."
             )
         if self.kind != "yeo_johnson" and self.power != 0.5:
-            raise InputError(f"transform_power: only 'yeo_johnson' has a power, not {self.kind!r}.")
+            raise InputError(f"power: only 'yeo_johnson' has a power, not {self.kind!r}.")
         if self.kind != "log" and self.shift != 0.0:
-            raise InputError(f"transform_shift: only 'log' has a shift, not {self.kind!r}.")
+            raise InputError(f"shift: only 'log' has a shift, not {self.kind!r}.")
 
     def of_side(self, split: float | None, side: int) -> "Transform":
         """Return the transform of one side of a split: it is the same for both."""

@@ -93,7 +93,8 @@ def frame_of(n: int, seed: int) -> "pd.DataFrame":
     frame["benefit"] = np.where(gets, np.exp(np.log(3_000.0) + rng.normal(0.0, 0.4, n)), 0.0)
     frame["employed"] = (rng.random(n) < 1.0 / (1.0 + np.exp(-1.5 - earns))).astype(int)
     frame["papers"] = rng.negative_binomial(5.0, 5.0 / (5.0 + 20.0 * np.exp(0.3 * earns)))
-    frame["design_weight"] = published_cells().size / n * (1.0 + 0.1 * frame["field"].astype(int))
+    persons = published_cells()["size"].sum()
+    frame["design_weight"] = persons / n * (1.0 + 0.1 * frame["field"].astype(int))
     return frame
 
 
@@ -117,7 +118,7 @@ class Example:
         """Return the case with n simulated records."""
         given = {
             "weight": "weight", "strata": "field", "by": ("field", "gender"),
-            "predictors": "field + gender", "population_size": published_cells().size,
+            "predictors": "field + gender", "population_size": int(published_cells()["size"].sum()),
         }  # fmt: skip
         survey = Survey.from_frame(
             frame_of(n, seed), outcomes=self.outcomes, **{**given, **self.survey}

@@ -44,7 +44,7 @@ SEVERAL = """
 [all_tables]
 title = "All of it"
 statistics = ["count", "share"]
-linearisation = "plain"
+microdata_digits = 5
 level = 0.9
 [[tables]]
 name = "one"
@@ -63,10 +63,10 @@ def test_each_table_has_its_own_keys_and_what_all_share() -> None:
     one, two = spec.each_table
     whole = parse_spec(
         HEAD + "[tables]\nby = ['field']\nstatistics = ['count', 'share']\n"
-        "linearisation = 'plain'\nlevel = 0.9\n"
+        "microdata_digits = 5\nlevel = 0.9\n"
     )
     assert one.table == whole.table.model_copy(update={"name": "one"})
-    assert (one.public_by, one.named_tables, one.linearisation) == (("field",), False, "plain")
+    assert (one.public_by, one.named_tables) == (("field",), False)
     assert two.all_tables.title == "Of two"
     assert one.all_tables.title == ""
     assert two.table.statistics == ("mean",)
@@ -84,7 +84,7 @@ def test_what_is_published_of_it_reads_back_the_same() -> None:
     content = unfolded(spec.model_dump(mode="json", exclude={"path": True}, exclude_unset=True))
     again = validate_spec({**json.loads(json.dumps(content)), "path": spec.path}, "again")
     assert again == spec
-    assert "linearisation" not in content["tables"][0]
+    assert "microdata_digits" not in content["tables"][0]
     alone = {"tables": {"by": ["field"]}, "x": 1}
     assert unfolded(folded(alone)) == alone
     assert unfolded({"x": 1}) == folded({"x": 1}) == {"x": 1}
@@ -100,8 +100,8 @@ MISTAKES: list[tuple[str, str]] = [
      "tables.name: only one of several [[tables]] has a name; leave it out"),
     ("[[tables]]\nname = 'a'\nstatistic = ['mean']",
      "tables[1].statistic: unknown key. Did you mean 'statistics'?"),
-    ("[[tables]]\nname = 'a'\nlinearisation = 'plain'",
-     "tables[1].linearisation: this key is for all tables; move it to [all_tables]"),
+    ("[[tables]]\nname = 'a'\nmicrodata_digits = 5",
+     "tables[1].microdata_digits: this key is for all tables; move it to [all_tables]"),
     ("[all_tables]\nwhere = 'age > 3'\n[[tables]]\nname = 'a'",
      "all_tables.where: this key belongs to one table; move it to one of [[tables]]"),
     ("[all_tables]\nlevel = 0.9\n[tables]\nby = ['field']",
@@ -170,7 +170,7 @@ def test_a_condition_that_some_level_satisfies_is_taken() -> None:
 @pytest.mark.parametrize(
     ("text", "absent", "words"),
     [
-        ("[[tables]]\nname = 'a'\nfoo = 1", ("linearisation", "microdata"), "[[tables]]: 'name'"),
+        ("[[tables]]\nname = 'a'\nfoo = 1", ("microdata",), "[[tables]]: 'name'"),
         ("[tables]\nfoo = 1", ("name",), "[tables]: 'by', 'where'"),
         ("[all_tables]\nfoo = 1\n[[tables]]\nname = 'a'", ("name", "where"), "[all_tables]: 'by'"),
     ],

@@ -49,7 +49,7 @@ def test_risk_measures_of_the_pseudo_posterior(tmp_path: Path, risk: str, radius
 def test_settings_of_noisy_statistics(tmp_path: Path) -> None:
     privacy = (
         'mechanism = "noisy_statistics"\nepsilon = 2.5\ndelta = 1e-5\nm = 12\nradius = 4.5\n'
-        'protect = "field"\ncount_share = 0.5'
+        'protect = "field"'
     )
     outcome = (
         "[outcomes.weight]\ncentre = 4.5\nspread = 0.7\n"
@@ -58,7 +58,7 @@ def test_settings_of_noisy_statistics(tmp_path: Path) -> None:
     spec = spec_of(tmp_path, privacy=f"{privacy}\n{outcome}", synthesizer=FIT)
     made, default = noisy_settings_of(spec), NoisySettings(noisy_settings_of(spec).budget)
     assert (made.budget.epsilon, made.budget.delta) == (2.5, 1e-5)
-    given = {"m": 12, "radius": 4.5, "protect": "field", "count_share": 0.5}
+    given = {"m": 12, "radius": 4.5, "protect": "field"}
     for key, value in given.items():
         assert getattr(made, key) == value != getattr(default, key), key
     assert (made.weight.centre, made.weight.spread) == (4.5, 0.7)

@@ -73,7 +73,6 @@ strata = "field"
 population_size = 30000
 [synthesizer]
 outcome = "salary"
-transform = "log"
 predictors = "field + gender"
 {synthesizer}
 [outcomes.salary]

@@ -32,7 +32,8 @@ import pandas as pd  # noqa: E402
 
 import surveysynth as ss  # noqa: E402
 from surveysynth.errors import RefusedError  # noqa: E402
-from surveysynth.evaluation.studies.designs import stratified_pps_sample  # noqa: E402
+from surveysynth.evaluation.studies.designs import SamplingDesign  # noqa: E402
+from surveysynth.evaluation.studies.population import Population  # noqa: E402
 from surveysynth.release.documents.context import library_versions  # noqa: E402
 from tests.long_runs.real_populations.frames import FRAMES  # noqa: E402
 
@@ -75,9 +76,8 @@ def nhanes() -> pd.DataFrame:
 def earnings() -> pd.DataFrame:
     """2,000 of 61,395 workers of the US Current Population Survey, drawn by age in regions."""
     RAW.mkdir(exist_ok=True)
-    population = FRAMES["earnings"].made(RAW)
-    rng = np.random.default_rng(SEED)
-    drawn = stratified_pps_sample(population, strata="region", size="size", n=2000, rng=rng)
+    population = Population(FRAMES["earnings"].made(RAW), ("earnings",), (), "region", "size")
+    drawn = SamplingDesign(n=2000).draw(population, np.random.default_rng(SEED))
     return drawn[["region", "sex", "earnings", "weight"]]
 
 

@@ -92,8 +92,8 @@ def test_outcomes_and_transforms_are_those_that_the_model_takes(name: str) -> No
         with pytest.raises(InputError, match=r"takes one outcome, got 2; .* needs model = 'fbs'"):
             parse_spec(f"{two}\nmodel = {name!r}")
     else:
-        assert len(parse_spec(f"{two}\nmodel = {name!r}").transforms) == 2
-    (transform,) = parse_spec(spec_of(name)).transforms
+        assert len(parse_spec(f"{two}\nmodel = {name!r}").declared) == 2
+    transform = parse_spec(spec_of(name)).declared[0].transform
     assert transform.kind == ("identity" if model.takes_count else "log")
 
 

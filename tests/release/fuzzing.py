@@ -57,7 +57,7 @@ VALUES = (
 )  # fmt: skip
 KEYS = (
     "data", "weight", "strata", "psu", "fpc", "population_size", "missing", "public_columns",
-    "outcome", "predictors", "transform", "transform_scale", "transform_shift", "epsilon", "m",
+    "outcome", "predictors", "epsilon", "m",
     "risk", "shared_weights",
     "by", "statistics", "weights", "stratum_sizes", "lonely_psu", "engine", "priors",
     "covariance_by", "mechanism", "protect", "rho", "flags", "formats", "level", "design_effect",

@@ -260,7 +260,7 @@ def test_a_second_release_keeps_what_the_first_one_found(
 ) -> None:
     spec, confidential = make_spec(survey=SIZE), tmp_path / "confidential"
     for name in ("one", "two"):
-        ss.run_release(spec, tmp_path / name, confidential=confidential)
+        ss.release(spec, tmp_path / name, confidential=confidential)
         ss.adequacy(tmp_path / name, confidential=confidential)
     for folder in (confidential, confidential / "earlier_runs" / "0001"):
         for name in FILES:

@@ -387,12 +387,6 @@ def test_mistakes_in_the_section(lines: str, words: str) -> None:
     assert words in str(caught.value)
 
 
-def test_linearisation_does_not_go_with_calibration() -> None:
-    margin = "[[calibration]]\nby = ['field']\ntotals = { a = 1 }\n"
-    with pytest.raises(InputError, match=r"tables.linearisation: variances of calibrated"):
-        parse_spec(spec_text(tables="linearisation = 'plain'") + margin)
-
-
 def test_the_kept_study_covers_as_the_sample_with_shorter_intervals() -> None:
     """Of real municipalities, and the table of the page."""
     studies = Path(__file__).parents[2] / "vignettes" / "technical" / "studies.md"

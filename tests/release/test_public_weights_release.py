@@ -210,8 +210,6 @@ def test_check_tells_the_expected_errors(
     [
         ({"synthesizer": "model = 'fbp'", "survey": f"{SIZES}\npopulation_size = 1e6"},
          "use 'fbs'"),
-        ({"tables": "linearisation = 'ratio'", "survey": f"{SIZES}\npopulation_size = 1e6"},
-         "'ratio' is for weights that are scaled"),
         ({"survey": SIZES, "labels": "[outcomes.weight]\ncentre = 3.0"}, "leave it out"),
         ({"survey": "weights = 'open'"}, "'confidential', 'public' or 'release:PATH'"),
         ({"survey": STRATA}, "remove one of the two"),

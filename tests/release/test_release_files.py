@@ -205,7 +205,7 @@ def test_labels_units_and_order_reach_every_format(make_spec: MakeSpec, tmp_path
     labels = (
         '[labels.field]\ntitle = "Subject"\nmargin = "Every subject"\n'
         'levels = { c = "Chemistry", a = "Art", b = "Biology" }\n'
-        '[labels.salary]\ntitle = "Pay"\ncurrency = "EUR"\n'
+        '[labels.salary]\ntitle = "Pay"\nunit = "EUR"\n'
         '[labels.gender]\nlevels = { m = "<script>&", f = "Women" }\nmargin = "Both"'
     )
     tables = (

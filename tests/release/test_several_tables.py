@@ -38,7 +38,6 @@ SEVERAL = """
 [all_tables]
 title = "Salaries"
 statistics = ["count", "mean"]
-digits_mean = 1
 [[tables]]
 name = "by_field"
 by = ["field"]
@@ -97,8 +96,7 @@ def alone(folder: Path, table: str) -> dict[str, pd.DataFrame]:
     """One table with the settings that it has among several, released by itself.
 
     The columns of the others stay in the model through the formula."""
-    text = table.replace("[tables]", "[tables]\ndigits_mean = 1")
-    spec = spec_of(folder, text)
+    spec = spec_of(folder, table)
     release(spec, folder / "out", seed=5)
     return dict(read_release(folder / "out").tables)
 

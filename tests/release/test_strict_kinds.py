@@ -171,8 +171,7 @@ def test_levels_and_spikes_come_out_as_declared(made: tuple[Path, Path]) -> None
     [
         ({"labels": KINDS.replace("centre = 3000\n", "")}, "outcomes.benefit: centre missing"),
         ({"labels": KINDS.replace("spread = 0.6", "")}, "outcomes.benefit: spread missing"),
-        ({"privacy": f"{STRICT}\ncount_share = 0"}, "count_share"),
-        ({"privacy": "count_share = 0.5"}, "only for mechanism = 'noisy_statistics'"),
+        ({"privacy": "delta = 1e-7"}, "only for mechanism = 'noisy_statistics'"),
         ({"survey": f"{SURVEY}\npsu = 'field'"}, "design_effect"),
         ({"survey": f"weights = 'public'\n{SURVEY}", "synthesizer": f"outcome = 'employed'\n{PLAN}",
           "labels": '[outcomes.employed]\nkind = "binary"',

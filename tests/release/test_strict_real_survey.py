@@ -33,12 +33,12 @@ missing = "drop"
 {psu}
 [synthesizer]
 outcome = "income_scaled"
-transform = "identity"
 [privacy]
 mechanism = "noisy_statistics"
 epsilon = 3.6
 delta = 1e-6
 [outcomes.income_scaled]
+transform = "identity"
 centre = 2.5
 spread = 1.8
 [tables]

@@ -161,7 +161,7 @@ def test_check_tells_what_the_noise_leaves_to_see(
 
 def test_a_share_of_the_budget_is_no_longer_declared(make_spec: MakeSpec) -> None:
     privacy = STRICT + "\npsu_share = 0.1\n"
-    with pytest.raises(InputError, match=r"psu_share.*no key is needed"):
+    with pytest.raises(InputError, match=r"psu_share.*follows from their sizes"):
         load_spec(spec_of(make_spec, clustered(), survey=SURVEY, privacy=privacy))
 
 

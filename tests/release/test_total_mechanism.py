@@ -95,12 +95,12 @@ def run_in_memory(frame: pd.DataFrame, kind: str) -> dict[str, Any]:
 def run_command(frame: pd.DataFrame, kind: str) -> tuple[int, str, list[str]]:
     """Exit code, what is printed, and the files that are there."""
     transform = TRANSFORMS[kind][0]
-    scale = "" if kind == "log" else f"transform_scale = {transform.scale}"
+    scale = "" if kind == "log" else f"scale = {transform.scale}"
     text = spec_text(
         survey="population_size = 30000",
-        synthesizer=f'transform = "{kind}"\n{scale}\npredictors = "field + gender"',
+        synthesizer='predictors = "field + gender"',
         privacy='mechanism = "noisy_statistics"',
-        labels="[outcomes.salary]\ncentre = 22000\nspread = 0.5",
+        labels=f'[outcomes.salary]\ncentre = 22000\nspread = 0.5\ntransform = "{kind}"\n{scale}',
     )
     planted = RefusedError("Planted.")
     told: list[str] = []

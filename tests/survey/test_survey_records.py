@@ -38,7 +38,7 @@ from tests.surveys import CANARY_OUTCOME, CANARY_WEIGHT, good, make_survey
         ("salary", "1e999", ["salary", "1 record with an infinite value"]),
         ("salary", "canary", ["'salary'", "1 record with text that is no number (with words)"]),
         ("salary", "987654,321", ["'salary'", "(with a decimal comma)"]),
-        ("salary", 0.0, ["salary", "1 record where log(salary)", "transform_shift", "asinh"]),
+        ("salary", 0.0, ["salary", "1 record where log(salary)", "shift", "asinh"]),
         ("salary", -CANARY_OUTCOME, ["salary", "1 record where log(salary)"]),
         ("gender", "", ["'gender'", "1 record", "blank"]),
         ("gender", "  ", ["'gender'", "1 record", "blank"]),
@@ -113,7 +113,7 @@ def test_a_level_that_only_dropped_records_have_is_gone() -> None:
 def test_a_constant_outcome(transform: Transform, cells: dict[str, float]) -> None:
     text = message(good().assign(**cells), transforms=transform)
     assert "constant" in text
-    assert "transform_scale" in text
+    assert "scale" in text
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-4])

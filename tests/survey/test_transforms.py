@@ -88,13 +88,13 @@ def test_describe(transform: Transform, expected: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "scale", "shift", "word"),
     [
-        ("log", 2.0, 0.0, "transform_scale"),
-        ("asinh", 1.0, 1.0, "transform_shift"),
-        ("identity", 1.0, 1.0, "transform_shift"),
-        ("asinh", 0.0, 0.0, "transform_scale"),
-        ("asinh", -1.0, 0.0, "transform_scale"),
-        ("asinh", math.inf, 0.0, "transform_scale"),
-        ("log", 1.0, math.nan, "transform_shift"),
+        ("log", 2.0, 0.0, "scale"),
+        ("asinh", 1.0, 1.0, "shift"),
+        ("identity", 1.0, 1.0, "shift"),
+        ("asinh", 0.0, 0.0, "scale"),
+        ("asinh", -1.0, 0.0, "scale"),
+        ("asinh", math.inf, 0.0, "scale"),
+        ("log", 1.0, math.nan, "shift"),
         ("sqrt", 1.0, 0.0, "'sqrt'"),
     ],
 )

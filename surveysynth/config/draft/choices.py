@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.config.mistakes import OPEN
@@ -20,18 +18,9 @@ from surveysynth.survey.declaration import UNKNOWN, WeightsFrom
 from surveysynth.survey.files import LabelledTable, Table, open_table
 from surveysynth.survey.formula import quote
 from surveysynth.survey.records import LEAST_RECORDS, level_problems
-from surveysynth.survey.transforms import Transform
 
 #: Names for the row over all levels; the first that is not a level is used.
 _MARGINS = ("All", "Total", "Overall", "All levels", "Sum of all levels")
-_TYPES = (
-    (pa.types.is_boolean, "true or false"),
-    (pa.types.is_dictionary, "categories"),
-    (pa.types.is_temporal, "date or time"),
-    (lambda kind: pa.types.is_integer(kind) or pa.types.is_floating(kind), "number"),
-    (pa.types.is_decimal, "number"),
-    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), "text"),
-)
 
 
 @dataclass(frozen=True)
@@ -51,11 +40,10 @@ class PublicLevels:
 
 @dataclass(frozen=True)
 class DataFile:
-    """A data file: ``names`` of all columns, and ``types`` by name (empty for csv)."""
+    """A data file, with the ``names`` of all columns."""
 
     path: Path
     names: tuple[str, ...]
-    types: Mapping[str, str]
     table: Table
 
     def levels(self, name: str) -> PublicLevels:
@@ -86,7 +74,7 @@ class DataFile:
 
 
 def open_data(path: Path) -> DataFile:
-    """Open a data file for its column names, and their types if the file has them.
+    """Open a data file for its column names.
 
     Raises ``InputError`` as ``open_table`` does, and if the first line looks like a record: its
     values would be mistaken for names, shown, and written into a specification.
@@ -103,26 +91,7 @@ def open_data(path: Path) -> DataFile:
         if values
         else [],
     )
-    types = (
-        {name: "categories" if each.labels else each.kind for name, each in table.described.items()}
-        if isinstance(table, LabelledTable)
-        else _types(path)
-    )
-    return DataFile(path, table.columns, types, table)
-
-
-def _types(path: Path) -> dict[str, str]:
-    """Return the types of a parquet file in words, from its schema, which has no cells."""
-    if path.suffix.lower() != ".parquet":
-        return {}
-    try:
-        schema = pa.parquet.read_schema(path)
-    except (pa.ArrowException, OSError, ValueError):
-        raise InputError(f"{path} is not a parquet file, or it is damaged.") from None
-    return {
-        entry.name: next((word for holds, word in _TYPES if holds(entry.type)), "another type")
-        for entry in schema
-    }
+    return DataFile(path, table.columns, table)
 
 
 Kind = Literal["continuous", "semicontinuous", "count", "binary", "categorical"]
@@ -130,11 +99,11 @@ KINDS: tuple[str, ...] = get_args(Kind)
 MECHANISMS = tuple(PROMISES)
 
 _NUMBERS = ("centre", "spread", "scale", "power", "shift", "lower", "upper")
-_LISTS_OF_NUMBERS = ("range", "middle", "spikes")
+_LISTS_OF_NUMBERS = ("range", "spikes")
 #: Constants of an amount whose transform is declared and not learned from a range.
-DECLARED = ("transform", *_NUMBERS, "middle")
+DECLARED = ("transform", *_NUMBERS)
 #: Constants of an outcome besides its kind. range: the public range, for a transform that is
-#: learned. middle: two values between which about two thirds of the population lie, for a spread.
+#: learned.
 CONSTANTS = (*_NUMBERS, *_LISTS_OF_NUMBERS, "transform", "levels")
 
 Constants = Mapping[str, Any]
@@ -230,15 +199,15 @@ def check_choices(choices: Choices, columns: Sequence[str]) -> None:
                 f"{name!r} is confidential, as an outcome or as the sampling weight, and cannot be "
                 "public too (by, strata, psu)."
             )
-    for each in choices.outcomes:
-        if each.kind is not None:
-            check_word(f"kind of {each.name!r}", each.kind, KINDS)
     if isinstance(choices.weights_from, tuple):
         _check_sources(choices, choices.weights_from, columns)
     if choices.weight in names:
         raise InputError(f"weight: {choices.weight!r} is also an outcome; name another column.")
-    if choices.mechanism is not None:
-        check_word("mechanism", choices.mechanism, MECHANISMS)
+    if choices.mechanism not in (None, *MECHANISMS):
+        raise InputError(
+            f"mechanism: expected one of {listing(MECHANISMS)}, got {choices.mechanism!r}."
+            f"{nearest(str(choices.mechanism), MECHANISMS)}"
+        )
     check_positive("epsilon", choices.epsilon)
     check_positive("population-size", choices.population_size)
     check_positive("design-effect", choices.design_effect)
@@ -263,32 +232,10 @@ def check_column(part: str, name: str, columns: Sequence[str]) -> None:
         raise InputError(f"{part}: there is no column {name!r}.{hint}")
 
 
-def check_word(what: str, word: str, known: Sequence[str]) -> None:
-    """Raise ``InputError`` for an unknown word."""
-    if word not in known:
-        raise InputError(
-            f"{what}: expected one of {listing(known)}, got {word!r}.{nearest(word, known)}"
-        )
-
-
 def check_positive(what: str, number: float | None) -> None:
     """Raise ``InputError`` for a number that is not finite and above zero."""
     if number is not None and not (math.isfinite(number) and number > 0):
         raise InputError(f"{what}: expected a finite number above zero, got {number:g}.")
-
-
-def read_constant(key: str, text: str) -> Any:
-    """Return the value of a constant: a number, a list with commas, or a word.
-
-    Raises ``InputError`` for other text.
-    """
-    if key in _NUMBERS:
-        return read_number(key, text)
-    if key in _LISTS_OF_NUMBERS:
-        return [read_number(key, part) for part in text.split(",")]
-    if key == "levels":
-        return [part.strip() for part in text.split(",")]
-    return text.strip()
 
 
 def read_number(what: str, text: str) -> float:
@@ -332,19 +279,13 @@ def settled_amount(outcome: OutcomeChoice, *, strict: bool) -> dict[str, Any]:
 
 
 def _declared_amount(given: dict[str, Any], name: str, *, strict: bool) -> dict[str, Any]:
-    """Return transform and moments: as given, by public rules, or ``OPEN``.
-
-    The rules use a typical value, and two values between which about two thirds of the population
-    lie. The scale is about a tenth of the typical value; the spread is half of the distance on the
-    scale of the transform, as a normal distribution has 68% within one SD.
-    """
+    """Return transform and moments, as given or ``OPEN``; a scale is a tenth of a typical value."""
     if "range" in given:
         key = next(key for key in DECLARED if key in given)
         raise InputError(
             f"range of {name!r}: the transform is learned from a range alone, and {key} is for a "
             "transform that is declared; leave one of them out."
         )
-    middle = given.pop("middle", None)
     centre = given.get("centre")
     scaled = {"scale", "power"} & set(given) or centre
     given.setdefault("transform", "yeo_johnson" if scaled else OPEN)
@@ -353,26 +294,10 @@ def _declared_amount(given: dict[str, Any], name: str, *, strict: bool) -> dict[
         given["scale"] = float(f"{abs(centre) / 10:.0e}") if centre else OPEN
     if kind == "yeo_johnson":
         given.setdefault("power", 0.5)
-    constants = [given.get(key, d) for key, d in (("scale", 1.0), ("shift", 0.0), ("power", 0.5))]
-    known = OPEN not in (kind, *constants)
-    if middle is not None and "spread" not in given and known:
-        given["spread"] = _half_width(Transform(kind, *constants), middle, name)
     if strict:
         given.setdefault("centre", OPEN)
         given.setdefault("spread", OPEN)
     return given
-
-
-def _half_width(transform: Transform, bounds: Sequence[float], name: str) -> float:
-    """Return half of a distance on the scale of the transform, to three digits."""
-    ends = np.array(bounds, dtype=np.float64)
-    if ends.size != 2 or not ends[0] < ends[1] or transform.violations(ends):
-        raise InputError(
-            f"middle of {name!r}: expected two numbers, the lower first, where "
-            f"{transform.describe(name)} exists; got {', '.join(f'{end:g}' for end in ends)}."
-        )
-    low, high = transform.forward(ends)
-    return float(f"{(high - low) / 2:.3g}")
 
 
 #: Choices without a default: prompts on a terminal, otherwise required flags.
@@ -429,7 +354,12 @@ def _read_constant(text: str, names: Sequence[str]) -> tuple[str, str, object]:
                     f"--constant {text!r}: unknown key {key!r}.{nearest(key, CONSTANTS)} Known: "
                     f"{', '.join(CONSTANTS)}."
                 )
-            return name, key, read_constant(key, value)
+            if key in _NUMBERS:
+                return name, key, read_number(key, value)
+            if key in _LISTS_OF_NUMBERS:
+                return name, key, [read_number(key, part) for part in value.split(",")]
+            levels = [part.strip() for part in value.split(",")]
+            return name, key, levels if key == "levels" else value.strip()
     raise InputError(
         f"--constant {text!r}: expected NAME.KEY=VALUE, such as salary.centre=45000, where NAME is "
         "an outcome."

@@ -61,22 +61,9 @@ _MOMENTS = """\
 # centre: a typical value. spread: a typical standard deviation on the scale of the transform.
 # Noisy statistics need both, from public sources. Values far off cost accuracy, never privacy."""
 
-_MECHANISMS = {
-    "pseudo_posterior": """\
-# "pseudo_posterior": influential records get less weight; its epsilon is asymptotic.
-# "noisy_statistics": exact noise; strict differential privacy for any number of records.""",
-    "noisy_statistics": """\
+_MECHANISMS = """\
 # "noisy_statistics": exact noise; strict differential privacy for any number of records.
-# "pseudo_posterior": influential records get less weight; its epsilon is asymptotic.""",
-}
-
-
-@dataclass(frozen=True)
-class Draft:
-    """The ``text`` of a specification, and its ``open`` keys, which are still to be filled in."""
-
-    text: str
-    open: tuple[str, ...]
+# "pseudo_posterior": influential records get less weight; its epsilon is asymptotic."""
 
 
 def draft_text(
@@ -85,8 +72,8 @@ def draft_text(
     columns: Sequence[str],
     levels: Mapping[str, PublicLevels],
     spec: str,
-) -> Draft:
-    """Return the specification of ``choices``.
+) -> tuple[str, tuple[str, ...]]:
+    """Return the specification of ``choices``, and its keys that are still to be filled in.
 
     data: the path as written; columns: all names; levels: of the by columns; spec: the file name.
     Raises ``InputError`` for constants that do not belong together.
@@ -108,7 +95,7 @@ def draft_text(
         for found in map(_LEFT.match, lines)
         if found and name.startswith(("survey", "outcomes"))
     ]
-    return Draft("\n\n".join(parts) + "\n", tuple(left))
+    return "\n\n".join(parts) + "\n", tuple(left)
 
 
 def value(given: Any) -> str:
@@ -158,20 +145,14 @@ def _heading(choices: Choices, columns: int, spec: str) -> str:
 
 
 def _survey(choices: Choices, data: str, columns: Sequence[str]) -> list[str]:
-    lines = [line("data", data, "relative to this file")]
-    if choices.public_weights:
-        lines += [
-            "# The weights are constants of the sample design that anyone can compute. They are",
-            "# used and published unchanged. Leave weights out to protect them.",
-            'weights = "public"',
-            line("weight", choices.weight),
-        ]
-    else:
-        lines += [
-            "# Sampling weights are confidential and synthesised with the outcomes. If they are",
-            '# constants of the sample design that anyone can compute, set weights = "public".',
-            line("weight", choices.weight),
-        ]
+    lines = [
+        line("data", data, "relative to this file"),
+        "# Sampling weights are confidential and synthesised with the outcomes. If they are",
+        '# constants of the sample design that anyone can compute, weights = "public" uses and',
+        "# publishes them unchanged.",
+        *(['weights = "public"'] if choices.public_weights else []),
+        line("weight", choices.weight),
+    ]
     lines += _sources(choices) + _design(choices)
     used = {*choices.public, *choices.confidential}
     rest = [name for name in columns if name not in used and name.strip()]
@@ -190,7 +171,6 @@ def _survey(choices: Choices, data: str, columns: Sequence[str]) -> list[str]:
 
 
 def _sources(choices: Choices) -> list[str]:
-    """Return the lines on what the weights were computed from."""
     lines = [
         "# What the weights were computed from besides the design: [] for design weights, or the",
         "# columns of a calibration or an adjustment for nonresponse. If one is confidential, a",
@@ -211,16 +191,12 @@ def _sources(choices: Choices) -> list[str]:
 
 
 def _design(choices: Choices) -> list[str]:
-    """Return the lines on strata, units and size of the population."""
     lines = []
-    if choices.strata:
-        lines.append(line("strata", choices.strata, "public: the sample was drawn within these"))
-    else:
-        lines.append('# strata = ".."                 # public: the sample was drawn within these')
-    if choices.psu:
-        lines.append(line("psu", choices.psu, "public: primary sampling units"))
-    else:
-        lines.append('# psu = ".."                    # public: primary sampling units')
+    for name, words in (("strata", "the sample was drawn within these"),
+                        ("psu", "primary sampling units")):  # fmt: skip
+        given = getattr(choices, name)
+        written = line(name, given or "..", f"public: {words}")
+        lines.append(written if given else f"# {written}")
     if choices.design_effect is not None:
         lines.append("# The public factor by which the units raise variances, for models without")
         lines.append(line("design_effect", choices.design_effect, "effects of units"))
@@ -255,7 +231,7 @@ def _synthesizer(choices: Choices) -> list[str]:
 
 def _outcome(outcome: OutcomeChoice, choices: Choices) -> list[str]:
     if outcome.kind is None:
-        given = [line(name, each) for name, each in outcome.constants.items() if name != "middle"]
+        given = [line(name, each) for name, each in outcome.constants.items()]
         return [*_KINDS.split("\n"), line("kind", OPEN), *given]
     lines = [line("kind", outcome.kind, _KIND_WORDS[outcome.kind])]
     if outcome.is_amount:
@@ -289,17 +265,9 @@ def _amount(outcome: OutcomeChoice, settled: Mapping[str, Any]) -> list[str]:
     moments = [k for k in ("centre", "spread") if k in settled]
     if moments:
         lines += _MOMENTS.split("\n")
-    lines += [line(k, settled[k], _of_middle(outcome) if k == "spread" else "") for k in moments]
+    lines += [line(k, settled[k]) for k in moments]
     ends = [line(k, settled[k]) for k in ("lower", "upper") if k in settled]
     return lines + (ends or ["# lower = 0                     # no synthetic amount lies below"])
-
-
-def _of_middle(outcome: OutcomeChoice) -> str:
-    bounds = outcome.constants.get("middle")
-    if bounds is None or "spread" in outcome.constants:
-        return ""
-    low, high = map(value, bounds)
-    return f"half of {low} to {high}, where two thirds lie"
 
 
 def _weight(choices: Choices) -> dict[str, list[str]]:
@@ -317,9 +285,8 @@ def _weight(choices: Choices) -> dict[str, list[str]]:
 
 
 def _privacy(choices: Choices) -> list[str]:
-    assert choices.mechanism is not None  # asked for, or refused before
     lines = [
-        *_MECHANISMS[choices.mechanism].split("\n"),
+        *_MECHANISMS.split("\n"),
         line("mechanism", choices.mechanism),
         "# The privacy cost of the whole release, all draws together. Every further release",
         "# from the same data adds its own cost.",
@@ -358,7 +325,6 @@ def _tables(choices: Choices) -> list[str]:
 
 
 def _labels(levels: Mapping[str, PublicLevels]) -> dict[str, list[str]]:
-    """Return the labels of by columns, with a line for each level."""
     sections: dict[str, list[str]] = {}
     for name, found in levels.items():
         shown = sections[f"labels.{key(name)}"] = [
@@ -439,18 +405,18 @@ def write_draft(data: DataFile, choices: Choices, out: Path, *, overwrite: bool)
     # The name of a link stays; folders are resolved, since a link has another folder above it.
     folder = os.path.relpath(data.path.parent.resolve(), out.parent.resolve())
     path = (Path(folder) / data.path.name).as_posix()
-    draft = draft_text(choices, path, data.names, levels, out.name)
-    if not draft.open:
-        parse_spec(draft.text, out)
+    text, left = draft_text(choices, path, data.names, levels, out.name)
+    if not left:
+        parse_spec(text, out)
     try:
-        _write(out, draft.text.encode("utf-8"), overwrite=overwrite)
+        _write(out, text.encode("utf-8"), overwrite=overwrite)
     except FileExistsError:
         raise InputError(f"{out} exists; replace it with --overwrite.") from None
     except UnicodeEncodeError:
         raise InputError("a constant or level is not UTF-8 text; correct it.") from None
     except OSError as error:
         raise InputError(f"{out} cannot be written: {error.strerror}.") from None
-    return Drafted(out, draft.open, by)
+    return Drafted(out, left, by)
 
 
 def _write(out: Path, content: bytes, *, overwrite: bool) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from surveysynth.evaluation.studies.population import Population
 
 DesignKind: TypeAlias = Literal["pps_wr", "pps", "srs", "two_stage"]
-Allocation: TypeAlias = Literal["proportional", "equal", "power", "neyman"]
+Allocation: TypeAlias = Literal["proportional", "equal", "power"]
 ClusterRule: TypeAlias = Literal["units", "size", "srs"]
 WithinRule: TypeAlias = Literal["srs", "pps"]
 WEIGHT = "weight"
@@ -68,58 +68,14 @@ def select_pps_with_replacement(
     return index, total / (n * size[index])
 
 
-def stratified_pps_sample(
-    population: pd.DataFrame, *, strata: str, size: str, n: int, rng: np.random.Generator
-) -> pd.DataFrame:
-    """Draw rows of ``population`` by stratum with PPS with replacement, adding ``weight``.
-
-    ``strata`` and ``size`` name columns; the allocation is proportional to stratum sizes. The rows
-    come stratum by stratum, sorted by stratum label, with a fresh index.
-    """
-    groups = list(population.groupby(strata, sort=True))
-    stratum_sizes = np.array([len(group) for _, group in groups], dtype=np.int64)
-    parts = []
-    for n_h, (_, group) in zip(proportional_allocation(stratum_sizes, n), groups, strict=True):
-        index, weight = select_pps_with_replacement(
-            group[size].to_numpy(dtype=np.float64), int(n_h), rng
-        )
-        parts.append(group.iloc[index].assign(weight=weight))
-    return pd.concat(parts, ignore_index=True)
-
-
-def allocate(
-    rule: Allocation, stratum_sizes: IntArray, n: int, spreads: FloatArray | None = None
-) -> IntArray:
+def allocate(rule: Allocation, stratum_sizes: IntArray, n: int) -> IntArray:
     """Return sample sizes (H,) that sum to n, each at least 2.
 
     They are in proportion to the sizes of the strata, equal, or in proportion to the square roots
-    of the sizes ("power", between the two). "neyman": in proportion to size times ``spreads`` (H,),
-    the standard deviations of the measure of size, but at most all units of a stratum.
+    of the sizes ("power", between the two).
     """
-    sizes = np.asarray(stratum_sizes, dtype=np.float64)
-    if rule == "neyman":
-        return _neyman_allocation(np.asarray(stratum_sizes), n, spreads)
     exponent = {"proportional": 1.0, "equal": 0.0, "power": 0.5}[rule]
-    return proportional_allocation(sizes**exponent, n, MINIMUM)
-
-
-def _neyman_allocation(units: IntArray, n: int, spreads: FloatArray | None) -> IntArray:
-    """Allocate by Neyman's rule; strata that it would exhaust are taken whole."""
-    measure = units * (np.zeros(units.size) if spreads is None else spreads)
-    if not measure.any():
-        raise InputError("allocation 'neyman' needs a measure of size that varies within strata.")
-    whole = np.zeros(units.size, dtype=bool)
-    while not whole.all():
-        sizes = units.astype(np.int64)
-        left = n - int(units[whole].sum())
-        # A stratum whose sizes are all equal keeps the minimum.
-        share = np.maximum(measure[~whole], 1e-9 * measure.max())
-        sizes[~whole] = proportional_allocation(share, left, MINIMUM)
-        exhausted = ~whole & (sizes > units)
-        if not exhausted.any():
-            return sizes
-        whole |= exhausted
-    raise InputError(f"n = {n} distinct records cannot be drawn from {int(units.sum())} units.")
+    return proportional_allocation(np.asarray(stratum_sizes, np.float64) ** exponent, n, MINIMUM)
 
 
 def select_pps_systematic(
@@ -221,7 +177,6 @@ class SamplingDesign:
             )
 
     def _clusters_drawn(self, n: int) -> int:
-        """Return the draws of clusters for n records of a stratum."""
         return max(MINIMUM, round(n / self.per_cluster))
 
     def draw(self, population: "Population", rng: np.random.Generator) -> pd.DataFrame:
@@ -268,11 +223,7 @@ class SamplingDesign:
         if population.drawn is not None:
             return population.drawn_by_stratum
         units = np.array([rows.size for rows in population.stratum_rows])
-        spreads = None
-        if self.allocation == "neyman":
-            by_stratum = [population.sizes[rows] for rows in population.stratum_rows]
-            spreads = np.array([each.std(ddof=1) if each.size > 1 else 0.0 for each in by_stratum])
-        return allocate(self.allocation, units, self.n, spreads)
+        return allocate(self.allocation, units, self.n)
 
     def _draw_clusters(
         self, cluster: IntArray, size: FloatArray, drawn: int, rng: np.random.Generator

@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.studies.designs import stratified_pps_sample
-from surveysynth.evaluation.studies.population import published_cells, simulate_population
+from surveysynth.evaluation.studies.designs import SamplingDesign
+from surveysynth.evaluation.studies.population import (
+    Population,
+    published_cells,
+    simulate_population,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,7 +37,6 @@ weights_from = []              # the weights were not made from confidential ans
 [synthesizer]
 model = "fbs"                  # fbs or fbp
 outcome = "salary"             # confidential
-transform = "log"
 
 {privacy}
 [tables]
@@ -86,8 +89,9 @@ def simulate_survey(n: int, rng: np.random.Generator) -> "pd.DataFrame":
 
     Raises ``InputError`` if n is too small for two records in each of the eight fields.
     """
-    population = simulate_population(published_cells(), rng)
-    sample = stratified_pps_sample(population, strata="field", size="size", n=n, rng=rng)
+    persons = simulate_population(published_cells(), rng)
+    population = Population(persons, ("salary",), ("gender",), "field", "size")
+    sample = SamplingDesign(n=n).draw(population, rng)
     sample["salary"] = sample["salary"].round(2)
     sample["weight"] = sample["weight"].round(6)
     return sample[["field", "gender", "salary", "weight"]]
@@ -96,13 +100,7 @@ def simulate_survey(n: int, rng: np.random.Generator) -> "pd.DataFrame":
 def write_example(
     folder: Path, n: int = DEFAULT_N, seed: int = DEFAULT_SEED, *, study: bool = False
 ) -> tuple[Path, Path]:
-    """Write survey.csv and spec.toml into ``folder``, new or empty; return their paths.
-
-    spec.toml names noisy statistics, and spec_pseudo_posterior.toml beside it the other mechanism.
-    ``study``: also write population.csv, from which the survey was drawn: the frame of a study.
-    Raises ``InputError`` if the folder holds anything or cannot be written;
-    nothing is left then.
-    """
+    """Write the files of ``surveysynth.example``, all or none."""
     if seed < 0:
         raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
     if folder.exists() and not folder.is_dir():
@@ -124,10 +122,11 @@ def _write(folder: Path, survey: "pd.DataFrame", population_seed: int | None) ->
         staged.mkdir()
         survey.to_csv(staged / "survey.csv", index=False, lineterminator="\n")
         cells = published_cells()
-        fields = dict.fromkeys(cells.frame["field"])
+        fields = dict.fromkeys(cells["field"])
         levels = ", ".join(f'"{code}" = "Field {code}"' for code in fields)
         for file, privacy in _PRIVACY.items():
-            text = _SPEC.format(name=file, size=cells.size, levels=levels, privacy=privacy)
+            size = int(cells["size"].sum())
+            text = _SPEC.format(name=file, size=size, levels=levels, privacy=privacy)
             (staged / file).write_text(text, encoding="utf-8")
         if population_seed is not None:
             population = simulate_population(cells, np.random.default_rng(population_seed))

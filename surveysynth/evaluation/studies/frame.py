@@ -138,7 +138,6 @@ def read_frame(
 def _problems(
     spec: "Spec", raw: pd.DataFrame, records: Records, roles: Roles, size: str | None
 ) -> Iterator[str]:
-    """Yield what is wrong with the values of a frame."""
     if records.dropped:
         counts = {name: int(raw[name].isna().sum()) for name in roles.needed}
         cells = "; ".join(f"{name!r}: {count:,}" for name, count in counts.items() if count)
@@ -223,7 +222,6 @@ def drawn_spec(spec: Spec, population: "Population") -> Spec:
 
 
 def _totals(by: tuple[str, ...], amount: str | None, population: "Population") -> Any:
-    """Return the totals of a margin in the frame, nested by level."""
     frame = population.frame
     values = pd.Series(1.0, index=frame.index) if amount is None else frame[amount].astype(float)
     if not by:
@@ -243,16 +241,6 @@ def _unwithheld(tables: Any) -> Any:
     if tables.flags == "none":
         return tables
     return tables.model_copy(update={"flag_action": "mark"})
-
-
-def plain_estimates(spec: Spec) -> Spec:
-    """Return a specification of tables without scaling, calibration, or flags."""
-    def plain(tables: Any) -> Any:
-        return tables.model_copy(update={"linearisation": "plain", "flags": "none"})
-
-    shared = None if spec.shared is None else plain(spec.shared)
-    tables = tuple(map(plain, spec.tables))
-    return spec.model_copy(update={"tables": tables, "shared": shared, "calibration": ()})
 
 
 def require_same_tables(name: str, spec: Spec, first: Spec) -> None:

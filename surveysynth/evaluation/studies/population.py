@@ -26,20 +26,8 @@ SPREAD = 0.4
 MARGIN = "All"
 
 
-@dataclass(frozen=True)
-class Cells:
-    """The 16 interior cells: ``frame`` has field, gender, size (persons), mean (dollars)."""
-
-    frame: pd.DataFrame
-
-    @property
-    def size(self) -> int:
-        """The number of persons in the population."""
-        return int(self.frame["size"].sum())
-
-
-def published_cells() -> Cells:
-    """Read the interior cells of the published population, in the order of the tables."""
+def published_cells() -> pd.DataFrame:
+    """Read the 16 interior cells: field, gender, size (persons), mean (dollars)."""
     labels = {"field": str, "gender": str}
     counts = pd.read_csv(literature_table("simulation_counts_table4.csv"), dtype=labels)
     means = pd.read_csv(literature_table("simulation_mean_salary_table5.csv"), dtype=labels)
@@ -51,16 +39,16 @@ def published_cells() -> Cells:
     )
     cells = cells[(cells["field"] != MARGIN) & (cells["gender"] != MARGIN)]
     cells = cells.rename(columns={"population_count": "size", "population_mean": "mean"})
-    return Cells(cells.reset_index(drop=True))
+    return cells.reset_index(drop=True)
 
 
-def simulate_population(cells: Cells, rng: np.random.Generator) -> pd.DataFrame:
+def simulate_population(cells: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     """Simulate one row a person: field, gender, salary (dollars), size (for PPS).
 
     log salary ~ N(log mean - 0.08, 0.4^2), whose mean is the cell's published mean; log size = log
     salary + N(0, 0.4^2) (methods 7).
     """
-    persons = cells.frame.loc[cells.frame.index.repeat(cells.frame["size"])].reset_index(drop=True)
+    persons = cells.loc[cells.index.repeat(cells["size"])].reset_index(drop=True)
     n_persons = len(persons)
     centre = np.log(persons["mean"].to_numpy(dtype=np.float64)) - SPREAD**2 / 2
     log_salary = rng.normal(centre, SPREAD)
@@ -272,9 +260,10 @@ def published_specs() -> dict[str, dict[str, Any]]:
 def _release(privacy: dict[str, Any], **synthesizer: Any) -> dict[str, Any]:
     return {
         "survey": {
-            "weight": "weight", "strata": "field", "population_size": published_cells().size,
+            "weight": "weight", "strata": "field",
+            "population_size": int(published_cells()["size"].sum()),
         },
-        "synthesizer": {"outcome": "salary", "transform": "log", **synthesizer},
+        "synthesizer": {"outcome": "salary", **synthesizer},
         "privacy": privacy,
         "tables": {"by": ["field", "gender"], "statistics": ["count", "mean"]},
     }  # fmt: skip

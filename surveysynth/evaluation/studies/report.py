@@ -19,7 +19,6 @@ from surveysynth.estimation.statistics import statistic_of
 from surveysynth.evaluation.methods import LAPLACE, SAMPLE, color_of
 from surveysynth.evaluation.studies.results import (
     BOUNDS,
-    CLASSES,
     ENOUGH,
     PLACE,
     CoverageResult,
@@ -132,34 +131,6 @@ def _panels(
     return figure
 
 
-def coverage_by_size(
-    by_size: pd.DataFrame, methods: Sequence[str], level: float, mark: str
-) -> "Figure":
-    """Draw mean coverage by size of row, with two Monte Carlo errors, a line a method."""
-    places = places_of(by_size)
-    figure = new_figure(7.6, 0.9 + 2.3 * len(places), mark, style.FAINT)
-    panels = figure.subplots(len(places), 1, squeeze=False, sharex=True)[:, 0]
-    for panel, place in zip(panels, places, strict=True):
-        part = by_size[(by_size[PLACE] == list(place)).all(axis=1)]
-        panel.axhline(level, color=style.FAINT, linewidth=1, linestyle=(0, (5, 2)))
-        for number, method in enumerate(methods):
-            of = part[part["method"] == method].set_index("size").reindex(CLASSES)
-            apart = np.arange(len(CLASSES)) + 0.09 * (number - (len(methods) - 1) / 2)
-            panel.errorbar(
-                apart, of["coverage"], yerr=2 * of["coverage_mcse"].fillna(0.0), marker="o",
-                markersize=4.5, linewidth=1, color=method_color(method, methods), label=method,
-            )  # fmt: skip
-        panel.set_title(place_title(place))
-        panel.set_ylabel("mean coverage")
-        panel.set_ylim(min(0.7, float(by_size["coverage"].min()) - 0.05), 1.02)
-        panel.grid(True, axis="y")
-    panels[-1].set_xticks(range(len(CLASSES)), CLASSES)
-    panels[-1].set_xlabel("records of a row in the mean sample")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right upper", fontsize=8,
-                  frameon=False)  # fmt: skip
-    return figure
-
-
 def method_color(method: str, methods: Sequence[str]) -> str:
     """Return the color of a method; those of specifications follow their order."""
     if method in (SAMPLE, LAPLACE):
@@ -192,7 +163,7 @@ def run_frame_study(
     store = Store()
     if folder is not None:
         identity = study.identity()
-        store = open_folder(folder, identity, resume=resume, may_grow="replicates")
+        store = open_folder(folder, identity, resume=resume)
     failed = run_missing(study, store, scheduler=scheduler, workers=workers, progress=progress)
     result = _collected(study, store, failed, folder)
     if folder is not None:
@@ -209,7 +180,6 @@ def run_frame_study(
 def _collected(
     study: FrameStudy, store: Store, failed: dict[str, str], out: Path | None
 ) -> CoverageResult:
-    """Measure the finished tasks, in the order of the tasks."""
     read = [store.read(task) for task in study.tasks() if store.has(task)]
     with_rows = [each.replicates for each in read if len(each.replicates)]
     if not with_rows:
@@ -223,7 +193,6 @@ def _collected(
 
 
 def _write(study: FrameStudy, result: CoverageResult, folder: Path) -> None:
-    """Write the measures, figures and the page."""
     frames = {ROWS_NAME: result.rows.drop(columns="row"), SUMMARY_NAME: result.summary,
               BY_SIZE_NAME: result.by_size, REFUSALS_NAME: result.refusals}  # fmt: skip
     for name, frame in frames.items():
@@ -261,16 +230,12 @@ def _pictures(study: FrameStudy, result: CoverageResult) -> Iterator[Picture]:
          "Mean error against the frame, in mean standard errors of the sample's own estimate. "
          "Within the band a bias costs at most a few percent of coverage.",
          bias_by_records, (rows, methods, mark)),
-        ("coverage_by_size", "Coverage by number of records",
-         "Mean over the rows of a class, with two Monte Carlo standard errors.",
-         coverage_by_size, (result.by_size, methods, level, mark)),
     ]  # fmt: skip
     for name, heading, text, function, arguments in made:
         yield Picture(name, heading, text, png_bytes(draw(function, *arguments)))
 
 
 def _page(study: FrameStudy, result: CoverageResult, pictures: list[Picture]) -> str:
-    """Return the page of a study."""
     level = study.spec.tables[0].level
     outcomes = ", ".join(study.spec.synthesizer.outcome)
     refused = result.refusals.groupby("method")["sample"].nunique()

@@ -217,7 +217,6 @@ def measure(
 
 
 def _refused(study: FrameStudy, refusals: pd.DataFrame) -> dict[str, float]:
-    """Return the share of samples that each method refused."""
     counts = refusals.groupby("method")["sample"].nunique()
     return {name: float(counts.get(name, 0)) / study.replicates for name in study.methods}
 
@@ -291,7 +290,6 @@ def _line(
     own: "pd.Series[float] | None",
     study: FrameStudy,
 ) -> dict[str, Any]:
-    """Return the measures of one method over the rows of one place."""
     gap = gap_error = error = math.nan
     if mine is not None and own is not None:
         _, error = mean_with_error(np.asarray(mine, dtype=np.float64))

@@ -101,22 +101,10 @@ def simulated_releases(
     epsilons: Sequence[float] = (),
     guesses: Guesses | None = None,
 ) -> list[SimulatedRelease]:
-    """Release simulated records at the epsilon of a specification and at others.
+    """Release simulated records at the epsilon of a specification and at others, in any order.
 
-    Parameters
-    ----------
-    spec, design
-        Of the release.
-    epsilons
-        Others, in any order.
-    guesses
-        Two values of learned columns by name, between which two thirds of the population lie.
-
-    Raises
-    ------
-    InputError
-        For an epsilon that is not above zero, and a guess that names no learned column or lies
-        outside its range.
+    Raises ``InputError`` for an epsilon that is not above zero, and a guess that names no learned
+    column or lies outside its range.
     """
     if not all(0.0 < each < np.inf for each in epsilons):
         raise InputError(f"--epsilon: expected numbers above zero, got {list(epsilons)}.")
@@ -175,7 +163,6 @@ def simulated_report(
 def _at(
     spec: "Spec", epsilon: float, survey: Survey, sample: pd.DataFrame
 ) -> SimulatedRelease:
-    """Release the simulated survey once."""
     started = time.monotonic()
     try:
         made = released(spec, survey, np.random.SeedSequence(SEED))

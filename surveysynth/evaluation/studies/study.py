@@ -33,7 +33,6 @@ from surveysynth.evaluation.studies.frame import (
     check_design,
     columns_of,
     drawn_spec,
-    plain_estimates,
     read_frame,
     refuse_survey_file,
     require_same_tables,
@@ -306,8 +305,8 @@ class FrameStudy:
             "survey": spec.survey.model_copy(
                 update={**drop, "weight": weight, "public_columns": tuple(dict.fromkeys(kept))}
             ),
+            "calibration": (),
         })  # fmt: skip
-        whole = plain_estimates(whole)
         declaration: Declaration = replace(
             build.declaration_of(whole), source=self.source, refuse_degenerate=False,
             weight_transform=Transform(),
@@ -395,7 +394,6 @@ def chosen_frame_study(
 
 
 def _spec_of(given: "str | Path | Spec | Mapping[str, Any]") -> Spec:
-    """Return a specification from a file, or from sections of keys."""
     if isinstance(given, Spec):
         return given
     if isinstance(given, Mapping):

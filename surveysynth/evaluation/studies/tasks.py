@@ -97,7 +97,6 @@ def run_tasks(
 
 
 def _client(scheduler: str | None, workers: int, stack: ExitStack) -> Any:
-    """Return a client of the scheduler, or of one that ``stack`` ends with its workers."""
     try:
         from dask.distributed import Client, LocalCluster
     except ImportError:
@@ -159,13 +158,10 @@ SUMMARY_NAME, REPLICATES_NAME = "summary.csv", "replicates.parquet"
 REFUSALS_NAME, REPORT_NAME, FIGURES = "refusals.csv", "report.html", "figures"
 
 
-def open_folder(
-    folder: Path, identity: dict[str, Any], *, resume: bool, may_grow: str | None = None
-) -> "Store":
+def open_folder(folder: Path, identity: dict[str, Any], *, resume: bool) -> "Store":
     """Make the folder, or check that it belongs to the study with this identity.
 
-    may_grow: a number of the identity that may be larger than it was, where tasks do not depend
-    on it."""
+    It may have more samples than it had, since tasks do not depend on their number."""
     mine = json.loads(json.dumps(identity))
     path = folder / STUDY_NAME
     if folder.exists() and any(folder.iterdir()):
@@ -178,8 +174,8 @@ def open_folder(
         except (OSError, ValueError):
             raise InputError(f"{folder} holds no study to resume.") from None
         changed = {key for key in mine if theirs.get(key) != mine[key]}
-        if may_grow in changed and theirs.get(may_grow, math.inf) < mine[may_grow]:
-            changed.discard(may_grow)
+        if theirs.get("replicates", math.inf) < mine["replicates"]:
+            changed.discard("replicates")
         if changed:
             names = ", ".join(sorted(changed))
             raise InputError(

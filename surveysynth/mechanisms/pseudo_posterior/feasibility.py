@@ -31,8 +31,6 @@ TIME_LIMIT = 300.0
 
 #: Seconds between two reports of progress.
 REPORT_EVERY = 5.0
-#: Fits that the search of one guess usually takes, for the time that is left.
-USUAL_FITS = 9
 #: Draws and warm-up of the first try of a guess: half the time, and as informative.
 SHORT = 125
 #: Of the simulated databases, which protect nobody: a check says the same whenever it is run.
@@ -148,7 +146,6 @@ class FeasibilityReport:
         ]
 
     def _reasons(self, *, converged: bool) -> list[str]:
-        """Return reasons of refusals, in the words of a release."""
         of = [trial.reason for trial in self.trials if trial.converged is converged]
         return list(dict.fromkeys(filter(None, of)))
 
@@ -226,12 +223,12 @@ def _plans(settings: MechanismSettings) -> tuple[MechanismSettings, ...]:
 
 
 class _Watch:
-    """Says now and then which fit begins and what is left; stops before it when time is over."""
+    """Says now and then which fit begins; stops before it when time is over."""
 
     def __init__(self, time_limit: float, progress: Said | None) -> None:
         self.started = self.reported = time.monotonic()
         self.time_limit, self.progress = time_limit, progress
-        self.guess, self.fits, self.all_fits = 0, 0, 0
+        self.guess = self.fits = 0
 
     def begin(self) -> None:
         """Begin the next guess."""
@@ -240,29 +237,16 @@ class _Watch:
     def __call__(self) -> None:
         """Begin the next fit, or raise if the time is over."""
         now = time.monotonic()
-        spent = now - self.started
-        if spent > self.time_limit:
+        left = self.started + self.time_limit - now
+        if left < 0:
             raise _OutOfTimeError
-        self.fits, self.all_fits = self.fits + 1, self.all_fits + 1
-        left = self._left(spent)
-        # Soon where it will be long, so that a person knows before waiting.
-        soon = self.all_fits == 2 and left is not None and left > 2 * REPORT_EVERY
-        if self.progress is not None and (soon or now - self.reported >= REPORT_EVERY):
+        self.fits += 1
+        if self.progress is not None and now - self.reported >= REPORT_EVERY:
             self.reported = now
-            most = f"at most {self.time_limit - spent:.0f}"
-            words = "" if left is None else f", about {left:.0f} seconds left ({most})"
             self.progress(
-                f"feasibility, guess {self.guess} of {len(MULTIPLES)}, fit {self.fits}{words}"
+                f"feasibility, guess {self.guess} of {len(MULTIPLES)}, fit {self.fits}, at most "
+                f"{left:.0f} seconds left"
             )
-
-    def _left(self, spent: float) -> float | None:
-        """Return about how many seconds the rest takes; None before a fit has ended."""
-        ended, earlier = self.all_fits - 1, self.all_fits - self.fits
-        if not ended:
-            return None
-        usual = earlier / (self.guess - 1) if earlier else float(USUAL_FITS)
-        fits = max(usual - self.fits + 1, 1.0) + usual * (len(MULTIPLES) - self.guess)
-        return min(fits * spent / ended, self.time_limit - spent)
 
 
 def _trial(

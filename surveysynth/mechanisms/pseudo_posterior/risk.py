@@ -76,8 +76,8 @@ class Lipschitz(RiskMeasure):
 
     Parameters
     ----------
-    name, pattern
-        In published settings; it looks at no public columns.
+    name, pattern, words
+        In published settings and statements; it looks at no public columns.
 
     Examples
     --------
@@ -88,11 +88,7 @@ class Lipschitz(RiskMeasure):
 
     name: str = "lipschitz"
     pattern: tuple[str, ...] = ()
-
-    @property
-    def words(self) -> str:
-        """For statements."""
-        return "the largest absolute value of its log-likelihood over the posterior draws"
+    words: str = "the largest absolute value of its log-likelihood over the posterior draws"
 
     def risks(self, data: RiskData) -> FloatArray:
         """Return (f_i - min f)/(max f - min f), (n,)."""
@@ -222,8 +218,8 @@ class Scalar(RiskMeasure):
 
     Parameters
     ----------
-    name, pattern
-        In published settings; it looks at no public columns.
+    name, pattern, words
+        In published settings and statements; it looks at no public columns.
 
     Examples
     --------
@@ -234,11 +230,7 @@ class Scalar(RiskMeasure):
 
     name: str = "scalar"
     pattern: tuple[str, ...] = ()
-
-    @property
-    def words(self) -> str:
-        """For statements."""
-        return "the same for every record, that of the record with the largest bound"
+    words: str = "the same for every record, that of the record with the largest bound"
 
     def risks(self, data: RiskData) -> FloatArray:
         """Return 0 for every record."""
@@ -251,8 +243,8 @@ class NoRisk(Scalar):
 
     Parameters
     ----------
-    name, pattern
-        In published settings; it looks at no public columns.
+    name, pattern, words
+        In published settings and statements; it looks at no public columns.
 
     Examples
     --------
@@ -262,12 +254,7 @@ class NoRisk(Scalar):
     """
 
     name: str = "none"
-
-    @property
-    def words(self) -> str:
-        """For statements."""
-        return "not looked at"
-
+    words: str = "not looked at"
 
 def risk_measure(
     name: str, *, radius: float, pattern: tuple[str, ...] = (), absolute: bool = False

@@ -121,8 +121,9 @@ class MechanismSettings:
         given = self.radius != DEFAULT_RADIUS or self.absolute_radius or bool(self.pattern)
         if given and self.risk not in ("count", "pairwise"):
             raise InputError(
-                "radius, absolute_radius and pattern belong to risk = 'count' and 'pairwise'; a "
-                "risk measure that is given as an object has its own."
+                "radius, absolute_radius and pattern belong to risk = 'count' and 'pairwise', got "
+                f"{self.risk!r}; leave them out or set risk. A measure that is an object has its "
+                "own."
             )
         self._resolve_weights(self.measure.name)
         if not (np.isfinite(self.epsilon) and self.epsilon > 0):

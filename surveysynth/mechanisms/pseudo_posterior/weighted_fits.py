@@ -295,7 +295,6 @@ def _sample(
 
 
 def _result(run_: _Run) -> Result | RefusedError:
-    """Return what is released of a search that ended, and what stays behind."""
     model, settings, fit, unweighted = run_.model, run_.settings, run_.fit, run_.unweighted
     if fit is None or unweighted is None:
         return run_.refusal or _target_not_reached()

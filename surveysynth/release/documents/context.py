@@ -188,9 +188,7 @@ def _settings(facts: ReleaseFacts, context: dict[str, Any]) -> dict[str, Any]:
 def _of_table(section: "TablesSection") -> dict[str, Any]:
     return {
         **({} if section.where is None else {"where": section.where}),
-        "interval": section.interval,
         "flags": section.flags,
         "flag_action": section.flag_action,
         "round_counts": section.round_counts,
-        "digits_mean": section.digits_mean,
     }

@@ -136,10 +136,7 @@ def _rows(facts: ReleaseFacts) -> dict[str, Any]:
     pairs = [
         (each, statistic_of(name)) for each in spec.each_table for name in each.table.statistics
     ]
-    auto = [
-        kind for each, kind in pairs
-        if each.table.interval == "auto" and not by_korn_graubard(each, kind)
-    ]  # fmt: skip
+    auto = [kind for each, kind in pairs if not by_korn_graubard(each, kind)]
     return {
         "levels": dict.fromkeys(f"{100 * each.level:.4g}%" for each in spec.tables),
         "by_level": any(kind.by_level for _, kind in pairs),

@@ -15,7 +15,6 @@ from surveysynth.estimation.combining import (
     PartialSynthesis,
     interval_of,
     korn_graubard_interval,
-    t_interval,
 )
 from surveysynth.estimation.domains import (
     ByOutcome,
@@ -51,8 +50,7 @@ if TYPE_CHECKING:
 
 def by_korn_graubard(spec: "Spec", kind: Statistic) -> bool:
     """Return whether a statistic has the intervals of the NCHS standards, which judge by them."""
-    nchs = spec.table.flags == "nchs" and spec.table.interval == "auto"
-    return nchs and kind.standard == "proportion"
+    return spec.table.flags == "nchs" and kind.standard == "proportion"
 
 
 def level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
@@ -74,7 +72,7 @@ def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[st
     notes = [f"Standard errors and intervals include sampling error{noise}."]
     kind = statistic_of(statistic)
     notes += _known_totals(spec, kind)
-    if kind.share_below is not None and spec.table.interval == "auto":
+    if kind.share_below is not None:
         notes.append("Intervals are those of the distribution function, inverted.")
     if kind.contrast is not None:
         notes.append(
@@ -83,9 +81,7 @@ def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[st
         )
     if kind.by_level and kind.contrast is None:
         notes.append("The percentages of a row add up to 100 over the levels.")
-    if spec.table.interval == "t":
-        notes.append("Intervals are estimate ± t · standard error.")
-    elif by_korn_graubard(spec, kind):
+    if by_korn_graubard(spec, kind):
         notes.append(
             "Intervals are Korn and Graubard's: Clopper and Pearson's at the effective sample size."
         )
@@ -358,8 +354,6 @@ def _interval(
 ) -> tuple[FloatArray, FloatArray]:
     """Return the interval that the specification asks for, of every row and level."""
     level = spec.table.level
-    if spec.table.interval == "t":
-        return t_interval(combined, level)
     if not by_korn_graubard(spec, kind):
         return interval_of(kind, combined, level)
     n = np.zeros(lines.held.size, dtype=np.int64)

@@ -48,41 +48,38 @@ range = [1, 1000]
 """
 
 
-def keys_of(case: dict[str, Any], centre: str) -> str:
+def keys_of(case: dict[str, Any]) -> str:
     """The keys of [survey] for a case."""
     lines = ['replicate_weights = "rep*"', f'replicate_method = "{case["method"]}"']
     if case["fay"] is not None:
         lines.append(f"replicate_fay = {case['fay']}")
     if case["rscales"] is not None:
         lines.append(f"replicate_rscales = {case['rscales']}")
-    if centre == "mean":
-        lines.append('replicate_centre = "mean"')
     return "\n".join(lines)
 
 
-def tables_of(tmp_path: Path, case: dict[str, Any], centre: str, more: str = "") -> Any:
+def tables_of(tmp_path: Path, case: dict[str, Any], more: str = "") -> Any:
     """The sample's tables under the replicate weights of a case."""
     frame = pd.read_csv(GOLDEN / "taylor_survey.csv", dtype=str)
     columns = np.array(case["columns"])
     for r in range(columns.shape[1]):
         frame[f"rep{r + 1}"] = columns[:, r]
     text = spec_text(
-        survey=f'{DESIGN}\n{keys_of(case, centre)}', **NOISY,
+        survey=f'{DESIGN}\n{keys_of(case)}', **NOISY,
         tables='by = ["b"]\nstatistics = ["count", "total", "mean", "proportion"]',
     )
     spec = load_spec(write_survey(tmp_path / "in", frame, text + OUTCOMES + more))
     return sample_tables(spec, read_survey(spec))
 
 
-@pytest.mark.parametrize("centre", ["estimate", "mean"])
 @pytest.mark.parametrize("name", list(CASES))
-def test_errors_are_those_of_svrepdesign(tmp_path: Path, name: str, centre: str) -> None:
-    made = tables_of(tmp_path, CASES[name], centre)
-    for statistic, truth in CASES[name][centre]["plain"].items():
+def test_errors_are_those_of_svrepdesign(tmp_path: Path, name: str) -> None:
+    made = tables_of(tmp_path, CASES[name])
+    for statistic, truth in CASES[name]["estimate"]["plain"].items():
         table = made[KEYS[statistic]]
         np.testing.assert_allclose(table["estimate"], truth["estimate"], rtol=1e-8)
         np.testing.assert_allclose(table["se"], truth["se"], rtol=1e-8)
-    df = CASES[name][centre]["df"]
+    df = CASES[name]["estimate"]["df"]
     mean, t = made["mean", "y"], (made["mean", "y"]["ci_upper"] - made["mean", "y"]["estimate"])
     from scipy.stats import t as student
 
@@ -97,7 +94,7 @@ def test_replicates_are_calibrated_like_the_weight(tmp_path: Path, name: str) ->
         f'[[calibration]]\nby = ["b"]\ntotals = {{ b1 = {size - b2!r}, b2 = {b2!r} }}\n'
         f'[[calibration]]\namount = "z"\ntotals = {z!r}\n'
     )
-    made = tables_of(tmp_path, CASES[name], "estimate", margins)
+    made = tables_of(tmp_path, CASES[name], margins)
     for statistic, truth in CASES[name]["estimate"]["calibrated"].items():
         table = made[KEYS[statistic]]
         np.testing.assert_allclose(table["estimate"], truth["estimate"], rtol=1e-8)
@@ -111,8 +108,8 @@ def test_replicates_are_calibrated_like_the_weight(tmp_path: Path, name: str) ->
 def test_errors_are_not_those_of_strata_and_units(tmp_path: Path) -> None:
     """Rejects replicate weights that are read and not used."""
     case = CASES["successive differences"]
-    with_them = tables_of(tmp_path, case, "estimate")["mean", "y"]["se"]
-    without = tables_of(tmp_path, {**case, "columns": case["columns"]}, "estimate")
+    with_them = tables_of(tmp_path, case)["mean", "y"]["se"]
+    without = tables_of(tmp_path, {**case, "columns": case["columns"]})
     assert with_them.equals(without["mean", "y"]["se"])
     frame = pd.read_csv(GOLDEN / "taylor_survey.csv", dtype=str)
     text = spec_text(

@@ -28,7 +28,7 @@ from tests.surveys import pseudo_example
 
 OUTCOMES = "\n[outcomes.salary]\ncentre = 100000\nspread = 0.45\n"
 STRICT = (("pseudo_posterior", "noisy_statistics"), ("m = 3", "m = 10\nreplicates_per_draw = 2"))
-SMALL = ('transform = "log"', 'transform = "log"\npredictors = "field + gender"\n'
+SMALL = ("[synthesizer]", '[synthesizer]\npredictors = "field + gender"\n'
          "covariance_by = []\nchains = 2\ndraws = 120\nwarmup = 100")  # fmt: skip
 
 

@@ -45,7 +45,7 @@ MODEL = 'model = "fbs"                  # fbs or fbp'
 
 
 #: Debiasing runs the mechanism many times and has tests of its own.
-PAPER = ('transform = "log"', 'transform = "log"\ninference = "paper"')
+PAPER = ("[synthesizer]", '[synthesizer]\ninference = "paper"')
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_whole_comparison(tmp_path: Path) -> None:
     """With the real mechanism: what the tables say, and the ordering of the paper."""
     spec = pseudo_example(tmp_path / "in", n=600)
     changed(spec, ("m = 3", "m = 2\nreplicates_per_draw = 2"), ("epsilon = 10.8", "epsilon = 16"),
-            ('transform = "log"', 'transform = "log"\npredictors = "field + gender"\n'
+            ("[synthesizer]", '[synthesizer]\npredictors = "field + gender"\n'
              'inference = "paper"'))  # fmt: skip
     result = write_comparison(spec, tmp_path / "out", seed=5)
     out = tmp_path / "out"
@@ -355,7 +355,7 @@ def test_odd_specifications_are_compared_and_drawn(spec: Path, tmp_path: Path) -
     survey["grants"] = np.where(survey["salary"] > 90_000, survey["salary"] / 20, 0.0)
     survey.to_csv(spec.parent / "survey.csv", index=False)
     changed(spec, ('outcome = "salary"', 'outcome = ["salary", "grants"]'),
-            ('transform = "log"', 'transform = ["log", "asinh"]\ntransform_scale = [1, 1000]'),
+            ("[privacy]", "[outcomes.grants]\ntransform = 'asinh'\nscale = 1000\n[privacy]"),
             ('["count", "mean"]', '["count", "total", "mean"]'))  # fmt: skip
     comparison = write_comparison(spec, tmp_path / "two").comparison
     assert list(comparison.tables) == [

@@ -39,8 +39,6 @@ strata = "stype"
 {weights}
 [synthesizer]
 outcome = ["score", "enroll"]
-transform = ["identity", "log"]
-transform_scale = [100, 1]
 inference = "{inference}"
 covariance_by = []
 chains = 8
@@ -53,6 +51,8 @@ epsilon = 10.8
 by = ["stype", "awards"]
 statistics = ["count", "total", "mean"]
 [outcomes.score]
+transform = "identity"
+scale = 100
 centre = 650
 spread = 1.2
 [outcomes.enroll]

@@ -16,7 +16,7 @@ from surveysynth.config.spec import validate_spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.evaluation.studies import study as frame_study
-from surveysynth.evaluation.studies.designs import SamplingDesign, allocate
+from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.frame import check_design, read_frame
 from surveysynth.evaluation.studies.population import published_cells
 from surveysynth.evaluation.studies.report import run_frame_study
@@ -29,7 +29,7 @@ QUICK = {"model": "fbs", "inference": "paper", "chains": 2}
 SECTIONS = {
     "survey": {"data": "survey.csv", "weight": "w", "strata": "region", "population_size": 9},
     "synthesizer": {
-        **QUICK, "outcome": ["income", "tax"], "transform": "log", "covariance_by": [],
+        **QUICK, "outcome": ["income", "tax"], "covariance_by": [],
     },
     "privacy": {"mechanism": "pseudo_posterior", "epsilon": 10.8, "m": 1},
     "tables": {"by": ["region", "sex"], "statistics": ["count", "mean"]},
@@ -397,18 +397,6 @@ def test_public_weights_and_fractions_are_those_of_the_frame():
             check_design(SamplingDesign(kind, n=100), study.population, spec)
 
 
-def test_neyman_allocates_by_spread_and_takes_strata_whole():
-    np.testing.assert_array_equal(
-        allocate("neyman", np.array([100, 100]), 40, np.array([1.0, 3.0])), [10, 30]
-    )
-    # 20 x 50 of 1,040 would be 48 of 50: the stratum has 20 units only.
-    np.testing.assert_array_equal(
-        allocate("neyman", np.array([20, 40, 40]), 50, np.array([50.0, 1.0, 2.0])), [20, 10, 20]
-    )
-    with pytest.raises(InputError, match="varies within strata"):
-        allocate("neyman", np.array([20, 40]), 30, np.zeros(2))
-
-
 @pytest.mark.usefixtures("quick")
 def test_a_column_allocates():
     result = ss.coverage(
@@ -435,7 +423,7 @@ def test_the_command(tmp_path, capsys):
     code = cli.main([
         "study", str(spec), "--population", str(frame), "--samples", "2", "--n", "100",
         "--size-column", "size", "--also", str(tmp_path / "second.toml"), "--workers", "1",
-        "--allocation", "neyman", "--out", str(tmp_path / "out"),
+        "--allocation", "power", "--out", str(tmp_path / "out"),
     ])  # fmt: skip
     shown = capsys.readouterr().out
     assert code == 0
@@ -444,7 +432,7 @@ def test_the_command(tmp_path, capsys):
     assert {name: each["epsilon"] for name, each in said["specifications"].items()} == {
         "spec": 10.8, "second": 3.6,
     }  # fmt: skip
-    assert said["design"] == {"kind": "pps", "allocation": "neyman", "size": "size"}
+    assert said["design"] == {"kind": "pps", "allocation": "power", "size": "size"}
 
 
 @pytest.mark.parametrize(
@@ -488,7 +476,7 @@ def test_without_a_frame_it_is_the_published_simulation(tmp_path, capsys):
     assert {each["method"] for each in said["tables"]} == {"sample", "laplace", *methods}
     rows = pd.read_csv(tmp_path / "out" / "rows.csv", dtype={"field": str})
     rows = rows[rows["method"] == "sample"].set_index(["statistic", "field", "gender"])["truth"]
-    cells = published_cells().frame.set_index(["field", "gender"])
+    cells = published_cells().set_index(["field", "gender"])
     for key, cell in cells.iterrows():
         assert rows["count", *key] == cell["size"]
         assert rows["mean", *key] == pytest.approx(cell["mean"], rel=0.06)

@@ -5,18 +5,22 @@ import pytest
 
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies.designs import (
+    SamplingDesign,
     proportional_allocation,
     select_pps_with_replacement,
-    stratified_pps_sample,
 )
-from surveysynth.evaluation.studies.population import published_cells, simulate_population
+from surveysynth.evaluation.studies.population import (
+    Population,
+    published_cells,
+    simulate_population,
+)
 
 
 def test_cells_are_the_published_ones() -> None:
     cells = published_cells()
-    assert cells.size == 100_000
-    assert len(cells.frame) == 16
-    row = cells.frame.set_index(["field", "gender"]).loc[("7", "Male")]
+    assert cells["size"].sum() == 100_000
+    assert len(cells) == 16
+    row = cells.set_index(["field", "gender"]).loc[("7", "Male")]
     assert (row["size"], row["mean"]) == (14358, 136370)
 
 
@@ -24,7 +28,7 @@ def test_population_means_and_moments() -> None:
     cells = published_cells()
     population = simulate_population(cells, np.random.default_rng(1))
     counts = population.groupby(["field", "gender"]).size()
-    expected = cells.frame.set_index(["field", "gender"])
+    expected = cells.set_index(["field", "gender"])
     assert counts.sort_index().equals(expected["size"].sort_index().rename(None))
     # The standard error of a cell mean is 0.42 mean / sqrt(N_d): five of them.
     means = population.groupby(["field", "gender"])["salary"].mean()
@@ -56,10 +60,9 @@ def test_weights_estimate_the_population_without_bias() -> None:
 
 
 def test_sample_is_informative_as_stated() -> None:
-    population = simulate_population(published_cells(), np.random.default_rng(3))
-    sample = stratified_pps_sample(
-        population, strata="field", size="size", n=5000, rng=np.random.default_rng(4)
-    )
+    persons = simulate_population(published_cells(), np.random.default_rng(3))
+    population = Population(persons, ("salary",), (), "field", "size")
+    sample = SamplingDesign(n=5000).draw(population, np.random.default_rng(4))
     assert len(sample) == 5000
     assert sample["weight"].sum() == pytest.approx(100_000, rel=0.05)
     assert np.corrcoef(np.log(sample["salary"]), np.log(sample["weight"]))[0, 1] < -0.5

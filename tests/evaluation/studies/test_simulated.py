@@ -138,7 +138,7 @@ def test_no_answer_is_read(tmp_path: Path) -> None:
 def example(folder: Path, *, formula: str = "", n: int = 600) -> Path:
     _, path = ss.example(folder, n=n)
     text = path.read_text(encoding="utf-8")
-    text = text.replace('transform = "log"', f'transform = "log"\n{formula}', 1)
+    text = text.replace("[synthesizer]", f"[synthesizer]\n{formula}", 1)
     path.write_text(text, encoding="utf-8")
     return path
 

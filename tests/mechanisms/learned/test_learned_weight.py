@@ -221,7 +221,7 @@ def test_weights_of_two_sizes_come_back(learned: bool) -> None:
     )  # fmt: skip
     spec = spec_of_survey(survey.design, {
         "privacy": {"mechanism": "noisy_statistics", "epsilon": 10.8, "m": 10},
-        "tables": {"by": ["sex"], "statistics": ["count"], "linearisation": "plain"},
+        "tables": {"by": ["sex"], "statistics": ["count"]},
         "outcomes": {
             "income": {"centre": 25_000.0, "spread": 0.8},
             **({} if learned else {"weight": {"centre": 4.5, "spread": 1.5}}),
@@ -302,7 +302,7 @@ def test_a_survey_in_memory_declares_it(tmp_path: Path) -> None:
     )  # fmt: skip
     spec = spec_of_survey(survey.design, {
         "privacy": {"mechanism": "noisy_statistics", "epsilon": 4.0},
-        "tables": {"by": ["sex"], "statistics": ["count"], "linearisation": "plain"},
+        "tables": {"by": ["sex"], "statistics": ["count"]},
     })  # fmt: skip
     (_, weight) = spec.learned
     assert weight.transform == survey.design.weight_transform

@@ -5,8 +5,12 @@ from functools import lru_cache
 import numpy as np
 
 from surveysynth.errors import RefusedError
-from surveysynth.evaluation.studies.designs import stratified_pps_sample
-from surveysynth.evaluation.studies.population import published_cells, simulate_population
+from surveysynth.evaluation.studies.designs import SamplingDesign
+from surveysynth.evaluation.studies.population import (
+    Population,
+    published_cells,
+    simulate_population,
+)
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run, run_batch
@@ -33,9 +37,8 @@ def survey_of(frame, predictors="field + gender"):
 
 @lru_cache
 def sample_frame(n=1000, seed=3):
-    return stratified_pps_sample(
-        population(), strata="field", size="size", n=n, rng=np.random.default_rng(seed)
-    )
+    persons = Population(population(), ("salary",), (), "field", "size")
+    return SamplingDesign(n=n).draw(persons, np.random.default_rng(seed))
 
 
 @lru_cache

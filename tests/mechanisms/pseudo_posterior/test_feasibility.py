@@ -81,31 +81,10 @@ def test_the_time_is_limited_and_progress_is_told(monkeypatch):
     result = feasibility.check(
         design, get_model("normal"), settings, RNG(3), time_limit=5.0, progress=told.append
     )
-    assert told[0] == "feasibility, guess 1 of 3, fit 1"
+    assert told[0] == "feasibility, guess 1 of 3, fit 1, at most 4 seconds left"
     assert [trial.reached for trial in result.trials][-1] is None
     assert result.feasible  # nothing is known against it
     assert any("Not decided for" in line and "--time-limit" in line for line in result.lines())
-
-
-def test_the_time_that_is_left_is_said_after_the_first_fit(monkeypatch):
-    """Fits of 4 seconds each by a planted clock: 3 guesses of 9 fits, of which one is done."""
-    now, told = 0.0, []
-    monkeypatch.setattr(feasibility.time, "monotonic", lambda: now)
-    watch = feasibility._Watch(300.0, told.append)
-    for fits in (3, 5):
-        watch.begin()
-        for _ in range(fits):
-            watch()
-            now += 4.0
-    assert told[0] == (
-        "feasibility, guess 1 of 3, fit 2, about 104 seconds left (at most 296)"
-    )  # 9 - 1 + 2 x 9 = 26 fits
-    assert "guess 2 of 3, fit 5, about 16 seconds left" in told[-1]  # one here, as 3 in the first
-    quick = feasibility._Watch(300.0, told.clear)  # raises if it is called with words
-    quick.begin()
-    quick()
-    now += 0.1
-    quick()
 
 
 @pytest.fixture
