@@ -65,7 +65,7 @@ def covariance_groups(design: PublicDesign, names: tuple[str, ...]) -> Covarianc
     >>> from surveysynth.models.general_location.groups import covariance_groups
     >>> groups = covariance_groups(ss.example_survey(n=400).design, ("field", "gender"))
     >>> groups.labels[0], groups.count
-    (('Biology', 'F'), 16)
+    (('1', 'Female'), 16)
     """
     levels = pd.DataFrame({name: _of_cells(design, name) for name in names})
     group = np.zeros(design.matrix.x_cells.shape[0], dtype=np.int64)
