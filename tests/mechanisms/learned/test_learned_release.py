@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 
 import surveysynth as ss
-from surveysynth.config.build import mechanism_of, model_of
+from surveysynth.config.build import mechanism_of
 from surveysynth.config.in_memory import spec_of_survey
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.learned.stage import first_stage
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
-from surveysynth.release.preview import preview_lines
 from surveysynth.release.rebuild import rebuild
 from surveysynth.survey.transforms import LearnedTransform
 from tests.mechanisms.learned.learned_cases import frame_of, survey_of
@@ -222,22 +221,6 @@ def test_noisy_statistics_without_any_constant_propose_a_range(tmp_path: Path) -
     path = written(tmp_path, "noisy_statistics", income="")
     with pytest.raises(InputError, match=r"Declare the public range of the outcome, range = \[low"):
         ss.load_spec(path)
-
-
-@pytest.mark.parametrize(
-    ("income", "proposed"),
-    [
-        ("range = [-90000, 5000000]", True),
-        (RANGE, False),
-        ('kind = "semicontinuous"\nsplit = 0\nrange = [-90000, 5000000]', False),
-    ],
-)
-def test_check_says_what_amounts_on_both_sides_of_zero_ask_for(
-    tmp_path: Path, income: str, proposed: bool
-) -> None:
-    spec = ss.load_spec(written(tmp_path, "noisy_statistics", n=100, income=income))
-    told = "\n".join(map(str, preview_lines(spec, ss.read_survey(spec).design, model_of(spec))))
-    assert ("split = 0 in [outcomes.income]" in told) == proposed
 
 
 def test_init_leaves_amounts_on_both_sides_of_zero_together(tmp_path: Path) -> None:
