@@ -38,8 +38,8 @@ from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
 Rounding: TypeAlias = Literal["multiples", "digits", "percent", "warranted"]
 """Multiples of ``tables.round_counts``, or without it as many digits as standard errors warrant;
-``tables.digits_mean`` decimals; percent; as many as are warranted. The digits of an outcome's own
-label go before the last three."""
+decimals; percent; as many as are warranted. The digits of an outcome's label go before the last
+three."""
 
 Interval: TypeAlias = Literal["t", "logit", "positive"]
 """estimate ± t SE; the same on the logit scale, which stays between 0 and 1; or, where it would
