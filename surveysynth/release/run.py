@@ -118,7 +118,8 @@ def prepared(
     """Return the survey as the mechanism gets it, the model of its design, and the mechanism.
 
     The survey has the ridge, and small strata pooled. Records of noisy statistics are sorted as
-    published files are, so that tables can be rebuilt. A program that cannot run fails here.
+    published files are, so that tables can be rebuilt. A program that cannot run fails here, unless
+    the caller has chosen (and prepared) the model.
     """
     from surveysynth.config.build import engine_of, mechanism_of, model_of
 
@@ -129,7 +130,8 @@ def prepared(
         survey = survey.in_order(public_order(design))
     model = form.of(survey.design)
     require(model, survey.design)
-    model.prepare()
+    if chosen is None:
+        model.prepare()
     return survey, model, mechanism
 
 

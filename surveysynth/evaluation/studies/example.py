@@ -18,6 +18,8 @@ from surveysynth.evaluation.studies.population import (
 if TYPE_CHECKING:
     import pandas as pd
 
+#: Records of the smallest example.
+FEWEST = 16
 DEFAULT_N = 1000
 DEFAULT_SEED = 2022
 
@@ -101,6 +103,8 @@ def write_example(
     folder: Path, n: int = DEFAULT_N, seed: int = DEFAULT_SEED, *, study: bool = False
 ) -> tuple[Path, Path]:
     """Write the files of ``surveysynth.example``, all or none."""
+    if n < FEWEST:
+        raise InputError(f"n must be at least {FEWEST} (2 records in each of 8 strata), got {n}.")
     if seed < 0:
         raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
     if folder.exists() and not folder.is_dir():

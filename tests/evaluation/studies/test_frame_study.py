@@ -273,7 +273,7 @@ def test_a_resumed_study_ends_with_the_same_files(tmp_path, monkeypatch):
     assert {each["method"] for each in said["tables"]} == set(study.methods)
     page = (tmp_path / "out" / "report.html").read_text()
     assert "costs none of its privacy budget" in page
-    assert page.count("data:image/png") == 3
+    assert page.count("data:image/png") == 2
 
 
 @pytest.mark.usefixtures("quick")
