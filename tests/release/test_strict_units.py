@@ -190,6 +190,21 @@ def test_shares_are_judged_by_the_noise_of_the_release(make_spec: MakeSpec, outc
     assert sizes.of_products**2 / share == pytest.approx(released.units.sd**2, rel=1e-6)
 
 
+def test_a_formula_without_strata_has_fewer_cells(
+    make_spec: MakeSpec, capsys: pytest.CaptureFixture[str]
+) -> None:
+    frame = clustered()
+    frame["region"] = frame["school"].str[1:].astype(int) % 5
+    outcome = 'outcome = ["benefit", "employed", "sector"]'
+    own = f"{outcome}\n{PLAN}"  # whose predictors are the gender
+    given = {"survey": SURVEY.replace("'gender'", "'region'"), "privacy": STRICT}
+    path = spec_of(make_spec, frame, **given, synthesizer=own)
+    assert main(["check", str(path), *QUICK]) == 0
+    assert "Noise: on 2 x " in capsys.readouterr().out
+    declared = given | {"survey": given["survey"] + "\ndesign_effect = 2"}
+    assert main(["check", str(spec_of(make_spec, frame, **declared, synthesizer=own)), *QUICK]) != 0
+    assert "must contain strata" in capsys.readouterr().err
+
 
 def test_too_few_units_are_refused(make_spec: MakeSpec, tmp_path: Path) -> None:
     few = clustered().assign(school=lambda each: each["gender"] + each["school"].str[-1:])
