@@ -17,6 +17,7 @@ from surveysynth._support import exits
 from surveysynth._support.confidential import sweep
 from surveysynth._support.resources import THREAD_VARIABLES, version_of
 from surveysynth.api.shell_commands import init_command, read_guesses
+from surveysynth.api.study_command import study_command
 from surveysynth.errors import RefusedError
 
 app = typer.Typer(
@@ -320,101 +321,7 @@ def rebuild(
         print("Other versions of libraries round otherwise: privacy.json has those of the release.")
 
 
-@app.command(epilog=_end("study --out study"))
-def study(
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder to write.")],
-    spec: Annotated[
-        Path | None,
-        typer.Argument(
-            metavar="[SPEC]",
-            help="The specification of a release. Without it, releases of the published "
-            "simulation.",
-        ),
-    ] = None,
-    population: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FRAME",
-            help="A public file of a whole population, to draw samples from. Without it, the "
-            "simulated population of the papers.",
-        ),
-    ] = None,
-    samples: Annotated[int, typer.Option(help="Number of samples.", min=1)] = 100,
-    seed: Annotated[int, typer.Option(help="The seed of the study.", min=0)] = 0,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Continue with what is missing in DIR; --samples may be more than before.",
-        ),
-    ] = False,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="The address of a Dask scheduler. Default: one process per processor here.",
-        ),
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Number of processes. Default: one per processor.", min=1)
-    ] = None,
-    also: Annotated[
-        list[Path] | None,
-        typer.Option(
-            metavar="SPEC2", help="A further specification of the same tables. May be repeated."
-        ),
-    ] = None,
-    n: Annotated[int | None, typer.Option("--n", help="Records of a sample.", min=2)] = None,
-    design: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DESIGN",
-            help="How samples are drawn: pps, pps_wr, srs or two_stage. Default: two_stage with "
-            "survey.psu, else pps with --size-column, else srs.",
-        ),
-    ] = None,
-    size_column: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="The measure of size for PPS.")
-    ] = None,
-    allocation: Annotated[
-        str,
-        typer.Option(
-            metavar="RULE",
-            help="Of n to strata: proportional, equal, power, or a column with the "
-            "sample size of each stratum.",
-        ),
-    ] = "proportional",
-    per_cluster: Annotated[int, typer.Option(help="For two_stage: units of a cluster.", min=1)] = 5,
-    clusters: Annotated[
-        str, typer.Option(metavar="RULE", help="For two_stage: units, size or srs.")
-    ] = "units",
-    within: Annotated[
-        str, typer.Option(metavar="RULE", help="For two_stage: srs or pps.")
-    ] = "srs",
-    laplace: Annotated[
-        bool, typer.Option("--laplace", help="Also Laplace noise on the tables.")
-    ] = False,
-) -> None:
-    """Measure coverage over repeated samples.
-
-    Samples are drawn from FRAME, a public file of a whole population such as a register or last
-    year's file, and released as SPEC says; FRAME costs no budget. Without FRAME they are 1,000
-    records of the papers' simulated population, and without SPEC too its releases by both
-    mechanisms at epsilon 10.8. Exit code 4: tasks failed; the measures are those of the others.
-    """
-    from surveysynth._support.progress import report_count
-    from surveysynth.api.coverage import coverage
-    from surveysynth.evaluation.studies.tasks import REPORT_NAME
-
-    result = coverage(
-        population, spec, also=also or (), samples=samples, seed=seed, n=n, design=design,
-        size=size_column, allocation=allocation, per_cluster=per_cluster, clusters=clusters,
-        within=within, laplace=laplace, out=out, resume=resume, scheduler=scheduler,
-        workers=workers, progress=report_count,
-    )  # fmt: skip
-    print(result)
-    print("The study describes the frame. It costs none of the survey's privacy budget.")
-    print(f"Report: {out / REPORT_NAME}")
+study = app.command("study", epilog=_end("study --out study"))(study_command)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -104,16 +104,13 @@ def circle_of_files(package: Path) -> list[str]:
 
 def lines_of_code(function: ast.FunctionDef) -> int:
     """Lines of a function but those of its docstring, which is read by itself: an argument that is
-    explained, there or by an option of the command line, makes no function longer."""
+    explained makes no function longer."""
     first, *_ = function.body
     documented = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
     assert function.end_lineno is not None
     assert first.end_lineno is not None
     docstring = first.end_lineno - first.lineno + 1 if documented else 0
-    given = function.args
-    arguments = len(given.args) + len(given.kwonlyargs) + len(given.posonlyargs)
-    signature = min(first.lineno - function.lineno, 1 + arguments)
-    return signature + function.end_lineno - first.lineno + 1 - docstring
+    return function.end_lineno - function.lineno + 1 - docstring
 
 
 def large_pieces(package: Path) -> list[str]:

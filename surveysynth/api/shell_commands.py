@@ -106,6 +106,26 @@ def init_command(
     It explains every choice. On a terminal, it prompts for missing flags. The command reads the
     names of all columns and the values of the --by columns, and nothing else of the data.
     """
+    _write(
+        data, data.with_name("spec.toml") if out is None else out, outcome or (), constant or (),
+        by, overwrite=overwrite, weight=weight, public_weights=public_weights,
+        weights_from=weights_from, strata=strata, psu=psu, design_effect=design_effect,
+        population_size=population_size, mechanism=mechanism, epsilon=epsilon,
+    )  # fmt: skip
+
+
+def _write(
+    data: Path,
+    out: Path,
+    outcomes: Sequence[str],
+    constants: Sequence[str],
+    by: Sequence[str] | None,
+    *,
+    overwrite: bool,
+    weights_from: str | None,
+    **given: Any,
+) -> None:
+    """Write the choices of flags and, on a terminal, answers; ``given``: parts of ``Choices``."""
     from surveysynth.config.draft.choices import (
         Choices,
         check_choices,
@@ -117,17 +137,14 @@ def init_command(
     )
     from surveysynth.config.draft.text import check_free, write_draft
 
-    out = data.with_name("spec.toml") if out is None else out
     check_free(out, overwrite=overwrite)  # before any question
     file = open_data(data)
     choices = Choices(
-        outcomes=read_outcomes(outcome or (), constant or (), file.names),
+        outcomes=read_outcomes(outcomes, constants, file.names),
         by=None if by is None else split_columns("--by", by, file.names),
         weights_from=read_sources(weights_from or "", file.names),
-        weight=weight, public_weights=public_weights, strata=strata, psu=psu,
-        design_effect=design_effect, population_size=population_size, mechanism=mechanism,
-        epsilon=epsilon,
-    )  # fmt: skip
+        **given,
+    )
     check_choices(choices, file.names)
     if sys.stdin.isatty():
         choices = _prompted(choices, file.names)
