@@ -74,8 +74,7 @@ def adequacy(
     folder = Path(out) / CONFIDENTIAL if confidential is None else Path(confidential)
     kept = read_compared(folder)
     spec = with_file_labels(load_spec(kept.spec))
-    mechanism = mechanism_of(spec)
-    if mechanism.settings.m < 2:
+    if mechanism_of(spec).settings.m < 2:
         raise InputError("a release of one draw does not say how much its draws differ: set m = 2.")
     say(stages.READING)
     survey, model, mechanism = prepared(spec, read_survey(spec))

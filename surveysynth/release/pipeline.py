@@ -10,17 +10,12 @@ from surveysynth.errors import StoppedError, SurveySynthError
 from surveysynth.release.compared import write_compared
 from surveysynth.release.folder import Staging, plan_bundle, publish, reserved, staged
 from surveysynth.release.ledger import summarise
-from surveysynth.release.public_checks import (
-    check_formats,
-    public_warnings,
-)
+from surveysynth.release.public_checks import check_formats, public_warnings
 from surveysynth.release.release_counts import COUNTS_NAME
 from surveysynth.release.result import ReleaseResult
 from surveysynth.release.run import Progress, Run, run
 from surveysynth.release.run_record import hints_of, run_to_record, with_unit_size
-from surveysynth.release.tables.table_builder import (
-    flat_tables,
-)
+from surveysynth.release.tables.table_builder import flat_tables
 from surveysynth.release.warned import Kind, Warned, shown_last
 from surveysynth.sampling.randomness import Streams
 from surveysynth.survey.declaration import refuse_sources

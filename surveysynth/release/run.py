@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import numpy as np
 from surveysynth._support import progress as stages
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import clusters_of
+from surveysynth.inference.synthesis import published_draws
 from surveysynth.models.base import require
 from surveysynth.release.microdata import public_order
 from surveysynth.release.public_checks import check_calibrated_name, warn_of_design
@@ -65,7 +67,7 @@ class Run:
     draws: "PrivateDraws"
     estimates: dict[str, Estimates]
 
-    @property
+    @cached_property
     def tables(self) -> dict[str, Tables]:
         """The tables, by name."""
         return tables_of_each(self.facts.spec, self.facts.design, self.estimates)
@@ -100,8 +102,6 @@ def run(
     facts, draws = facts.with_design(released.design_of(facts.design)), released.draws
     place = folder()
     if mechanism.down_weights:
-        from surveysynth.inference.synthesis import published_draws
-
         debiased = published_draws(
             model, facts.design, draws, streams.synthesis,
             inference=spec.synthesizer.inference, progress=say,

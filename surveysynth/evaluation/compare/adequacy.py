@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 REPLICATES = 4
 
 
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Findings:
     """Results of comparing a release with its sample.

@@ -13,7 +13,6 @@ from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.release.compared import published_of
 from surveysynth.release.run import Generators, run
-from surveysynth.release.tables.table_builder import tables_of_each
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
@@ -43,7 +42,6 @@ def run_synthesizer(
     """
     made = run(spec, survey, Generators.of(stream), test=seeded)
     facts, design, draws = made.facts, made.facts.design, made.draws
-    tables = tables_of_each(spec.for_records(design.n), design, made.estimates)
     (figures,) = stream.spawn(1)
     shown = next(
         synthesise(
@@ -53,8 +51,8 @@ def run_synthesizer(
     )  # fmt: skip
     noisy = made.released.published.get(STATISTICS_NAME)
     found = None if draws.settings.m < 2 else compare_with_sample(
-        facts, made.model, replace(made.survey, design=design), draws, published_of(tables),
+        facts, made.model, replace(made.survey, design=design), draws, published_of(made.tables),
         statistics=None if noisy is None else LocationStatistics.from_dict(noisy["statistics"]),
         risk_weights=made.released.by_record.get("risk_weight"),
     )  # fmt: skip
-    return ModelRun(made.model.title, spec, shown, found), frames(spec, tables)
+    return ModelRun(made.model.title, spec, shown, found), frames(spec, made.tables)
