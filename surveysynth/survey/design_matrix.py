@@ -79,6 +79,12 @@ class DesignMatrix:
         """Number of columns of X, K."""
         return len(self.columns)
 
+    def by_cell(self, values: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any] | None":
+        """Return the value (G,) of each cell; None where records (n,) of a cell differ."""
+        of_cell = np.empty(len(self.x_cells), dtype=values.dtype)
+        of_cell[self.cell] = values
+        return of_cell if np.array_equal(of_cell[self.cell], values) else None
+
     @property
     def shrunken_terms(self) -> tuple[str, ...]:
         """Interactions with columns that the model shrinks; none if it has no ridge."""
@@ -353,11 +359,10 @@ def _check_contains(matrix: DesignMatrix, codes: dict[str, IntArray], strata: st
 
 def _contains(matrix: DesignMatrix, code: IntArray) -> bool:
     """Return True if the indicators of ``code`` (n,) lie in the column space of X."""
-    n_cells = matrix.x_cells.shape[0]
-    of_cell = np.zeros(n_cells, dtype=np.int64)
-    of_cell[matrix.cell] = code
-    if not np.array_equal(of_cell[matrix.cell], code):
-        return False  # records with equal rows of X differ in the variable
+    of_cell = matrix.by_cell(code)
+    if of_cell is None:
+        return False
+    n_cells = of_cell.size
     indicators = np.zeros((n_cells, int(code.max(initial=0)) + 1))
     indicators[np.arange(n_cells), of_cell] = 1.0
     k = matrix.n_columns

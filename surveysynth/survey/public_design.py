@@ -291,11 +291,7 @@ class PublicDesign:
     @cached_property
     def strata_in_cells(self) -> bool:
         """True if records with equal rows of X are of one stratum."""
-        if self.strata is None:
-            return True
-        of_cell = np.zeros(len(self.matrix.x_cells), dtype=np.int64)
-        of_cell[self.matrix.cell] = self.strata
-        return bool(np.array_equal(of_cell[self.matrix.cell], self.strata))
+        return self.strata is None or self.matrix.by_cell(self.strata) is not None
 
     def pooled(self, least: float) -> "PublicDesign":
         """Return the design with a model matrix of which every row rests on ``least`` records.

@@ -86,11 +86,8 @@ def _of_cells(design: PublicDesign, name: str) -> "pd.Series[str]":
             f"covariance_by: {name!r} is not among the public columns of the survey "
             f"({listing(known) or 'none'}).{nearest(name, known)}"
         )
-    column = design.frame[name].astype("str").to_numpy()
-    cell = design.matrix.cell
-    of_cell = np.empty(design.matrix.x_cells.shape[0], dtype=object)
-    of_cell[cell] = column
-    if not np.array_equal(of_cell[cell], column):
+    of_cell = design.matrix.by_cell(design.frame[name].astype("str").to_numpy(dtype=object))
+    if of_cell is None:
         raise InputError(
             f"covariance_by: records with equal predictors ({design.matrix.formula}) differ in "
             f"{name!r}; name columns that the predictors determine, such as those of by."
