@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.studies.designs import SamplingDesign
+from surveysynth.evaluation.studies.designs import SamplingDesign, proportional_allocation
 from surveysynth.evaluation.studies.population import (
     Population,
     published_cells,
@@ -18,8 +18,6 @@ from surveysynth.evaluation.studies.population import (
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Records of the smallest example.
-FEWEST = 16
 DEFAULT_N = 1000
 DEFAULT_SEED = 2022
 
@@ -92,6 +90,8 @@ def simulate_survey(n: int, rng: np.random.Generator) -> "pd.DataFrame":
     Raises ``InputError`` if n is too small for two records in each of the eight fields.
     """
     persons = simulate_population(published_cells(), rng)
+    sizes = np.asarray(persons["field"].value_counts(), dtype=np.float64)
+    proportional_allocation(sizes, n)  # refuses too few records, in plain words
     population = Population(persons, ("salary",), ("gender",), "field", "size")
     sample = SamplingDesign(n=n).draw(population, rng)
     sample["salary"] = sample["salary"].round(2)
@@ -103,8 +103,6 @@ def write_example(
     folder: Path, n: int = DEFAULT_N, seed: int = DEFAULT_SEED, *, study: bool = False
 ) -> tuple[Path, Path]:
     """Write the files of ``surveysynth.example``, all or none."""
-    if n < FEWEST:
-        raise InputError(f"n must be at least {FEWEST} (2 records in each of 8 strata), got {n}.")
     if seed < 0:
         raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
     if folder.exists() and not folder.is_dir():
