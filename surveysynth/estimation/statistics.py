@@ -255,7 +255,7 @@ class Statistic:
             also = f", transform {transforms}" if transforms else ""
             return (
                 f"{self.name!r} needs an outcome of 0 and 1: of kind 'binary', or with "
-                f"synthesizer.transform = 'identity', got {got}{also}."
+                f"transform = 'identity' in [outcomes.NAME], got {got}{also}."
             )
         return (
             f"{self.name!r} is of outcomes that are {' or '.join(self.kinds)}, got {got}."
@@ -265,7 +265,7 @@ class Statistic:
 
 EACH, MARGIN = "each", "margin"
 _WORD = re.compile(r"\s*([A-Za-z_]\w*)\s*\((.*)\)\s*", re.DOTALL)
-_SPECIAL = re.compile(r'[,:()"]|\s[-/]\s|^\s|\s$|^$|^(?:each|margin)$')
+_SPECIAL = re.compile(r'[,:()"]|(?:^|\s)[-/](?:\s|$)|^\s|\s$|^$|^(?:each|margin)$')
 
 
 def parse_call(name: str) -> tuple[str, tuple[str, ...]] | None:
