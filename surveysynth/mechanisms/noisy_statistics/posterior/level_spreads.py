@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 from scipy.special import ndtr
 
-from surveysynth._support.types import FloatArray, Theta
+from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.category_law import CategoryLaw
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
 from surveysynth.mechanisms.noisy_statistics.release.level_squares import LevelSquares
@@ -45,7 +45,7 @@ def level_spreads(
 def spreads_given(
     levels: LevelSquares,
     of: FloatArray,
-    group: np.ndarray,
+    group: IntArray,
     likely: FloatArray,
     unsure: FloatArray,
     mean: FloatArray,

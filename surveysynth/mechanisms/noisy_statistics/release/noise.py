@@ -13,6 +13,7 @@ probabilities of a number is at most exp(|change_j| / b).
 
 import math
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Protocol
@@ -46,11 +47,12 @@ class NoiseSource(Protocol):
         ...
 
 
-class _ExactNoise:
+class _ExactNoise(ABC):
     """The exact samplers on uniform whole numbers: see ``NoiseSource``."""
 
+    @abstractmethod
     def _integers(self) -> "_Integers":
-        raise NotImplementedError
+        """Return the source of these."""
 
     def draw(self, variance: int | Fraction, size: int) -> list[int]:
         """Draw discrete Gaussian numbers."""
