@@ -92,8 +92,7 @@ def adequacy(
 def _of_noise(
     release: Path, design: "PublicDesign"
 ) -> "tuple[PublicDesign, LocationStatistics | None]":
-    from surveysynth.mechanisms.learned.histogram import learned_design
-    from surveysynth.mechanisms.learned.stage import histograms_in
+    from surveysynth.mechanisms.learned.histogram import histograms_in, learned_design
     from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
     from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
         LocationStatistics,

@@ -197,7 +197,7 @@ def check_engine(spec: "Spec", model: "Model") -> None:
     if backend is None:
         return
     from surveysynth.sampling.stan.backends import CmdStanBackend, PyStanBackend
-    from surveysynth.sampling.stan.cache import cmdstan_location
+    from surveysynth.sampling.stan.source import cmdstan_location
 
     if isinstance(backend, CmdStanBackend) and backend.executable is None:
         cmdstan_location()
@@ -217,7 +217,7 @@ def engine_of(spec: "Spec", model: "Model") -> "Model":
     if spec.synthesizer.engine != "cmdstan" or spec.synthesizer.is_program:
         return model
     assert isinstance(model, WeightedModel)  # noisy statistics take no engine
-    from surveysynth.models.stan_engine import StanEngine
+    from surveysynth.sampling.stan.backends import StanEngine
 
     return model.with_engine(StanEngine())
 

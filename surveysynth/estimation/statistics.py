@@ -28,12 +28,15 @@ from surveysynth.estimation.linearised import (
     Contrast,
     ContrastKind,
     Linearise,
+    Sensitivity,
     average,
     expansion,
+    of_means,
+    of_totals,
+    of_weights,
     quotient,
 )
 from surveysynth.estimation.quantiles import quantile
-from surveysynth.estimation.sensitivity import Sensitivity, of_means, of_totals, of_weights
 from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
 Rounding: TypeAlias = Literal["multiples", "digits", "percent", "warranted"]

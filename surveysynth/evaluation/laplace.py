@@ -15,10 +15,13 @@ from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined
 from surveysynth.estimation.domains import Domains, margin_set_of_row
-from surveysynth.estimation.replicate_weights import preston_bootstrap
-from surveysynth.estimation.replication import replicate_estimates, replication_variance
+from surveysynth.estimation.linearised import RowExtremes, Rule
+from surveysynth.estimation.replication import (
+    preston_bootstrap,
+    replicate_estimates,
+    replication_variance,
+)
 from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.estimation.sensitivity import RowExtremes, Rule
 from surveysynth.estimation.statistics import statistic_of, values_of
 from surveysynth.estimation.taylor import Linearisation
 

@@ -14,7 +14,7 @@ from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.inference.debias import Debiased, DebiasRecord, debias_draws
 from surveysynth.mechanisms.base import PrivateDraws
-from surveysynth.mechanisms.learned.redraw import redrawn_designs
+from surveysynth.mechanisms.learned.histogram import redrawn_designs
 from surveysynth.models.base import Model, Simulated, SimulationKind
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.survey.survey import PublicDesign

@@ -31,7 +31,7 @@ from surveysynth.errors import InputError
 from surveysynth.models import survey_weight
 from surveysynth.models.base import INTERACTION_PRIOR, Simulated, SimulationKind, require
 from surveysynth.models.gaussian.blocks import INTERACTIONS, CoefficientBlocks
-from surveysynth.models.gaussian.statistics import GaussianStats
+from surveysynth.models.gaussian.model import GaussianStats
 from surveysynth.models.survey_weight import PairModel, PairRecords, sum_by
 from surveysynth.models.weighted import stacked
 from surveysynth.sampling import primitives

@@ -24,10 +24,10 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models import survey_weight
 from surveysynth.models.base import Simulated, SimulationKind, WholeNumber
-from surveysynth.models.gaussian.statistics import GaussianStats
-from surveysynth.models.stan_engine import StanEngine
+from surveysynth.models.gaussian.model import GaussianStats
 from surveysynth.models.survey_weight import PairModel, PairRecords, sum_by
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.sampling.stan.backends import StanEngine
 from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.survey.survey import PublicDesign
 

@@ -23,7 +23,7 @@ from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated
 from surveysynth.models.gaussian import model as gaussian
 from surveysynth.models.gaussian.blocks import HALF_T_DF, overdispersion
-from surveysynth.models.gaussian.statistics import GaussianRecords, GaussianStats, compress
+from surveysynth.models.gaussian.model import GaussianRecords, GaussianStats, compress
 from surveysynth.models.weighted import WeightedModel
 from surveysynth.sampling import primitives
 from surveysynth.sampling.plan import Streams

@@ -21,7 +21,7 @@ from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 if TYPE_CHECKING:
-    from surveysynth.models.stan_engine import StanEngine
+    from surveysynth.sampling.stan.backends import StanEngine
 
 ShiftKind: TypeAlias = Literal["scale", "location"]
 """The log of a residual scale, or a coefficient of a mean."""

@@ -21,8 +21,7 @@ from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.mechanisms.base import PrivateDraws
-from surveysynth.mechanisms.learned.histogram import learned_design
-from surveysynth.mechanisms.learned.stage import histograms_in
+from surveysynth.mechanisms.learned.histogram import histograms_in, learned_design
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME, published_draws
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.models.base import Model

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE, column_names
-from surveysynth.mechanisms.noisy_statistics.release.group_centres import FIRST_SHARE
-from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationDesign
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
+    FIRST_SHARE,
+    LocationDesign,
+)
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     check_public,

@@ -30,8 +30,12 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.learned.histogram import noisy_histograms, what_is_left
-from surveysynth.mechanisms.learned.stage import LEARNED, first_stage
+from surveysynth.mechanisms.learned.histogram import (
+    LEARNED,
+    first_stage,
+    noisy_histograms,
+    what_is_left,
+)
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import (
     NoiseSource,

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surveysynth.mechanisms.adversary_odds import zcdp_power
-from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of
+from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of, zcdp_power
 from tests.long_runs.attack import (
     Proven,
     holm,

@@ -87,7 +87,7 @@ def lipschitz_memory(n: int) -> None:
     """The streamed pass over n records x 1,000 draws (run as a process of its own)."""
     from surveysynth.mechanisms.pseudo_posterior.fit import likelihood_extremes
     from surveysynth.models import get_model
-    from surveysynth.models.gaussian.statistics import GaussianRecords
+    from surveysynth.models.gaussian.model import GaussianRecords
     from surveysynth.sampling.plan import SamplingPlan
 
     rng = np.random.default_rng(1)
@@ -133,7 +133,7 @@ def lipschitz_ratio(n: int = 10_000) -> None:
 
 def clustered_records(n: int, psus: int, effects: bool):
     """Records of a two-stage survey on the scale of FBS: 10 strata, half a PSU in each group."""
-    from surveysynth.models.gaussian.statistics import GaussianRecords
+    from surveysynth.models.gaussian.model import GaussianRecords
 
     rng = np.random.default_rng(2)
     x_cells = np.zeros((20, 11))

@@ -18,8 +18,12 @@ from surveysynth.estimation.combining import PartialSynthesis, interval_of
 from surveysynth.estimation.domains import ByOutcome, build_domains, build_rows
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.linearised import Contrast, Pairs
-from surveysynth.estimation.replicate_weights import balanced_half_samples, jackknife
-from surveysynth.estimation.replication import estimate_domains_replicated, replicate_estimates
+from surveysynth.estimation.replication import (
+    balanced_half_samples,
+    estimate_domains_replicated,
+    jackknife,
+    replicate_estimates,
+)
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.taylor import DomainEstimates, estimate_domains

@@ -23,8 +23,7 @@ from surveysynth.estimation.combining import (
 )
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.estimates import Estimates
-from surveysynth.estimation.replicate_weights import jackknife
-from surveysynth.estimation.replication import replicate_estimates
+from surveysynth.estimation.replication import jackknife, replicate_estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.taylor import estimate_domains

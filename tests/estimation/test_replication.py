@@ -15,15 +15,13 @@ from surveysynth.estimation.domains import (
     cell_of_record,
     margin_matrix,
 )
-from surveysynth.estimation.replicate_weights import (
-    balanced_half_samples,
-    jackknife,
-    preston_bootstrap,
-)
 from surveysynth.estimation.replication import (
     ReplicateWeights,
     agency_replicates,
+    balanced_half_samples,
     estimate_domains_replicated,
+    jackknife,
+    preston_bootstrap,
     replication_variance,
 )
 from surveysynth.estimation.sample_design import SampleDesign

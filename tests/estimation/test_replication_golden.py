@@ -10,15 +10,13 @@ from scipy import stats
 
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.domains import build_domains
-from surveysynth.estimation.replicate_weights import (
-    balanced_half_samples,
-    jackknife,
-    preston_bootstrap,
-)
 from surveysynth.estimation.replication import (
     ReplicateWeights,
     agency_replicates,
+    balanced_half_samples,
     estimate_domains_replicated,
+    jackknife,
+    preston_bootstrap,
     replicate_estimates,
 )
 from surveysynth.estimation.sample_design import SampleDesign

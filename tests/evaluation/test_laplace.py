@@ -12,7 +12,7 @@ from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import t_interval
 from surveysynth.estimation.domains import Domains, build_domains
-from surveysynth.estimation.replicate_weights import preston_bootstrap
+from surveysynth.estimation.replication import preston_bootstrap
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.taylor import estimate_domains
 from surveysynth.evaluation.laplace import (

@@ -24,8 +24,7 @@ import numpy as np
 from scipy.special import betaincinv, ndtri
 
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.mechanisms.adversary_odds import zcdp_power
-from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of
+from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of, zcdp_power
 
 #: Error probability of a bound, both of its sides together.
 LEVEL = 0.05

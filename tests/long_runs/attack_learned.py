@@ -14,8 +14,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.learned import histogram
-from surveysynth.mechanisms.learned.histogram import learned_design, noisy_histograms
-from surveysynth.mechanisms.learned.stage import LEARNED
+from surveysynth.mechanisms.learned.histogram import LEARNED, learned_design, noisy_histograms
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as noisy
 from surveysynth.mechanisms.noisy_statistics.release.noise import SystemNoise

@@ -34,7 +34,7 @@ import pandas as pd  # noqa: E402
 from surveysynth._support.types import FloatArray  # noqa: E402
 from surveysynth.errors import InputError, RefusedError  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics.release import statistics  # noqa: E402
+from surveysynth.mechanisms.noisy_statistics.release import location_statistics as statistics  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as noisy  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release.noise import SystemNoise  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (  # noqa: E402

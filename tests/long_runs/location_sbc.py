@@ -28,9 +28,9 @@ from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyT
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import (
     Parameters,
 )
-from surveysynth.mechanisms.noisy_statistics.release.group_centres import GroupSums
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     Centring,
+    GroupSums,
     LocationDesign,
     LocationStatistics,
 )

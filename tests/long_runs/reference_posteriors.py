@@ -21,8 +21,12 @@ import pandas as pd
 
 import surveysynth as ss
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.learned.histogram import learned_design
-from surveysynth.mechanisms.learned.stage import first_stage, histograms_in, spread_counts
+from surveysynth.mechanisms.learned.histogram import (
+    first_stage,
+    histograms_in,
+    learned_design,
+    spread_counts,
+)
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
@@ -30,9 +34,8 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     release_statistics,
 )
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
-from surveysynth.models.general_location.forms import GeneralFBP, GeneralFBS
-from surveysynth.models.general_location.groups import default_columns
-from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.general_location.layout import default_columns
+from surveysynth.models.general_location.model import GeneralFBP, GeneralFBS, GeneralLocation
 from surveysynth.survey.survey import PublicDesign
 from tests.posterior_functionals import functionals
 

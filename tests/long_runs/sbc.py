@@ -29,7 +29,7 @@ from scipy import stats
 import surveysynth
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models import get_model
-from surveysynth.models.gaussian.statistics import GaussianRecords
+from surveysynth.models.gaussian.model import GaussianRecords
 from surveysynth.models.weighted import stacked
 from surveysynth.sampling.plan import SamplingPlan
 from tests.models.model_cases import count_records

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.adversary_odds import (
+from surveysynth.mechanisms.noisy_statistics.accounting import (
     gaussian_power,
+    log_delta_of,
     posterior,
     pure_power,
     zcdp_log_factor,
     zcdp_power,
 )
-from surveysynth.mechanisms.noisy_statistics.accounting import log_delta_of
 
 RHOS = (0.0244, 0.257, 1.752)
 RATES = (0.001, 0.01, 0.05, 0.1, 0.5)

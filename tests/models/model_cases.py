@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from surveysynth.models import get_model
-from surveysynth.models.gaussian.statistics import GaussianRecords
+from surveysynth.models.gaussian.model import GaussianRecords
 from surveysynth.models.survey_weight import PairRecords
 
 #: Models of transformed outcomes, and of counts: with samplers of our own.

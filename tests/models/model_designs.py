@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.models.gaussian.statistics import GaussianRecords
+from surveysynth.models.gaussian.model import GaussianRecords
 from surveysynth.survey.design_matrix import DesignMatrix
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import PublicDesign

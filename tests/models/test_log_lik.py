@@ -10,7 +10,7 @@ from scipy import stats
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models import get_model
 from surveysynth.models.gaussian import model as log_lik
-from surveysynth.models.gaussian.statistics import GaussianRecords
+from surveysynth.models.gaussian.model import GaussianRecords
 from surveysynth.survey.survey import PublicDesign
 from tests.models.model_designs import continuous_design, group_design, records_of, rows_of
 

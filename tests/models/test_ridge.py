@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from surveysynth.models import get_model
-from surveysynth.models.gaussian.statistics import GaussianRecords, compress
+from surveysynth.models.gaussian.model import GaussianRecords, compress
 
 SCALE, K, RIDGED = 0.4, 5, 2
 

@@ -9,7 +9,7 @@ import pytest
 
 from surveysynth._support.types import FloatArray
 from surveysynth.models import get_model
-from surveysynth.models.gaussian.statistics import GaussianRecords, GaussianStats, compress
+from surveysynth.models.gaussian.model import GaussianRecords, GaussianStats, compress
 from surveysynth.models.weighted import stacked
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import PublicDesign

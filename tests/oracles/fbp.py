@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.gaussian.statistics import GaussianStats
+from surveysynth.models.gaussian.model import GaussianStats
 from tests.oracles import slopes, unconstrained
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.gaussian.blocks import HALF_T_DF
-from surveysynth.models.gaussian.statistics import GaussianStats
+from surveysynth.models.gaussian.model import GaussianStats
 from tests.oracles import slopes, survey_weight, unconstrained
 from tests.oracles.coefficient_prior import coefficient_log_prior
 from tests.oracles.unconstrained import CorrelationRoot, Shape

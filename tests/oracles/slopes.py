@@ -3,7 +3,7 @@
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.models.gaussian.statistics import GaussianStats
+from surveysynth.models.gaussian.model import GaussianStats
 
 
 def outcome_slope(stats: GaussianStats, beta: FloatArray) -> FloatArray:

@@ -6,7 +6,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.models.gaussian.blocks import HALF_T_DF
-from surveysynth.models.gaussian.statistics import GaussianStats
+from surveysynth.models.gaussian.model import GaussianStats
 from tests.oracles import slopes, unconstrained
 
 

@@ -19,8 +19,7 @@ from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.linearised import Linearised
-from surveysynth.estimation.replicate_weights import preston_bootstrap
-from surveysynth.estimation.replication import replicate_estimates
+from surveysynth.estimation.replication import preston_bootstrap, replicate_estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import STATISTICS, Program, Statistic
 from surveysynth.estimation.taylor import estimate_domains

@@ -20,10 +20,9 @@ from surveysynth import cli
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.models import get_model
-from surveysynth.models.stan_engine import StanEngine
 from surveysynth.release.atomic import make_private
 from surveysynth.release.pipeline import release
-from surveysynth.sampling.stan.backends import CmdStanBackend
+from surveysynth.sampling.stan.backends import CmdStanBackend, StanEngine
 from surveysynth.survey.columns import is_header
 from surveysynth.survey.declaration import Declaration, make_roles
 from surveysynth.survey.records import LEAST_RECORDS, read_records

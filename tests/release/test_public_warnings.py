@@ -12,7 +12,7 @@ import pytest
 import surveysynth as ss
 from surveysynth import cli
 from surveysynth.errors import PublicWarning
-from surveysynth.models.general_location.groups import default_columns
+from surveysynth.models.general_location.layout import default_columns
 from surveysynth.release.public_checks import few_record_warnings, formula_warnings, warn_of_design
 from tests.surveys import make_survey, small_survey
 

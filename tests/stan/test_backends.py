@@ -17,7 +17,7 @@ import pytest
 import surveysynth
 from surveysynth._support.confidential import private_folder
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
-from surveysynth.sampling.stan import backends, cache
+from surveysynth.sampling.stan import backends, source
 from surveysynth.sampling.stan.backends import (
     BACKEND_VARIABLE,
     CmdStanBackend,
@@ -26,8 +26,12 @@ from surveysynth.sampling.stan.backends import (
     StanRun,
     default_backend,
 )
-from surveysynth.sampling.stan.cache import cache_directory, compiled_program, compiler_message
-from surveysynth.sampling.stan.source import StanSource
+from surveysynth.sampling.stan.source import (
+    StanSource,
+    cache_directory,
+    compiled_program,
+    compiler_message,
+)
 from tests.stan.fake_cmdstan import MEANS, compilations, fake_program, install_fake_cmdstan
 
 CANARY = 7319.4285174
@@ -134,7 +138,7 @@ def test_programs_compiled_at_once_do_no_harm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_fake_cmdstan(tmp_path / "cmdstan", monkeypatch)
-    together, compile_it = threading.Barrier(2), cache._compile
+    together, compile_it = threading.Barrier(2), source._compile
 
     def slow(source: StanSource, folder: Path) -> None:
         together.wait(timeout=60)  # both are past the look into the cache
@@ -142,7 +146,7 @@ def test_programs_compiled_at_once_do_no_harm(
             compile_it(source, folder)
 
     lock = threading.Lock()
-    monkeypatch.setattr(cache, "_compile", slow)
+    monkeypatch.setattr(source, "_compile", slow)
     found: list[Path] = []
     threads = [
         threading.Thread(
@@ -181,7 +185,7 @@ def test_the_message_is_cut_and_never_empty() -> None:
     )
     long = "Semantic error\n" + "\n".join(f"/t/x.stan line {i}" for i in range(99))
     assert compiler_message(long, Path("/t")).splitlines()[1] == "x.stan line 0"
-    assert len(compiler_message(long, Path("/t")).splitlines()) == cache.MESSAGE_LINES
+    assert len(compiler_message(long, Path("/t")).splitlines()) == source.MESSAGE_LINES
 
 
 @pytest.mark.parametrize(

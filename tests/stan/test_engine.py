@@ -20,12 +20,17 @@ from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.search import NOISY_LEAST_SHARE
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.models import stan_engine as stan_module
 from surveysynth.models.gaussian.fbp import FBP
-from surveysynth.models.stan_engine import MAX_SEED, StanEngine, seed_from
 from surveysynth.release.pipeline import release
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.stan.backends import BACKEND_VARIABLE, StanRun
+from surveysynth.sampling.stan import backends as stan_module
+from surveysynth.sampling.stan.backends import (
+    BACKEND_VARIABLE,
+    MAX_SEED,
+    StanEngine,
+    StanRun,
+    seed_from,
+)
 from surveysynth.sampling.stan.source import StanSource, declared_names
 from surveysynth.survey.survey import Survey
 from tests.surveys import write_survey

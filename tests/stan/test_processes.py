@@ -19,10 +19,9 @@ from surveysynth import cli
 from surveysynth._support import confidential as private
 from surveysynth._support.confidential import PREFIX, private_folder, sweep
 from surveysynth.errors import InputError
-from surveysynth.sampling.stan import cache
+from surveysynth.sampling.stan import source
 from surveysynth.sampling.stan.backends import Failure, run_commands
-from surveysynth.sampling.stan.cache import compiled_program, program_version
-from surveysynth.sampling.stan.source import StanSource
+from surveysynth.sampling.stan.source import StanSource, compiled_program, program_version
 from tests.stan.fake_cmdstan import MEANS, compilations, fake_program, install_fake_cmdstan
 
 pytestmark = pytest.mark.skipif(
@@ -260,7 +259,7 @@ def test_a_program_that_cannot_start_is_blamed_itself_and_not_the_data(
 ) -> None:
     from surveysynth.sampling.stan.backends import CmdStanBackend
 
-    monkeypatch.setattr(cache, "START_SECONDS", 1 if "sleep" in text else 60)
+    monkeypatch.setattr(source, "START_SECONDS", 1 if "sleep" in text else 60)
     program = executable(tmp_path / "program", text)
     with pytest.raises(InputError, match=why) as caught:
         CmdStanBackend(program).prepare(StanSource("means", ""))

@@ -14,7 +14,7 @@ import pandas as pd
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.kept_tables import Kept
+from surveysynth.estimation.estimates import Kept
 from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.evaluation.compare.answered import answered
 from surveysynth.evaluation.compare.expected_error import (
@@ -32,8 +32,11 @@ from surveysynth.evaluation.compare.tables import (
     without_flags,
 )
 from surveysynth.inference.synthesis import SyntheticDataset, synthesise
-from surveysynth.mechanisms.noisy_statistics.release.record_sums import noisy_sums, record_sums
-from surveysynth.mechanisms.pseudo_posterior.record_scores import record_scores
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
+    noisy_sums,
+    record_scores,
+    record_sums,
+)
 from surveysynth.models.base import psu_codes
 from surveysynth.release.compared import Published
 from surveysynth.release.tables.table_builder import estimates_for

@@ -18,7 +18,7 @@ from surveysynth._support.progress import NOISY_TABLES, synthesizer_stage
 from surveysynth.config.build import with_noisy_statistics, with_pseudo_posterior
 from surveysynth.config.outcomes import kind_problems
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.estimation.sensitivity import Rule
+from surveysynth.estimation.linearised import Rule
 from surveysynth.evaluation.compare.answered import answered
 from surveysynth.evaluation.compare.expected_error import FAR
 from surveysynth.evaluation.compare.noise import IMPOSSIBLE_FLAG, Noise

@@ -29,8 +29,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.estimation.estimates import Estimates
-from surveysynth.estimation.kept_tables import Kept
+from surveysynth.estimation.estimates import Estimates, Kept
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.survey.survey import Confidential
 

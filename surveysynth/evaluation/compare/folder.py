@@ -11,7 +11,7 @@ from surveysynth._support.progress import shows_stages
 from surveysynth.config.build import read_survey, with_file_labels
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
-from surveysynth.estimation.sensitivity import Rule
+from surveysynth.estimation.linearised import Rule
 from surveysynth.evaluation.compare import figures as plots
 from surveysynth.evaluation.compare.comparison import compare as compare_methods
 from surveysynth.evaluation.compare.report import comparison_csv, facts_record, render_report

@@ -9,7 +9,7 @@ import pandas as pd
 
 from surveysynth.estimation.combining import interval_of
 from surveysynth.estimation.estimates import Key as EstimateKey
-from surveysynth.estimation.sensitivity import Rule
+from surveysynth.estimation.linearised import Rule
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.subpopulation import shown_rows
 from surveysynth.evaluation.compare.tables import (

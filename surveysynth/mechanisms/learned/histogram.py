@@ -31,6 +31,16 @@ their shares: rho adds up, and so does epsilon, whatever a record does in each o
 of the mechanism takes it as a public constant and spends what is left: rho - sum rho_0, or
 epsilon - sum epsilon_0. Composition is adaptive: both bounds hold for each curve, so they add up
 although the second stage sees the result of the first. What is left is rounded down.
+
+**Counts.** A count y becomes the amount y + U, with U uniform on [0, 1), independent of all answers
+and of all other records, drawn once a release and never published. For fixed numbers U the
+mechanism is one for amounts, with its guarantee: neighbors have the same U. A release is a mixture
+of these over U, whose law is the same for both neighbors, and no mixture of pairs is farther apart
+than the farthest of them: Renyi divergence is jointly quasi-convex (strict 8).
+
+**The error of a curve** is drawn again from public numbers, at no cost (strict 8): a parametric
+bootstrap, one curve C for each draw of the model. A release of one draw has no variance between
+draws, and keeps T.
 """
 
 import math
@@ -44,8 +54,11 @@ import numpy as np
 from surveysynth._support.numeric import rounded_down
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.base import NoiseKeeper
 from surveysynth.mechanisms.learned.smoothing import expected_counts
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
+from surveysynth.sampling.primitives import NORMAL_NODES
+from surveysynth.sampling.randomness import secret_generator
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign
 from surveysynth.survey.transforms import LearnedTransform, bin_of, normal_scores
@@ -291,3 +304,151 @@ def curve_rows(outcome: Outcome, design: PublicDesign) -> IntArray:
 
 def _rounded_up(value: Fraction) -> Fraction:
     return Fraction(math.ceil(value * 2**NOISE_BITS), 2**NOISE_BITS)
+
+
+#: The key of the histograms in files.
+LEARNED = "learned"
+
+
+@dataclass(frozen=True)
+class FirstStage:
+    """The design with its learned transforms, and what is known of the noise of the run.
+
+    histograms: of the outcomes that are learned; earlier: what an unreleased run kept, if any.
+    """
+
+    design: PublicDesign
+    histograms: tuple[NoisyHistogram, ...]
+    earlier: Mapping[str, Any] | None
+
+    def kept(self) -> dict[str, Any]:
+        """Return the histograms for files; nothing where there are none."""
+        return {LEARNED: [each.to_dict() for each in self.histograms]} if self.histograms else {}
+
+
+def first_stage(
+    design: PublicDesign,
+    confidential: Confidential,
+    *,
+    budget: float,
+    noise: NoiseKind,
+    source: NoiseSource | None,
+    records: int = 1,
+    keeper: NoiseKeeper | None = None,
+) -> FirstStage:
+    """Draw the histograms, or take those that an unreleased run kept, and learn the transforms.
+
+    New histograms are kept before anything follows from them.
+    """
+    earlier = None if keeper is None else keeper.earlier()
+    if not learned_outcomes(design.modelled):
+        return FirstStage(design, (), earlier)
+    if earlier is not None:
+        histograms = histograms_in(earlier)
+        return FirstStage(learned_design(design, histograms), histograms, earlier)
+    histograms = noisy_histograms(design, confidential, budget, noise, source, records)
+    if keeper is not None:
+        keeper.keep(FirstStage(design, histograms, None).kept())
+    return FirstStage(learned_design(design, histograms), histograms, None)
+
+
+def histograms_in(content: Mapping[str, Any]) -> tuple[NoisyHistogram, ...]:
+    """Return the histograms of a file; none where nothing was learned."""
+    return tuple(NoisyHistogram.from_dict(each) for each in content.get(LEARNED, ()))
+
+
+def learned_facts(
+    outcomes: Sequence[Outcome], currency: str, budget: float
+) -> dict[str, dict[str, Any]]:
+    """Return what is declared of learned transforms and their cost, for privacy.json."""
+    facts = {}
+    for each in learned_outcomes(outcomes):
+        given = each.learned
+        assert given is not None  # the outcome is a learned one
+        facts[each.name] = {
+            "range": [given.low, given.high],
+            "learned_share": given.share,
+            "learned_by": given.curve_by,
+            currency: given.share * budget,
+        }
+    return {LEARNED: facts} if facts else {}
+
+
+def learned_words(outcomes: Sequence[Outcome]) -> str:
+    """Return the outcomes that are learned, in words, with the share of each."""
+    chosen = [(each.name, each.learned) for each in outcomes]
+    return "; ".join(
+        f"{name} ({given.share:.3g} of the budget)" for name, given in chosen if given is not None
+    )
+
+
+def spread_counts(
+    design: PublicDesign, confidential: Confidential, rng: np.random.Generator | None
+) -> Confidential:
+    """Return the values with y + U in the place of each count y. Confidential.
+
+    Counts outside the range count as its nearer end, and missing answers stay missing. rng: of a
+    test or a simulation; None for the randomness of the operating system.
+    """
+    counts = [j for j, each in enumerate(design.outcomes) if each.kind == "count"]
+    if not counts:
+        return confidential
+    generator = secret_generator() if rng is None else rng.spawn(1)[0]
+    outcome = confidential.outcome.copy()
+    for j in counts:
+        low, high = design.outcomes[j].limits
+        outcome[:, j] = np.clip(outcome[:, j], low, high) + generator.random(design.n)
+    return replace(confidential, outcome=outcome)
+
+
+def redrawn_designs(
+    design: PublicDesign, m: int, rng: np.random.Generator
+) -> list[PublicDesign]:
+    """Return m designs with redrawn curves; the same one where no transform is learned."""
+    if not any(each.learned and each.learned.expected for each in design.modelled):
+        return [design] * m
+    columns = [_redrawn(each, m, rng) for each in design.modelled]
+    return [with_columns(design, of_draw) for of_draw in zip(*columns, strict=True)]
+
+
+def _redrawn(outcome: Outcome, m: int, rng: np.random.Generator) -> list[Outcome]:
+    given = outcome.learned
+    if given is None or not given.expected:
+        return [outcome] * m
+    sides = [
+        redrawn_knots(side_of(outcome, side), np.array(expected), given.noise_variance, m, rng)
+        for side, expected in enumerate(given.expected)
+    ]
+    return [
+        replace(
+            outcome,
+            transform=replace(given, curves=tuple(tuple(map(tuple, c.tolist())) for c in curves)),
+        )
+        for curves in zip(*sides, strict=True)
+    ]
+
+
+def redrawn_knots(
+    transform: LearnedTransform,
+    expected: FloatArray,
+    variance: float,
+    m: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Return the knots of m curves C (m, H, parts + 1), for expected counts (H, J) and noise."""
+    shape = (m, *expected.shape)
+    noise = rng.poisson(expected, shape) + np.round(rng.normal(0.0, np.sqrt(variance), shape))
+    smooth = (expected_counts(transform, counts, variance) for counts in noise)
+    slopes = np.stack([
+        np.log(np.diff(normal_scores(each, whole=transform.whole))) for each in smooth
+    ])
+    slopes += np.log(np.diff(transform.knots)) - slopes.mean(axis=0)
+    drawn = np.zeros((m, *transform.knots.shape))
+    np.cumsum(np.exp(slopes), axis=-1, out=drawn[..., 1:])
+    places = np.arange(drawn.shape[-1])
+    for row, own in enumerate(transform.knots):
+        at = np.interp(NORMAL_NODES, own, places)
+        for curve in drawn[:, row]:
+            z = np.interp(at, places, curve)
+            curve[:] = (curve - z.mean()) / z.std() * NORMAL_NODES.std()
+    return drawn

@@ -22,20 +22,23 @@ from surveysynth.mechanisms.base import (
     public_assumptions,
     uncovered_weights,
 )
-from surveysynth.mechanisms.learned.histogram import learned_outcomes, range_facts
-from surveysynth.mechanisms.learned.stage import (
+from surveysynth.mechanisms.learned.histogram import (
     LEARNED,
     FirstStage,
     first_stage,
     learned_facts,
+    learned_outcomes,
     learned_words,
+    range_facts,
     spread_counts,
 )
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
-from surveysynth.mechanisms.noisy_statistics.release.group_centres import FIRST_SHARE
 from surveysynth.mechanisms.noisy_statistics.release.level_squares import RADIUS
-from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
+    FIRST_SHARE,
+    LocationStatistics,
+)
 from surveysynth.mechanisms.noisy_statistics.release.noise import (
     NoiseSource,
     SeededNoise,

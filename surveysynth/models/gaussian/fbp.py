@@ -17,10 +17,14 @@ from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.base import Choice, ColumnNames, Model, Simulated, SimulationKind, require
 from surveysynth.models.gaussian.blocks import overdispersion
-from surveysynth.models.gaussian.model import GaussianModel, QuadraticForm, conditional_form
-from surveysynth.models.gaussian.statistics import GaussianRecords, GaussianStats
-from surveysynth.models.general_location.forms import GeneralFBP, noisy_form
-from surveysynth.models.general_location.model import OWN_PRIORS, PSU_PRIORS
+from surveysynth.models.gaussian.model import (
+    GaussianModel,
+    GaussianRecords,
+    GaussianStats,
+    QuadraticForm,
+    conditional_form,
+)
+from surveysynth.models.general_location.model import OWN_PRIORS, PSU_PRIORS, GeneralFBP, noisy_form
 from surveysynth.models.weighted import Coordinates
 from surveysynth.sampling import primitives
 from surveysynth.sampling.plan import Streams

@@ -16,10 +16,13 @@ import numpy as np
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.models.base import ColumnNames, Model, Simulated, SimulationKind
 from surveysynth.models.gaussian.blocks import CoefficientBlocks, CovarianceBlock
-from surveysynth.models.gaussian.model import GaussianModel, QuadraticForm, normal_form
-from surveysynth.models.gaussian.statistics import GaussianStats
-from surveysynth.models.general_location.forms import GeneralFBS, noisy_form
-from surveysynth.models.general_location.model import OWN_PRIORS, PSU_PRIORS
+from surveysynth.models.gaussian.model import (
+    GaussianModel,
+    GaussianStats,
+    QuadraticForm,
+    normal_form,
+)
+from surveysynth.models.general_location.model import OWN_PRIORS, PSU_PRIORS, GeneralFBS, noisy_form
 from surveysynth.sampling.plan import Streams
 from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.survey.survey import PublicDesign

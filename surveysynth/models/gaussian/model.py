@@ -6,20 +6,257 @@ the log weight or log inclusion probability. All of z is confidential.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from surveysynth._support.confidential import Unpickled
 from surveysynth._support.messages import noisy_statistics_alone
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.base import INTERACTION_PRIOR, Simulated
-from surveysynth.models.gaussian import statistics
-from surveysynth.models.gaussian.statistics import GaussianRecords, GaussianStats
 from surveysynth.models.weighted import WeightedModel
 from surveysynth.sampling.plan import SamplingPlan, Streams, Sweeps, run_sweeps
 from surveysynth.survey.survey import PublicDesign
+
+#: Arrays of ``GaussianStats`` with a leading axis of databases.
+ARRAYS = ("total", "x_sum", "gram", "fit", "residual")
+
+
+@dataclass(frozen=True, repr=False)
+class GaussianRecords(Unpickled):
+    """Records of a Gaussian model, sorted into cells of X, which share a linear predictor.
+
+    x_cells (G, K): distinct rows of X; cell (n,): the cell of a record; z (n, q) in file order.
+    ``order`` (n,) sorts records by cell, ``starts`` (G + 1,) bounds the cells in it. ``centre``
+    (G, q) is a point near the records of a cell, about which log-likelihoods are expanded.
+    ``shrunken``: number of columns of X, the last ones, that are shrunken.
+    """
+
+    x_cells: FloatArray
+    cell: IntArray
+    z: FloatArray
+    shrunken: int = 0
+    order: IntArray = field(init=False)
+    starts: IntArray = field(init=False)
+    centre: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        n_cells = self.x_cells.shape[0]
+        cell_sizes = np.bincount(self.cell, minlength=n_cells)
+        sums = np.empty((n_cells, self.z.shape[1]))
+        for j, column in enumerate(self.z.T):
+            sums[:, j] = np.bincount(self.cell, weights=column, minlength=n_cells)
+        set_field = object.__setattr__  # the dataclass is frozen
+        set_field(self, "order", np.argsort(self.cell, kind="stable"))
+        set_field(self, "starts", np.concatenate([[0], np.cumsum(cell_sizes)]))
+        set_field(self, "centre", sums / np.maximum(cell_sizes, 1)[:, None])
+
+    @property
+    def n(self) -> int:
+        """Number of records."""
+        return int(self.cell.shape[0])
+
+
+@dataclass(frozen=True, repr=False)
+class GaussianStats(Unpickled):
+    """Weighted sufficient statistics of B databases (methods 4), about a least-squares fit.
+
+    total (B,): sum of alpha; x_sum (B, K): X'alpha; gram (B, K, K): X'AX; fit (B, K, q): a solution
+    of X'AX b = X'AZ; residual (B, q, q) = (Z - X fit)'A(Z - X fit), without the cancellation of
+    Z'AZ. The weighted sum of squares at b is residual + (b - fit)'X'AX(b - fit). shrunken: the
+    number of last columns of X that are shrunken; ridges: those whose ridge is in gram, fit and
+    residual; more: records of another prior that are there.
+    """
+
+    total: FloatArray
+    x_sum: FloatArray
+    gram: FloatArray
+    fit: FloatArray
+    residual: FloatArray
+    shrunken: int = 0
+    ridges: int = 0
+    more: int = 0
+
+    @property
+    def count(self) -> FloatArray:
+        """Sum of alpha with the records that stand for priors, (B,): the power of a variance."""
+        return self.total + self.ridges + self.more
+
+    def with_slope_prior(self, size: float) -> "GaussianStats":
+        """Return the statistics of (y, v) with the prior N(0, s^2 / size^2) of v's slope on y.
+
+        It is the likelihood of one more record that is ``size`` away in y from its mean and not in
+        v; only squares of v given y read it."""
+        residual = self.residual.copy()
+        residual[:, 0, 0] += size**2
+        return replace(self, residual=residual, more=self.more + 1)
+
+    def with_ridge(self, scale: float | None) -> "GaussianStats":
+        """Return the statistics with the prior B_k | Sigma ~ N(0, scale^2 Sigma) of shrunken k.
+
+        It is the likelihood of one more record a column, with z = 0 and x_k = 1 / scale, in no sum
+        but those of squares. A scale of None is that of a model without this prior.
+        """
+        if scale is None or not self.shrunken:
+            return replace(self, shrunken=0)
+        k = self.fit.shape[1]
+        ridge = np.where(np.arange(k) < k - self.shrunken, 0.0, scale**-2)
+        gram = self.gram + np.diag(ridge)
+        length = np.sqrt(np.einsum("bkk->bk", gram))
+        inverse = np.divide(1.0, length, out=np.zeros_like(length), where=length > 0)
+        scaled = gram * inverse[:, :, None] * inverse[:, None, :]
+        solution = np.linalg.pinv(scaled, rcond=1e-14, hermitian=True)
+        pulled = inverse[:, :, None] * ridge[:, None] * self.fit
+        shift = -inverse[:, :, None] * (solution @ pulled)
+        fit = self.fit + shift
+        residual = self.residual + shift.swapaxes(-1, -2) @ self.gram @ shift
+        residual = residual + fit.swapaxes(-1, -2) @ (ridge[:, None] * fit)
+        return replace(self, gram=gram, fit=fit, residual=residual, ridges=self.shrunken, more=0)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Columns of X and of z."""
+        k, q = self.fit.shape[-2:]
+        return k, q
+
+    def repeated(self, chains: int) -> "GaussianStats":
+        """Repeat the statistics for ``chains`` chains of each database: leading axis B * chains."""
+        repeated: dict[str, Any] = {
+            name: np.repeat(getattr(self, name), chains, axis=0) for name in ARRAYS
+        }
+        return replace(self, **repeated)
+
+    @classmethod
+    def stacked(cls, stats: Sequence["GaussianStats"]) -> "GaussianStats":
+        """Join several databases with equally many columns of X."""
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(each, name) for each in stats]) for name in ARRAYS
+        }
+        return replace(stats[0], **joined)
+
+    def cross(self) -> FloatArray:
+        """Return X'AZ, (B, K, q)."""
+        return self.gram @ self.fit
+
+    def sum_of_squares(self, beta: FloatArray) -> FloatArray:
+        """Return (Z - X beta)'A(Z - X beta), (B, q, q), for beta (B, K, q)."""
+        shift = beta - self.fit
+        return self.residual + shift.swapaxes(-1, -2) @ self.gram @ shift
+
+    def start_covariance(self) -> FloatArray:
+        """Guess a positive definite residual covariance (B, q, q) to start chains from.
+
+        After a perfect fit (no more records with weight than columns) the residual covariance is
+        zero and the precision of the coefficients overflows. So a millionth of the mean square of
+        each column of Z is added, or one where there are no records.
+        """
+        mass = np.maximum(self.count, 1.0)[:, None]
+        explained = np.einsum("bkq,bkl,blq->bq", self.fit, self.gram, self.fit)
+        squares = np.einsum("bqq->bq", self.residual) + explained
+        floor = np.where(squares > 1e-290, 1e-6 * squares / mass, 1.0)
+        result: FloatArray = self.residual / mass[:, :, None]
+        return result + floor[:, :, None] * np.eye(floor.shape[1])
+
+    def outcome_squares(self, beta: FloatArray) -> FloatArray:
+        """Return the weighted sum of squares of y - X beta, y the first column of Z.
+
+        beta (B, K) to (B,). Here and below a single database (B = 1) broadcasts over the
+        parameters.
+        """
+        shift = beta - self.fit[:, :, 0]
+        squares = (shift * _product(self.gram, shift)).sum(-1)
+        return np.asarray(self.residual[:, 0, 0] + squares, dtype=np.float64)
+
+    def conditional_squares(self, selection: FloatArray) -> FloatArray:
+        """Return the weighted sum of squares of v - [y, X] selection, (y, v) the columns of Z.
+
+        selection (B, 1 + K): the slope on y, then the coefficients of X.
+        """
+        slope, shift = self.conditional_shift(selection)
+        r_yy, r_yv, r_vv = self.residual[:, 0, 0], self.residual[:, 0, 1], self.residual[:, 1, 1]
+        squares: FloatArray = r_vv - 2 * slope * r_yv + slope * slope * r_yy
+        squares = squares + (shift * _product(self.gram, shift)).sum(-1)
+        return np.maximum(squares, 0.0)
+
+    def conditional_shift(self, selection: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the slope on y (B,), and the coefficients of X about those of the fit (B, K)."""
+        slope = selection[:, 0]
+        return slope, selection[:, 1:] - self.fit[:, :, 1] + slope[:, None] * self.fit[:, :, 0]
+
+    def conditional_gram(self) -> tuple[FloatArray, FloatArray]:
+        """Return the Gram matrix (B, 1 + K, 1 + K) of [y, X] and its products (B, 1 + K) with v.
+
+        (y, v) are the columns of Z.
+        """
+        batch, k = self.fit.shape[:2]
+        fit_y, fit_v = self.fit[:, :, 0], self.fit[:, :, 1]
+        cross_y = _product(self.gram, fit_y)
+        gram = np.empty((batch, k + 1, k + 1))
+        gram[:, 0, 0] = self.residual[:, 0, 0] + (cross_y * fit_y).sum(-1)
+        gram[:, 0, 1:] = gram[:, 1:, 0] = cross_y
+        gram[:, 1:, 1:] = self.gram
+        head = self.residual[:, 0, 1] + (cross_y * fit_v).sum(-1)
+        return gram, np.concatenate([head[:, None], _product(self.gram, fit_v)], axis=1)
+
+    def stan_data(self) -> dict[str, Any]:
+        """Return the data that Stan programs share, JSON-ready; gram exactly symmetric."""
+        return {
+            "K_shrunken": self.ridges,
+            "total": float(self.count[0]),
+            "gram": (0.5 * (self.gram[0] + self.gram[0].T)).tolist(),
+            "fit": self.fit[0].tolist(),
+            "residual": (0.5 * (self.residual[0] + self.residual[0].T)).tolist(),
+        }
+
+
+def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
+    """Compute the statistics of one database, B = 1, in one pass over the records (methods 4).
+
+    risk_weights alpha (n,) in [0, 1].
+    """
+    x, cell, z = records.x_cells, records.cell, records.z
+    n_cells, n_outcomes = x.shape[0], z.shape[1]
+    mass = np.bincount(cell, weights=risk_weights, minlength=n_cells)
+    safe_mass = np.where(mass > 0, mass, 1.0)[:, None]
+    means = np.empty((n_cells, n_outcomes))
+    for j in range(n_outcomes):
+        deviation = risk_weights * (z[:, j] - records.centre[cell, j])
+        means[:, j] = np.bincount(cell, weights=deviation, minlength=n_cells)
+    means = records.centre + means / safe_mass
+    within = z - means[cell]
+    gram = (x * mass[:, None]).T @ x
+    root = np.sqrt(mass)[:, None]
+    fit = _least_squares(root * x, root * means)
+    between = root * (means - x @ fit)
+    residual = (within * risk_weights[:, None]).T @ within + between.T @ between
+    return GaussianStats(
+        total=np.array([mass.sum()]),
+        x_sum=(x * mass[:, None]).sum(0)[None],
+        gram=gram[None],
+        fit=fit[None],
+        residual=residual[None],
+        shrunken=records.shrunken,
+    )
+
+
+def _least_squares(x: FloatArray, z: FloatArray) -> FloatArray:
+    """Solve x b = z, (K, q), by least squares; x (G, K) may have columns without weight.
+
+    A direction with less than 1e-7 of the length of the scaled columns is left out: X'AX holds no
+    digits of it (1e-14), and the huge b along it would cost sums of squares their digits.
+    """
+    length = np.sqrt((x * x).sum(axis=0))
+    length = np.where(length > 0, length, 1.0)
+    scaled = np.linalg.lstsq(x / length, z, rcond=1e-7)[0]
+    return np.asarray(scaled / length[:, None], dtype=np.float64)
+
+
+def _product(matrix: FloatArray, vector: FloatArray) -> FloatArray:
+    result: FloatArray = (matrix @ vector[..., None])[..., 0]
+    return result
+
 
 #: Doubles in one range of log-likelihoods (draws x records): 2 MB stays in a core's cache.
 BLOCK = 1 << 18
@@ -200,7 +437,7 @@ class GaussianModel(WeightedModel):
 
     def compress(self, records: GaussianRecords, risk_weights: FloatArray) -> GaussianStats:
         """Compute weighted sufficient statistics (methods 4), with the ridge on interactions."""
-        stats = statistics.compress(records, risk_weights)
+        stats = compress(records, risk_weights)
         return stats.with_ridge(self.priors.get(INTERACTION_PRIOR))
 
     def sample(

@@ -19,12 +19,12 @@ from surveysynth.models.base import Model, Simulated, SimulationKind
 from surveysynth.models.gaussian.blocks import HALF_T_DF, INTERACTIONS, CoefficientBlocks
 from surveysynth.models.gaussian.model import (
     GaussianModel,
+    GaussianStats,
     QuadraticForm,
     conditional_form,
     normal_form,
 )
-from surveysynth.models.gaussian.statistics import GaussianStats
-from surveysynth.models.general_location.forms import GeneralNormal, noisy_form
+from surveysynth.models.general_location.model import GeneralNormal, noisy_form
 from surveysynth.sampling import primitives
 from surveysynth.sampling.plan import Streams
 from surveysynth.sampling.stan.source import StanProgramSpec

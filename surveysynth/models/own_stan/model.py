@@ -54,7 +54,6 @@ from surveysynth.models.own_stan.file import (
     load_function,
     load_program_file,
 )
-from surveysynth.models.stan_engine import seed_from
 from surveysynth.models.weighted import WeightedModel
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import (
@@ -62,6 +61,7 @@ from surveysynth.sampling.stan.backends import (
     CmdStanBackend,
     StanBackend,
     default_backend,
+    seed_from,
 )
 from surveysynth.sampling.stan.source import StanSource
 from surveysynth.survey.columns import encode

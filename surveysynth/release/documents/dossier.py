@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from surveysynth.mechanisms import adversary_odds as odds
+from surveysynth.mechanisms.noisy_statistics import accounting as odds
 from surveysynth.release.documents.codebook import public_roles
 from surveysynth.release.documents.render import page_of, render_markdown
 from surveysynth.release.facts import ReleaseFacts

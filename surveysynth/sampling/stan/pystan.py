@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from surveysynth.sampling.stan.cache import cache_directory, digest_of
+from surveysynth.sampling.stan.source import cache_directory, digest_of
 
 #: Attempts at the translation to C++, to which PyStan gives one second.
 TRANSLATIONS = 20

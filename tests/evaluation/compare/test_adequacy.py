@@ -9,8 +9,7 @@ import pandas as pd
 import pytest
 
 from surveysynth.estimation.domains import build_domains
-from surveysynth.estimation.estimates import Estimates
-from surveysynth.estimation.kept_tables import Kept
+from surveysynth.estimation.estimates import Estimates, Kept
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.evaluation.compare.adequacy import Findings, rows_with_sample
 from surveysynth.evaluation.compare.expected_error import ExpectedError, expected_error

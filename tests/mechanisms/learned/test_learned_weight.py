@@ -23,10 +23,10 @@ from surveysynth.inference.synthesis import scaled
 from surveysynth.mechanisms.learned.histogram import (
     learned_design,
     noisy_histograms,
+    redrawn_designs,
     true_counts,
     what_is_left,
 )
-from surveysynth.mechanisms.learned.redraw import redrawn_designs
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.rebuild import rebuild

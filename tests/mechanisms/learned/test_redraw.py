@@ -13,7 +13,7 @@ import surveysynth as ss
 from surveysynth._support.types import FloatArray
 from surveysynth.config.build import mechanism_of
 from surveysynth.inference import synthesis
-from surveysynth.mechanisms.learned.redraw import redrawn_designs, redrawn_knots
+from surveysynth.mechanisms.learned.histogram import redrawn_designs, redrawn_knots
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts
 from surveysynth.sampling.primitives import NORMAL_NODES
 from surveysynth.survey.survey import PublicDesign

@@ -19,11 +19,11 @@ from surveysynth.mechanisms.learned.histogram import (
     learned_design,
     noisy_histograms,
     range_facts,
+    redrawn_designs,
+    spread_counts,
     true_counts,
 )
-from surveysynth.mechanisms.learned.redraw import redrawn_designs
 from surveysynth.mechanisms.learned.smoothing import expected_counts, smoothed_counts
-from surveysynth.mechanisms.learned.stage import spread_counts
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.survey.transforms import BINS, LearnedTransform, bin_of, normal_scores
 from tests.mechanisms.learned.count_cases import VISITS, count_frame, count_survey

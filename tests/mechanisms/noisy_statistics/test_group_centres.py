@@ -13,19 +13,17 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
-from surveysynth.mechanisms.noisy_statistics.release.group_centres import (
-    GroupSums,
-    group_noise,
-    smoothed_means,
-    two_stages,
-    within,
-)
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     Centring,
+    GroupSums,
     LocationDesign,
     LocationStatistics,
     LocationSums,
+    group_noise,
     location_statistics,
+    smoothed_means,
+    two_stages,
+    within,
 )
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise

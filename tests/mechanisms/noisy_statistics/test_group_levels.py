@@ -3,7 +3,7 @@
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.models.general_location.groups import CovarianceGroups
+from surveysynth.models.general_location.layout import CovarianceGroups
 from tests.mechanisms.noisy_statistics.law_cases import AGE, released
 
 

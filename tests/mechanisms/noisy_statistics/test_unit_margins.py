@@ -10,17 +10,14 @@ import pytest
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.noisy_statistics.posterior.unit_margins import (
+from surveysynth.mechanisms.noisy_statistics.posterior.between_units import (
+    CellMoments,
     shifted_logit,
     with_effects,
 )
-from surveysynth.mechanisms.noisy_statistics.posterior.unit_moments import (
-    CellMoments,
-)
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
-from surveysynth.models.general_location.forms import GeneralFBS
-from surveysynth.models.general_location.layout import residual_covariances
-from surveysynth.models.logit import shares
+from surveysynth.models.general_location.layout import residual_covariances, shares
+from surveysynth.models.general_location.model import GeneralFBS
 from surveysynth.models.units import PSU_COVARIANCE, UnitDesign
 from surveysynth.survey.survey import PublicDesign
 from tests.models.general_location.general_cases import (

@@ -15,7 +15,7 @@ from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run, run_batch
 from surveysynth.models import get_model
-from surveysynth.models.gaussian.statistics import GaussianRecords
+from surveysynth.models.gaussian.model import GaussianRecords
 from surveysynth.sampling.plan import SamplingPlan
 from tests.surveys import make_survey
 

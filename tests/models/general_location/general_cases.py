@@ -8,9 +8,8 @@ import pandas as pd
 
 from surveysynth._support.types import IntArray, Theta
 from surveysynth.models.base import Simulated
-from surveysynth.models.general_location.forms import GeneralFBP, GeneralFBS
 from surveysynth.models.general_location.layout import Layout
-from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.general_location.model import GeneralFBP, GeneralFBS, GeneralLocation
 from surveysynth.models.units import PSU_COVARIANCE
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign

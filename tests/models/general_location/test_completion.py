@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from surveysynth.models.general_location.completion import LEAST_DRAWS, steadied
-from surveysynth.models.general_location.forms import GeneralFBP, GeneralFBS
 from surveysynth.models.general_location.layout import Layout
+from surveysynth.models.general_location.model import GeneralFBP, GeneralFBS
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 from tests.models.general_location.general_cases import general_design

@@ -9,8 +9,8 @@ from scipy import stats
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated
-from surveysynth.models.general_location.forms import GeneralFBP
-from surveysynth.models.general_location.population import Population
+from surveysynth.models.general_location.model import GeneralFBP
+from surveysynth.models.general_location.simulate import Population
 from surveysynth.models.units import PSU_COVARIANCE, fresh_effects
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import PublicDesign

@@ -8,23 +8,114 @@ sample, W that of e, and Gamma_j = Jbar_j S Jbar_j', it is taken as normal with 
     covariance  t_0 P(W) + t_1 [P(W + Gamma) - P(W) - P(Gamma)] + linear + noise
 
 with P as in ``PairProducts`` and means over PSUs of W and Gamma; linear is what K leaves between
-means of cells. Of h'K h effects alone have the covariance t_2 P(Gamma)."""
+means of cells. Of h'K h effects alone have the covariance t_2 P(Gamma).
+
+``CellMoments``: h = (u, indicators of every category of every discrete outcome), u in declared
+spreads and zero where it is absent. E(h | x) = sum_d p(d | x) h(x, d) has the slope sum_d p(d | x)
+(1[d_l = c] - p_lc(x, d)) h(x, d) on the effect of a PSU on category c of logit l, and P(column k is
+there | x) / spread_k on that on column k of z, at effects of zero.
+
+``with_effects``: Strict 7, "Back to coefficients": effects of as many PSUs as the sample has are
+drawn, and taken out of the draw such that its margins stay.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, Theta
+from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable, PairProducts
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import log_half_t
-from surveysynth.mechanisms.noisy_statistics.posterior.unit_moments import CellMoments
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.mechanisms.noisy_statistics.release.unit_products import UnitProducts
 from surveysynth.models.gaussian.blocks import HALF_T_DF
-from surveysynth.models.general_location.layout import residual_covariances
-from surveysynth.models.units import LOGISTIC_VARIANCE
+from surveysynth.models.general_location.layout import (
+    Layout,
+    RegressionPart,
+    log_shares,
+    residual_covariances,
+    shares,
+)
+from surveysynth.models.general_location.simulate import drawn
+from surveysynth.models.units import LOGISTIC_VARIANCE, PSU_COVARIANCE
 from surveysynth.sampling.hmc import HamiltonianChains, find_mode, whitening_at
+from surveysynth.survey.survey import PublicDesign
+
+
+@dataclass(frozen=True, eq=False)
+class CellMoments:
+    """By cell of X: mean (G, H) of h, its slope (G, H, D) on effects, covariance (G, H, H)."""
+
+    mean: FloatArray
+    slope: FloatArray
+    covariance: FloatArray
+
+    @classmethod
+    def of(
+        cls, theta: Theta, shape: LocationShape, centre: FloatArray, spread: FloatArray
+    ) -> "CellMoments":
+        """Return the moments at one draw theta, effects of all PSUs being zero."""
+        share, scores = _shares(theta, shape)
+        there = shape.present_in.astype(np.float64)
+        u = (_means(theta, shape) - centre) / spread * there
+        flags = np.broadcast_to(shape.flags, (len(u), *shape.flags.shape))
+        h = np.concatenate([u, flags], axis=-1)
+        weighted = (h * share[..., None]).swapaxes(-1, -2)
+        mean = weighted.sum(-1)
+        covariance = weighted @ h - mean[:, :, None] * mean[:, None]
+        q = shape.q
+        covariance[:, :q, :q] += _within(theta, shape, share) / (spread[:, None] * spread)
+        slope = np.zeros((*mean.shape, scores.shape[-1] + q))
+        slope[..., : scores.shape[-1]] = weighted @ scores
+        own = np.arange(q)
+        slope[:, own, scores.shape[-1] + own] = (share @ there) / spread
+        return cls(mean, slope, covariance)
+
+
+def _shares(theta: Theta, shape: LocationShape) -> tuple[FloatArray, FloatArray]:
+    """Return p(d | x) (G, D) and the scores (G, D, E) of effects on log odds."""
+    k, layout = shape.x_cells.shape[1], shape.layout
+    size = len(shape.x_cells), len(shape.combinations)
+    log_share, scores = np.zeros(size), [np.zeros((*size, 0))]
+    for part in layout.logits:
+        b = theta[f"logit_{part.name}"]
+        eta = (shape.x_cells @ b[:k])[:, None]
+        eta = eta + shape.indicators[:, part.columns[k:] - k] @ b[k:]
+        log_p = log_shares(eta)
+        category = shape.combinations[:, part.outcome]
+        log_share += np.take_along_axis(
+            log_p, np.broadcast_to(category[:, None], (size[0], size[1], 1)), axis=-1
+        )[..., 0]
+        flags = category[:, None] == 1 + np.arange(part.own.size)
+        scores.append(flags - np.exp(log_p[..., 1:]))
+    return np.exp(log_share), np.concatenate(scores, axis=-1)
+
+
+def _means(theta: Theta, shape: LocationShape) -> FloatArray:
+    """Return the means (G, D, q) of columns of z given x and d."""
+    k = shape.x_cells.shape[1]
+    means = np.zeros((len(shape.x_cells), len(shape.combinations), shape.q))
+    for part in shape.layout.regressions:
+        core = theta[f"coefficients_{part.name}"][: part.columns.size]
+        own = part.columns >= k
+        mean = shape.indicators[:, part.columns[own] - k] @ core[own]
+        deviations = theta.get(f"deviations_{part.name}")
+        if deviations is not None and deviations.size:  # of levels by group
+            mean = mean + deviations[shape.group] @ shape.indicators.T
+        means[..., part.position] = (shape.x_cells @ core[~own])[:, None] + mean
+    return means
+
+
+def _within(theta: Theta, shape: LocationShape, share: FloatArray) -> FloatArray:
+    """Return E cov(z | x, d) (G, q, q), zero in columns that are absent."""
+    result = np.zeros((len(share), shape.q, shape.q))
+    for pattern, there in enumerate(shape.patterns):
+        covariance = residual_covariances(theta, shape.layout.regressions, there)
+        weight = share[:, shape.pattern == pattern].sum(1)
+        result += weight[:, None, None] * covariance[shape.group]
+    return result
+
 
 #: Of one draw of the fit: p (C, D), means (C, D, q), covariances (G, q_p, q_p) in spreads.
 CellLaw = tuple[FloatArray, FloatArray, Sequence[FloatArray]]
@@ -374,4 +465,133 @@ def _scale(theta: Theta, shape: LocationShape, sizes: FloatArray) -> FloatArray:
         records = np.bincount(shape.group, weights=sizes, minlength=len(of_group))
         mean = np.einsum("g,gij->ij", records / records.sum(), of_group)
         result[first:, first:] = np.linalg.cholesky(mean)
+    return result
+
+
+#: Newton steps, each halved until the residual of the equations falls.
+STEPS, HALVINGS = 25, 30
+TOLERANCE = 1e-8
+
+
+def with_effects(
+    theta: Theta,
+    seen: FloatArray,
+    covariance: FloatArray,
+    design: PublicDesign,
+    layout: Layout,
+    psu: IntArray,
+    priors: Mapping[str, float],
+    rng: np.random.Generator,
+) -> Theta:
+    """Return one draw theta with effects of covariance T (D, D), of the same margins.
+
+    seen (D, D): the covariance of those in the sample; psu (n,): codes of the records.
+    """
+    root = np.linalg.cholesky(covariance)
+    normals = rng.standard_normal((int(psu.max()) + 1, len(root)))
+    effects = (normals @ root.T)[psu]
+    cell = design.matrix.cell
+    category = np.zeros((cell.size, len(layout.categories)), dtype=np.int64)
+    result = {**theta, PSU_COVARIANCE: covariance}
+    sds = layout.logit_sds(priors)
+    for part, columns, sd in zip(layout.logits, layout.logit_effects, sds, strict=True):
+        own, b = effects[:, columns], theta[f"logit_{part.name}"]
+        rows = layout.tilde(design.matrix.x_cells[cell], category)[:, part.columns]
+        moved = shifted_logit(rows, b, own, sd)
+        result[f"logit_{part.name}"] = moved
+        category[:, part.outcome] = drawn(log_shares(rows @ moved + own), rng)
+    amounts = layout.amount_effects
+    tilde = layout.tilde(design.matrix.x_cells[cell], category)
+    there = layout.present(category)
+    for regression in layout.regressions:
+        having = np.flatnonzero(there[:, regression.position])
+        own = effects[having, amounts.start + regression.position]
+        core = theta[f"coefficients_{regression.name}"].copy()
+        rows = tilde[having][:, regression.columns]
+        core[: regression.columns.size] -= _projected(rows, own, regression, layout, priors)
+        result[f"coefficients_{regression.name}"] = core
+    of_sample = seen[amounts, amounts]
+    return {**result, **_residuals(result, of_sample, layout)} if layout.q else result
+
+
+def shifted_logit(
+    rows: FloatArray, b: FloatArray, effects: FloatArray, sd: FloatArray
+) -> FloatArray:
+    """Return coefficients (P, c) that give rows (n, P) with effects (n, c) the margins of b.
+
+    Solves rows'(p(b', effects) - p(b, 0)) + (b' - b) / sd^2 = 0 by Newton's method. The prior
+    precisions sd^-2 (P,) keep what no row determines.
+    """
+    target = rows.T @ shares(rows @ b)
+    ridge = (sd**-2.0)[:, None]
+    moved = b.copy()
+
+    def residual(at: FloatArray) -> tuple[FloatArray, FloatArray]:
+        p = shares(rows @ at + effects)
+        return rows.T @ p - target + ridge * (at - b), p
+
+    left, p = residual(moved)
+    for _ in range(STEPS):
+        step = np.linalg.solve(_hessian(rows, p, ridge), left.ravel()).reshape(b.shape)
+        size, before = 1.0, float((left * step).sum())
+        for _ in range(HALVINGS):
+            left, p = residual(moved - size * step)
+            # The slope of a convex function along the step, at its end: not yet far behind it.
+            if abs(float((left * step).sum())) <= before:
+                break
+            size *= 0.5
+        moved = moved - size * step
+        if np.abs(left).max() <= TOLERANCE * len(rows):
+            break
+    return moved
+
+
+def _hessian(rows: FloatArray, p: FloatArray, ridge: FloatArray) -> FloatArray:
+    """Return derivatives (P c, P c) of the equations."""
+    width, c = rows.shape[1], p.shape[1]
+    result = np.zeros((width, c, width, c))
+    for k in range(c):
+        for m in range(k + 1):
+            weight = p[:, k] * ((k == m) - p[:, m])
+            block = rows.T @ (weight[:, None] * rows)
+            result[:, k, :, m] = result[:, m, :, k] = block
+        result[:, k, :, k] += np.diag(ridge[:, 0])
+    return result.reshape(width * c, width * c)
+
+
+def _projected(
+    rows: FloatArray,
+    effects: FloatArray,
+    part: RegressionPart,
+    layout: Layout,
+    priors: Mapping[str, float],
+) -> FloatArray:
+    """Return the regression (P,) of effects on rows, with the prior of shrunken columns."""
+    ridge = np.full(part.columns.size, 1e-8 * max(len(rows), 1))
+    shrunken = np.isin(part.columns, layout.ridged)
+    ridge[shrunken] = priors["interaction_scale"] ** -2.0
+    return np.asarray(np.linalg.solve(rows.T @ rows + np.diag(ridge), rows.T @ effects))
+
+
+def _residuals(theta: Theta, seen: FloatArray, layout: Layout) -> Theta:
+    """Return slopes and variances of the covariance of every group less that of effects."""
+    whole = residual_covariances(theta, layout.regressions)
+    root = np.linalg.inv(np.linalg.cholesky(whole))
+    largest = np.linalg.eigvalsh(root @ seen @ root.swapaxes(-1, -2))[:, -1]
+    factor = np.minimum(1.0, (1.0 - LEAST_LEFT) / largest)
+    left = whole - factor[:, None, None] * seen
+    result: Theta = {}
+    for part in layout.regressions:
+        k, own = part.position, part.earlier
+        name, width = part.name, part.columns.size
+        cross = left[:, own, k]
+        slopes = np.linalg.solve(left[:, own[:, None], own], cross[..., None])[..., 0]
+        result[f"variance_{name}"] = left[:, k, k] - (cross * slopes).sum(-1)
+        if f"slopes_{name}" in theta:
+            shared = theta[f"coefficients_{name}"][width:]
+            result[f"slopes_{name}"] = slopes - shared
+        elif own.size:
+            core = theta[f"coefficients_{name}"].copy()
+            core[width:] = slopes[0]
+            result[f"coefficients_{name}"] = core
     return result

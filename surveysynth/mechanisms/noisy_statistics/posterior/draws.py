@@ -13,11 +13,13 @@ from surveysynth._support.progress import more_rounds
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import RefusedError
 from surveysynth.mechanisms.base import PrivateDraws
-from surveysynth.mechanisms.noisy_statistics.posterior.between_units import unit_covariances
+from surveysynth.mechanisms.noisy_statistics.posterior.between_units import (
+    unit_covariances,
+    with_effects,
+)
 from surveysynth.mechanisms.noisy_statistics.posterior.level_spreads import level_spreads
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters, Point
-from surveysynth.mechanisms.noisy_statistics.posterior.unit_margins import with_effects
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     require_general,

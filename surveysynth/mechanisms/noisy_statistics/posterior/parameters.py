@@ -18,8 +18,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.amount_law import AmountL
 from surveysynth.mechanisms.noisy_statistics.posterior.category_law import CategoryLaw
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.models.gaussian.blocks import HALF_T_DF
-from surveysynth.models.general_location.layout import Layout
-from surveysynth.models.logit import log_shares
+from surveysynth.models.general_location.layout import Layout, log_shares
 from surveysynth.sampling.primitives import half_t_log_density
 
 #: Points have coordinates within this distance: beyond it exponentials overflow.

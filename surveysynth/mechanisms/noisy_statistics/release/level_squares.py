@@ -28,9 +28,14 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
-from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource, SystemNoise, added
+from surveysynth.mechanisms.noisy_statistics.release.noise import (
+    BLOCK,
+    NoiseSource,
+    Published,
+    SystemNoise,
+    added,
+)
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
-from surveysynth.mechanisms.noisy_statistics.release.statistics import BLOCK, Published
 
 #: R, in spreads: it cuts one normal record of a hundred, and the law of V knows that it does.
 RADIUS = 2.5

@@ -2,6 +2,8 @@
 
 Whatever follows is a function of what ``release_statistics`` returns: draws from it may be made any
 number of times, by any model that has such statistics, at no further cost.
+
+What each record of a synthetic dataset adds to published sums is here too: nothing confidential.
 """
 
 import math
@@ -13,7 +15,6 @@ import numpy as np
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-from surveysynth.mechanisms.noisy_statistics.release.group_centres import group_noise
 from surveysynth.mechanisms.noisy_statistics.release.level_squares import (
     SHARE,
     has_levels,
@@ -23,10 +24,12 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
     Centring,
     LocationDesign,
     LocationStatistics,
+    group_noise,
     location_statistics,
 )
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.mechanisms.noisy_statistics.release.unit_products import (
     UnitSizes,
     divided,
@@ -35,7 +38,9 @@ from surveysynth.mechanisms.noisy_statistics.release.unit_products import (
 )
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model, psu_codes, require
+from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.general_location.simulate import columns_of
 from surveysynth.models.units import UnitDesign
 from surveysynth.survey.design_matrix import ridge_of
 from surveysynth.survey.survey import Confidential, PublicDesign
@@ -169,3 +174,83 @@ def clipped(
     with np.errstate(over="ignore"):
         u = np.where(there, (records.z - clipping.centre) / clipping.spread, 0.0)
         return int(np.count_nonzero((u * u).sum(axis=1) > clipping.radius**2))
+
+
+def record_sums(
+    model: Model, design: PublicDesign, statistics: LocationStatistics, dataset: Confidential
+) -> FloatArray:
+    """Return the addends (n, P) of a dataset's records."""
+    general, own = require_general(model), statistics
+    records, shape = general.records(design, dataset), table_of(general, design)
+    cell, z, combination = records.cell, records.z, shape.combination_of(records.category)
+    rows = shape.tilde[cell, combination]
+    block_of = shape.pattern[combination] * shape.groups + shape.group[cell]
+    parts = []
+    for number, basis in enumerate(own.basis):
+        here = block_of == own.block_pattern[number] * shape.groups + own.block_group[number]
+        there = own.present[own.block_pattern[number]]
+        ball = Clipping(own.centres[number], own.spread, own.radius)
+        u = ball.on_grid(np.where(there, z[here], ball.centre))[:, there] * ball.step
+        upper = np.triu_indices(u.shape[1])
+        made = np.zeros((len(z), basis.shape[1] * u.shape[1] + upper[0].size))
+        cross = (rows[here] @ basis)[:, :, None] * u[:, None, :]
+        made[here] = np.hstack([cross.reshape(len(u), -1), u[:, upper[0]] * u[:, upper[1]]])
+        parts.append(made)
+    if _counted(own):
+        counts = np.zeros((len(z), own.counts.size))
+        counts[np.arange(len(z)), cell * len(shape.combinations) + combination] = 1.0
+        parts.append(counts)
+    return np.hstack(parts)
+
+
+def noisy_sums(
+    model: Model, design: PublicDesign, statistics: LocationStatistics
+) -> tuple[FloatArray, FloatArray]:
+    """Return the published sums (P,) and the variances (P,) of their noise.
+
+    Sums of two stages are their mean by precision, about the centers of the second.
+    """
+    sums, sds, own = [], [], statistics
+    shape = table_of(require_general(model), design)
+    x, group = shape.x_cells[design.matrix.cell], shape.group[design.matrix.cell]
+    for number, squares in enumerate(own.squares):
+        cross = own.cross[number]
+        if own.first is not None:  # there are no categories
+            rows = x[group == own.block_group[number]] @ own.basis[number]
+            about = np.outer(rows.sum(axis=0), own.first.centres[number])
+            share = (own.pooled_sigma / own.sigma) ** 2
+            cross = share * cross + (1.0 - share) * (own.first.cross[number] - about)
+        upper = np.triu_indices(len(squares))
+        sums += [cross.ravel(), squares[upper]]
+        sds.append(np.full(cross.size, own.pooled_sigma))
+        sds.append(np.where(upper[0] == upper[1], *own.squares_sd))
+    if _counted(own):
+        sums.append(own.counts)
+        sds.append(np.full(own.counts.size, own.count_sd))
+    return np.concatenate(sums), np.asarray(np.concatenate(sds) ** 2)
+
+
+def _counted(own: LocationStatistics) -> bool:
+    """Return whether counts say anything: records of a cell without categories are public."""
+    return len(own.present) > 1 or own.counts.size > own.block_group.max() + 1
+
+
+def record_scores(design: PublicDesign, dataset: Confidential) -> FloatArray:
+    """Return x times categories, x and categories times amounts, and products of amounts."""
+    layout, n = Layout.of(design, grouped=False), len(dataset.outcome)
+    category = np.zeros((n, len(design.outcomes)), dtype=np.int64)
+    values = np.zeros((n, len(design.outcomes)))
+    for j, outcome in enumerate(design.outcomes):
+        given = dataset.outcome[:, j]
+        category[:, j] = outcome.category(given) if outcome.is_discrete else 0
+        for side in outcome.sides:
+            there = category[:, j] == side
+            values[there, j] = outcome.at(there).forward(given[there], side)
+    if layout.weighted and dataset.sampling_weight is not None:
+        weight = design.weight_transform.forward(dataset.sampling_weight)
+        values = np.column_stack([values, weight])
+    z, x = columns_of(layout, category, values), design.matrix.x_cells[design.matrix.cell]
+    rows, upper = layout.tilde(x, category), np.triu_indices(z.shape[1])
+    pairs = ((rows, z), (x, rows[:, x.shape[1] :]))
+    products = [(one[:, :, None] * two[:, None, :]).reshape(n, -1) for one, two in pairs]
+    return np.hstack([*products, z[:, upper[0]] * z[:, upper[1]]])

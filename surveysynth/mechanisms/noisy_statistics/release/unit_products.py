@@ -67,13 +67,15 @@ from surveysynth._support.numeric import rounded_down
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
-from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource, SystemNoise, added
-from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
-from surveysynth.mechanisms.noisy_statistics.release.statistics import (
+from surveysynth.mechanisms.noisy_statistics.release.noise import (
     BLOCK,
+    NoiseSource,
     Published,
+    SystemNoise,
     add_by_code,
+    added,
 )
+from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.sampling.primitives import NORMAL_NODES
 
 #: k, in spreads of amounts: a flag of a half has the SD of an amount.
