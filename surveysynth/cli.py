@@ -16,8 +16,7 @@ import typer
 from surveysynth._support import exits
 from surveysynth._support.confidential import sweep
 from surveysynth._support.resources import THREAD_VARIABLES, version_of
-from surveysynth.api.shell_commands import init_command, read_guesses
-from surveysynth.api.study_command import study_command
+from surveysynth.api.shell_commands import init_command, read_guesses, study_command
 from surveysynth.errors import RefusedError
 
 app = typer.Typer(
@@ -75,8 +74,8 @@ def example(
     ] = False,
 ) -> None:
     """Write an example survey and specification."""
+    from surveysynth.api.start import DEFAULT_SEED
     from surveysynth.api.start import example as write
-    from surveysynth.evaluation.studies.example import DEFAULT_SEED
 
     seed = DEFAULT_SEED if seed is None else seed
     survey, spec = write(directory, n, seed, study=study)
@@ -308,7 +307,7 @@ def rebuild(
     The release must be by noisy statistics.
     """
     from surveysynth._support.progress import REBUILD_STAGES, StageReporter
-    from surveysynth.release.rebuild import rebuild as run
+    from surveysynth.release.pipeline import rebuild as run
 
     with StageReporter(REBUILD_STAGES) as progress:
         made = run(

@@ -8,7 +8,7 @@ from surveysynth.errors import InputError
 
 if TYPE_CHECKING:
     from surveysynth._support.types import FloatArray
-    from surveysynth.evaluation.compare.adequacy_report import Adequacy
+    from surveysynth.evaluation.compare.adequacy import Adequacy
     from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
         LocationStatistics,
     )
@@ -63,10 +63,9 @@ def adequacy(
     from surveysynth._support import progress as stages
     from surveysynth.config.build import mechanism_of, read_survey, with_file_labels
     from surveysynth.config.spec import load_spec
-    from surveysynth.evaluation.compare.adequacy import compare_with_sample
-    from surveysynth.evaluation.compare.adequacy_report import write_adequacy
+    from surveysynth.evaluation.compare.adequacy import compare_with_sample, write_adequacy
     from surveysynth.mechanisms.base import PrivateDraws
-    from surveysynth.release.compared import read_compared
+    from surveysynth.release.files import read_compared
     from surveysynth.release.folder import CONFIDENTIAL, RELEASE
     from surveysynth.release.run import facts_of, prepared
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from surveysynth._support.progress import shows_stages
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run as run_mechanism
 from surveysynth.release.ledger import Ledger, LedgerSummary
+from surveysynth.release.pipeline import ReleaseResult
 from surveysynth.release.pipeline import release as release_alone
-from surveysynth.release.result import ReleaseResult
 
 __all__ = ["ledger", "release", "run_mechanism"]
 

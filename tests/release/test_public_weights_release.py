@@ -19,8 +19,7 @@ from surveysynth.config.build import read_design
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.models import get_model
-from surveysynth.release.pipeline import release
-from surveysynth.release.rebuild import rebuild
+from surveysynth.release.pipeline import rebuild, release
 from tests.release.documents.test_readme_programs import assert_recomputes
 from tests.surveys import NOISY, small_survey
 
