@@ -184,8 +184,8 @@ def release(
     Writes tables, microdata and a privacy statement. On a terminal it asks before it spends.
     """
     from surveysynth._support.progress import StageReporter
-    from surveysynth.api import commands
     from surveysynth.config.spec import load_spec
+    from surveysynth.release.pipeline import release as run
     from surveysynth.release.run_record import cost_words
 
     if seed is not None:
@@ -195,7 +195,7 @@ def release(
         if sys.stdin.isatty() and not yes:
             typer.confirm("Continue?", abort=True)
     with StageReporter() as progress:
-        result = commands.release(
+        result = run(
             spec, out, confidential=confidential, ledger=ledger, overwrite=overwrite, seed=seed,
             progress=progress,
         )  # fmt: skip
@@ -219,7 +219,7 @@ def adequacy(
     result, nor a decision that depends on it.
     """
     from surveysynth._support.progress import ADEQUACY_STAGES, StageReporter
-    from surveysynth.api.adequacy import adequacy as compared
+    from surveysynth.api.commands import adequacy as compared
 
     with StageReporter(ADEQUACY_STAGES) as progress:
         found = compared(out, confidential=confidential, progress=progress)

@@ -1,4 +1,4 @@
-"""The command init, which has flags and prompts of its own.
+"""The commands init and study, which have many flags; init has prompts too.
 
 Imported at the start of every command: heavy modules are imported inside.
 """
@@ -320,7 +320,7 @@ def study_command(
     mechanisms at epsilon 10.8. Exit code 4: tasks failed; the measures are those of the others.
     """
     from surveysynth._support.progress import report_count
-    from surveysynth.api.coverage import coverage
+    from surveysynth.api.commands import coverage
     from surveysynth.evaluation.studies.tasks import REPORT_NAME
 
     result = coverage(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from surveysynth._support import progress as stages
 from surveysynth._support.page import fragment
+from surveysynth._support.progress import shows_stages
 from surveysynth.config.build import mechanism_of
 from surveysynth.errors import StoppedError, SurveySynthError
 from surveysynth.release import files
@@ -92,6 +93,7 @@ class ReleaseResult:
         )
 
 
+@shows_stages()
 def release(
     spec_path: str | Path,
     out: str | Path,
@@ -104,7 +106,62 @@ def release(
 ) -> ReleaseResult:
     """Run the mechanism on a survey and write its private tables and microdata.
 
-    Arguments, result, and errors are those of ``surveysynth.release``.
+    Parameters
+    ----------
+    spec
+        The specification file.
+    out
+        The folder to write; it must not exist, unless ``overwrite`` is set.
+    confidential
+        The folder for realized bounds, risk weights and a copy of the ledger; by default
+        ``out``/confidential.
+    ledger
+        The file of the survey's ledger; by default one in the user's state folder, named by the id
+        of the survey ([survey] id) or else by the location of its file.
+    overwrite
+        Replaces ``out`` if a release wrote it.
+    seed
+        Makes the run repeatable, which undoes its protection: every file is then marked as a
+        test and not private. Without it, random numbers come from the operating system.
+    progress
+        Called with the name of each stage; otherwise notebooks show a progress bar.
+
+    Returns
+    -------
+    ReleaseResult
+        The location of the files, the tables, and the totals of the ledger.
+
+    Raises
+    ------
+    InputError
+        For unusable input and existing targets.
+    RefusedError
+        If a release would not satisfy its statement, or would exceed the budget ([privacy] budget).
+        After any exception nothing is written, except the ledger and the noisy numbers of a run of
+        noisy statistics. The same specification and data continue from them at no further cost.
+
+    Warns
+    -----
+    FormulaCutWarning
+        If levels, cells, or interactions have too few records for coefficients of their own.
+    FewRecordsWarning
+        If spikes have few records even if all kinds of values are equally common.
+    RecordsLeftOutWarning
+        If leaving out records with missing cells moves counts and means.
+    ConfidentialWarning
+        Before noise is drawn: amounts outside their declared range, and weights far from the
+        population size.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import surveysynth as ss
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _, spec = ss.example(Path(folder) / "ex", n=200)
+    ...     released = ss.release(spec, Path(folder) / "out", seed=1)
+    ...     sorted(path.name for path in (released.out / "release").iterdir() if path.is_dir())
+    ['figures', 'microdata', 'tables']
     """
     from surveysynth.config.build import engine_of, model_of, read_survey, with_file_labels
     from surveysynth.config.spec import load_spec

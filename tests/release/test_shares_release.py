@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from surveysynth._support.types import FloatArray
-from surveysynth.api.adequacy import adequacy
+from surveysynth.api.commands import adequacy
 from surveysynth.config.build import model_of, read_design, read_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError

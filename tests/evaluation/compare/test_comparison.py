@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surveysynth import cli
-from surveysynth.api.adequacy import adequacy
+from surveysynth.api.commands import adequacy
 from surveysynth.config.build import read_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError, RefusedError
