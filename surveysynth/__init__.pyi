@@ -2,24 +2,21 @@
 
 from . import datasets as datasets
 from . import errors as errors
-from .api.adequacy import adequacy as adequacy
-from .api.calibrate import calibrate as calibrate
 from .api.check import (
     CheckResult as CheckResult,
 )
 from .api.check import (
     check as check,
 )
+from .api.commands import adequacy as adequacy
+from .api.commands import calibrate as calibrate
+from .api.commands import coverage as coverage
 from .api.commands import (
     ledger as ledger,
 )
 from .api.commands import (
-    release as release,
-)
-from .api.commands import (
     run_mechanism as run_mechanism,
 )
-from .api.coverage import coverage as coverage
 from .api.private_tables import tables as tables
 from .api.start import example as example
 from .api.start import example_survey as example_survey
@@ -101,6 +98,7 @@ from .mechanisms.pseudo_posterior.risk import (
 )
 from .mechanisms.pseudo_posterior.settings import MechanismSettings as MechanismSettings
 from .models import get_model as get_model
+from .release.pipeline import release as release
 from .release.private_tables import PrivateTables as PrivateTables
 from .release.reader import Release as Release
 from .release.reader import read_release as read_release

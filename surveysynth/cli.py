@@ -16,8 +16,7 @@ import typer
 from surveysynth._support import exits
 from surveysynth._support.confidential import sweep
 from surveysynth._support.resources import THREAD_VARIABLES, version_of
-from surveysynth.api.shell_commands import init_command, read_guesses
-from surveysynth.api.study_command import study_command
+from surveysynth.api.shell_commands import init_command, read_guesses, study_command
 from surveysynth.errors import RefusedError
 
 app = typer.Typer(
@@ -75,8 +74,8 @@ def example(
     ] = False,
 ) -> None:
     """Write an example survey and specification."""
+    from surveysynth.api.start import DEFAULT_SEED
     from surveysynth.api.start import example as write
-    from surveysynth.evaluation.studies.example import DEFAULT_SEED
 
     seed = DEFAULT_SEED if seed is None else seed
     survey, spec = write(directory, n, seed, study=study)
@@ -185,8 +184,8 @@ def release(
     Writes tables, microdata and a privacy statement. On a terminal it asks before it spends.
     """
     from surveysynth._support.progress import StageReporter
-    from surveysynth.api import commands
     from surveysynth.config.spec import load_spec
+    from surveysynth.release.pipeline import release as run
     from surveysynth.release.run_record import cost_words
 
     if seed is not None:
@@ -196,7 +195,7 @@ def release(
         if sys.stdin.isatty() and not yes:
             typer.confirm("Continue?", abort=True)
     with StageReporter() as progress:
-        result = commands.release(
+        result = run(
             spec, out, confidential=confidential, ledger=ledger, overwrite=overwrite, seed=seed,
             progress=progress,
         )  # fmt: skip
@@ -220,7 +219,7 @@ def adequacy(
     result, nor a decision that depends on it.
     """
     from surveysynth._support.progress import ADEQUACY_STAGES, StageReporter
-    from surveysynth.api.adequacy import adequacy as compared
+    from surveysynth.api.commands import adequacy as compared
 
     with StageReporter(ADEQUACY_STAGES) as progress:
         found = compared(out, confidential=confidential, progress=progress)
@@ -308,7 +307,7 @@ def rebuild(
     The release must be by noisy statistics.
     """
     from surveysynth._support.progress import REBUILD_STAGES, StageReporter
-    from surveysynth.release.rebuild import rebuild as run
+    from surveysynth.release.pipeline import rebuild as run
 
     with StageReporter(REBUILD_STAGES) as progress:
         made = run(

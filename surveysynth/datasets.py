@@ -12,10 +12,9 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.page import fragment
-from surveysynth.api.start import survey_of
+from surveysynth.api.start import DEFAULT_N, DEFAULT_SEED, simulate_survey, survey_of
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies.designs import SamplingDesign
-from surveysynth.evaluation.studies.example import DEFAULT_N, DEFAULT_SEED, simulate_survey
 from surveysynth.evaluation.studies.population import (
     HEATING,
     N_HOUSEHOLDS,

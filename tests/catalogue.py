@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from surveysynth._support.resources import tables_directory
-from surveysynth.config.formats import TABLES_FOLDER
+from surveysynth.config.tables_section import TABLES_FOLDER
 from surveysynth.errors import InputError
 from surveysynth.release.folder import RELEASE
 from surveysynth.release.pipeline import release

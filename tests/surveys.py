@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from surveysynth.evaluation.studies.example import write_example
+from surveysynth.api.start import write_example
 from surveysynth.survey.survey import Survey
 
 CANARY_OUTCOME = 987654.321

@@ -357,7 +357,7 @@ def test_the_function_keeps_its_name_whatever_is_imported(first: str) -> None:
     program = (
         f"import surveysynth\n{first}\nfrom surveysynth import *\n"
         "from surveysynth.release import pipeline\n"
-        "from surveysynth.api.commands import release as function\n"
+        "from surveysynth.release.pipeline import release as function\n"
         "assert surveysynth.release is release is function\n"
         "assert pipeline.__name__ == 'surveysynth.release.pipeline'\n"
     )

@@ -15,7 +15,7 @@ import pytest
 
 from surveysynth import cli
 from surveysynth._support import exits
-from surveysynth.evaluation.studies.example import write_example
+from surveysynth.api.start import write_example
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport, Trial
 from tests.help_page import GOLDEN, as_page
 from tests.surveys import pseudo_example

@@ -164,8 +164,8 @@ def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_readme_specification_is_the_example_s(tmp_path: Path) -> None:
     """The specification in the README is valid, with the example's settings."""
+    from surveysynth.api.start import write_example
     from surveysynth.config.spec import load_spec
-    from surveysynth.evaluation.studies.example import write_example
 
     spec = load_spec(write_example(tmp_path, n=100)[1])
     for document in (README, ROOT / "vignettes" / "quick_start.md"):
@@ -183,8 +183,8 @@ def test_the_example_s_second_specification_is_the_first_with_another_privacy(
     tmp_path: Path,
 ) -> None:
     """As the README and the quick start say."""
+    from surveysynth.api.start import write_example
     from surveysynth.config.spec import load_spec
-    from surveysynth.evaluation.studies.example import write_example
 
     written = write_example(tmp_path / "ex", n=100)[1]
     papers = load_spec(written.with_name("spec_pseudo_posterior.toml"))

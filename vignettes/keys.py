@@ -21,7 +21,6 @@ from pydantic import BaseModel
 
 from surveysynth._support.messages import listing
 from surveysynth.config.calibration_section import CalibrationSection
-from surveysynth.config.formats import format_names
 from surveysynth.config.outcome_section import OutcomeSection
 from surveysynth.config.privacy import (
     NoisyStatisticsSection,
@@ -31,7 +30,7 @@ from surveysynth.config.privacy import (
 from surveysynth.config.sections import LabelSection, Section, SurveySection
 from surveysynth.config.spec import Spec
 from surveysynth.config.synthesizer_section import OPTION_TEXTS, SynthesizerSection
-from surveysynth.config.tables_section import TablesSection
+from surveysynth.config.tables_section import TablesSection, format_names
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.models import model_names, registered
 

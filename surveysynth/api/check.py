@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from surveysynth._support.page import fragment
 from surveysynth._support.progress import shows_stages
 from surveysynth.errors import InputError
-from surveysynth.release.warned import Warned
+from surveysynth.release.public_checks import Warned
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
@@ -173,7 +173,7 @@ def check(
     if specification.privacy.down_weights:
         found = _of_the_bound(specification, time_limit, progress, quick=quick)
     else:
-        from surveysynth.release.strict_check import check_strict
+        from surveysynth.release.preview import check_strict
 
         found = CheckResult(tuple(check_strict(specification)))
     expected: list[str] = []

@@ -18,8 +18,7 @@ from surveysynth.survey.declaration import refuse_sources
 from surveysynth.survey.survey import Survey, require_survey
 
 if TYPE_CHECKING:
-    from surveysynth.config.in_memory import Sections
-    from surveysynth.config.spec import Spec
+    from surveysynth.config.spec import Sections, Spec
     from surveysynth.inference.synthesis import Inference
     from surveysynth.models.base import Model
     from surveysynth.survey.survey import PublicDesign
@@ -229,7 +228,7 @@ def _specification(
 
     Arguments that are None have the defaults of a file.
     """
-    from surveysynth.config.in_memory import spec_of_survey
+    from surveysynth.config.spec import spec_of_survey
     from surveysynth.config.tables_section import ALL_TABLES
 
     merged = {name: dict(keys) for name, keys in sections.items()}
@@ -296,8 +295,8 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     confidential columns.
     """
     from surveysynth._support.messages import nearest, raise_problems
-    from surveysynth.config.in_memory import SOURCE
     from surveysynth.config.outcome_section import weight_transform
+    from surveysynth.config.spec import SOURCE
     from surveysynth.release.microdata import public_order
     from surveysynth.survey.outcome import zero_one
     from surveysynth.survey.records import binary_problems

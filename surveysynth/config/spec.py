@@ -5,12 +5,14 @@ specification is public, so values may be shown), and the nearest valid name. Al
 are listed together.
 """
 
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from surveysynth._support.messages import listing, nearest
@@ -26,22 +28,21 @@ from surveysynth.config.outcome_section import (
 from surveysynth.config.outcomes import (
     by_problems,
     declared_outcome,
+    group_problems,
     label_problems,
     outcome_problems,
+    pattern_problems,
+    pseudo_posterior_problems,
+    public_weight_problems,
     statistic_problems,
     strict_problems,
 )
 from surveysynth.config.privacy import PRIVACY_KEYS, Privacy
-from surveysynth.config.problems import (
-    group_problems,
-    pattern_problems,
-    pseudo_posterior_problems,
-    public_weight_problems,
-)
 from surveysynth.config.sections import OF_RELEASE, LabelSection, SurveySection
 from surveysynth.config.synthesizer_section import SynthesizerSection
 from surveysynth.config.tables_section import (
     ALL_TABLES,
+    TABLES,
     TablesSection,
     folded,
     section_of,
@@ -51,6 +52,11 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.transforms import LearnedTransform
+
+if TYPE_CHECKING:
+    from surveysynth.survey.survey import PublicDesign
+
 
 #: Replaces the path of a file if the survey is in memory and the model may be an object.
 NO_FILE = "specification.toml"
@@ -410,3 +416,141 @@ def _known_keys(location: tuple[int | str, ...]) -> str:
     owners = [s for s, found in _SECTIONS.items() if s != section and name in found]
     hint = f" It belongs in [{owners[0]}]." if owners else nearest(name, keys)
     return f"{hint} Known in [{written}]: {listing(keys, limit=40)}."
+
+
+Sections = Mapping[str, Mapping[str, Any]]
+"""Keys by section, as in a file."""
+
+#: Replaces the name of a data file; nothing reads it.
+NO_DATA = "survey.csv"
+SOURCE = "the tables of this survey"
+#: Keys of [synthesizer] that the survey itself sets.
+_SETTLED = ("outcome", "predictors")
+
+
+def spec_of_survey(
+    design: "PublicDesign",
+    sections: Sections,
+    several: Sequence[Mapping[str, Any]] | None = None,
+    *,
+    calibration: Sequence[Mapping[str, Any]] = (),
+) -> Spec:
+    """Return the specification of ``design`` with further sections.
+
+    ``several``: the sections [[tables]], which share the section all_tables; ``calibration``: the
+    sections [[calibration]].
+
+    Raises ``InputError`` as for a file, and for keys that the survey itself sets.
+    """
+    given = {name: _plain(dict(keys)) for name, keys in sections.items()}
+    _refuse_settled(given)
+    own: dict[str, dict[str, Any]] = {
+        "survey": _survey(design),
+        "synthesizer": {
+            "outcome": list(design.outcome_names),
+            "predictors": design.matrix.formula,
+        },
+        "privacy": {},
+    }
+    # Each section has more keys than the given one of the same name.
+    moments = given.get("outcomes", {})
+    sections = {
+        each.name: {**moments.get(each.name, {}), **_section(each)} for each in design.outcomes
+    }
+    given = {**given, "outcomes": {**moments, **sections}}
+    weight = design.weight_transform
+    if isinstance(weight, LearnedTransform) and design.weight_name is not None:
+        given["outcomes"][WEIGHT] = _learned(weight)
+    content = {**given, **{name: {**keys, **given.get(name, {})} for name, keys in own.items()}}
+    tables: dict[str, Any] = {}
+    if several is not None:
+        tables[TABLES] = [_plain(dict(each)) for each in several]
+    if calibration:
+        tables["calibration"] = [_plain(dict(each)) for each in calibration]
+    try:
+        return validate_spec({**content, **tables, "path": Path(NO_FILE)}, SOURCE)
+    except InputError as error:
+        # Sections are arguments here.
+        message = str(error).replace(f"[[{TABLES}]]", "several")
+        message = re.sub(r"\btables(?=\[\d)", "several", message).replace(ALL_TABLES, TABLES)
+        raise InputError(message) from None
+
+
+def _section(outcome: Outcome) -> dict[str, Any]:
+    """Return [outcomes.NAME] without centre and spread."""
+    keys: dict[str, Any] = {"kind": outcome.kind, "levels": list(outcome.levels)}
+    if outcome.learned is not None:
+        keys = {
+            "kind": outcome.kind, **_learned(outcome.learned), "spikes": list(outcome.spikes)
+        }  # fmt: skip
+    elif outcome.is_amount:
+        transform = outcome.transform
+        keys = {
+            "kind": outcome.kind,
+            "transform": transform.kind,
+            "scale": float(transform.scale),
+            "shift": float(transform.shift),
+            "power": float(transform.power),
+            "spikes": list(outcome.spikes),
+        }
+    points = {"lower": outcome.lower, "upper": outcome.upper, "split": outcome.split}
+    return {**keys, **{key: float(point) for key, point in points.items() if point is not None}}
+
+
+def _learned(given: LearnedTransform) -> dict[str, Any]:
+    return {
+        "transform": given.kind,
+        "range": [float(given.low), float(given.high)],
+        "learned_share": float(given.share),
+        **({} if given.by is None else {"learned_by": given.by}),
+    }
+
+
+def _survey(design: "PublicDesign") -> dict[str, Any]:
+    sources = design.weights_from
+    keys = {
+        "data": NO_DATA,
+        **_weights(design),
+        "strata": design.strata_name,
+        "psu": design.psu_name,
+        "fpc": None if design.stratum_sizes else design.fpc_name,
+        "lonely_psu": design.lonely_psu,
+        "design_effect": design.design_effect,
+        "population_size": design.population_size,
+        "weights_from": list(sources) if isinstance(sources, tuple) else sources,
+        "missing": design.missing,
+        "public_columns": list(design.public_columns),
+    }
+    return {key: value for key, value in keys.items() if value is not None}
+
+
+def _weights(design: "PublicDesign") -> dict[str, Any]:
+    if design.public_weight is None:
+        return {"weight": design.weight_name}
+    if design.stratum_sizes is None:
+        return {"weights": "public", "weight": design.public_weight_name}
+    return {"weights": "public", "stratum_sizes": dict(design.stratum_sizes)}
+
+
+def _refuse_settled(given: Mapping[str, Mapping[str, Any]]) -> None:
+    settled = [f"survey.{key}" for key in given.get("survey", {})]
+    settled += [f"synthesizer.{key}" for key in _SETTLED if key in given.get("synthesizer", {})]
+    settled += [
+        f"outcomes.{name}.{key}"
+        for name, keys in given.get("outcomes", {}).items()
+        for key in keys
+        if key not in ("centre", "spread")
+    ]
+    if settled:
+        raise InputError(f"{settled[0]}: the survey sets this; pass it to Survey.from_frame.")
+
+
+def _plain(value: Any) -> Any:
+    """Convert NumPy's numbers and arrays to Python's, which a file can hold."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {name: _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value

@@ -115,7 +115,7 @@ class SampleDesign:
             strata=np.zeros(design.n, dtype=np.int64) if strata is None else strata,
             psu=design.psu,
             fpc=design.fpc,
-            lonely_psu=cast(LonelyPsu, design.lonely_psu),  # the word is checked above
+            lonely_psu=cast("LonelyPsu", design.lonely_psu),  # the word is checked above
             design_effect=design.design_effect,
         )
 

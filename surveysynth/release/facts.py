@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth._support.resources import render
-from surveysynth.config.formats import table_files
+from surveysynth.config.tables_section import table_files
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
 from surveysynth.release.microdata import Digits, format_of
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from surveysynth.estimation.sample_design import Clusters
     from surveysynth.inference.debias import DebiasRecord
     from surveysynth.mechanisms.base import Mechanism, Settings, Statement
-    from surveysynth.release.release_counts import ReleaseCounts
+    from surveysynth.release.read_back import ReleaseCounts
     from surveysynth.survey.survey import PublicDesign
 
 

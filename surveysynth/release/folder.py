@@ -32,13 +32,13 @@ from surveysynth.release.ledger import LEDGER_NAME, Ledger, LedgerEntry, merge, 
 RELEASE = "release"
 CONFIDENTIAL = "confidential"
 EARLIER = "earlier_runs"
-#: Noisy numbers of runs that were not released (``drawn``).
+#: Noisy numbers of runs that were not released (``run_record``).
 DRAWN = "drawn_noise"
 
 REALISED_NAME = "realised.json"
 RECORDS_STEM = "records"
 ADEQUACY_PAGE, ADEQUACY_ROWS = "adequacy.html", "adequacy.csv"
-#: What ``adequacy`` compares with the sample (``compared``).
+#: What ``adequacy`` compares with the sample (``files``).
 COMPARED_NAME = "draws.json"
 PRIVACY_NAME = "privacy.json"
 #: The page that links all others.

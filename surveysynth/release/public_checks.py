@@ -8,13 +8,20 @@ may be an amount that was typed into the wrong column. Where levels are declared
 
 import math
 import warnings
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+from typing import TYPE_CHECKING, TypeAlias
 
 import pandas as pd
 
-from surveysynth.errors import InputError
+from surveysynth.errors import (
+    FewRecordsWarning,
+    FormulaCutWarning,
+    InputError,
+    PublicWarning,
+    RecordsLeftOutWarning,
+)
 from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.release.microdata import (
     check_names,
@@ -24,13 +31,55 @@ from surveysynth.release.microdata import (
     weight_column,
 )
 from surveysynth.release.tables.labels import ColumnLabel, Labels
-from surveysynth.release.warned import BEFORE, Kind, Warned
 from surveysynth.survey.declaration import RHO_FACTORS
 from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
     from surveysynth.survey.survey import PublicDesign
+
+
+class Kind(Enum):
+    """What a warning is about."""
+
+    UNPUBLISHABLE = auto()
+    GUARANTEE = auto()
+    QUESTION = auto()
+    RARE_LEVELS = auto()
+    LEFT_OUT = auto()
+    FORMULA = auto()
+    FEW_RECORDS = auto()
+    ACCURACY = auto()
+
+
+#: Kinds that ``release`` shows with its last lines; ``check`` shows all of them.
+LAST = frozenset({Kind.UNPUBLISHABLE, Kind.GUARANTEE, Kind.RARE_LEVELS, Kind.LEFT_OUT})
+#: Kinds that ``release`` shows as Python warnings, before anything is spent.
+BEFORE: Mapping[Kind, type[PublicWarning]] = {
+    Kind.LEFT_OUT: RecordsLeftOutWarning,
+    Kind.FORMULA: FormulaCutWarning,
+    Kind.FEW_RECORDS: FewRecordsWarning,
+}
+
+
+@dataclass(frozen=True)
+class Warned:
+    """One warning."""
+
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        return self.text if self.kind is Kind.QUESTION else f"WARNING: {self.text}"
+
+
+#: Of a preview: a detail, or a warning.
+Line: TypeAlias = str | Warned
+
+
+def shown_last(warned: Iterable[Warned]) -> tuple[Warned, ...]:
+    """Return the warnings that stand with the last lines of a release."""
+    return tuple(each for each in warned if each.kind in LAST)
 
 
 def check_formats(spec: "Spec", design: "PublicDesign") -> None:
@@ -215,4 +264,3 @@ def without_rare(labels: Labels, rare: Mapping[str, tuple[str, ...]]) -> Labels:
         hidden = dict.fromkeys(levels, NOT_SHOWN)
         columns[name] = replace(given, levels={**given.levels, **hidden})
     return Labels(columns)
-

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.page import fragment
-from surveysynth.config.formats import FORMATS, folder_of
+from surveysynth.config.tables_section import FORMATS, folder_of
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.folder import PRIVACY_NAME, RELEASE

@@ -18,8 +18,7 @@ from surveysynth.inference.synthesis import published_draws
 from surveysynth.models.base import require
 from surveysynth.release.microdata import public_order
 from surveysynth.release.public_checks import check_calibrated_name, warn_of_design
-from surveysynth.release.read_back import counts_of
-from surveysynth.release.release_counts import ReleaseCounts, published_datasets
+from surveysynth.release.read_back import ReleaseCounts, counts_of, published_datasets
 from surveysynth.release.tables.table_builder import (
     Tables,
     estimates_of_each,

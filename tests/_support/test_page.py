@@ -31,9 +31,8 @@ from surveysynth.config.draft.text import Drafted
 from surveysynth.evaluation.compare.folder import ComparisonResult
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 from surveysynth.release.ledger import LedgerSummary
-from surveysynth.release.rebuild import Rebuilt
-from surveysynth.release.result import ReleaseResult
-from surveysynth.release.warned import Kind, Warned
+from surveysynth.release.pipeline import Rebuilt, ReleaseResult
+from surveysynth.release.public_checks import Kind, Warned
 
 VOID = {"br", "col", "hr", "img", "input", "meta", "link", "wbr"}
 HERE = Path("a <b> folder")

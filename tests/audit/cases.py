@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray
+from surveysynth.api.start import simulate_survey
 from surveysynth.config.build import engine_of, mechanism_of, model_of, read_design, spreads_of
-from surveysynth.evaluation.studies.example import simulate_survey
 from surveysynth.evaluation.studies.population import published_cells
 from surveysynth.mechanisms.base import Declared, Mechanism
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget

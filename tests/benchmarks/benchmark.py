@@ -37,7 +37,7 @@ def row(what: str, wall: float, processor: float, note: str = "") -> None:
 
 
 def example_survey(n: int):
-    from surveysynth.evaluation.studies.example import simulate_survey
+    from surveysynth.api.start import simulate_survey
     from surveysynth.survey.survey import Survey
 
     return Survey.from_frame(

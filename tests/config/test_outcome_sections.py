@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from surveysynth.config.build import model_options, noisy_settings_of
-from surveysynth.config.in_memory import spec_of_survey
-from surveysynth.config.spec import Spec, parse_spec
+from surveysynth.config.spec import Spec, parse_spec, spec_of_survey
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import Declared
 from surveysynth.survey.outcome import Outcome

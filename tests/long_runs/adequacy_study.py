@@ -35,8 +35,8 @@ from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME  #
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (  # noqa: E402
     LocationStatistics,
 )
-from surveysynth.release.compared import published_of  # noqa: E402
 from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.release.files import published_of  # noqa: E402
 from surveysynth.release.run import Generators, run  # noqa: E402
 from tests.surveys import small_survey  # noqa: E402
 

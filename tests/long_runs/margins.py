@@ -21,13 +21,12 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.resources import tables_directory
+from surveysynth.api.start import write_example
 from surveysynth.config.spec import Spec, load_spec
 from surveysynth.estimation.statistics import LEVEL
-from surveysynth.evaluation.studies.example import write_example
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
-from surveysynth.release.pipeline import release
+from surveysynth.release.pipeline import rebuild, release
 from surveysynth.release.reader import Release, read_release
-from surveysynth.release.rebuild import rebuild
 
 RESULT = Path(__file__).resolve().parents[1] / "golden" / "margins.json"
 RELEASES = 4

@@ -24,8 +24,7 @@ from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import STATISTICS, Program, Statistic
 from surveysynth.estimation.taylor import estimate_domains
 from surveysynth.evaluation.compare.comparison import LAPLACE, compare
-from surveysynth.evaluation.compare.folder import make_pictures
-from surveysynth.evaluation.compare.report import render_report
+from surveysynth.evaluation.compare.folder import make_pictures, render_report
 from surveysynth.release.pipeline import release
 from surveysynth.release.reader import read_release
 from tests.release.documents.test_readme_programs import assert_recomputes

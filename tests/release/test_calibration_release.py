@@ -21,9 +21,8 @@ from surveysynth.errors import InputError
 from surveysynth.evaluation.compare.comparison import CALIBRATED, compare
 from surveysynth.evaluation.compare.tables import sample_tables
 from surveysynth.release.ledger import read_ledger
-from surveysynth.release.pipeline import release
+from surveysynth.release.pipeline import rebuild, release
 from surveysynth.release.preview import preview_lines
-from surveysynth.release.rebuild import rebuild
 from tests.release.documents.test_readme_programs import (
     assert_recomputes,
     program_of,

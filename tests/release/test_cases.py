@@ -23,7 +23,7 @@ from surveysynth.release import atomic, pipeline
 from surveysynth.release import folder as bundle
 from surveysynth.release.folder import plan_bundle, reserved
 from surveysynth.release.ledger import ledgers_folder
-from surveysynth.release.rebuild import rebuild
+from surveysynth.release.pipeline import rebuild
 from surveysynth.survey.files import open_table
 from tests.release.test_strict_release import RATIO, SALARY, strict_spec
 from tests.surveys import small_survey

@@ -31,7 +31,7 @@ def published(path: Path, out: Path) -> tuple[dict, str, pd.DataFrame]:
 def test_debiased_is_the_default_and_every_file_says_so(
     make_spec: Callable[..., Path], tmp_path: Path, model: str
 ) -> None:
-    from surveysynth.evaluation.studies.example import simulate_survey
+    from surveysynth.api.start import simulate_survey
 
     frame = simulate_survey(600, np.random.default_rng(1))
     lines = f'model = "{model}"\n{FAST}\ninference = "debiased"'

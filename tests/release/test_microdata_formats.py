@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from surveysynth.errors import InputError
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.microdata import MicrodataWriter, check_names, cut, values_of
-from surveysynth.release.pipeline import release
+from surveysynth.release.pipeline import rebuild, release
 from surveysynth.release.reader import read_release
-from surveysynth.release.rebuild import rebuild
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.survey.outcome import Outcome
 from tests.release.documents.test_readme_programs import assert_recomputes, has_haven

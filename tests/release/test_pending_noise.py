@@ -16,8 +16,7 @@ from surveysynth.errors import InputError, RefusedError, StoppedError
 from surveysynth.mechanisms.noisy_statistics.accounting import rho_of
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as mechanism
 from surveysynth.release.ledger import ledgers_folder, read_ledger
-from surveysynth.release.pipeline import release
-from surveysynth.release.rebuild import rebuild
+from surveysynth.release.pipeline import rebuild, release
 from tests.release import test_strict_release
 from tests.release.test_strict_release import SALARY, SHORT, SMALL_MODEL, STRICT
 from tests.surveys import small_survey

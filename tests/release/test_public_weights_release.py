@@ -12,15 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.api.adequacy import adequacy
-from surveysynth.api.commands import release as run_release
+from surveysynth.api.commands import adequacy
 from surveysynth.cli import main
 from surveysynth.config.build import read_design
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.models import get_model
-from surveysynth.release.pipeline import release
-from surveysynth.release.rebuild import rebuild
+from surveysynth.release.pipeline import rebuild, release
 from tests.release.documents.test_readme_programs import assert_recomputes
 from tests.surveys import NOISY, small_survey
 
@@ -157,7 +155,7 @@ def test_outcomes_of_other_kinds_and_rows_by_one_of_them(
         '[outcomes.benefit]\nkind = "semicontinuous"\nspikes = [0]\ncentre = 400\nspread = 0.5',
     )  # fmt: skip
     spec.write_text(spec.read_text().replace('outcome = "salary"\n', ""))
-    result = run_release(spec, tmp_path / "out", seed=5)
+    result = release(spec, tmp_path / "out", seed=5)
     out = result.out / "release"
     counts, means, shares = (
         pd.read_csv(out / "tables" / f"{name}.csv").set_index(["gender", "works"])

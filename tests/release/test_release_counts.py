@@ -15,10 +15,9 @@ import pytest
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.release.ledger import read_ledger
-from surveysynth.release.pipeline import release
-from surveysynth.release.rebuild import rebuild
-from surveysynth.release.release_counts import ReleaseCounts
-from surveysynth.release.strict_check import check_strict
+from surveysynth.release.pipeline import rebuild, release
+from surveysynth.release.preview import check_strict
+from surveysynth.release.read_back import ReleaseCounts
 from tests.audit.cases import specified_case
 from tests.audit.neighbours import changes_for
 from tests.audit.noise import noise_lines

@@ -18,9 +18,8 @@ from surveysynth.errors import InputError
 from surveysynth.models import get_model
 from surveysynth.release import files
 from surveysynth.release.documents.programs import python_literal
-from surveysynth.release.pipeline import release
+from surveysynth.release.pipeline import ReleaseResult, release
 from surveysynth.release.preview import preview_lines
-from surveysynth.release.result import ReleaseResult
 from tests.surveys import small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")

@@ -19,15 +19,14 @@ from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import TABLE, TABLE_COLUMNS
 from surveysynth.evaluation.compare.comparison import compare
-from surveysynth.evaluation.compare.noise import Noise
-from surveysynth.evaluation.compare.report import render_report
+from surveysynth.evaluation.compare.folder import render_report
+from surveysynth.evaluation.laplace import Noise
 from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
 from surveysynth.release.folder import DOSSIER_NAMES
-from surveysynth.release.pipeline import release
+from surveysynth.release.pipeline import rebuild, release
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.reader import read_release
-from surveysynth.release.rebuild import rebuild
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import LearnedTransform, Transform

@@ -17,12 +17,12 @@ import pandas as pd
 import pytest
 
 from surveysynth._support.types import FloatArray
-from surveysynth.api.adequacy import adequacy
+from surveysynth.api.commands import adequacy
 from surveysynth.config.build import model_of, read_design, read_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
-from surveysynth.evaluation.compare.noise import Noise
-from surveysynth.evaluation.compare.report import render_report
+from surveysynth.evaluation.compare.folder import render_report
+from surveysynth.evaluation.laplace import Noise
 from surveysynth.inference import synthesis as synthesis_module
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.microdata import Digits

@@ -17,8 +17,7 @@ from surveysynth.config.build import read_survey
 from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.evaluation.compare.comparison import compare
-from surveysynth.evaluation.compare.folder import make_pictures
-from surveysynth.evaluation.compare.report import render_report
+from surveysynth.evaluation.compare.folder import make_pictures, render_report
 from surveysynth.release.pipeline import release
 from surveysynth.release.reader import read_release
 from surveysynth.release.writers.sheets import sheet_name

@@ -18,8 +18,7 @@ from surveysynth.cli import main
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
-from surveysynth.release.pipeline import release
-from surveysynth.release.rebuild import rebuild
+from surveysynth.release.pipeline import rebuild, release
 from tests.surveys import small_survey
 
 pytestmark = pytest.mark.xdist_group("strict kinds")  # what its tests share is made once

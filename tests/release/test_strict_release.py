@@ -16,9 +16,8 @@ import pytest
 from surveysynth.cli import main
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of, rho_of
-from surveysynth.release.pipeline import release
+from surveysynth.release.pipeline import rebuild, release
 from surveysynth.release.reader import read_release
-from surveysynth.release.rebuild import rebuild
 from tests.release.documents.test_readme_programs import published, results, run_python
 from tests.surveys import clustered_survey, lonely_survey, small_survey
 

@@ -24,8 +24,7 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     unit_sizes,
 )
 from surveysynth.models.general_location.model import GeneralLocation
-from surveysynth.release.pipeline import release
-from surveysynth.release.rebuild import rebuild
+from surveysynth.release.pipeline import rebuild, release
 from tests.release.test_strict_kinds import (
     AMOUNT,
     KINDS,

@@ -12,8 +12,7 @@ import pytest
 import surveysynth as ss
 from surveysynth import cli
 from surveysynth.config.build import mechanism_of, model_of, read_survey
-from surveysynth.config.in_memory import spec_of_survey
-from surveysynth.config.spec import load_spec
+from surveysynth.config.spec import load_spec, spec_of_survey
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.release.documents.context import make_privacy_record, shared_context
 from surveysynth.release.documents.dossier import make_dossier

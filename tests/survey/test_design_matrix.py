@@ -18,8 +18,8 @@ from surveysynth.survey.design_matrix import (
     distinct_rows,
     records_per_coefficient,
 )
-from surveysynth.survey.determined import least_squares_residuals
 from surveysynth.survey.formula import MOST_COLUMNS
+from surveysynth.survey.survey import least_squares_residuals
 
 
 def sample(n: int = 800, seed: int = 5) -> pd.DataFrame:

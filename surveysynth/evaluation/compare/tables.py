@@ -8,19 +8,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+import numpy as np
 import pandas as pd
 
-from surveysynth._support.types import FloatArray
+from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.config import build
 from surveysynth.config.sections import replicates_of
 from surveysynth.errors import InputError
 from surveysynth.estimation.replication import ReplicatedSample
 from surveysynth.estimation.statistics import TABLE
 from surveysynth.release.tables.table_builder import Tables, estimates_of_each, tables_of_each
+from surveysynth.survey.survey import Confidential, Survey
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
-    from surveysynth.survey.survey import Survey
+
 
 Key: TypeAlias = tuple[str, str | None]
 """A statistic and an outcome by their names, None for counts."""
@@ -131,3 +133,43 @@ def _replication(spec: "Spec", survey: "Survey") -> ReplicatedSample | None:
         if calibration is None
         else lambda weight: calibration.calibrate(weight, survey.confidential.outcome),
     )
+
+
+def answered(survey: Survey, seed: int = 0) -> Survey:
+    """Return the survey with each missing answer taken from a record of the same cell of X.
+
+    Donors are drawn with probability proportional to their weight; of a cell without an answer,
+    from all records. This is rougher than what a release does: answers are assumed to be missing at
+    random given X alone. The result is as confidential as the survey.
+    """
+    if survey.design.missing != "model":
+        return survey
+    rng = np.random.default_rng(seed)
+    outcome, weight = survey.confidential.outcome.copy(), survey.sampling_weight
+    mass = np.ones(survey.design.n) if weight is None else weight
+    for column in outcome.T:
+        _fill(column, survey.design.matrix.cell, mass, rng)
+    design = replace(
+        survey.design,
+        outcomes=tuple(replace(each, missing=False) for each in survey.design.outcomes),
+        missing="fail",
+    )
+    filled = Confidential(outcome, survey.confidential.sampling_weight)
+    return replace(survey, design=design, confidential=filled)
+
+
+def _fill(
+    values: FloatArray, cell: IntArray, mass: FloatArray, rng: np.random.Generator
+) -> None:
+    """Fill missing values (n,) in place; zeros where no record has an answer."""
+    lost = np.isnan(values)
+    if lost.all():
+        values[:] = 0.0
+        return
+    there = np.flatnonzero(~lost)
+    for code in np.unique(cell[lost]):
+        need = np.flatnonzero(lost & (cell == code))
+        donors = there[cell[there] == code]
+        donors = donors if donors.size else there
+        share = mass[donors] / mass[donors].sum()
+        values[need] = values[rng.choice(donors, need.size, p=share)]

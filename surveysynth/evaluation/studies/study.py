@@ -18,14 +18,12 @@ import numpy as np
 import pandas as pd
 
 from surveysynth.config import build
-from surveysynth.config.in_memory import NO_DATA
-from surveysynth.config.spec import NO_FILE, Spec, load_spec, validate_spec
+from surveysynth.config.spec import NO_DATA, NO_FILE, Spec, load_spec, validate_spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.statistics import LEVEL, TABLE
-from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.tables import sample_weight
-from surveysynth.evaluation.laplace import has_sensitivity
+from surveysynth.evaluation.laplace import Noise, has_sensitivity
 from surveysynth.evaluation.methods import LAPLACE, MODEL_FREE, SAMPLE
 from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.frame import (

@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from surveysynth.config.formats import FORMATS, folder_of, table_files
+from surveysynth.config.tables_section import FORMATS, folder_of, table_files
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns, saved_by_law
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME

@@ -37,9 +37,8 @@ from surveysynth.estimation.subpopulation import (
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.mechanisms.base import COMBINING_RULES
 from surveysynth.release.facts import labels_of
-from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import listed
-from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
+from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
 from surveysynth.survey.where import columns_of, parse_where
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from surveysynth.config.formats import Format
+from surveysynth.config.tables_section import Format
 from surveysynth.release.tables.layout import Shown
 from surveysynth.release.tables.table import ReleaseTable, stacked_frame
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 RecordsFormat = Literal["csv", "parquet"]
-#: Stata and SPSS have a writer of their own (``labelled``).
+#: Those of Stata and SPSS are written by ``microdata``.
 MicrodataFormat = Literal["csv", "parquet", "dta", "sav"]
 
 #: The second half are the full-width forms, which spreadsheets treat alike.

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from surveysynth._support.messages import xml_text
 from surveysynth._support.types import BoolArray, FloatArray
-from surveysynth.config.formats import Format
+from surveysynth.config.tables_section import Format
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release import figure_style as style
 from surveysynth.release.tables.layout import (

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.resources import render
-from surveysynth.config.formats import Format
+from surveysynth.config.tables_section import Format
 from surveysynth.release.tables.layout import Cell, Layout, Shown
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 
 from surveysynth._support.messages import xml_text
-from surveysynth.config.formats import Format
+from surveysynth.config.tables_section import Format
 from surveysynth.release.tables.layout import Column, Layout, Row, Shown
 
 _ROWS_ON_A_PAGE = 40

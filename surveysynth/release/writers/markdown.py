@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from surveysynth.config.formats import Format
+from surveysynth.config.tables_section import Format
 from surveysynth.release.tables.layout import Layout, Shown
 
 _SPECIAL = frozenset("\\`*_[]{}<>#|&~$")

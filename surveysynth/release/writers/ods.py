@@ -38,7 +38,7 @@ from odf.text import A, P
 from xlsxwriter.utility import xl_col_to_name
 
 from surveysynth._support.messages import xml_text
-from surveysynth.config.formats import Format
+from surveysynth.config.tables_section import Format
 from surveysynth.release.tables.layout import Shown
 from surveysynth.release.writers.sheets import RESERVED, Book, Sheet, SheetColumn, Value, make_book
 

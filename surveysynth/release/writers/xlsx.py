@@ -11,7 +11,7 @@ from typing import Any
 
 from xlsxwriter import Workbook
 
-from surveysynth.config.formats import Format
+from surveysynth.config.tables_section import Format
 from surveysynth.release.tables.layout import Shown
 from surveysynth.release.writers.sheets import (
     CONTENTS,

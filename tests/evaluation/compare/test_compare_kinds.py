@@ -9,11 +9,10 @@ import pytest
 from surveysynth.config.build import read_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
-from surveysynth.evaluation.compare.comparison import Comparison, _with_model
+from surveysynth.evaluation.compare.comparison import Comparison, ModelRun, _with_model
 from surveysynth.evaluation.compare.figures import densities
 from surveysynth.evaluation.compare.folder import make_pictures
-from surveysynth.evaluation.compare.noise import Noise
-from surveysynth.evaluation.compare.synthesizer import ModelRun
+from surveysynth.evaluation.laplace import Noise
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.figure_style import draw
 from tests.surveys import small_survey, spec_text, write_survey

@@ -15,11 +15,9 @@ from surveysynth.config.build import read_survey, with_noisy_statistics, with_ps
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluation.compare import figures as plots
-from surveysynth.evaluation.compare.comparison import Comparison, compare
+from surveysynth.evaluation.compare.comparison import Comparison, compare, run_synthesizer
 from surveysynth.evaluation.compare.folder import compare as write_comparison
-from surveysynth.evaluation.compare.folder import make_pictures
-from surveysynth.evaluation.compare.report import facts_record
-from surveysynth.evaluation.compare.synthesizer import run_synthesizer
+from surveysynth.evaluation.compare.folder import facts_record, make_pictures
 from surveysynth.evaluation.methods import color_of, synthesizers, two_currencies
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.release.ledger import read_ledger

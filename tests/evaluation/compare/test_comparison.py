@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surveysynth import cli
-from surveysynth.api.adequacy import adequacy
+from surveysynth.api.commands import adequacy
 from surveysynth.config.build import read_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError, RefusedError
@@ -23,12 +23,11 @@ from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import REPORT_COLUMNS, TABLE_COLUMNS
 from surveysynth.estimation.taylor import estimate_domains
 from surveysynth.evaluation.compare import figures as plots
-from surveysynth.evaluation.compare.adequacy_report import verdict
+from surveysynth.evaluation.compare.adequacy import verdict
 from surveysynth.evaluation.compare.comparison import Comparison, compare
 from surveysynth.evaluation.compare.expected_error import FAR
 from surveysynth.evaluation.compare.folder import compare as write_comparison
-from surveysynth.evaluation.compare.folder import sensitivity_of
-from surveysynth.evaluation.compare.report import facts_record, render_report
+from surveysynth.evaluation.compare.folder import facts_record, render_report, sensitivity_of
 from surveysynth.evaluation.methods import color_of
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit

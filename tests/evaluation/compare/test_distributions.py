@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from surveysynth.evaluation.compare.distributions import (
+from surveysynth.evaluation.compare.figures import (
     BINS,
     Curve,
     histogram_panel,

@@ -7,9 +7,8 @@ import numpy as np
 
 from surveysynth.config.build import read_survey
 from surveysynth.config.spec import load_spec
-from surveysynth.evaluation.compare.noise import Noise
 from surveysynth.evaluation.compare.tables import sample_weight
-from surveysynth.evaluation.laplace import laplace_tables
+from surveysynth.evaluation.laplace import Noise, laplace_tables
 from surveysynth.release.tables.table_builder import estimates_for
 from tests.surveys import small_survey, spec_text, write_survey
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import surveysynth as ss
-from surveysynth.release.rebuild import rebuild
+from surveysynth.release.pipeline import rebuild
 from tests.mechanisms.learned.count_cases import count_frame
 
 SPEC = """

@@ -14,12 +14,12 @@ import pytest
 
 import surveysynth as ss
 from surveysynth.config.build import mechanism_of
-from surveysynth.config.in_memory import spec_of_survey
+from surveysynth.config.spec import spec_of_survey
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.learned.histogram import first_stage
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
-from surveysynth.release.rebuild import rebuild
+from surveysynth.release.pipeline import rebuild
 from surveysynth.survey.transforms import LearnedTransform
 from tests.mechanisms.learned.learned_cases import frame_of, survey_of
 

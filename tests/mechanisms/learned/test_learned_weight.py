@@ -17,7 +17,7 @@ from scipy import stats
 
 import surveysynth as ss
 from surveysynth.config.build import mechanism_of, model_of
-from surveysynth.config.in_memory import spec_of_survey
+from surveysynth.config.spec import spec_of_survey
 from surveysynth.errors import InputError
 from surveysynth.inference.synthesis import scaled
 from surveysynth.mechanisms.learned.histogram import (
@@ -29,7 +29,7 @@ from surveysynth.mechanisms.learned.histogram import (
 )
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
-from surveysynth.release.rebuild import rebuild
+from surveysynth.release.pipeline import rebuild
 from surveysynth.survey.transforms import LearnedTransform, Transform
 from tests.mechanisms.learned.learned_cases import frame_of, survey_of
 

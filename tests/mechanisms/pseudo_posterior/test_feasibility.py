@@ -6,8 +6,8 @@ import itertools
 import numpy as np
 import pytest
 
+from surveysynth.api.start import simulate_survey
 from surveysynth.errors import RefusedError
-from surveysynth.evaluation.studies.example import simulate_survey
 from surveysynth.mechanisms.pseudo_posterior import feasibility
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from surveysynth.api.start import write_example
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
-from surveysynth.evaluation.studies.example import write_example
 from surveysynth.release.atomic import REPLACED, prefix_of, remove_abandoned, temporary_folder
 from surveysynth.release.folder import DRAWN, plan_bundle, plan_folder, staged
 from surveysynth.release.ledger import LedgerEntry, read_ledger

@@ -12,8 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.config.formats import FORMATS
-from surveysynth.release.tables.flags import policy_of
+from surveysynth.config.tables_section import FORMATS
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.tables.layout import (
     Column,
@@ -23,7 +22,7 @@ from surveysynth.release.tables.layout import (
     lay_out,
     to_digits,
 )
-from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
+from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
 from surveysynth.release.writers import html, latex, markdown
 
 LABELS = Labels({"sex": ColumnLabel(title="Sex", levels={"f": "Women", "m": "Men"})})

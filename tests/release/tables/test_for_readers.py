@@ -11,10 +11,9 @@ import pytest
 from scipy import stats
 
 from surveysynth.estimation.combining import Combined, positive_interval
-from surveysynth.release.tables.flags import policy_of
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.tables.layout import AnyRounding, Presentation, Warranted, lay_out
-from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
+from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
 from surveysynth.release.writers.figures import estimates_with_intervals
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform

@@ -13,8 +13,8 @@ import pytest
 
 import surveysynth
 from surveysynth.config.build import model_of, read_survey
-from surveysynth.config.formats import FORMATS, Format
 from surveysynth.config.spec import load_spec, parse_spec
+from surveysynth.config.tables_section import FORMATS, Format
 from surveysynth.errors import InputError
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from surveysynth.evaluation.studies.example import write_example
+from surveysynth.api.start import write_example
 from surveysynth.release.pipeline import release
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)

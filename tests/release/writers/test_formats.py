@@ -19,8 +19,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from surveysynth.config.formats import FORMATS
-from surveysynth.release.tables.flags import policy_of
+from surveysynth.config.tables_section import FORMATS
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.tables.layout import (
     Layout,
@@ -31,7 +30,7 @@ from surveysynth.release.tables.layout import (
     to_digits,
     to_multiples,
 )
-from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
+from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
 from surveysynth.release.writers import html, latex, markdown, xlsx
 from surveysynth.release.writers.csv import plain_text, write_records, write_table
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.evaluation.studies.example import write_example
+from surveysynth.api.start import write_example
 from surveysynth.release.pipeline import release
 
 pytestmark = pytest.mark.skipif(

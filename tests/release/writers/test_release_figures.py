@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.config.formats import FORMATS
+from surveysynth.config.tables_section import FORMATS
 from surveysynth.release import figure_style as style
 from surveysynth.release.tables.labels import ColumnLabel, Labels
 from surveysynth.release.tables.layout import Presentation, Shown, to_digits, to_percent
@@ -104,7 +104,7 @@ def test_figures_for_release_rest_on_published_numbers_alone() -> None:
     # Besides: the facts of a statistic or format, and transforms, of which no one holds data.
     ours = imports_of(figures) | imports_of(style)
     shown = {f"surveysynth.release.tables.{name}" for name in ("layout", "table")}
-    facts = {"surveysynth.estimation.statistics", "surveysynth.config.formats"}
+    facts = {"surveysynth.estimation.statistics", "surveysynth.config.tables_section"}
     style_alone = {"surveysynth.release", "surveysynth.survey.outcome"}
     style_alone.add("surveysynth.survey.transforms")
     shown.add("surveysynth.release.writers.figures")

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surveysynth.config.formats import FORMATS
+from surveysynth.config.tables_section import FORMATS
 from surveysynth.release.tables.layout import Presentation, Shown
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import sheets, xlsx
