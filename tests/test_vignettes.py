@@ -38,8 +38,9 @@ REFERENCE: dict[str, set[str]] = {
 SLOW = {"real_survey"}
 METHODS = TECHNICAL / "methods.md"
 STRICT = TECHNICAL / "strict.md"
-#: The pages that comments cite, by the word before a number.
-CITED_PAGES = {"methods": METHODS, "strict": STRICT}
+POSTERIOR = TECHNICAL / "posterior.md"
+#: The pages that comments cite, by the word before a number; two pages share the second numbering.
+CITED_PAGES = {"methods": [METHODS], "strict": [STRICT, POSTERIOR]}
 SOURCES = [
     path
     for folder, kind in (("surveysynth", "*.py"), ("stan", "*.stan"), ("tests", "*.py"))
@@ -233,9 +234,20 @@ def unknown_sections(text: str, page: str, word: str = "methods") -> list[str]:
     return unknown
 
 
+def cited_text(word: str) -> str:
+    """Return the pages that a word cites, as one text."""
+    return "\n".join(page.read_text(encoding="utf-8") for page in CITED_PAGES[word])
+
+
+@pytest.mark.parametrize("word", CITED_PAGES)
+def test_numbers_of_sections_are_unique(word: str) -> None:
+    numbers = [number for number, _ in NUMBERED.findall(cited_text(word))]
+    assert len(numbers) == len(set(numbers)) > 10
+
+
 @pytest.mark.parametrize("word", CITED_PAGES)
 def test_cited_sections_exist(word: str) -> None:
-    page = CITED_PAGES[word].read_text(encoding="utf-8")
+    page = cited_text(word)
     found = {
         path.relative_to(ROOT).as_posix(): unknown_sections(path.read_text("utf-8"), page, word)
         for path in SOURCES
@@ -263,11 +275,11 @@ def test_citations_of_the_methods_are_found_and_judged() -> None:
     for page, least in (("methods", 100), ("strict", 8)):  # the patterns find what the code says
         assert sum(len(CITED[page].findall(text)) for text in texts) > least
     other = "strict"
-    strict = STRICT.read_text(encoding="utf-8")
-    assert unknown_sections(f"({other} 1 and 2) {other} 9; {word} 77", strict, other) == ["9"]
+    strict = cited_text(other)
+    assert unknown_sections(f"({other} 1 and 9) {other} 11; {word} 77", strict, other) == ["11"]
 
 
-@pytest.mark.parametrize(("page", "least"), [(METHODS, 20), (STRICT, 9)])
+@pytest.mark.parametrize(("page", "least"), [(METHODS, 20), (STRICT, 9), (POSTERIOR, 9)])
 def test_formulas_survive_markdown(page: Path, least: int) -> None:
     """GitHub removes a backslash before punctuation, and takes dollars only between blanks."""
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)

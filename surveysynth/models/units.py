@@ -1,4 +1,4 @@
-"""Primary sampling units (PSUs) as their noisy sums see them: public numbers alone (strict 7).
+"""Primary sampling units (PSUs) as their noisy sums see them: public numbers alone (strict 9).
 
 A fit that ignores PSUs puts into its coefficients whatever effects of PSUs coefficients can follow:
 the mean of all effects, and those of strata that are predictors. Sums by PSU compared with such a

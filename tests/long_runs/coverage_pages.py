@@ -35,11 +35,11 @@ _CONTRACTION = """\
 # From one database to all: Delta against n
 
 The bound of a release is found on one database, and the guarantee is asymptotic: bounds of
-databases of n records contract onto one value. [Hu and co-authors (2025)](../../../CITATION.cff)
-show the distribution of Delta, the largest alpha times absolute log-likelihood of a record, over
-100 databases of n = 1,000. Here n grows from 500 to 20,000, with many simulated databases each:
-the two models of counts of their appendix D, and samples of the published survey design with FBS
-and FBP. The rules for alpha are fixed beforehand and do not search for a target:
+databases of n records contract onto one value. Hu, Savitsky, and Williams (2025, appendix D) show
+the distribution of Delta, the largest weighted absolute log-likelihood of a record, over 100
+databases of n = 1,000. Here n grows from 500 to 20,000: the paper's two models of counts, and
+samples of the [published design](../methods.md#71-population-and-sample) with FBS and FBP. The
+rules for alpha do not search for a target:
 
 - **unweighted**: alpha = 1.
 - **linear**: the paper's weights, scale 1 and shift 0.
@@ -47,22 +47,22 @@ and FBP. The rules for alpha are fixed beforehand and do not search for a target
   unweighted fit, and c = 3.5 (Poisson), 6 (negative binomial), 1.8 (survey). This is the first step
   of our default, which repeats it until Delta is c on every database.
 
-Mean and standard deviation (SD) of Delta, with the Monte Carlo error of the SD in brackets:
+The table has mean and standard deviation (SD) of Delta, with the Monte Carlo error of the SD in
+brackets:
 
 """
 
 _CAPTION = """
 ![Delta of every database by n and rule, and its SD against n](../../images/contraction.png)
 
-- **Without weights** Delta is the log-likelihood of the most extreme record. Its spread is that of
-  a largest value, which falls slowly with n if it falls at all, while its mean rises with log n:
-  nothing contracts. (The survey samples come from one finite population, whose most extreme units
-  are in nearly every sample of 20,000; the spread falls there for that reason.)
+- **Without weights** Delta is the log-likelihood of the most extreme record. Its mean rises with
+  log n, and its spread falls slowly if at all: nothing contracts. (The survey's spread falls
+  because nearly every sample of 20,000 contains the population's most extreme units.)
 - **Linear weights** are scaled by that same largest value, and keep a part of its spread and of its
-  rise. With counts their SD falls slowly or rises, which the paper's single n cannot show.
-- **Weights capped at a constant** leave the posterior as the only source of spread, and the SD of
-  Delta falls with n everywhere, about as 1/√n. This is one more reason for fixed-point weights,
-  with which the bound found on the database at hand is the target itself.
+  rise. The paper's single n cannot show this.
+- **Capped weights** leave the posterior as the only source of spread, and the SD of Delta falls
+  with n everywhere, about as 1/√n. This is one more reason for fixed-point weights, with which the
+  bound found on the database at hand is the target itself.
 
 `python -m tests.long_runs.contraction_study` runs the study, and
 `python -m tests.long_runs.coverage_pages` makes this page.

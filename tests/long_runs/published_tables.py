@@ -1,12 +1,15 @@
-"""Tables 4 and 5 of the tabular-products paper beside ours:
-``python -m tests.long_runs.published_tables``.
+"""Published tables of the papers next to ours: ``python -m tests.long_runs.published_tables``.
 
-Reads the committed cells of 100 samples, by the engine of commit 2812de3d, and writes
-``vignettes/technical/coverage/README.md``; every number in it comes from there.
+Reads the papers' figures in ``tables/literature``, the committed cells of 100 samples (engine of
+commit 2812de3d), and ``golden/risk_study.json``; writes ``vignettes/technical/replication.md``.
+Every number in it comes from there.
 """
 
+import json
 import textwrap
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +19,7 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import COUNT, MEAN
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-PAGE = Path(__file__).parents[2] / "vignettes" / "technical" / "coverage" / "README.md"
+PAGE = Path(__file__).parents[2] / "vignettes" / "technical" / "replication.md"
 #: Names of settings here: (file of cells, suffix of methods).
 SETTINGS = {
     "published": ("paper", "_published"),
@@ -31,6 +34,19 @@ PUBLISHED = {
     MEAN.name: "simulation_mean_salary_table5.csv",
 }
 _PLACE = ("field", "gender")
+DOCTORATES = {
+    COUNT.name: ("counts (Table 2)", "sdr2017_counts_table2.csv"),
+    MEAN.name: ("mean salary (Table 3)", "sdr2017_mean_salary_table3.csv"),
+}
+ESTIMANDS = {"mean": "mean", "median": "median", "q15": "15% quantile", "q90": "90% quantile"}
+SCHEMES = {
+    "data": "data", "LW": "Lipschitz", "LW_final": "Lipschitz, re-weighted",
+    "CW": "count-based", "CW_final": "count-based, re-weighted",
+}  # fmt: skip
+INCOME = {
+    "Unweighted": "no weights", "CW at scale 1": "count-based, 1 - risk",
+    "Pairwise at scale 1": "pairwise, 1 - risk",
+}  # fmt: skip
 
 
 def cells_of(name: str) -> pd.DataFrame:
@@ -93,75 +109,111 @@ def differences(table: pd.DataFrame, setting: str) -> "pd.Series[float]":
 def render() -> str:
     """The page."""
     table = comparison()
-    parts = [_HEAD, overview(table), _where_we_differ(table)]
+    error = table["default_coverage_mcse"].combine(table["published_coverage_mcse"], max).max()
+    contents = _table(("paper", "result", "here"), CONTENTS)
+    parts = [
+        _HEAD.format(contents=contents), overview(table), _where_we_differ(table),
+        _CELLS.format(error=error),
+    ]  # fmt: skip
     for statistic, title in STATISTICS.items():
-        for model, label in MODELS.items():
-            part = table[(table["statistic"] == statistic) & (table["model"] == model)]
-            parts.append(f"## {title}, {label}\n\n{_cells(part)}")
+        parts.append(f"{title}:\n\n{_cells(table[table['statistic'] == statistic])}")
+    parts += [_doctorates(), _reweighting(), _weights()]
     return "\n".join(parts)
 
 
-_HEAD = """\
-# Tables 4 and 5 of the paper next to ours
+def filled(text: str) -> str:
+    """Paragraphs in lines of the length of the other pages."""
+    paragraphs = text.strip().split("\n\n")
+    lines = [textwrap.fill(" ".join(each.split()), 104, break_on_hyphens=False)
+             for each in paragraphs]  # fmt: skip
+    return "\n\n".join(lines) + "\n"
 
-Hu, Savitsky and Williams (2022) report the coverage and the average length of their nominal 95%
-intervals, cell by cell, for 100 samples of 1,000 from a population of 100,000 (m = 3, epsilon
-10.8). Below are their numbers next to ours, from 100 samples of the same design with other random
-numbers, each with its Monte Carlo standard error in brackets:
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in lines) + "\n"
+
+
+#: Published results, and where they are on the page.
+CONTENTS = [
+    ("[T] Tables 4 and 5", "coverage and length of intervals in a simulation",
+     "[all 96 cells](#tables-4-and-5-simulated-coverage)"),
+    ("[T] Tables 2 and 3", "Survey of Doctorate Recipients, 2017",
+     "not reproduced; [standard errors](#tables-2-and-3-doctorate-recipients)"),
+    ("[R] Table 1", "intervals of synthetic counts before and after re-weighting",
+     "[all 20 intervals](#table-1-of-the-paper-on-re-weighting)"),
+    ("[R] early version, [S]", "risk weights and identification risk",
+     "[findings](#risk-weights-and-identification-risk)"),
+    ("[R] appendix D", "bounds over databases", "[contraction](coverage/contraction.md)"),
+]  # fmt: skip
+
+
+_HEAD = """\
+# Replication of the papers' tables
+
+`python -m tests.long_runs.published_tables` makes this page from the papers' figures
+([tables/literature](../../tables/literature)) and from our committed results (`tests/golden`).
+[Sources](methods.md#sources) lists the papers.
+
+{contents}
+
+## Tables 4 and 5: simulated coverage
+
+[T] reports the coverage and the average length of nominal 95% intervals, cell by cell, for 100
+samples of 1,000 from a population of 100,000 (m = 3, epsilon 10.8). Ours are from 100 samples of
+the same design with other random numbers, by the engine of commit 2812de3d:
 
 - **as published**: linear risk weights, FBP weights smoothed by the outcome, plain linearization,
   the paper's inference, and the conventions described below;
 - **ours**: the defaults of this package: fixed-point risk weights, FBP weights smoothed by
   E(pi | x), ratio linearization, and debiased inference (six datasets a draw).
 
-The studies were run by the engine of commit 2812de3d (`python -m tests.long_runs.coverage_table`
-there), which knew the conventions; `python -m tests.long_runs.published_tables` makes this page.
-In summary, over the 24 cells of each table:
+Means over the 24 cells of each table, and median ratios of lengths:
+"""
+
+_CELLS = """\
+### Cells
+
+The tables have coverage and mean length of intervals. Our coverages have Monte Carlo standard
+errors of up to {error:.2f}.
 """
 
 _TEXT = """\
 **Conventions of the published intervals.** The paper states them in part; the lengths of the
-intervals show the rest. Intervals are 1.96 standard errors on either side, without degrees of
+intervals reveal the rest. Intervals extend 1.96 standard errors on either side, without degrees of
 freedom for the few draws. For FBP the variances of counts ignore the strata: with Taylor variances
 by stratum (and t quantiles) our intervals would be {stratified_length:.2f} times as long as the
-published ones in the median cell ({stratified_least:.2f} in the one that differs most); without
-strata they are {published_length:.2f} times as long. Means of FBP data have equal weights within a
-cell of field and gender, as section 2.3 of the paper says. With these conventions our lengths are
+published ones in the median cell ({stratified_least:.2f} in the most different one); without strata
+they are {published_length:.2f} times as long. Means of FBP data have equal weights within a cell of
+field and gender, as section 2.3 of the paper says. With these conventions our lengths are
 {length_least:.2f} to {length_largest:.2f} times theirs in all 96 cells.
 
 **Field 7 under FBP.** We reproduce the published 0.51: {field_7:.2f} for the whole field and
 {field_7_male:.2f} for men. Weights smoothed by the outcome alone omit the part of the selection
-that depends on the strata, and the estimate for the field that earns the most is
-{field_7_bias:,.0f} persons short of {field_7_truth:,.0f}. Intervals that ignore the strata are so
-long that they still cover in half of the samples; with strata in the variance they would cover
-{field_7_strata:.2f}. Our default smooths by E(pi | x), and covers {field_7_default:.2f} and
-{field_7_male_default:.2f}.
+that depends on the strata, and the estimate for the best-paid field is {field_7_bias:,.0f} persons
+below {field_7_truth:,.0f}. Intervals that ignore the strata are so long that they still cover in
+half of the samples; with strata in the variance they would cover {field_7_strata:.2f}. Our default
+smooths by E(pi | x), and covers {field_7_default:.2f} and {field_7_male_default:.2f}.
 
 **Remaining differences.** Coverage as published differs by more than three standard errors in
 {far} of 96 cells ({far_of}). Our means cover more, {mean_fbp:.2f} against {mean_fbp_paper:.2f}
-under FBP and {mean_fbs:.2f} against {mean_fbs_paper:.2f} under FBS, with intervals as long, so
-their point estimates must be farther off. The paper does not say how the risk weights were scaled
-and shifted for each sample (ours are scaled, with no shift), nor how the smoothed weights of FBS
-were brought to the size of the population (ours sum to it). Their intervals of FBS counts cover
-{interior_paper:.2f} in the interior and {fields_paper:.2f} for whole fields; ours cover
+under FBP and {mean_fbs:.2f} against {mean_fbs_paper:.2f} under FBS, with intervals of the same
+length, so the paper's point estimates must be less accurate. The paper does not say how the risk
+weights were scaled and shifted for each sample (ours are scaled, with no shift), nor how the
+smoothed weights of FBS were scaled to the population (ours sum to it). Its intervals of FBS counts
+cover {interior_paper:.2f} in the interior and {fields_paper:.2f} for whole fields; ours cover
 {interior:.2f} and {fields:.2f}.
 
 **Outcome smoothing is only for reproduction.** With `smoothing = "outcome"` and its weights by
 record, means of FBP data are corrected for selection twice and cover {twice:.2f}. The published
 tables avoid this by equal weights within cells, which the default smoothing always has.
 
-**Our defaults** cover {default_least:.2f} to {default_largest:.2f} in every cell. On average FBS
-counts cover {default_fbs_count:.2f}, FBP counts {default_fbp_count:.2f}, and means
-{default_fbs_mean:.2f} (FBS) and {default_fbp_mean:.2f} (FBP). In the median cell, intervals of
-means are {default_mean_length:.2f} times as long as the published ones, those of FBS counts
-{default_fbs_length:.2f} times, and those of FBP counts {default_fbp_length:.2f} times.
+**Our defaults** cover {default_least:.2f} to {default_largest:.2f} in every cell.
 """
 
 
 def _where_we_differ(table: pd.DataFrame) -> str:
-    paragraphs = _TEXT.format(**_facts(table)).split("\n\n")
-    filled = [textwrap.fill(each, 99, break_on_hyphens=False) for each in paragraphs]
-    return "## Where we differ, and why\n\n" + "\n\n".join(filled) + "\n"
+    return "### Where we differ, and why\n\n" + filled(_TEXT.format(**_facts(table)))
 
 
 def overview(table: pd.DataFrame) -> str:
@@ -195,7 +247,6 @@ def _facts(table: pd.DataFrame) -> dict[str, float | int | str]:
     cells = cells_of("paper")
     bias = cells[(cells["method"] == "fbp_published") & (cells["statistic"] == "count")
                  & (cells["field"] == "7") & (cells["gender"] == "All")].iloc[0]  # fmt: skip
-    means = pd.concat([part["mean", model] for model in MODELS])
     return {
         "stratified_length": ratio["paper"][counts.index].median(),
         "stratified_least": ratio["paper"][counts.index].min(),
@@ -220,10 +271,6 @@ def _facts(table: pd.DataFrame) -> dict[str, float | int | str]:
         "twice": part["mean", "fbp"]["paper_coverage"].mean(),
         "default_least": table["default_coverage"].min(),
         "default_largest": table["default_coverage"].max(),
-        **{f"default_{m}_{s}": part[s, m]["default_coverage"].mean() for s, m in part},
-        "default_mean_length": ratio["default"][means.index].median(),
-        "default_fbs_length": ratio["default"][part["count", "fbs"].index].median(),
-        "default_fbp_length": ratio["default"][counts.index].median(),
     }  # fmt: skip
 
 
@@ -238,20 +285,99 @@ def _interior(table: pd.DataFrame) -> dict[str, float]:
 
 
 def _cells(part: pd.DataFrame) -> str:
-    lines = [
-        "| field | gender | paper: coverage | length | as published: coverage | length "
-        "| ours: coverage | length |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in part.to_dict("records"):
-        cells = [row["field"], row["gender"], f"{row['coverage']:.2f}", f"{row['ci_length']:,.0f}"]
-        for name in ("published", "default"):
-            cells += [
-                f"{row[f'{name}_{what}']:{form}} ({row[f'{name}_{what}_mcse']:{form}})"
-                for what, form in (("coverage", ".2f"), ("ci_length", ",.0f"))
-            ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    """A row for each cell: coverage and length, of both models."""
+    rows = []
+    for (field, gender), of_cell in part.groupby(["field", "gender"], sort=False):
+        by_model = of_cell.set_index("model").to_dict("index")
+        cells = [
+            f"{by_model[m][f'{name}coverage']:.2f}, {by_model[m][f'{name}ci_length']:,.0f}"
+            for m in MODELS for name in ("", "published_", "default_")
+        ]  # fmt: skip
+        rows.append((str(field), str(gender), *cells))
+    head = [words for m in MODELS.values() for words in (f"{m}: paper", "as published", "ours")]
+    return _table(("field", "gender", *head), rows)
+
+
+def _doctorates() -> str:
+    """Standard errors of Tables 2 and 3 over the sample's, with those of the simulation."""
+    cells = cells_of("paper").pivot_table(
+        index=["statistic", "field", "gender"], columns="method", values="se"
+    )
+    ours = cells.div(cells["sample"], axis=0).groupby("statistic").median()
+    own = {"laplace": "laplace", **{model: f"{model}_published" for model in MODELS}}
+    rows = []
+    for statistic, (title, name) in DOCTORATES.items():
+        table = pd.read_csv(literature_table(name))
+        numbers: list[str] = []
+        for model, method in own.items():
+            ratio = (table[f"{model}_se"] / table["sample_se"]).median()
+            numbers += [f"{ratio:.2f}", f"{ours.loc[statistic, method]:.2f}"]
+        rows.append((title, *numbers))
+    head = ("", "Laplace: paper", "ours", "FBS: paper", "ours", "FBP: paper", "ours")
+    text = """
+    We do not have the records of the 2017 Survey of Doctorate Recipients, so these tables are not
+    reproduced. Published standard errors over the sample's can be compared, in the median of 27
+    rows, with the same ratio in the simulation above ("as published"). The survey is larger than a
+    simulated sample, so Laplace noise matters less. The models' standard errors are smaller in the
+    paper than in our simulation.
+    """
+    return f"## Tables 2 and 3: doctorate recipients\n\n{filled(text)}\n{_table(head, rows)}"
+
+
+def _risk_study() -> Any:
+    return json.loads((GOLDEN / "risk_study.json").read_text(encoding="utf-8"))
+
+
+def _reweighting() -> str:
+    """Table 1: published intervals of one database beside the mean ends of ours."""
+    study = _risk_study()["mixture"]
+    rows = []
+    for scheme, title in SCHEMES.items():
+        own = [each["data"] if scheme == "data" else each["schemes"][scheme]
+               for each in study["databases"]]  # fmt: skip
+        ends = {name: np.mean([each["intervals"][name] for each in own], axis=0)
+                for name in ESTIMANDS}  # fmt: skip
+        for whose, found in ((title, study["published"][scheme]), ("ours", ends)):
+            cells = [f"{found[name][0]:.1f} to {found[name][1]:.1f}" for name in ESTIMANDS]
+            rows.append((whose, *cells))
+    text = f"""
+    1,000 counts from 0.2 NB(100, 5) + 0.8 NB(100, 20). The paper has intervals of one database; our
+    lines are mean ends over {len(study["databases"])} databases. Compare each scheme with the data.
+    Count-based weights miss the quantiles in both, and re-weighting corrects them. Lipschitz
+    weights change little.
+    """
+    table = _table(("scheme, paper", *ESTIMANDS.values()), rows)
+    return f"## Table 1 of the paper on re-weighting\n\n{filled(text)}\n{table}"
+
+
+def _weights() -> str:
+    """Findings on weights and identification risk."""
+    study = _risk_study()
+    scalar, lipschitz = (
+        [each["schemes"][name]["mean_weight"] for each in study["poisson"]["databases"]]
+        for name in ("SW", "LW")
+    )
+    rows = []
+    for key, title in (("income", "regression"), ("income_mixture", "mixture of three")):
+        for name, words in INCOME.items():
+            row = study[key]["schemes"][name]
+            fifths = row["risk_after_by_fifth_before"]
+            numbers = (row["mean_weight"], fifths[-1], fifths[0], row["risk_after_sd"])
+            rows.append((title, words, *(f"{number:.3f}" for number in numbers)))
+    text = f"""
+    **Poisson counts** ([R], early version). At the bound of Lipschitz weights, the paper's scalar
+    weight is about 0.375 for every record. Ours is {min(scalar):.2f} to {max(scalar):.2f} in
+    {len(scalar)} databases, where Lipschitz weights are {min(lipschitz):.2f} to
+    {max(lipschitz):.2f} on average.
+
+    **Identification risk of family incomes** ([S], figures without a table). The slides find that
+    count-based weights of 1 - risk lower the risk of isolated records and raise that of moderate
+    ones, and that pairwise weights do so less. So do ours, for {study["income"]["n"]:,} households
+    of a consumer survey. The table has the mean risk after synthesis, and its SD over records:
+    """
+    head = ("synthesizer", "scheme", "mean weight", "most isolated fifth", "least isolated fifth",
+            "SD")  # fmt: skip
+    return f"## Risk weights and identification risk\n\n{filled(text)}\n{_table(head, rows)}"
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ mechanism is one for amounts, with its guarantee: neighbors have the same U. A r
 of these over U, whose law is the same for both neighbors, and no mixture of pairs is farther apart
 than the farthest of them: Renyi divergence is jointly quasi-convex (strict 8).
 
-**The error of a curve** is drawn again from public numbers, at no cost (strict 8): a parametric
+**The error of a curve** is drawn again from public numbers, at no cost (strict 10): a parametric
 bootstrap, one curve C for each draw of the model. A release of one draw has no variance between
 draws, and keeps T.
 """

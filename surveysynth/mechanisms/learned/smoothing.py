@@ -1,7 +1,8 @@
 """Smooth noisy histograms towards a normal law, and those of counts towards laws of counts.
 
-Functions of arrays; what is minimized, and why, is in strict 8: "Smoothing", "Tails", "Laws of
-counts" and "Strata". theta is the log of expected counts, theta_0 what a penalty draws it to."""
+Functions of arrays; what is minimized, and why, is in strict 10: "Smoothing", "Tails",
+"Distributions of counts", and "Strata". theta is the log of expected counts, theta_0 what a penalty
+draws it to."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """How much PSUs differ, given a fit that ignores them and noisy products between them.
 
-Strict 7, "Units": what B says beyond sums of cells is h'K h in deviations from the means of cells,
+Strict 9, "Units": what B says beyond sums of cells is h'K h in deviations from the means of cells,
 with public K, under h = mean_c + J_c a_j + e. Given the covariance S of the effects that are in the
 sample, W that of e, and Gamma_j = Jbar_j S Jbar_j', it is taken as normal with the exact
 
@@ -15,7 +15,7 @@ spreads and zero where it is absent. E(h | x) = sum_d p(d | x) h(x, d) has the s
 (1[d_l = c] - p_lc(x, d)) h(x, d) on the effect of a PSU on category c of logit l, and P(column k is
 there | x) / spread_k on that on column k of z, at effects of zero.
 
-``with_effects``: Strict 7, "Back to coefficients": effects of as many PSUs as the sample has are
+``with_effects``: Strict 9, "Back to coefficients": effects of as many PSUs as the sample has are
 drawn, and taken out of the draw such that its margins stay.
 """
 

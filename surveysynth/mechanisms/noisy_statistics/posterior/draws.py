@@ -235,7 +235,7 @@ def alike(matrix: DesignMatrix) -> FloatArray:
     """Return the root (K, K) of coefficients c = root e on X with e ~ N(0, tau^2) each.
 
     About a variable that a formula codes by differences from a level the prior has no favorite
-    level (strict 7); the identity where there is none."""
+    level (strict 9); the identity where there is none."""
     size = matrix.n_columns
     if "Intercept" not in matrix.columns:
         return np.eye(size)

@@ -1,6 +1,6 @@
 """Spreads of the weight by level, given noisy squares by level and a draw of all else.
 
-Strict 7, "Spreads by level": the residual variance of the weight is s_g^2 exp(h'e - c_g) in group g
+Strict 9, "Spreads by level": the residual variance of the weight is s_g^2 exp(h'e - c_g) in group g
 and combination of levels e, and h is drawn from the normal distribution at its mode."""
 
 from math import comb

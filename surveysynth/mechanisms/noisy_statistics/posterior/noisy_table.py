@@ -160,7 +160,7 @@ def _pattern(
         squares[g] = noisy.squares[b]
         sums[g, :size] = noisy.cross[b]
         if noisy.first is not None:
-            # One noisy sum about the group's center, of both stages (strict 7).
+            # One noisy sum about the group's center, of both stages (strict 9).
             centers[g] = noisy.first.centres[b]
             moved = (a[:, 0].T @ sizes[own])[:, None] * centers[g]
             shares = (noisy.pooled_sigma / np.array([noisy.first.sigma, noisy.sigma])) ** 2

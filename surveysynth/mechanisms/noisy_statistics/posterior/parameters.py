@@ -1,4 +1,4 @@
-"""The parameters of the general location model as one vector, and their posterior (strict 7).
+"""The parameters of the general location model as one vector, and their posterior (strict 9).
 
 Coordinates are at about unit scale. Coefficients are centered and whitened by generalized least
 squares, everything else is about its prior mean in prior SDs: log variances and slopes of groups
