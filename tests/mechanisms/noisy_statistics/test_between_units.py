@@ -69,21 +69,23 @@ def simulated(
 
 
 def law_of(
-    weights: UnitWeights, means: FloatArray, covariance: FloatArray, noisy: FloatArray, sd: float
-) -> BetweenLaw:
-    """The law at samples (b, ...): noisy (b, 2, 2)."""
+    weights: UnitWeights, means: FloatArray, covariance: FloatArray, noisy: FloatArray, sd: float,
+    block: tuple[int, int] = (0, 0),
+) -> BetweenLaw:  # fmt: skip
+    """The law at samples (b, ...): noisy (b, 2, 2), of which entries inside blocks were released."""
     batch, eye = len(means), np.eye(2)
-    total = np.zeros((3, 2, 2))
-    for k, (i, j) in enumerate(zip(*UPPER, strict=True)):
+    released = UnitProducts(np.zeros((2, 2)), np.array(block), sd, 1.5, 0.1, 1, "approximate")
+    total = np.zeros((len(released.entries[0]), 2, 2))
+    for k, (i, j) in enumerate(zip(*released.entries, strict=True)):
         total[k, i, j] += 0.5
         total[k, j, i] += 0.5
-    operator = np.broadcast_to(weights.between.sum() * total, (batch, 3, 2, 2))
+    operator = np.broadcast_to(weights.between.sum() * total, (batch, *total.shape))
     expected = weights.products(means) + weights.own.sum() * covariance
     return BetweenLaw(
         # The noisy matrix is one for all draws of a fit; here each draw has a sample of its own.
         expected - noisy, operator, np.broadcast_to(eye, (batch, 2, 2)),
         covariance, weights.linear(means), weights.t[:2],
-        UnitProducts(np.zeros((2, 2)), sd, 1.5, 0.1, 1, "approximate"), 0.5, 2.0,
+        released, 0.5, 2.0,
     )  # fmt: skip
 
 
@@ -119,12 +121,13 @@ def test_moments_are_those_of_simulated_records(name: str) -> None:
     assert value[0] == pytest.approx(direct, rel=1e-6)
 
 
-def test_gradients_are_differences() -> None:
+@pytest.mark.parametrize("block", [(0, 0), (0, 1)])
+def test_gradients_are_differences(block: tuple[int, int]) -> None:
     records, rng = records_of("visits"), np.random.default_rng(2)
     weights = UnitWeights.of(records)
     psi = np.broadcast_to(np.array([[0.3, 0.1], [0.1, 0.6]]), (3, 2, 2))
     products, means, covariance = simulated(records, np.zeros((12, 2)), psi, rng)
-    law = law_of(weights, means, covariance, products, 50.0)
+    law = law_of(weights, means, covariance, products, 50.0, block)
     x, step = rng.normal(0.0, 0.7, (3, law.dimension)), 1e-5
     _, gradient = law(x)
     for j in range(law.dimension):
@@ -141,8 +144,8 @@ def drawn_psi(batch: int, law: BetweenLaw, rng: np.random.Generator) -> FloatArr
 
 
 def ranks(
-    name: str, sd: float, wrong: Callable[[UnitWeights, FloatArray], UnitWeights], batch: int = 200,
-    draws: int = 19,
+    name: str, sd: float, wrong: Callable[[UnitWeights, FloatArray], UnitWeights],
+    block: tuple[int, int] = (0, 0), batch: int = 200, draws: int = 19,
 ) -> FloatArray:  # fmt: skip
     """Ranks (batch, 2) of the variances of effects among posterior draws."""
     records, rng = records_of(name), np.random.default_rng(9)
@@ -156,7 +159,7 @@ def ranks(
     noise = rng.standard_normal((batch, 2, 2)) * sd
     noise[:, 0, 1] = noise[:, 1, 0] = noise[:, 0, 1] / 2**0.5
     law_weights = wrong(right, records)
-    law = law_of(law_weights, found, covariance, products + noise, sd)
+    law = law_of(law_weights, found, covariance, products + noise, sd, block)
     mean, none = law.averaged(), np.zeros(law.dimension, dtype=bool)
     mode = find_mode(mean, np.zeros(law.dimension), none, 100)
     whitening = whitening_at(mean, mode, none, np.ones(law.dimension))
@@ -197,6 +200,11 @@ CASES = {"strata": 60.0, "lonely": 60.0, "visits": 60.0, "households": 20.0, "si
 @pytest.mark.parametrize("name", CASES)
 def test_ranks_of_the_variance_of_effects_are_uniform(name: str) -> None:
     assert p_value(ranks(name, CASES[name], as_it_is)) > 1e-3
+
+
+@pytest.mark.slow
+def test_ranks_are_uniform_where_products_between_columns_are_not_released() -> None:
+    assert p_value(ranks("visits", CASES["visits"], as_it_is, block=(0, 1))) > 1e-3
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ from surveysynth.mechanisms.noisy_statistics.release.unit_products import (
     SCALE,
     UnitProducts,
     UnitSizes,
+    block_of_columns,
     divided,
     exact_products,
     exact_sums,
@@ -39,16 +40,32 @@ def amounts_design() -> LocationDesign:
     return LocationDesign.optimal(shape, Clipping(np.zeros(3), np.ones(3), 3.0))
 
 
-DESIGNS = {"amounts": amounts_design(), "kinds": small_design(), "two sides": two_sided_design()}
+def levels_design() -> LocationDesign:
+    """Three outcomes of three levels each and a log weight: four blocks."""
+    outcomes = tuple(Outcome(name, "categorical", levels=tuple("xyz")) for name in "abc")
+    shape = LocationShape(np.ones((1, 1)), np.zeros(1, int), outcomes, weighted=True)
+    return LocationDesign.optimal(shape, Clipping(np.zeros(1), np.ones(1), 2.0))
+
+
+DESIGNS = {
+    "amounts": amounts_design(), "kinds": small_design(), "two sides": two_sided_design(),
+    "levels": levels_design(),
+}  # fmt: skip
 RHO = Fraction(1, 5)
 Record = tuple[np.ndarray, np.ndarray]
 
 
-def products_of(name: str, psu: np.ndarray, records: list[Record]) -> np.ndarray:
+def whole_products(name: str, psu: np.ndarray, records: list[Record]) -> np.ndarray:
     design = DESIGNS[name]
     category, z = (np.array(each) for each in zip(*records, strict=True))
     sums = exact_sums(design.shape, design.clipping, psu, category, z)
     return exact_products(sums, np.bincount(psu))
+
+
+def products_of(name: str, psu: np.ndarray, records: list[Record]) -> np.ndarray:
+    """Entries that are released; zero elsewhere."""
+    block = block_of_columns(DESIGNS[name].shape)
+    return np.where(block[:, None] == block, whole_products(name, psu, records), 0)
 
 
 def cost(change: np.ndarray, variances: tuple[int, int]) -> float:
@@ -109,6 +126,21 @@ def test_climbing_over_categories_and_amounts_stays_below(name: str) -> None:
     assert 0.4 * RHO < best <= RHO
 
 
+def test_blocks_of_levels_attain_the_budget_and_a_whole_matrix_would_exceed_it() -> None:
+    """Every block moves by its most at once, but for the angle between three levels. Products
+    between outcomes are not paid for."""
+    design, n = DESIGNS["levels"], 21
+    variances = noise_variances(design.shape, design.clipping, RHO, np.array([n]))
+    best = max(climbed("levels", n, variances, seed) for seed in range(3))
+    assert 0.9 * RHO < best <= RHO
+    one, other = (np.zeros(3, int), np.array([9.0])), (np.full(3, 2), np.array([-9.0]))
+    psu = np.zeros(n, dtype=np.int64)
+    found = [whole_products("levels", psu, [each] + [one] * (n - 1)) for each in (one, other)]
+    assert cost(found[1] - found[0], variances) > 1.5 * RHO
+    assert cost(products_of("levels", psu, [other] + [one] * (n - 1))
+                - products_of("levels", psu, [one] * n), variances) <= RHO  # fmt: skip
+
+
 def test_wrong_noise_is_found() -> None:
     """That of smaller PSUs, and half the variance above the diagonal."""
     design = DESIGNS["amounts"]
@@ -148,6 +180,22 @@ def test_a_unit_of_protection_over_several_psus_costs_no_more() -> None:
         found = cost(after - before, variances)
         assert found <= RHO
     assert found > 0.4 * RHO  # all in one PSU of ten
+
+
+def test_amounts_with_their_zeros_are_one_block_and_each_other_outcome_one() -> None:
+    # Two amounts and the log weight, works in two categories, benefit with its zeros.
+    assert block_of_columns(DESIGNS["kinds"].shape).tolist() == [0, 0, 0, 1, 1, 0, 0]
+    made = unit_products(
+        DESIGNS["kinds"].shape, DESIGNS["kinds"].clipping, np.arange(8) % 2,
+        np.zeros((8, 3), int), np.zeros((8, 3)), rho=Fraction(1, 2), source=SeededNoise(
+            np.random.default_rng(1)
+        ),
+    )  # fmt: skip
+    released = np.zeros((7, 7), dtype=bool)
+    released[made.entries] = True
+    np.testing.assert_array_equal(made.products != 0, released | released.T)
+    assert not released[3, 5]
+    assert released[0, 5]
 
 
 def test_products_are_those_of_the_records() -> None:

@@ -7,17 +7,8 @@ sample, W that of e, and Gamma_j = Jbar_j S Jbar_j', it is taken as normal with 
     mean        sum_j f_j Gamma_j
     covariance  t_0 P(W) + t_1 [P(W + Gamma) - P(W) - P(Gamma)] + linear + noise
 
-with P as in ``PairProducts`` and means over PSUs of W and Gamma; linear is what K leaves between
-means of cells. Of h'K h effects alone have the covariance t_2 P(Gamma).
-
-``CellMoments``: h = (u, indicators of every category of every discrete outcome), u in declared
-spreads and zero where it is absent. E(h | x) = sum_d p(d | x) h(x, d) has the slope sum_d p(d | x)
-(1[d_l = c] - p_lc(x, d)) h(x, d) on the effect of a PSU on category c of logit l, and P(column k is
-there | x) / spread_k on that on column k of z, at effects of zero.
-
-``with_effects``: Strict 9, "Back to coefficients": effects of as many PSUs as the sample has are
-drawn, and taken out of the draw such that its margins stay.
-"""
+with P as in ``PairProducts``, of entries that were released, and means over PSUs of W and Gamma;
+linear is what K leaves between means of cells. Of h'K h effects alone have the covariance t_2 P(Gamma)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -223,9 +214,9 @@ class BetweenLaw:
         """
         self.slope, self.total, self.t = slope, total, t
         self.size, self.scale, self.power = slope.shape[-1], prior_scale, slope.shape[-1] + 2 * lkj
-        self.pairs = PairProducts(total.shape[-1])
+        at = noisy.entries
+        self.pairs = PairProducts(total.shape[-1], at)
         self.operator = operator
-        at = self.pairs.first, self.pairs.second
         self.off = noisy.products[at] - expected[..., at[0], at[1]]
         noise = noisy.sd**2 * np.where(at[0] == at[1], 1.0, 0.5)
         self.base = self._crossed(total, linear[0]) + np.diag(noise)
@@ -305,14 +296,8 @@ class BetweenLaw:
         value = -0.5 * ((off * weighted).sum(-1) + size)
         pull = 0.5 * (weighted[..., :, None] * weighted[..., None, :] - inverse)
         # P's gradient at X is linear in X: that of P(X + Y) - P(X) - P(Y) in X is that at Y.
-        act = pairs.gradient(pull[:, None])
-        batch = len(psi)
-
-        def at(matrix: FloatArray) -> FloatArray:
-            full = np.broadcast_to(matrix, (batch, *matrix.shape[1:]))
-            return act(full[:, None])[:, 0]
-
-        in_gamma = at(self.turned) + (t1 - t0) * at(self.total) + (t0 - 2.0 * t1) * at(gamma)
+        at = self.turned + (t1 - t0) * self.total + (t0 - 2.0 * t1) * gamma
+        in_gamma = pairs.gradient(pull[:, None])(at[:, None])[:, 0]
         in_psi = self.slope.swapaxes(-1, -2) @ in_gamma @ self.slope
         in_psi = in_psi + np.einsum("bk,bkij->bij", weighted, self.operator)
         return value, 0.5 * (in_psi + in_psi.swapaxes(-1, -2)), np.asarray(wrong)
@@ -410,7 +395,7 @@ def unit_covariances(
     of_flags[shape.q :] = k
     middle = np.concatenate([np.zeros(shape.q), *(np.full(each, k / each) for each in sizes)])
     scales = np.stack([_scale(theta, shape, records.sum(0)) for theta in thetas])
-    first, second = np.triu_indices(of_flags.size)
+    first, second = noisy.entries
     parts: list[tuple[FloatArray, ...]] = []
     freedom = np.zeros(len(thetas))
     number = weights.between / weights.between.sum()

@@ -172,17 +172,19 @@ def _pattern(
 class PairProducts:
     """Covariances P(X)_ab,cd = X_ac X_bd + X_ad X_bc of products of q normal columns.
 
-    For pairs a <= b and c <= d, k = q (q + 1) / 2 in number, of the upper triangle of squares.
+    For k pairs a <= b and c <= d: ``entries``, by default all of the upper triangle of squares.
     """
 
-    def __init__(self, q: int) -> None:
+    def __init__(self, q: int, entries: tuple[IntArray, IntArray] | None = None) -> None:
         self.q = q
-        self.first, self.second = np.triu_indices(q)
+        self.first, self.second = np.triu_indices(q) if entries is None else entries
         self.diagonal = np.arange(len(self.first))
         #: Number of each pair (q, q), and its share in either of the two places that it has.
         self.number = np.zeros((q, q), dtype=np.int64)
         self.number[self.first, self.second] = self.number[self.second, self.first] = self.diagonal
-        self.share = np.where(np.eye(q) > 0, 1.0, 0.5)
+        self.share = np.zeros((q, q))
+        self.share[self.first, self.second] += 0.5
+        self.share[self.second, self.first] += 0.5
 
     def of(self, x: FloatArray) -> FloatArray:
         """Return P(X) (..., k, k) of symmetric matrices (..., q, q)."""

@@ -3,18 +3,24 @@
 **What is released.** Record i has u_i, its amounts and log weight on the grid of the ball, zero in
 columns that it lacks, and one category of each of p discrete outcomes; h_i = (u_i, k (1[d_i1 = 0] -
 1/L_1), .., k (1[d_ip = last] - 1/L_p)) with L_j categories and k = ``SCALE``, all in whole numbers
-of steps. With S_j the sum of h over the n_j records of PSU j,
+of steps. Columns of h are in blocks: all amounts, the log weight and
+the flags of outcomes that have amounts are one, and the flags of each other outcome one of their
+own. With S_j the sum of h over the n_j records of PSU j, entries inside blocks of
 
-    B = sum_j S_j S_j' / n_j,
+    B = sum_j S_j S_j' / n_j
 
-one matrix, however many PSUs there are: n_j m_j m_j' with the means m_j = S_j / n_j. Sums are about
-the common center, never those of groups. Who is in which PSU is public. B is added up in fractions,
-and each entry of it is rounded once.
+are released, one matrix, however many PSUs there are: n_j m_j m_j' with the means m_j = S_j / n_j.
+A standard error of a mean or a share needs no entry between blocks, and they would cost most: the
+change of a matrix by one record grows with the number of its outcomes, that of p blocks with the
+root of p. Sums are about the common center, never those of groups. Who is in which PSU is public. B
+is added up in fractions, and each entry of it is rounded once.
 
 **One record.** Neighbors differ in (u, d) of one record. Its PSU stays, so one m = m_j of n = n_j
-records moves, by at most t = D/n: |u - v| <= 2R, and the flags of an outcome by the distance of two
-categories, sqrt(2) k but for the grid, so D^2 = 4 R^2 + 2 p k^2. And |m| <= H, H^2 = R^2 + k^2
-sum_j (1 - 1/L_j). B moves by n |a a' - b b'|_F for means a, b with |a|, |b| <= H and |a - b| <= t.
+records moves. In a block it moves by at most t = D/n: |u - v| <= 2R, and the flags of an outcome by
+the distance of two categories, sqrt(2) k but for the grid, so D^2 = 4 R^2 + 2 p k^2 with p outcomes
+in the block, without 4 R^2 if there is no column of u. And |m| <= H, H^2 = R^2 + k^2 sum_j (1 -
+1/L_j). The block moves by n |a a' - b b'|_F for means a, b with |a|, |b| <= H and |a - b| <= t, and
+the squares of what blocks move by add up.
 
 **Claim:** |a a' - b b'|_F <= max(t (2H - t), sqrt(2) H t' sqrt(1 - t'^2 / 4 H^2)), t' = min(t,
 sqrt(2) H). With x = |a|^2, y = |b|^2 and e = |a - b|,
@@ -58,6 +64,7 @@ errors of the mean of all records are. The best s has the least R + E.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -90,12 +97,13 @@ SHARES = np.geomspace(1.0 / 64.0, 0.5, 201)
 class UnitProducts(Published):
     """The noisy B: nothing confidential.
 
-    products (E, E), amounts and log weight in spreads, then k times flags; sd: of the noise on the
-    diagonal, 2^-1/2 of it elsewhere; rho: what it cost, for units of protection of up to
-    ``records`` records.
+    products (E, E), amounts and log weight in spreads, then k times flags, zero between blocks;
+    block (E,): number of that of each column; sd: of the noise on the diagonal, 2^-1/2 of it
+    elsewhere; rho: what it cost, for units of protection of up to ``records`` records.
     """
 
     products: FloatArray
+    block: IntArray
     sd: float
     scale: float
     rho: float
@@ -103,9 +111,14 @@ class UnitProducts(Published):
     noise: str
 
     def _check_shapes(self) -> None:
-        size = len(self.products)
+        size = len(self.block)
         if self.products.shape != (size, size) or not np.isfinite(self.products).all():
             raise ValueError("products between units are a square matrix of finite numbers")
+
+    @property
+    def entries(self) -> tuple[IntArray, IntArray]:
+        """Rows and columns (k,) of what was released, on and above the diagonal."""
+        return inside_blocks(self.block)
 
 
 def flag_tables(shape: LocationShape, step: float) -> list[IntArray]:
@@ -116,20 +129,39 @@ def flag_tables(shape: LocationShape, step: float) -> list[IntArray]:
     ]
 
 
-def squared_sensitivity(length: int, distance: int, sizes: IntArray) -> Fraction:
+def block_of_columns(shape: LocationShape) -> IntArray:
+    """Return the number (E,) of the block of each column of h."""
+    blocks, last = [np.zeros(shape.q, dtype=np.int64)], 0
+    for outcome in shape.discrete:
+        last += not outcome.is_amount
+        blocks.append(np.full(outcome.categories, 0 if outcome.is_amount else last))
+    return np.concatenate(blocks)
+
+
+def inside_blocks(block: IntArray) -> tuple[IntArray, IntArray]:
+    """Return rows and columns (k,) on and above the diagonal that lie in one block each."""
+    first, second = np.triu_indices(len(block))
+    inside = block[first] == block[second]
+    return first[inside], second[inside]
+
+
+def squared_sensitivity(balls: Sequence[tuple[int, int]], sizes: IntArray) -> Fraction:
     """Return a bound of the squared change of B by one record, before any rounding, in steps.
 
-    length, distance: H^2 and D^2 in steps^2; sizes (C,): records of PSUs.
+    balls: H^2 and D^2 of each block in steps^2; sizes (C,): records of PSUs.
     """
     largest = Fraction(0)
     for n in np.unique(sizes).tolist():
-        moved = Fraction(distance, n * n)
-        # 4 t^2 H^2 - 4 t^3 H + t^4, with t H rounded down: never too small.
-        along = Fraction(math.isqrt(length * distance), n)
-        line = moved * (4 * length - 4 * along + moved) if moved <= 4 * length else Fraction(0)
-        cut = min(moved, Fraction(2 * length))
-        across = 2 * length * cut - cut * cut / 2
-        largest = max(largest, n * n * max(line, across))
+        total = Fraction(0)
+        for length, distance in balls:
+            moved = Fraction(distance, n * n)
+            # 4 t^2 H^2 - 4 t^3 H + t^4, with t H rounded down: never too small.
+            along = Fraction(math.isqrt(length * distance), n)
+            line = moved * (4 * length - 4 * along + moved) if moved <= 4 * length else Fraction(0)
+            cut = min(moved, Fraction(2 * length))
+            across = 2 * length * cut - cut * cut / 2
+            total += n * n * max(line, across)
+        largest = max(largest, total)
     return largest
 
 
@@ -137,13 +169,18 @@ def noise_variances(
     shape: LocationShape, clipping: Clipping, rho: Fraction, sizes: IntArray, records: int = 1
 ) -> tuple[int, int]:
     """Return the variances of noise on and above the diagonal of B, in steps^4, that cost rho."""
-    flags = flag_tables(shape, clipping.step)
-    length = clipping.steps**2 + sum(int((each * each).sum(1).max()) for each in flags)
-    apart = (each[:, None] - each for each in flags)  # of two records
-    distance = 4 * clipping.steps**2 + sum(int((each * each).sum(-1).max()) for each in apart)
-    squared = squared_sensitivity(length, distance, sizes)
-    columns = clipping.q + sum(len(each) for each in flags)
-    moved = math.isqrt(math.ceil(squared)) + 1 + columns
+    block = block_of_columns(shape)
+    balls = np.zeros((block.max() + 1, 2), dtype=object)  # H^2 and D^2
+    balls[0] = clipping.steps**2, 4 * clipping.steps**2
+    first = shape.q
+    for table in flag_tables(shape, clipping.step):
+        apart = table[:, None] - table  # of two records
+        balls[block[first]] += [
+            int((table * table).sum(1).max()), int((apart * apart).sum(-1).max())
+        ]  # fmt: skip
+        first += len(table)
+    squared = squared_sensitivity(balls.tolist(), sizes)
+    moved = math.isqrt(math.ceil(squared)) + 1 + len(block)
     off = math.ceil(Fraction((records * moved) ** 2) / (4 * rho))
     return 2 * off, off
 
@@ -203,7 +240,8 @@ def unit_products(
     sizes = np.bincount(psu)
     diagonal, off = noise_variances(shape, clipping, rho, sizes, records)
     exact = exact_products(exact_sums(shape, clipping, psu, category, z), sizes)
-    upper = np.triu_indices(len(exact))
+    block = block_of_columns(shape)
+    upper = inside_blocks(block)
     entries, on = exact[upper], upper[0] == upper[1]
     entries[on] = added(entries[on], diagonal, source)
     entries[~on] = added(entries[~on], off, source)
@@ -211,6 +249,7 @@ def unit_products(
     whole[upper] = whole.T[upper] = entries.astype(np.float64)
     return UnitProducts(
         products=whole * clipping.step**2,
+        block=block,
         sd=math.sqrt(diagonal) * clipping.step**2,
         scale=SCALE,
         rho=float(rho),
