@@ -3,7 +3,7 @@
 Total on every valid survey, as ``noisy_statistics.statistics`` is: sums are whole numbers, and
 nothing but the noisy numbers depends on a record.
 
-**Where groups lie: the first stage of statistics by group, and its proof (strict 2).**
+**Where groups lie: the first stage of statistics by group, and its proof (strict 7).**
 Groups lie apart, so a ball about the declared centres that holds all of them is wide, and the noise
 of squares grows with the square of its radius. Squares about a distant centre also say where a
 group lies: a spread that is guessed too large or too small moves its mean. So a small share of
