@@ -29,7 +29,7 @@ LEAST_INDEX, LOGARITHMIC = 1.5, 1.0
 #: is given to them.
 HIDDEN_INDEX, HIDDEN_SIZE, MOST_HIDDEN = 3.0, 3.0, 0.1
 #: A sum of k counts to the end of the grid is more than noise above (a + b sqrt(k)) SDs of one
-#: count. Noise alone, also Laplace noise, passes this somewhere in about one tail of a thousand.
+#: count. Noise alone passes this somewhere in about one tail of a thousand.
 MORE_THAN_NOISE = (2.0, 3.5)
 #: Least curvature of a bin whose expected count is about zero, and least variance of a count.
 LEAST_WEIGHT = 1e-4

@@ -152,8 +152,8 @@ class NoisyStatisticsMechanism:
         say(stages.NOISE)
         survey_statistics.check_public(model, design, self.settings)
         first = first_stage(
-            design, confidential, budget=self.settings.budget.rho, noise="gaussian",
-            source=source, records=self.settings.unit_size(design), keeper=keeper,
+            design, confidential, budget=self.settings.budget.rho, source=source,
+            records=self.settings.unit_size(design), keeper=keeper,
         )  # fmt: skip
         design = first.design
         spread = spread_counts(design, confidential, rng if seeded else None)
@@ -264,5 +264,5 @@ class NoisyStatisticsMechanism:
             "centres": dict(zip(names, clipping.centre.tolist(), strict=True)),
             "spreads": dict(zip(names, clipping.spread.tolist(), strict=True)),
             **({"count_share": self.settings.count_share} if discrete else {}),
-            **learned_facts(design.modelled, "rho", self.settings.budget.rho),
+            **learned_facts(design.modelled, self.settings.budget.rho),
         }

@@ -56,44 +56,24 @@ SIMULATED_STRIDE = 1.25
 
 @dataclass(frozen=True)
 class Pace:
-    """The steps of one search.
+    """The steps of one search."""
 
-    Attributes
-    ----------
-    smooth
-        The bound moves smoothly with the weights.
-    tolerances
-        Fixed-point weights stop when they are this close, on the log scale in root mean square, to
-        what their own fit asks for: in full steps, and once they follow a running mean. What is
-        left of the way is a difference in the weights of all that one record can make, and counts
-        beside the bound.
-    share
-        Largest such distance as a share of that of the weights from one.
-    aim
-        Cap of the fixed point, as a share of the target.
-    limit
-        Share of the target that a record's bound may reach in the fit that is released.
-    full_steps
-        Fits after which weights follow a running mean.
-    patience
-        Fits after which the cap falls.
-    most_fits
-        Fits after which the search gives up.
-    stride
-        Steps towards the fixed point in multiples of a full step, on the log scale.
-    windows
-        Shares of the target that linear weights may reach, at first and after ``NOISY_FITS`` fits.
-    """
-
-    smooth: bool = True
+    smooth: bool = True  # the bound moves smoothly with the weights
+    #: Fixed-point weights stop when they are this close, on the log scale in root mean square, to
+    #: what their own fit asks for: in full steps, and once they follow a running mean. What is left
+    #: of the way is a difference in the weights of all that one record can make, and counts beside
+    #: the bound.
     tolerances: tuple[float, float] = (0.005, 0.02)
-    share: float = math.inf
-    aim: float = AIM
+    share: float = math.inf  # largest such distance as a share of that of the weights from one
+    aim: float = AIM  # cap of the fixed point, as a share of the target
+    #: Share of the target that a record's bound may reach in the fit that is released.
     limit: float = 1.0
-    full_steps: int = 8
-    patience: int = 16
-    most_fits: int = MAX_FITS
+    full_steps: int = 8  # fits after which weights follow a running mean
+    patience: int = 16  # fits after which the cap falls
+    most_fits: int = MAX_FITS  # fits after which the search gives up
+    #: Steps towards the fixed point in multiples of a full step, on the log scale.
     stride: float = 1.0
+    #: Shares of the target that linear weights may reach, at first and after ``NOISY_FITS`` fits.
     windows: tuple[tuple[float, float], tuple[float, float]] = (
         (LEAST_SHARE, 1.0),
         (LEAST_SHARE, 1.0),

@@ -1,14 +1,10 @@
-"""Discrete Gaussian and Laplace noise, exact (Canonne, Kamath & Steinke 2020, algorithms 1 to 3).
+"""Discrete Gaussian noise, exact (Canonne, Kamath & Steinke 2020, algorithms 1 to 3).
 
 P(x) is proportional to exp(-x^2 / (2 sigma^2)) on the whole numbers. Integers and fractions only:
 there are no floating-point numbers, whose digits could reveal what the noise hides (Mironov 2012).
 Added to whole numbers x_j, one of its own variance to each, it is rho-zCDP with
 rho = sum_j change_j^2 / (2 sigma_j^2): the divergence of order alpha between two shifts by whole
 numbers is at most that of normal distributions, and those of independent numbers add up.
-
-Discrete Laplace noise has P(x) proportional to exp(-|x| / b). Added to each of whole numbers x_j,
-it is epsilon-differentially private with epsilon = sum_j |change_j| / b: the ratio of two
-probabilities of a number is at most exp(|change_j| / b).
 
 ``Published`` is what a release keeps of exact sums with such noise.
 """
@@ -49,10 +45,6 @@ class NoiseSource(Protocol):
         """Draw ``size`` independent whole numbers with the parameter sigma^2 = ``variance`` > 0."""
         ...
 
-    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
-        """Draw ``size`` independent discrete Laplace numbers with the parameter ``scale`` > 0."""
-        ...
-
 
 class _ExactNoise(ABC):
     """The exact samplers on uniform whole numbers: see ``NoiseSource``."""
@@ -67,15 +59,6 @@ class _ExactNoise(ABC):
             raise ValueError(f"the variance of noise is above 0, got {variance}")
         integers = self._integers()
         return [_discrete_gaussian(Fraction(variance), integers) for _ in range(size)]
-
-    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
-        """Draw discrete Laplace numbers."""
-        if scale <= 0:
-            raise ValueError(f"the scale of noise is above 0, got {scale}")
-        integers = self._integers()
-        return [
-            _discrete_laplace(scale.numerator, integers, scale.denominator) for _ in range(size)
-        ]
 
 
 class SystemNoise(_ExactNoise):
@@ -146,8 +129,8 @@ def _discrete_gaussian(variance: Fraction, integers: _Integers) -> int:
             return value
 
 
-def _discrete_laplace(scale: int, integers: _Integers, divisor: int = 1) -> int:
-    """Draw y with P(y) proportional to exp(-|y| divisor / scale) (algorithm 2)."""
+def _discrete_laplace(scale: int, integers: _Integers) -> int:
+    """Draw y with P(y) proportional to exp(-|y| / scale) (algorithm 2)."""
     while True:
         remainder = integers.below(scale)
         if not _exponential_coin(remainder, scale, integers):
@@ -155,7 +138,7 @@ def _discrete_laplace(scale: int, integers: _Integers, divisor: int = 1) -> int:
         times = 0
         while _exponential_coin(1, 1, integers):
             times += 1
-        value = (remainder + scale * times) // divisor
+        value = remainder + scale * times
         negative = integers.below(2)
         if value or not negative:  # zero must not count twice
             return -value if negative else value
