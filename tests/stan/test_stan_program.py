@@ -21,8 +21,8 @@ from surveysynth.mechanisms.pseudo_posterior import feasibility
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.search import NOISY_LEAST_SHARE
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.models.own_stan.file import SOURCES, parse_program_file
-from surveysynth.models.own_stan.model import LOG_LIK, StanProgram
+from surveysynth.models.own_stan import LOG_LIK, StanProgram
+from surveysynth.models.own_stan_file import SOURCES, parse_program_file
 from surveysynth.release.pipeline import release
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import (

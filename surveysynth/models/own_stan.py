@@ -47,7 +47,7 @@ from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import DIVERGENT, INTERNAL_SUFFIX, FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.base import Simulated, SimulationKind
-from surveysynth.models.own_stan.file import (
+from surveysynth.models.own_stan_file import (
     Function,
     ProgramFile,
     check_declared,
