@@ -49,11 +49,6 @@ class MixtureStats(Unpickled):
     mass: FloatArray
     weight: GaussianStats | None
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Columns of X, and 2 with a weight or 1 without."""
-        return self.x.shape[1], 1 if self.weight is None else 2
-
 
 def log_shares(logits: FloatArray) -> FloatArray:
     """Return log pi (..., H) of logits (..., H - 1); the first component's logit is zero."""

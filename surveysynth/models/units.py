@@ -116,19 +116,16 @@ class UnitDesign:
 
 
 def fresh_effects(
-    theta: Theta,
-    psu: IntArray | None,
-    rng: np.random.Generator,
-    mean: FloatArray | float = 0.0,
-) -> FloatArray | float:
-    """Draw new effects a* ~ N(mean, T) of every PSU, record by record (n, q); 0 without effects.
+    theta: Theta, psu: IntArray | None, rng: np.random.Generator
+) -> FloatArray | None:
+    """Draw new effects a* ~ N(0, T) of every PSU, record by record (n, q); None without effects.
 
-    theta: one draw; psu (n,) codes; mean (q,).
+    theta: one draw; psu (n,) codes.
     """
     if PSU_COVARIANCE not in theta:
-        return 0.0
+        return None
     if psu is None:
         raise ValueError("parameters with effects of PSUs meet a design without PSUs")
     root = np.linalg.cholesky(theta[PSU_COVARIANCE])
-    effects = mean + rng.standard_normal((int(psu.max()) + 1, root.shape[0])) @ root.T
+    effects = rng.standard_normal((int(psu.max()) + 1, root.shape[0])) @ root.T
     return np.asarray(effects[psu], dtype=np.float64)

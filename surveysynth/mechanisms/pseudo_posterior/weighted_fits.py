@@ -60,12 +60,12 @@ class _Fit(Unpickled):
     bounds: RecordBounds
     risk_weights: FloatArray
 
-    def flat(self, *, internal: bool = False) -> Theta:
+    def flat(self) -> Theta:
         """Return the draws (S, ...), without what concerns the sampler alone."""
         return {
             name: values.reshape(-1, *values.shape[2:])
             for name, values in self.theta.items()
-            if internal or not name.endswith(INTERNAL_SUFFIX)
+            if not name.endswith(INTERNAL_SUFFIX)
         }
 
 

@@ -115,12 +115,6 @@ class GaussianStats(Unpickled):
         residual = residual + fit.swapaxes(-1, -2) @ (ridge[:, None] * fit)
         return replace(self, gram=gram, fit=fit, residual=residual, ridges=self.shrunken, more=0)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Columns of X and of z."""
-        k, q = self.fit.shape[-2:]
-        return k, q
-
     def repeated(self, chains: int) -> "GaussianStats":
         """Repeat the statistics for ``chains`` chains of each database: leading axis B * chains."""
         repeated: dict[str, Any] = {

@@ -21,7 +21,6 @@ import numpy as np
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models import units
 from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes, require
 from surveysynth.models.general_location.completion import Completion, steadied
 from surveysynth.models.general_location.layout import (
@@ -32,7 +31,13 @@ from surveysynth.models.general_location.layout import (
     of_parts,
 )
 from surveysynth.models.general_location.simulate import Population, Simulation, columns_of
-from surveysynth.models.units import INTRACLASS_GUESS, LOGISTIC_VARIANCE, PSU_COVARIANCE, UnitDesign
+from surveysynth.models.units import (
+    INTRACLASS_GUESS,
+    LOGISTIC_VARIANCE,
+    PSU_COVARIANCE,
+    UnitDesign,
+    fresh_effects,
+)
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: Constants of priors that the papers' models do not have.
@@ -176,9 +181,8 @@ class GeneralLocation(Model):
         Amounts of an outcome with bounds are drawn from the normal distribution that, cut there,
         has the regression's mean and variance. All PSUs have fresh effects.
         """
-        effects = units.fresh_effects(theta, psu_codes(self, design), rng)
-        given = effects if isinstance(effects, np.ndarray) else None
-        return self._simulation(theta, design, given).sample(rng)
+        effects = fresh_effects(theta, psu_codes(self, design), rng)
+        return self._simulation(theta, design, effects).sample(rng)
 
     def steadied(self, theta: Theta, design: PublicDesign) -> Theta:
         """Give effects of missing answers on other parts the prior of interactions."""

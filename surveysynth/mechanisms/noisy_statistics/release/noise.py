@@ -91,6 +91,21 @@ def added(values: IntArray, variance: int | Fraction, source: NoiseSource) -> In
     return result.reshape(values.shape)
 
 
+def added_to_symmetric(
+    values: IntArray, diagonal: int, off_diagonal: int, source: NoiseSource
+) -> FloatArray:
+    """Return a symmetric matrix (q, q) of objects with noise on and above its diagonal.
+
+    What is below the diagonal is a copy. diagonal, off_diagonal: variances."""
+    upper = np.triu_indices(len(values))
+    entries, on_diagonal = values[upper], upper[0] == upper[1]
+    entries[on_diagonal] = added(entries[on_diagonal], diagonal, source)
+    entries[~on_diagonal] = added(entries[~on_diagonal], off_diagonal, source)
+    whole = np.zeros(values.shape)
+    whole[upper] = whole.T[upper] = entries.astype(np.float64)
+    return whole
+
+
 class _Integers:
     """Uniform whole numbers below any bound, of random bytes."""
 
@@ -207,13 +222,8 @@ def noisy_moments(
 
     Every sum, and every entry on and above the diagonal of the squares, has noise of its own."""
     sums = noisy_sums(cross, variances, clipping, source)
-    upper = np.triu_indices(len(squares))
-    entries, on_diagonal = squares[upper], upper[0] == upper[1]
-    entries[on_diagonal] = added(entries[on_diagonal], variances.diagonal, source)
-    entries[~on_diagonal] = added(entries[~on_diagonal], variances.off_diagonal, source)
-    whole = np.zeros(squares.shape)
-    whole[upper] = whole.T[upper] = entries.astype(np.float64)
-    return sums, whole * clipping.step**2
+    noisy = added_to_symmetric(squares, variances.diagonal, variances.off_diagonal, source)
+    return sums, noisy * clipping.step**2
 
 
 def noisy_sums(
