@@ -270,7 +270,7 @@ def _least(known: IntArray | None, n: IntArray) -> IntArray:
 
 
 @dataclass
-class Kept:
+class Kept(CombiningRule):
     """A combining rule that keeps what it is given, in the order of tables, levels, datasets."""
 
     tables: list[list[LinearisedTable]] = field(default_factory=list)
@@ -279,10 +279,6 @@ class Kept:
         """Begin a table."""
         self.tables.append([])
         return _Kept(sample_design, self.tables[-1])
-
-    def of_quantile(self, p: float) -> "Kept":
-        """Return the rule itself."""
-        return self
 
     def of(self, estimates: Estimates) -> "list[Columns]":
         """Return the tables of each key, once all datasets are added."""

@@ -22,6 +22,7 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.combining import (
     ROUNDING,
     Combined,
+    CombiningRule,
     Stack,
     mean_estimate,
     mean_known,
@@ -39,7 +40,7 @@ LEAST_DF = 3.0
 
 
 @dataclass(frozen=True, eq=False)
-class TotalVariance:
+class TotalVariance(CombiningRule):
     """The combining rule of this module.
 
     group: codes 0..G-1 (n,) of the public rows (``public_rows_of``). Records of a group lie in the

@@ -131,11 +131,6 @@ class Limits:
     largest: FloatArray
 
     @classmethod
-    def none(cls, bins: int) -> "Limits":
-        """Return no limits."""
-        return cls(np.zeros((0, bins)), np.zeros(0))
-
-    @classmethod
     def of(cls, tails: BoolArray, ends: FloatArray) -> "Limits":
         """Return the limits in tails: concave, and falling away from zero like a Pareto law."""
         first, second = (np.diff(np.eye(tails.size), order, axis=0) for order in (1, 2))
@@ -273,7 +268,7 @@ def _most_likely(
     values: FloatArray, counts: FloatArray, variance: float, *others: Start
 ) -> FloatArray:
     """Return the theta (J,) of a count that is most likely; values (J,): numbers in each bin."""
-    bins = Bins(counts, variance, Limits.none(counts.size))
+    bins = Bins(counts, variance, Limits(np.zeros((0, counts.size)), np.zeros(0)))
     # Outermost bins that are more than noise have their own counts.
     apart = np.zeros(counts.size, dtype=bool)
     apart[[0, -1]] = counts[[0, -1]] > sum(MORE_THAN_NOISE) * np.sqrt(variance + 1.0)

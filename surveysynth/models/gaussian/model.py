@@ -130,10 +130,6 @@ class GaussianStats(Unpickled):
         }
         return replace(stats[0], **joined)
 
-    def cross(self) -> FloatArray:
-        """Return X'AZ, (B, K, q)."""
-        return self.gram @ self.fit
-
     def sum_of_squares(self, beta: FloatArray) -> FloatArray:
         """Return (Z - X beta)'A(Z - X beta), (B, q, q), for beta (B, K, q)."""
         shift = beta - self.fit
@@ -168,16 +164,12 @@ class GaussianStats(Unpickled):
 
         selection (B, 1 + K): the slope on y, then the coefficients of X.
         """
-        slope, shift = self.conditional_shift(selection)
+        slope = selection[:, 0]
+        shift = selection[:, 1:] - self.fit[:, :, 1] + slope[:, None] * self.fit[:, :, 0]
         r_yy, r_yv, r_vv = self.residual[:, 0, 0], self.residual[:, 0, 1], self.residual[:, 1, 1]
         squares: FloatArray = r_vv - 2 * slope * r_yv + slope * slope * r_yy
         squares = squares + (shift * _product(self.gram, shift)).sum(-1)
         return np.maximum(squares, 0.0)
-
-    def conditional_shift(self, selection: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the slope on y (B,), and the coefficients of X about those of the fit (B, K)."""
-        slope = selection[:, 0]
-        return slope, selection[:, 1:] - self.fit[:, :, 1] + slope[:, None] * self.fit[:, :, 0]
 
     def conditional_gram(self) -> tuple[FloatArray, FloatArray]:
         """Return the Gram matrix (B, 1 + K, 1 + K) of [y, X] and its products (B, 1 + K) with v.

@@ -28,7 +28,6 @@ from surveysynth.models.general_location.layout import (
     Layout,
     covariance_groups,
     default_columns,
-    of_parts,
 )
 from surveysynth.models.general_location.simulate import Population, Simulation, columns_of
 from surveysynth.models.units import (
@@ -237,7 +236,9 @@ class GeneralLocation(Model):
                 theta[f"slopes_{part.name}"] = np.zeros((groups, part.earlier.size))
         if psu_codes(self, design) is not None:
             variance = np.full(layout.amount_effects.stop, LOGISTIC_VARIANCE)
-            variance[layout.amount_effects] = [each[0] for each in of_parts(theta, "variance_")]
+            variance[layout.amount_effects] = [
+                theta[f"variance_{part.name}"][0] for part in layout.regressions
+            ]
             theta[PSU_COVARIANCE] = np.diag(INTRACLASS_GUESS * variance)
         return theta
 

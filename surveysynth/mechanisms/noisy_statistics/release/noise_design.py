@@ -129,11 +129,6 @@ class NoiseDesign:
         return cls(clipping, cells, optimal_basis(cells))
 
     @property
-    def rank(self) -> int:
-        """Columns of A."""
-        return int(self.basis.shape[1])
-
-    @property
     def exact_rows(self) -> FloatArray:
         """A by cell (G, rank): exactly what the sums are made with."""
         return np.asarray(self.rows * 2.0**-ROW_BITS, dtype=np.float64)
