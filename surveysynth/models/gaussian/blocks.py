@@ -146,8 +146,7 @@ def overdispersion(gram: FloatArray, rng: Streams, q: int) -> FloatArray:
     trace = np.trace(gram, axis1=1, axis2=2)[:, None, None]
     ridged = gram + np.eye(k) * (1e-8 * trace + 1e-8)
     noise = rng.standard_normal((*gram.shape[:-1], q), 0)
-    result: FloatArray = 2.0 * np.linalg.cholesky(np.linalg.inv(ridged)) @ noise
-    return result
+    return np.asarray(2.0 * np.linalg.cholesky(np.linalg.inv(ridged)) @ noise)
 
 
 class CovarianceBlock:

@@ -313,8 +313,7 @@ class FBP(GaussianModel):
             log_pi = design.matrix.x_cells @ (k_x + k_y * theta["beta"])
             variance = k_y * k_y * v_y + v_pi
             log_weight = -(log_pi + 0.5 * variance)[design.matrix.cell]
-        weight: FloatArray = np.exp(log_weight) * (design.population_size / design.n)
-        return weight
+        return np.asarray(np.exp(log_weight) * (design.population_size / design.n))
 
     def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
         """Return N / (n pi~*), with pi~* as drawn."""

@@ -6,7 +6,7 @@ the log weight or log inclusion probability. All of z is confidential.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,7 +24,6 @@ from surveysynth.survey.survey import PublicDesign
 ARRAYS = ("total", "x_sum", "gram", "fit", "residual")
 
 
-@dataclass(frozen=True, repr=False)
 class GaussianRecords(Unpickled):
     """Records of a Gaussian model, sorted into cells of X, which share a linear predictor.
 
@@ -34,24 +33,18 @@ class GaussianRecords(Unpickled):
     ``shrunken``: number of columns of X, the last ones, that are shrunken.
     """
 
-    x_cells: FloatArray
-    cell: IntArray
-    z: FloatArray
-    shrunken: int = 0
-    order: IntArray = field(init=False)
-    starts: IntArray = field(init=False)
-    centre: FloatArray = field(init=False)
-
-    def __post_init__(self) -> None:
-        n_cells = self.x_cells.shape[0]
-        cell_sizes = np.bincount(self.cell, minlength=n_cells)
-        sums = np.empty((n_cells, self.z.shape[1]))
-        for j, column in enumerate(self.z.T):
-            sums[:, j] = np.bincount(self.cell, weights=column, minlength=n_cells)
-        set_field = object.__setattr__  # the dataclass is frozen
-        set_field(self, "order", np.argsort(self.cell, kind="stable"))
-        set_field(self, "starts", np.concatenate([[0], np.cumsum(cell_sizes)]))
-        set_field(self, "centre", sums / np.maximum(cell_sizes, 1)[:, None])
+    def __init__(
+        self, x_cells: FloatArray, cell: IntArray, z: FloatArray, shrunken: int = 0
+    ) -> None:
+        self.x_cells, self.cell, self.z, self.shrunken = x_cells, cell, z, shrunken
+        cells = x_cells.shape[0]
+        sizes = np.bincount(cell, minlength=cells)
+        sums = np.empty((cells, z.shape[1]))
+        for j, column in enumerate(z.T):
+            sums[:, j] = np.bincount(cell, weights=column, minlength=cells)
+        self.order = np.argsort(cell, kind="stable")
+        self.starts = np.concatenate([[0], np.cumsum(sizes)])
+        self.centre = sums / np.maximum(sizes, 1)[:, None]
 
     @property
     def n(self) -> int:
@@ -240,8 +233,7 @@ def _least_squares(x: FloatArray, z: FloatArray) -> FloatArray:
 
 
 def _product(matrix: FloatArray, vector: FloatArray) -> FloatArray:
-    result: FloatArray = (matrix @ vector[..., None])[..., 0]
-    return result
+    return np.asarray((matrix @ vector[..., None])[..., 0])
 
 
 #: Doubles in one range of log-likelihoods (draws x records): 2 MB stays in a core's cache.

@@ -57,6 +57,22 @@ class GeneralRecords(Unpickled):
     z: FloatArray
 
 
+def on_scale(design: PublicDesign, dataset: Confidential) -> Simulated:
+    """Return the categories of a dataset's outcomes, with amounts and weight on their scales."""
+    values = np.zeros((len(dataset.outcome), len(design.outcomes)))
+    category = np.zeros(values.shape, dtype=np.int64)
+    for j, outcome in enumerate(design.outcomes):
+        given = dataset.outcome[:, j]
+        category[:, j] = outcome.category(given) if outcome.is_discrete else 0
+        for side in outcome.sides:
+            there = category[:, j] == side
+            values[there, j] = outcome.at(there).forward(given[there], side)
+    if dataset.sampling_weight is not None:
+        weight = design.weight_transform.forward(dataset.sampling_weight)
+        values = np.column_stack([values, weight])
+    return Simulated(values, category)
+
+
 @dataclass(frozen=True)
 class GeneralLocation(Model):
     """Base of the forms.
@@ -131,20 +147,7 @@ class GeneralLocation(Model):
         Raises ``InputError`` for a design that lacks what the model ``requires``.
         """
         require(self, design)
-        n = confidential.outcome.shape[0]
-        values = np.zeros((n, len(design.outcomes)))
-        category = np.zeros(values.shape, dtype=np.int64)
-        for j, outcome in enumerate(design.outcomes):
-            given = confidential.outcome[:, j]
-            category[:, j] = outcome.category(given) if outcome.is_discrete else 0
-            for side in outcome.sides:
-                there = category[:, j] == side
-                values[there, j] = outcome.at(there).forward(given[there], side)
-        if confidential.sampling_weight is not None:
-            values = np.column_stack(
-                [values, design.weight_transform.forward(confidential.sampling_weight)]
-            )
-        return self.records_from_simulated(design, Simulated(values, category))
+        return self.records_from_simulated(design, on_scale(design, confidential))
 
     def records_from_simulated(
         self, design: PublicDesign, simulated: Simulated

@@ -263,8 +263,7 @@ class LocationSums:
 
     def squares_of(self, block: BlockDesign) -> IntArray:
         """Return U'U of a block (q, q), as objects."""
-        result: IntArray = self.squares[block.pattern * self.design.shape.groups + block.group]
-        return result
+        return np.asarray(self.squares[block.pattern * self.design.shape.groups + block.group])
 
 
 @dataclass(frozen=True)

@@ -88,8 +88,7 @@ class Clipping:
         scaled = np.clip(u, -HUGE, HUGE) / self.step
         norm = np.sqrt((scaled * scaled).sum(axis=-1, keepdims=True))
         inside = float(self.steps - self.q)
-        whole: IntArray = np.rint(scaled * (inside / np.maximum(norm, inside))).astype(np.int64)
-        return whole
+        return np.asarray(np.rint(scaled * (inside / np.maximum(norm, inside))).astype(np.int64))
 
 
 def inside(columns: int) -> float:
