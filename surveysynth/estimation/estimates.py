@@ -59,22 +59,11 @@ class TableLines:
 class Estimates:
     """Collects what each dataset says of each table, and combines it.
 
-    Parameters
-    ----------
-    rows, sample_design
-        The rows of the tables and the design, of the same n records.
-    keys
-        The tables; ``statistics.table_keys`` gives all of some statistics and outcomes.
-    linearisation, population_size
-        As in ``estimate_domains``.
-    draws, replicates
-        m and r: datasets are numbered by both, from 1.
-    rule
-        How datasets are combined.
-    outcomes
-        What is known of each; only a statistic by level looks.
-    calibration
-        Known totals, to which the weights of a dataset are calibrated unless they are already.
+    rows, sample_design: of the same n records; keys: the tables (``statistics.table_keys`` gives
+    all of some statistics and outcomes); linearisation, population_size: as in
+    ``estimate_domains``; draws, replicates: m and r, datasets are numbered by both, from 1; rule:
+    how datasets are combined; outcomes: what is known of each, for statistics by level;
+    calibration: known totals, to which the weights of a dataset are calibrated unless they are.
     """
 
     def __init__(

@@ -40,13 +40,7 @@ SHARES_INSIDE = (0.95, 0.98, 0.99, INSIDE)
 
 @dataclass(frozen=True)
 class NoisySettings:
-    """Settings of the mechanism, all public.
-
-    Raises
-    ------
-    InputError
-        If m is no whole number above zero, or a share cannot be one.
-    """
+    """Settings of the mechanism, all public; raise ``InputError`` for a bad m or share."""
 
     budget: Budget  # rho, and what it means as (epsilon, delta)
     #: By name of an outcome; of one with a split, what lies above it.

@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from types import UnionType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,39 +29,28 @@ from surveysynth.mechanisms.noisy_statistics.release.sensitivity import NoiseVar
 BLOCK_BYTES = 4096
 
 
-class NoiseSource(Protocol):
-    """A source of noise, with its kind.
+class NoiseSource(ABC):
+    """A source of exact noise: samplers on uniform whole numbers.
 
-    ``kind`` is "system" (exact sampler, randomness of the operating system: the only one that makes
-    a release private) or "seeded" (the same sampler, a generator that can be run again).
+    ``kind`` is "system" (randomness of the operating system: the only one that makes a release
+    private) or "seeded" (a generator that can be run again).
     """
 
-    @property
-    def kind(self) -> str:
-        """One of the two kinds."""
-        ...
-
-    def draw(self, variance: int | Fraction, size: int) -> list[int]:
-        """Draw ``size`` independent whole numbers with the parameter sigma^2 = ``variance`` > 0."""
-        ...
-
-
-class _ExactNoise(ABC):
-    """The exact samplers on uniform whole numbers: see ``NoiseSource``."""
+    kind: str
 
     @abstractmethod
     def _integers(self) -> "_Integers":
-        """Return the source of these."""
+        """Return the source of whole numbers."""
 
     def draw(self, variance: int | Fraction, size: int) -> list[int]:
-        """Draw discrete Gaussian numbers."""
+        """Draw ``size`` independent whole numbers with the parameter sigma^2 = ``variance`` > 0."""
         if variance <= 0:
             raise ValueError(f"the variance of noise is above 0, got {variance}")
         integers = self._integers()
         return [_discrete_gaussian(Fraction(variance), integers) for _ in range(size)]
 
 
-class SystemNoise(_ExactNoise):
+class SystemNoise(NoiseSource):
     """Exact noise from the operating system's cryptographic generator."""
 
     kind = "system"
@@ -71,7 +60,7 @@ class SystemNoise(_ExactNoise):
         return _Integers(os.urandom)
 
 
-class SeededNoise(_ExactNoise):
+class SeededNoise(NoiseSource):
     """Exact noise that a seed makes again: for tests and studies, not private."""
 
     kind = "seeded"
