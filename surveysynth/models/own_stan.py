@@ -217,14 +217,9 @@ class StanProgram(WeightedModel):
         declaration names.
         """
         run = self.backend.run(
-            self.source,
-            self.data(stats),
-            chains=plan.chains,
-            warmup=plan.warmup,
-            draws=plan.draws,
-            seed=seed_from(rng),
+            self.source, self.data(stats), plan, seed=seed_from(rng),
             adapt_delta=self.declared.program.adapt_delta,
-        )
+        )  # fmt: skip
         output, n = self.declared.output, stats.records.z.shape[0]
         shapes: dict[str, tuple[int, ...]] = {output.log_lik: (n,)}
         if output.generated:

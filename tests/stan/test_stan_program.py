@@ -57,15 +57,13 @@ class Conjugate:
         self,
         source: StanSource,
         data: Mapping[str, Any],
+        plan: SamplingPlan,
         *,
-        chains: int,
-        warmup: int,
-        draws: int,
         seed: int,
         adapt_delta: float,
     ) -> StanRun:
         self.calls += 1
-        rng, shape = np.random.default_rng(seed), (chains, draws)
+        rng, shape = np.random.default_rng(seed), (plan.chains, plan.draws)
         z = np.stack([data["y"], data["log_w"]])
         used = np.ones(data["n"]) if self.fault == "unweighted" else np.asarray(data["alpha"])
         used = (used > 0).astype(float) if self.fault == "switch" else used
