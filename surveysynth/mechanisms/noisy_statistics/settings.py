@@ -79,11 +79,6 @@ class NoisySettings:
         """Always: there is no such release without noise."""
         return True
 
-    @property
-    def lipschitz_bound(self) -> float:
-        """None: draws are functions of noisy numbers."""
-        return math.inf
-
     def of_sums(self, outcomes: Sequence[Outcome]) -> Budget:
         """Return the budget of the sums: what learned transforms of these outcomes leave."""
         left = what_is_left(self.budget.rho, outcomes)
