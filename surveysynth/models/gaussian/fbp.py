@@ -15,7 +15,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import Choice, ColumnNames, Model, Simulated, SimulationKind, require
+from surveysynth.models.base import Model, Option, Simulated, SimulationKind, require
 from surveysynth.models.gaussian.blocks import overdispersion
 from surveysynth.models.gaussian.model import (
     GaussianModel,
@@ -216,8 +216,8 @@ class FBP(GaussianModel):
     scales = MappingProxyType({"variance": 0.5})
     options = MappingProxyType(
         {
-            "smoothing": Choice("default", ("default", "outcome")),
-            "covariance_by": ColumnNames(None),
+            "smoothing": Option("default", ("default", "outcome")),
+            "covariance_by": Option(None),
         }
     )
     default_priors = MappingProxyType(
