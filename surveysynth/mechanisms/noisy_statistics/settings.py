@@ -50,7 +50,7 @@ class NoisySettings:
     m: int = 20  # draws to synthesise from; after the noise any number is free
     #: Of the ball that records are clipped to, in spreads; 0: it holds 0.995 of a normal record, or
     #: is that of ``learned_radius`` where the transforms of all amounts are learned, and about
-    #: groups that have centres of their own (``group_centres``).
+    #: groups that have centres of their own (``Centring``).
     radius: float = 0.0
     protect: str = RECORD  # "record", or the public column whose units are protected as a whole
     #: The initial size of a fit; a fit that has not converged continues.

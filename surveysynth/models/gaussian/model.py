@@ -1,4 +1,4 @@
-"""Base class of the Gaussian models: log-likelihoods as quadratic forms in z (methods 4).
+"""Base class of the Gaussian models: records by cell of X, sums, and quadratic forms (methods 4).
 
 Within a cell of X the log-likelihood of a record is quadratic in z: the transformed outcomes and
 the log weight or log inclusion probability. All of z is confidential.

@@ -1,7 +1,7 @@
 """Exact counts and moments by block, with noise: what is released of several kinds of outcome.
 
-Total on every valid survey, as ``noisy_statistics.statistics`` is: sums are whole numbers, and
-nothing but the noisy numbers depends on a record.
+Total on every valid survey: sums are whole numbers, and nothing but the noisy numbers depends on a
+record.
 
 **Where groups lie: the first stage of statistics by group, and its proof (strict 2).**
 Groups lie apart, so a ball about the declared centres that holds all of them is wide, and the noise
@@ -150,7 +150,7 @@ class BlockDesign:
 
 @dataclass(frozen=True, eq=False)
 class Centring:
-    """Public: how groups get a centre of their own from first sums (``group_centres``).
+    """Public: how groups get a centre of their own from first sums.
 
     radius: of the ball about it; sizes (cells,): records of each row of X; precision (K,): of the
     prior of effects, in spreads.
