@@ -164,7 +164,7 @@ def model_of(spec: "Spec") -> "Model":
 
     synthesizer = spec.synthesizer
     if synthesizer.is_program:
-        from surveysynth.models.own_stan.model import StanProgram
+        from surveysynth.models.own_stan import StanProgram
 
         program = StanProgram.load(spec.path.parent / synthesizer.model, priors=synthesizer.priors)
         check_replicates(program, spec.privacy.replicates_per_draw)

@@ -9,7 +9,7 @@ from surveysynth._support.messages import nearest
 from surveysynth.config.sections import Name, Names, Section, distinct
 from surveysynth.errors import InputError
 from surveysynth.models import get_model, model_names, registered
-from surveysynth.models.base import Choice, ColumnNames, Option
+from surveysynth.models.base import Option
 from surveysynth.sampling.plan import SamplingPlan
 
 #: Fewer than two chains have no R-hat; fewer draws a chain than this have no useful one.
@@ -41,11 +41,9 @@ OneOrMoreNames = Annotated[
 
 
 def _type_of(option: Option) -> Any:
-    if isinstance(option, Choice):
+    if option.choices:
         return Literal[option.choices]
-    if isinstance(option, ColumnNames):
-        return Names | None
-    return Annotated[int, Field(ge=option.least, le=option.most)]
+    return Annotated[int, Field(ge=1, le=option.most)] if option.most else Names | None
 
 
 #: The models' own options, by their keys in ``[synthesizer]``, and the models that take each.

@@ -95,22 +95,11 @@ def calibrated_weights(
 ) -> FloatArray:
     """Calibrate base weights (n,) so that the weighted sums of x (n, p) are the totals (p,).
 
-    Parameters
-    ----------
-    x, base, totals
-        Calibration variables, weights above zero, and known totals.
-    method
-        "raking" (ratios above zero) or "linear".
-    bounds
-        The smallest and largest ratio; 1 lies between them.
-    labels
-        What each column of x is, for messages.
+    method: "raking" (ratios above zero) or "linear"; bounds: the smallest and largest ratio, 1 lies
+    between them; labels: what each column of x is, for messages.
 
-    Raises
-    ------
-    InputError
-        For totals that contradict each other, and where no ratios within the bounds reach them. It
-        names a margin.
+    Raises ``InputError``, which names a margin, for totals that contradict each other, and where no
+    ratios within the bounds reach them.
     """
     check_method(method, bounds)
     labels = labels or [f"calibration variable {j + 1}" for j in range(totals.size)]

@@ -146,21 +146,17 @@ class CombiningRule(Protocol):
         ...
 
     def of_quantile(self, p: float) -> "CombiningRule":
-        """Return the rule for the share p of values up to their quantile."""
-        ...
+        """Return the rule for the share p of values up to their quantile: by default the same."""
+        return self
 
 
 @dataclass(frozen=True)
-class PartialSynthesis:
+class PartialSynthesis(CombiningRule):
     """The rule of this module: draws of a fit to the confidential data."""
 
     def collect(self, draws: int, replicates: int, sample_design: SampleDesign) -> Collected:
         """Begin a table of ``draws`` x ``replicates`` datasets."""
         return _Moments(draws, replicates, sample_design)
-
-    def of_quantile(self, p: float) -> "PartialSynthesis":
-        """Return the rule itself: a Taylor variance assumes no shape."""
-        return self
 
 
 class _Moments:

@@ -95,35 +95,22 @@ class Ways:
 
 @dataclass(frozen=True)
 class Domains:
-    """The D rows of a table over k by variables, D = prod(number of labels).
+    """The D rows of a table over k by variables, D = prod(number of labels)."""
 
-    Attributes
-    ----------
-    by
-        The by variables, in the order of the table's columns.
-    labels
-        The labels of each: its margin and its levels.
-    table
-        D rows: a text column per by variable (one of its labels) and ``is_margin``, true where at
-        least one by variable is summed over. Of each variable the margin comes first, then the
-        levels in their order; row 0 is the whole, the last variable runs fastest.
-    n
-        Unweighted number of records of each row, shape (D,). Public, where all by variables are.
-    codes
-        For each of the S = 2**k margin sets (which variables keep their levels) the table row that
-        a record belongs to, shape (S, n records). Set 0 is the whole, the last set the interior
-        cells. Within one set the rows are disjoint and
-        cover all records, so that one pass over the records serves all of the set's rows.
-    ways
-        Of one dataset among many, where by variables are outcomes; or None.
-    """
-
-    by: tuple[str, ...]
-    labels: tuple[RowLabels, ...]
+    by: tuple[str, ...]  # the by variables, in the order of the table's columns
+    labels: tuple[RowLabels, ...]  # the labels of each: its margin and its levels
+    #: D rows: a text column per by variable (one of its labels) and ``is_margin``, true where at
+    #: least one by variable is summed over. Of each variable the margin comes first, then the
+    #: levels in their order; row 0 is the whole, the last variable runs fastest.
     table: pd.DataFrame
+    #: Unweighted number of records of each row, shape (D,). Public, where all by variables are.
     n: IntArray
+    #: For each of the S = 2**k margin sets (which variables keep their levels) the table row that a
+    #: record belongs to, shape (S, n records). Set 0 is the whole, the last set the interior cells.
+    #: Within one set the rows are disjoint and cover all records, so that one pass over the records
+    #: serves all of the set's rows.
     codes: IntArray
-    ways: Ways | None = None
+    ways: Ways | None = None  # of one dataset among many, where by variables are outcomes; or None
 
     @property
     def n_rows(self) -> int:

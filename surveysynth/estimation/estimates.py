@@ -59,22 +59,11 @@ class TableLines:
 class Estimates:
     """Collects what each dataset says of each table, and combines it.
 
-    Parameters
-    ----------
-    rows, sample_design
-        The rows of the tables and the design, of the same n records.
-    keys
-        The tables; ``statistics.table_keys`` gives all of some statistics and outcomes.
-    linearisation, population_size
-        As in ``estimate_domains``.
-    draws, replicates
-        m and r: datasets are numbered by both, from 1.
-    rule
-        How datasets are combined.
-    outcomes
-        What is known of each; only a statistic by level looks.
-    calibration
-        Known totals, to which the weights of a dataset are calibrated unless they are already.
+    rows, sample_design: of the same n records; keys: the tables (``statistics.table_keys`` gives
+    all of some statistics and outcomes); linearisation, population_size: as in
+    ``estimate_domains``; draws, replicates: m and r, datasets are numbered by both, from 1; rule:
+    how datasets are combined; outcomes: what is known of each, for statistics by level;
+    calibration: known totals, to which the weights of a dataset are calibrated unless they are.
     """
 
     def __init__(
@@ -270,7 +259,7 @@ def _least(known: IntArray | None, n: IntArray) -> IntArray:
 
 
 @dataclass
-class Kept:
+class Kept(CombiningRule):
     """A combining rule that keeps what it is given, in the order of tables, levels, datasets."""
 
     tables: list[list[LinearisedTable]] = field(default_factory=list)
@@ -279,10 +268,6 @@ class Kept:
         """Begin a table."""
         self.tables.append([])
         return _Kept(sample_design, self.tables[-1])
-
-    def of_quantile(self, p: float) -> "Kept":
-        """Return the rule itself."""
-        return self
 
     def of(self, estimates: Estimates) -> "list[Columns]":
         """Return the tables of each key, once all datasets are added."""

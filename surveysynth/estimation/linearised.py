@@ -30,28 +30,17 @@ from surveysynth.estimation.domains import (
 
 @dataclass(frozen=True, eq=False)
 class Linearised:
-    """Estimates of D rows and the linearised variable u of n records.
+    """Estimates of D rows and the linearised variable u of n records."""
 
-    Attributes
-    ----------
-    estimate
-        Of each row, (D,); NaN where it has none.
-    inside
-        From the row that each record is in, (n,) for one margin set, to its u there, (n,).
-    outside
-        Of each row, (D,): a record that is not in it has u = -outside times its weight. None
-        where such a record has u = 0.
-    parts
-        Numerator and denominator (D,) of an estimate that is a ratio of sums; None for a sum.
-    rows
-        Of a contrast, the rows that are compared.
-    """
-
-    estimate: FloatArray
+    estimate: FloatArray  # of each row, (D,); NaN where it has none
+    #: From the row that each record is in, (n,) for one margin set, to its u there, (n,).
     inside: Callable[[IntArray], FloatArray]
+    #: Of each row, (D,): a record that is not in it has u = -outside times its weight. None where
+    #: such a record has u = 0.
     outside: FloatArray | None = None
+    #: Numerator and denominator (D,) of an estimate that is a ratio of sums; None for a sum.
     parts: tuple[FloatArray, FloatArray] | None = None
-    rows: "Linearised | None" = None
+    rows: "Linearised | None" = None  # of a contrast, the rows that are compared
 
 
 class Linearise(Protocol):

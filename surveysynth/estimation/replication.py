@@ -29,7 +29,7 @@ from scipy import sparse
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import CalibratedWeights
-from surveysynth.estimation.combining import Combined, combine
+from surveysynth.estimation.combining import Combined, CombiningRule, combine
 from surveysynth.estimation.domains import Domains, cell_of_record, margin_matrix
 from surveysynth.estimation.linearised import Pairs
 from surveysynth.estimation.sample_design import SampleDesign
@@ -350,7 +350,7 @@ Calibrate = Callable[[FloatArray], CalibratedWeights]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ReplicatedSample:
+class ReplicatedSample(CombiningRule):
     """The combining rule of this module.
 
     weights: replicate weights (n, R); replicates: with their scales; calibrate: what is done to the
@@ -377,10 +377,6 @@ class ReplicatedSample:
     def collect(self, draws: int, replicates: int, sample_design: SampleDesign) -> "_Replicated":
         """Begin a table of one dataset."""
         return _Replicated(self)
-
-    def of_quantile(self, p: float) -> "ReplicatedSample":
-        """Return the rule itself: replicates assume no shape."""
-        return self
 
 
 class _Replicated:

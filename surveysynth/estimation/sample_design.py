@@ -120,11 +120,6 @@ class SampleDesign:
         )
 
     @property
-    def by_psu(self) -> "SampleDesign":
-        """The same design without a declared design effect: for a sample whose values are real."""
-        return replace(self, design_effect=None)
-
-    @property
     def one_stage(self) -> "SampleDesign":
         """The records as a one-stage sample; the sampling fractions stay those of the PSUs."""
         return replace(self, psu=None, design_effect=None)

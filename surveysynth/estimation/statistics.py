@@ -93,95 +93,53 @@ def _programs(
 
 @dataclass(frozen=True)
 class Statistic:
-    """Everything about one statistic.
+    """Everything about one statistic."""
 
-    Attributes
-    ----------
-    name
-        In specifications and files.
-    plural
-        In words, lower case; with underscores the name of its files.
-    heading
-        Of its estimates in tables.
-    linearise
-        Its array function.
-    python, r
-        Its lines in the programs of a release's README.
-    needs_outcome
-        False for a statistic of the weights alone, which has one table whatever the outcomes.
-    binary
-        True if the outcome must be 0 or 1 and is modelled untransformed.
-    kinds
-        Of the outcomes that it is of; a table of one leaves the others out.
-    instead
-        For outcomes of another kind, what is of them, for messages.
-    by_level
-        Whether each row has a line a level of the outcome's discrete part; the array function then
-        takes the indicator of one level.
-    interval
-        How an interval is made of estimate and standard error.
-    rounding
-        For readers.
-    margins
-        What a margin is of its cells: their "sums", their "means" weighted by counts, or neither.
-    least_for_se
-        Records without which a row has no standard error.
-    limits
-        Between which every estimate must lie; None: it is not negative if no outcome is.
-    unit
-        Of unrounded numbers; empty: that of the outcome.
-    standard
-        Which published standards of reliability of the NCHS speak of it.
-    of_sums
-        Whether it is a sum or a ratio of sums: many replicates are estimated at once then, else one
-        by one.
-    sensitivity
-        How far one record moves it (for Laplace noise); None: not known, and no noise is made.
-    explanation
-        For the README, where count, total and mean do not say it: how estimate and u are made.
-    file
-        Name of its files without the ending, where that is not the plural.
-    of
-        The outcomes, by name, of a statistic of several: its array function takes (n, k).
-    contrast
-        The contrast of two rows; the array function, the programs and the requirements for an
-        outcome are those of the statistic of one row.
-    base
-        With a contrast, the name of that statistic.
-    signed
-        Whether it may be zero by its nature, so that a relative error says nothing.
-    share
-        Of a quantile, or of a contrast of quantiles, the share p: several datasets are combined by
-        their distribution functions, which are inverted there; ``python`` and ``r`` are of the
-        distribution function at Q.
-    """
-
-    name: str
-    plural: str
-    heading: str
-    linearise: Linearise
+    name: str  # in specifications and files
+    plural: str  # in words, lower case; with underscores the name of its files
+    heading: str  # of its estimates in tables
+    linearise: Linearise  # its array function
+    #: python, r: Its lines in the programs of a release's README.
     python: Program
     r: Program
+    #: False for a statistic of the weights alone, which has one table whatever the outcomes.
     needs_outcome: bool = True
-    binary: bool = False
+    binary: bool = False  # true if the outcome must be 0 or 1 and is modelled untransformed
+    #: Of the outcomes that it is of; a table of one leaves the others out.
     kinds: tuple[OutcomeKind, ...] = ("continuous", "semicontinuous", "count")
-    instead: str = ""
+    instead: str = ""  # for outcomes of another kind, what is of them, for messages
+    #: Whether each row has a line a level of the outcome's discrete part; the array function then
+    #: takes the indicator of one level.
     by_level: bool = False
-    interval: Interval = "t"
-    rounding: Rounding = "digits"
+    interval: Interval = "t"  # how an interval is made of estimate and standard error
+    rounding: Rounding = "digits"  # for readers
+    #: What a margin is of its cells: their "sums", their "means" weighted by counts, or neither.
     margins: Literal["sums", "means", "neither"] = "neither"
-    least_for_se: int = 2
+    least_for_se: int = 2  # records without which a row has no standard error
+    #: Between which every estimate must lie; None: it is not negative if no outcome is.
     limits: tuple[float, float] | None = None
-    unit: str = ""
+    unit: str = ""  # of unrounded numbers; empty: that of the outcome
+    #: Which published standards of reliability of the NCHS speak of it.
     standard: Literal["count", "proportion", "neither"] = "neither"
+    #: Whether it is a sum or a ratio of sums: many replicates are estimated at once then, else one
+    #: by one.
     of_sums: bool = False
+    #: How far one record moves it (for Laplace noise); None: not known, and no noise is made.
     sensitivity: Sensitivity | None = None
+    #: For the README, where count, total and mean do not say it: how estimate and u are made.
     explanation: str = ""
-    file: str = ""
+    file: str = ""  # name of its files without the ending, where that is not the plural
+    #: The outcomes, by name, of a statistic of several: its array function takes (n, k).
     of: tuple[str, ...] = ()
+    #: The contrast of two rows; the array function, the programs and the requirements for an
+    #: outcome are those of the statistic of one row.
     contrast: Contrast | None = None
-    base: str = ""
+    base: str = ""  # with a contrast, the name of that statistic
+    #: Whether it may be zero by its nature, so that a relative error says nothing.
     signed: bool = False
+    #: Of a quantile, or of a contrast of quantiles, the share p: several datasets are combined by
+    #: their distribution functions, which are inverted there; ``python`` and ``r`` are of the
+    #: distribution function at Q.
     share: float | None = None
 
     @property

@@ -22,6 +22,7 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.combining import (
     ROUNDING,
     Combined,
+    CombiningRule,
     Stack,
     mean_estimate,
     mean_known,
@@ -39,7 +40,7 @@ LEAST_DF = 3.0
 
 
 @dataclass(frozen=True, eq=False)
-class TotalVariance:
+class TotalVariance(CombiningRule):
     """The combining rule of this module.
 
     group: codes 0..G-1 (n,) of the public rows (``public_rows_of``). Records of a group lie in the
@@ -113,27 +114,14 @@ def combine_draws(
 ) -> Combined:
     """Combine m posterior draws with r datasets each, (m, r, D) to (D,).
 
-    Parameters
-    ----------
-    estimates, variances
-        Of each dataset, (m, r, D); Taylor variances without finite population corrections or a
-        declared design effect.
-    composition
-        V_X (D,), see ``Composition``; likewise without.
-    df_design
-        Number of PSUs less number of strata.
-    finite_variances
-        Mean variances (D,) of datasets with finite population corrections, where there are some:
-        what these take off a dataset's variance is taken off the whole, down to b/5.
-    design_effect
-        The declared factor by which clustering raises what sampling varies.
-    saved
-        Share of the variance given X that the law of residuals saves, and that is added.
+    estimates, variances: of each dataset, Taylor variances without finite population corrections or
+    a declared design effect; composition: V_X (D,), likewise without; df_design: number of PSUs
+    less number of strata; finite_variances: mean variances (D,) of datasets with finite population
+    corrections, where there are some: what these take off a dataset's variance is taken off the
+    whole, down to b/5; design_effect: the declared factor by which clustering raises what sampling
+    varies; saved: share of the variance given X that the law of residuals saves, and that is added.
 
-    Raises
-    ------
-    InputError
-        If shapes disagree or there are fewer than two draws.
+    Raises ``InputError`` if shapes disagree or there are fewer than two draws.
     """
     if estimates.ndim != 3 or estimates.shape != variances.shape or estimates.shape[0] < 2:
         raise InputError(

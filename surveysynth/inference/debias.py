@@ -23,12 +23,12 @@ from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import PrivateDraws, Progress
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
-from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings, own_settings
+from surveysynth.mechanisms.pseudo_posterior.settings import own_settings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import Result, run_batch
 from surveysynth.models.base import Model
 from surveysynth.models.weighted import ShiftKind, WeightedModel, weighted_form
 from surveysynth.sampling.plan import SamplingPlan
-from surveysynth.sampling.randomness import Start, starts
+from surveysynth.sampling.randomness import starts
 from surveysynth.survey.survey import PublicDesign
 
 #: Simulated databases, at least; the same number from each released draw.
@@ -388,25 +388,18 @@ def debias_many(
         # The bound grows with the number of kept draws; chains on simulated data need less warm-up.
         shorter = replace(settings.plan, warmup=min(settings.plan.warmup, MAX_WARMUP))
         settings = replace(settings, plan=plan or shorter)
-        _run_round(weighted, active, settings, streams)
+        # On more databases where too few runs succeed.
+        waiting = active
+        for stream in streams:
+            batches = [search.simulate() for search in waiting]
+            databases_of_all = [database for batch in batches for database in batch]
+            rng_of_round = stream.generator()
+            results = run_batch(weighted, databases_of_all, settings, rng_of_round, protects=False)
+            for search, batch in zip(waiting, batches, strict=True):
+                search.receive(results[: len(batch)])
+                results = results[len(batch) :]
+            waiting = [search for search in waiting if search.short]
+            if not waiting:
+                break
         active = [each for each in active if not each.conclude(last=number == rounds)]
     return [Debiased(*search.finish()) for search in searches]
-
-
-def _run_round(
-    model: WeightedModel,
-    searches: Sequence[BiasSearch],
-    settings: MechanismSettings,
-    streams: Sequence[Start],
-) -> None:
-    """Run the mechanism on the databases of a round, and on more where too few runs succeed."""
-    for stream in streams:
-        if not searches:
-            return
-        batches = [search.simulate() for search in searches]
-        databases = [database for batch in batches for database in batch]
-        results = run_batch(model, databases, settings, stream.generator(), protects=False)
-        for search, batch in zip(searches, batches, strict=True):
-            search.receive(results[: len(batch)])
-            results = results[len(batch) :]
-        searches = [search for search in searches if search.short]

@@ -178,12 +178,10 @@ def _dataset(
         if design.public_weight is not None:
             # Nothing of it is drawn, smoothed or scaled.
             weight = design.public_weight
-            pair = outcome, weight
-        elif variance == "release":
-            weight = scaled(model.smooth_weight(theta, redrawn, simulated), scale_to, limits)
-            pair = outcome, weight
         else:
             weight = scaled(model.smooth_weight(theta, redrawn, simulated), scale_to, limits)
+        pair = outcome, weight
+        if variance == "sample" and design.public_weight is None:
             sample = simulated
             if model.tilted:
                 sample = _simulated(model, design, theta, rng, "sample")

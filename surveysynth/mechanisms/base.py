@@ -172,10 +172,6 @@ class Settings(Protocol):
     def private(self) -> bool:
         """True if anything is protected."""
 
-    @property
-    def lipschitz_bound(self) -> float:
-        """Bound on what one record adds to the log density of a draw; infinite without one."""
-
 
 @dataclass(frozen=True)
 class PrivateDraws:
@@ -203,11 +199,6 @@ class PrivateDraws:
     model: str
     theta: Theta
     settings: Settings
-
-    @property
-    def lipschitz_bound(self) -> float:
-        """The target bound of one draw, an upper bound on the realised one; none: infinite."""
-        return self.settings.lipschitz_bound
 
     def draw(self, index: int) -> Theta:
         """Return the parameters of released draw ``index`` (from 0), without a leading axis."""

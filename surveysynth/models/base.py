@@ -19,66 +19,31 @@ SimulationKind = Literal["release", "sample"]
 
 
 @dataclass(frozen=True)
-class Choice:
-    """An option that takes one of some words."""
+class Option:
+    """A key of [synthesizer] that a model takes: one of some words, or a whole number from 1 on.
 
-    default: str
-    choices: tuple[str, ...]
+    With neither ``choices`` nor ``most`` it is a list of names of columns, or None for the model's
+    choice.
+    """
 
-    @property
-    def words(self) -> str:
-        """Allowed values, for messages."""
-        return " or ".join(repr(choice) for choice in self.choices)
+    default: Any
+    choices: tuple[str, ...] = ()
+    most: int = 0
 
-    def allows(self, value: Any) -> bool:
-        """Return True for one of the words."""
-        return isinstance(value, str) and value in self.choices
-
-
-@dataclass(frozen=True)
-class WholeNumber:
-    """An option that takes a whole number from ``least`` to ``most``."""
-
-    default: int
-    least: int
-    most: int
-
-    @property
-    def words(self) -> str:
-        """Allowed values, for messages."""
-        return f"a whole number from {self.least} to {self.most}"
-
-    def allows(self, value: Any) -> bool:
-        """Return True for a whole number in the range."""
-        return type(value) is int and self.least <= value <= self.most
-
-
-@dataclass(frozen=True)
-class ColumnNames:
-    """An option that takes a list of names of columns, or None for the model's choice."""
-
-    default: tuple[str, ...] | None
-
-    @property
-    def words(self) -> str:
-        """Allowed values, for messages."""
-        return "a list of names of public columns"
-
-    def allows(self, value: Any) -> bool:
-        """Return True for None and for a list that has each name once."""
-        if value is None:
-            return True
-        names = isinstance(value, tuple | list) and all(isinstance(name, str) for name in value)
-        return names and len(set(value)) == len(value)
-
-
-Option = Choice | WholeNumber | ColumnNames
-
-
-def check_option(name: str, option: Option, value: Any) -> None:
-    """Raise ``InputError`` for a value that the option cannot have."""
-    if not option.allows(value):
-        raise InputError(f"{name} must be {option.words}, got {value!r}.")
+    def check(self, name: str, value: Any) -> None:
+        """Raise ``InputError`` for a value that the option cannot have."""
+        words, allowed = "a list of names of public columns", value is None
+        if self.choices:
+            words = " or ".join(map(repr, self.choices))
+            allowed = isinstance(value, str) and value in self.choices
+        elif self.most:
+            words = f"a whole number from 1 to {self.most}"
+            allowed = type(value) is int and 1 <= value <= self.most
+        elif isinstance(value, tuple | list):
+            names = all(isinstance(each, str) for each in value)
+            allowed = names and len(set(value)) == len(value)
+        if not allowed:
+            raise InputError(f"{name} must be {words}, got {value!r}.")
 
 
 def check_priors(model: str, known: Mapping[str, float], given: Mapping[str, float]) -> None:
@@ -166,7 +131,7 @@ class Model(ABC):
     def __post_init__(self) -> None:
         for name, option in self.options.items():
             value = getattr(self, name)
-            check_option(name, option, value)
+            option.check(name, value)
             if isinstance(value, list):
                 object.__setattr__(self, name, tuple(value))  # the dataclass is frozen
         check_priors(self.name, self.default_priors, self.priors)

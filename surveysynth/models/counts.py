@@ -9,12 +9,11 @@ The outcome enters without a transform: whole numbers. A negative binomial has t
 mu + mu^2 / phi; ``log_phi`` (..., 1) is its, and (..., 0) a Poisson's.
 
 Statistics are sums by cell of X and, for the negative binomial, the weight of each distinct count:
-a value costs the same at any number of records. The sampler is exact, about the normal at the mode
-of the likelihood. t = (beta, log phi). The likelihood of t, with the prior of log phi, is expanded
-once, at its mode: exp(linear' t - t' bend t / 2) times exp(excess). Given D and Omega the prior of
-beta is normal, so without the excess t would be normal too. That normal proposes, and the excess
-decides. A sweep in four takes an elliptical slice about the normal, which leaves tails where few
-proposals are taken.
+a value costs the same at any number of records. The sampler is exact. The likelihood of t = (beta,
+log phi), with the prior of log phi, is expanded once, at its mode: exp(linear' t - t' bend t / 2)
+times exp(excess). Given D and Omega the prior of beta is normal, so without the excess t would be
+normal too. That normal proposes, and the excess decides. A sweep in four takes an elliptical slice
+about the normal, which leaves tails where few proposals are taken.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,6 +45,8 @@ LARGEST = 1e15
 EVENTS = 0.5
 #: Larger log means are cut here, so that sums do not overflow; all are equally impossible.
 LARGEST_ETA = 600.0
+#: Arrays of ``CountStats`` with an axis of databases, whether they share X or not.
+ARRAYS = ("mass", "sums", "values", "value_mass", "log_factorials")
 #: From this phi on Stirling's series is exact to a double's last digits, where differences of log
 #: gamma functions lose theirs.
 LARGE_PHI = 1e4
@@ -91,11 +92,6 @@ class CountStats(Unpickled):
     weight: GaussianStats | None
     shrunken: int = 0
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Columns of X, and 2 with a weight or 1 without."""
-        return self.x.shape[-1], 1 if self.weight is None else 2
-
     @classmethod
     def stacked(cls, parts: Sequence["CountStats"]) -> "CountStats":
         """Join databases, all with a weight or without, filled up with cells without weight."""
@@ -103,19 +99,20 @@ class CountStats(Unpickled):
         def joined(name: str) -> FloatArray:
             arrays: list[FloatArray] = [getattr(part, name) for part in parts]
             longest = max(each.shape[1] for each in arrays)
-            filled = [
-                np.pad(a, [(0, 0), (0, longest - a.shape[1])] + [(0, 0)] * (a.ndim - 2))
-                for a in arrays
-            ]
-            return np.concatenate(filled)
+            more = [[(0, 0), (0, longest - a.shape[1]), (0, 0)][: a.ndim] for a in arrays]
+            return np.concatenate(list(map(np.pad, arrays, more)))
 
-        shared = all(np.array_equal(part.x, parts[0].x) for part in parts)
+        made: dict[str, Any] = {name: joined(name) for name in ARRAYS}
+        if not all(np.array_equal(part.x, parts[0].x) for part in parts):
+            made["x"] = joined("x")
         weights = [part.weight for part in parts if part.weight is not None]
-        return cls(
-            parts[0].x if shared else joined("x"), joined("mass"), joined("sums"),
-            joined("values"), joined("value_mass"), joined("log_factorials"),
-            stacked(weights) if weights else None, parts[0].shrunken,
-        )  # fmt: skip
+        return replace(parts[0], weight=stacked(weights) if weights else None, **made)
+
+    def repeated(self, times: int) -> "CountStats":
+        """Return the statistics of the count, ``times`` for each database."""
+        names = ARRAYS if len(self.x) == 1 else ("x", *ARRAYS)
+        made: dict[str, Any] = {name: np.repeat(getattr(self, name), times, 0) for name in names}
+        return replace(self, weight=None, **made)
 
     def log_likelihood(self, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return value (b,), without log y!, and gradient (b, d) at points t (b, d).
@@ -155,15 +152,7 @@ class CountPosterior:
 
     def repeated(self, times: int) -> "CountPosterior":
         """Return the same with ``times`` points for each database."""
-        names = ("mass", "sums", "values", "value_mass", "log_factorials")
-        arrays: dict[str, Any] = {
-            name: np.repeat(getattr(self.stats, name), times, 0) for name in names
-        }
-        shared = len(self.stats.x) == 1
-        x = self.stats.x if shared else np.repeat(self.stats.x, times, 0)
-        return CountPosterior(
-            replace(self.stats, x=x, weight=None, **arrays), self.phi_scale, self.ridge
-        )
+        return CountPosterior(self.stats.repeated(times), self.phi_scale, self.ridge)
 
     def density(self, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log-likelihood plus log prior of log phi (b,), and the gradient (b, d)."""
@@ -266,7 +255,7 @@ class CountSampler:
         self.angles = self.rng.random(tries, 2)
 
     def sweep(self, i: int) -> None:
-        """Draw t given D and Omega, then these; """
+        """Draw t given D and Omega, then these."""
         inverse = 1.0 / self.blocks.scale[:, 0]
         precision = self.bend + np.diag(self.own)
         precision[:, self.free, self.free] += (
@@ -287,8 +276,8 @@ class CountSampler:
             return np.asarray(self._excess(at(everywhere))[which])
 
         if i % SLICE_EVERY == 1:
-            angle = primitives.slice_angle(excess, self.level[i], self.angles[i // SLICE_EVERY])
-            self.t = at(angle)
+            uniforms = self.angles[i // SLICE_EVERY]
+            self.t = at(primitives.slice_angle(excess, self.level[i], uniforms))
             self.excess = self._excess(self.t)
         else:
             new = self._excess(proposal := np.asarray(mean + drawn))
@@ -364,8 +353,7 @@ class CountModel(PairModel):
                 f"{design.outcome_names[0]!r} has other values in {wrong:,} of {design.n:,} "
                 "records. Correct them, or use the model 'normal' or 'fbs' for a measured outcome."
             )
-        records: PairRecords = super().records(design, confidential)
-        return records
+        return super().records(design, confidential)  # type: ignore[no-any-return]
 
     def compress(self, records: PairRecords, risk_weights: FloatArray) -> CountStats:
         """Compute the sums in one pass over the records (methods 4), without counts of no weight.
@@ -391,10 +379,7 @@ class CountModel(PairModel):
         )  # fmt: skip
 
     def sample(
-        self,
-        stats: CountStats,
-        plan: SamplingPlan,
-        rng: np.random.Generator | Sequence[np.random.Generator],
+        self, stats: CountStats, plan: SamplingPlan, rng: np.random.Generator | Sequence[Any]
     ) -> Theta:
         """Draw the count's parameters, then those of the weight, independent given the data.
 
@@ -407,9 +392,7 @@ class CountModel(PairModel):
             theta = run_sweeps(CountSampler(stats, self.priors, streams), plan)
         if stats.weight is not None:
             repeated = stats.weight.repeated(plan.chains)
-            theta |= run_sweeps(
-                survey_weight.WeightBlocks(repeated, self.priors, streams), plan
-            )
+            theta |= run_sweeps(survey_weight.WeightBlocks(repeated, self.priors, streams), plan)
         return theta
 
     def monitored(self, theta: Theta) -> dict[str, FloatArray]:

@@ -23,7 +23,7 @@ import numpy as np
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models import survey_weight
-from surveysynth.models.base import Simulated, SimulationKind, WholeNumber
+from surveysynth.models.base import Option, Simulated, SimulationKind
 from surveysynth.models.gaussian.model import GaussianStats
 from surveysynth.models.survey_weight import PairModel, PairRecords, sum_by
 from surveysynth.sampling.plan import SamplingPlan
@@ -48,11 +48,6 @@ class MixtureStats(Unpickled):
     y: FloatArray
     mass: FloatArray
     weight: GaussianStats | None
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Columns of X, and 2 with a weight or 1 without."""
-        return self.x.shape[1], 1 if self.weight is None else 2
 
 
 def log_shares(logits: FloatArray) -> FloatArray:
@@ -106,7 +101,7 @@ class NormalMixture(PairModel):
     title = "a finite mixture of normal regressions of the transformed outcome"
     identified = False
     compiled = True
-    options = MappingProxyType({"components": WholeNumber(COMPONENTS, 1, 50)})
+    options = MappingProxyType({"components": Option(COMPONENTS, most=50)})
     default_priors = MappingProxyType(
         {
             "coefficient_scale": 1.0,

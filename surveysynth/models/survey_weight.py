@@ -12,7 +12,6 @@ log-likelihood of the outcome, which is computed once.
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -34,7 +33,6 @@ PRIORS: Mapping[str, float] = MappingProxyType(
 )
 
 
-@dataclass(frozen=True, repr=False)
 class PairRecords(Unpickled):
     """Records by cell of X: x_cells (G, K), cell (n,) and y (n,) on the model's scale.
 
@@ -45,38 +43,29 @@ class PairRecords(Unpickled):
     shrunken; ``pseudo``: pseudo-records of the prior.
     """
 
-    x_cells: FloatArray
-    cell: IntArray
-    y: FloatArray
-    h: FloatArray
-    log_weight: FloatArray | None
-    shrunken: int = 0
-    pseudo: float = 0.0
-    values: FloatArray = field(init=False)
-    code: IntArray = field(init=False)
-    pair_cell: IntArray = field(init=False)
-    pair_y: FloatArray = field(init=False)
-    joint: GaussianRecords | None = field(init=False)
-    pairs: GaussianRecords = field(init=False)
-
-    def __post_init__(self) -> None:
-        values, code = np.unique(self.y, return_inverse=True)
+    def __init__(
+        self,
+        x_cells: FloatArray,
+        cell: IntArray,
+        y: FloatArray,
+        h: FloatArray,
+        log_weight: FloatArray | None,
+        shrunken: int = 0,
+        pseudo: float = 0.0,
+    ) -> None:
+        self.x_cells, self.cell, self.y, self.h = x_cells, cell, y, h
+        self.log_weight, self.shrunken, self.pseudo = log_weight, shrunken, pseudo
+        self.values, self.code = values, code = np.unique(y, return_inverse=True)
         keys, first, pair = np.unique(
-            self.cell * values.size + code, return_index=True, return_inverse=True
+            cell * values.size + code, return_index=True, return_inverse=True
         )
-        cell, y = keys // values.size, values[keys % values.size]
-        rows = np.column_stack([y, self.h[first], self.x_cells[cell]])
-        joint, log_weight = None, np.empty((self.y.size, 0))
-        if self.log_weight is not None:
-            log_weight = self.log_weight[:, None]
-            both = np.column_stack([self.h, self.log_weight])
-            joint = GaussianRecords(self.x_cells, self.cell, both, shrunken=self.shrunken)
-        made = {
-            "values": values, "code": code, "pair_cell": cell, "pair_y": y, "joint": joint,
-            "pairs": GaussianRecords(rows, pair.astype(np.int64), log_weight),
-        }  # fmt: skip
-        for name, value in made.items():
-            object.__setattr__(self, name, value)  # the dataclass is frozen
+        self.pair_cell, self.pair_y = keys // values.size, values[keys % values.size]
+        rows = np.column_stack([self.pair_y, h[first], x_cells[self.pair_cell]])
+        self.joint, of_pairs = None, np.empty((y.size, 0))
+        if log_weight is not None:
+            of_pairs, both = log_weight[:, None], np.column_stack([h, log_weight])
+            self.joint = GaussianRecords(x_cells, cell, both, shrunken=shrunken)
+        self.pairs = GaussianRecords(rows, pair.astype(np.int64), of_pairs)
 
     @property
     def n(self) -> int:

@@ -42,40 +42,24 @@ def records_by_unit(cell: IntArray, psu: IntArray, cells: int) -> FloatArray:
     return counts.reshape(units, cells).astype(np.float64)
 
 
-def unit_means(x_cells: FloatArray, records: FloatArray) -> FloatArray:
-    """Return the mean rows (C, K) of PSUs, from numbers of records (C, G)."""
-    return np.asarray(records @ x_cells / records.sum(1)[:, None], dtype=np.float64)
-
-
-def between_units(x_cells: FloatArray, records: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return the shares (d,) of variation between PSUs, in ascending order, and their directions.
-
-    These (K, d) are of length one over all records (C, G).
-    """
-    mean = unit_means(x_cells, records)
-    gram = x_cells.T @ (records.sum(0)[:, None] * x_cells)
-    values, vectors = np.linalg.eigh(gram)
-    there = values > 1e-10 * values.max()
-    white = vectors[:, there] / np.sqrt(values[there])
-    squares = mean.T @ (records.sum(1)[:, None] * mean)
-    between, axes = np.linalg.eigh(white.T @ squares @ white)
-    return between, white @ axes
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class UnitDesign:
-    """Records (C, G) by PSU and cell of X, and the absorbed directions (C, r), orthonormal."""
+    """Numbers of PSUs, and of the directions of effects that predictors absorb."""
 
-    records: FloatArray
-    absorbed: FloatArray
+    units: int
+    absorbed: int
 
     @classmethod
     def of(cls, x_cells: FloatArray, cell: IntArray, psu: IntArray) -> "UnitDesign":
-        """Return the design of records with these cells and PSUs (n,)."""
+        """Return the design of records with these cells and PSUs (n,), x_cells (G, K)."""
         records = records_by_unit(cell, psu, len(x_cells))
-        between, directions = between_units(x_cells, records)
-        basis = unit_means(x_cells, records) @ directions[:, between > BETWEEN]
-        return cls(records, np.asarray(np.linalg.qr(basis)[0], dtype=np.float64))
+        mean = records @ x_cells / records.sum(1)[:, None]
+        values, vectors = np.linalg.eigh(x_cells.T @ (records.sum(0)[:, None] * x_cells))
+        there = values > 1e-10 * values.max()
+        white = vectors[:, there] / np.sqrt(values[there])
+        squares = mean.T @ (records.sum(1)[:, None] * mean)
+        between = np.linalg.eigvalsh(white.T @ squares @ white)
+        return cls(len(records), min(len(records), int((between > BETWEEN).sum())))
 
     @classmethod
     def of_survey(cls, design: PublicDesign) -> "UnitDesign":
@@ -84,19 +68,9 @@ class UnitDesign:
         return cls.of(design.matrix.x_cells, design.matrix.cell, design.psu)
 
     @property
-    def units(self) -> int:
-        """C."""
-        return len(self.records)
-
-    @property
-    def size(self) -> FloatArray:
-        """Records (C,) of each PSU."""
-        return np.asarray(self.records.sum(1))
-
-    @property
     def free(self) -> int:
         """PSUs beyond the absorbed directions."""
-        return self.units - int(self.absorbed.shape[1])
+        return self.units - self.absorbed
 
     @property
     def is_enough(self) -> bool:
@@ -108,27 +82,24 @@ class UnitDesign:
         if not self.is_enough:
             raise InputError(
                 f"survey.psu: {self.units:,} primary sampling units and predictors that determine "
-                f"{self.absorbed.shape[1]:,} directions of them leave {self.free:,} to see how "
-                f"much units differ, and {LEAST_UNITS} are needed. Declare "
-                "survey.design_effect, a public factor by which clustering raises variances, or "
-                "name coarser strata and predictors."
+                f"{self.absorbed:,} directions of them leave {self.free:,} to see how much units "
+                f"differ, and {LEAST_UNITS} are needed. Declare survey.design_effect, a public "
+                "factor by which clustering raises variances, or name coarser strata and "
+                "predictors."
             )
 
 
 def fresh_effects(
-    theta: Theta,
-    psu: IntArray | None,
-    rng: np.random.Generator,
-    mean: FloatArray | float = 0.0,
-) -> FloatArray | float:
-    """Draw new effects a* ~ N(mean, T) of every PSU, record by record (n, q); 0 without effects.
+    theta: Theta, psu: IntArray | None, rng: np.random.Generator
+) -> FloatArray | None:
+    """Draw new effects a* ~ N(0, T) of every PSU, record by record (n, q); None without effects.
 
-    theta: one draw; psu (n,) codes; mean (q,).
+    theta: one draw; psu (n,) codes.
     """
     if PSU_COVARIANCE not in theta:
-        return 0.0
+        return None
     if psu is None:
         raise ValueError("parameters with effects of PSUs meet a design without PSUs")
     root = np.linalg.cholesky(theta[PSU_COVARIANCE])
-    effects = mean + rng.standard_normal((int(psu.max()) + 1, root.shape[0])) @ root.T
+    effects = rng.standard_normal((int(psu.max()) + 1, root.shape[0])) @ root.T
     return np.asarray(effects[psu], dtype=np.float64)

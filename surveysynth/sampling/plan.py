@@ -4,7 +4,7 @@ Each database has a generator of its own. Its random numbers do not depend on th
 batch, so its draws move with its own statistics alone (common random numbers).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -106,27 +106,15 @@ class Sweeps(Protocol):
         """Return the current parameters by name, each (B, ...)."""
 
 
-def run_sweeps(sampler: Sweeps, plan: SamplingPlan, each: int = 1) -> Theta:
-    """Run the plan, with ``each`` sweeps a kept draw, and half of that or one in the warm-up.
-
-    Leading axes: databases, chains, draws."""
+def run_sweeps(sampler: Sweeps, plan: SamplingPlan) -> Theta:
+    """Run the plan; leading axes: databases, chains, draws."""
     kept: dict[str, list[FloatArray]] = {}
-    warmup = plan.warmup * max(1, each // 2)
-    for sweep in range(warmup + each * plan.draws):
+    for sweep in range(plan.warmup + plan.draws):
         if sweep % SWEEPS_AT_ONCE == 0:
             sampler.draw_random_numbers(SWEEPS_AT_ONCE)
         sampler.sweep(sweep % SWEEPS_AT_ONCE)
-        after = sweep + 1 - warmup
-        if after > 0 and after % each == 0:
+        if sweep >= plan.warmup:
             for name, values in sampler.state().items():
                 kept.setdefault(name, []).append(values)
-    return _by_chain(kept, plan.chains)
-
-
-def _by_chain(kept: Mapping[str, list[FloatArray]], chains: int) -> Theta:
-    """Reshape kept states (databases x chains, ...) to (databases, chains, draws, ...)."""
-    result: Theta = {}
-    for name, values in kept.items():
-        stacked = np.stack(values, axis=1)
-        result[name] = stacked.reshape(-1, chains, *stacked.shape[1:])
-    return result
+    stacked = {name: np.stack(values, axis=1) for name, values in kept.items()}
+    return {name: each.reshape(-1, plan.chains, *each.shape[1:]) for name, each in stacked.items()}

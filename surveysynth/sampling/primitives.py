@@ -27,8 +27,7 @@ MANY = 16
 def half_t_log_density(scale: FloatArray, df: float, prior_scale: float) -> FloatArray:
     """Return the log density, up to a constant, of half-t(df, 0, prior_scale) at ``scale``."""
     standardised = scale / prior_scale
-    result: FloatArray = -0.5 * (df + 1.0) * np.log1p(standardised * standardised / df)
-    return result
+    return np.asarray(-0.5 * (df + 1.0) * np.log1p(standardised * standardised / df))
 
 
 def inverse_wishart_root(df: FloatArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
@@ -202,8 +201,7 @@ def slice_variances(
 
     def log_density(t: FloatArray) -> FloatArray:
         v = np.exp(t)
-        result: FloatArray = p * t - 0.5 * (tilt * v + sum_squares / v) - tail * np.log1p(v / unit)
-        return result
+        return np.asarray(p * t - 0.5 * (tilt * v + sum_squares / v) - tail * np.log1p(v / unit))
 
     mode = np.log(variance_mode(p, tilt, sum_squares, unit))
     rate = 0.5 * (total + 1.0)
@@ -274,8 +272,7 @@ def wishart_correlation(root: FloatArray) -> FloatArray:
     """
     cross = root @ root.swapaxes(-1, -2)
     scale = np.sqrt(np.einsum("bkk->bk", cross))
-    result: FloatArray = cross / (scale[:, :, None] * scale[:, None, :])
-    return result
+    return np.asarray(cross / (scale[:, :, None] * scale[:, None, :]))
 
 
 def slice_angle(
@@ -332,8 +329,7 @@ def elliptical_correlation(
         cholesky = np.linalg.cholesky(cross)
         log_root = np.log(np.einsum("bkk->bk", cholesky)).sum(1) - 0.5 * np.log(squares).sum(1)
         whitened = np.linalg.solve(cholesky, np.sqrt(squares)[:, :, None] * factor[which])
-        result: FloatArray = -total[which] * log_root - 0.5 * (whitened * whitened).sum((1, 2))
-        return result
+        return np.asarray(-total[which] * log_root - 0.5 * (whitened * whitened).sum((1, 2)))
 
     def at(which: IntArray, angle: FloatArray) -> FloatArray:
         return log_likelihood(which, np.cos(angle), np.sin(angle))
@@ -352,8 +348,7 @@ def normal_from_precision(
         return _many_from_precision(precision, linear, normals)
     cholesky = np.linalg.cholesky(precision)
     shifted = linear + np.einsum("bij,bj->bi", cholesky, normals)
-    result: FloatArray = np.linalg.solve(precision, shifted[..., None])[..., 0]
-    return result
+    return np.asarray(np.linalg.solve(precision, shifted[..., None])[..., 0])
 
 
 def _many_from_precision(

@@ -72,10 +72,6 @@ class KnownNoise:
         sd = math.sqrt(variance)
         return [round(Fraction(sd * self._multiple()) * MAGNIFIED) for _ in range(size)]
 
-    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
-        """Return the known noise; see ``NoiseSource``."""
-        return [round(scale * Fraction(self._multiple()) * MAGNIFIED) for _ in range(size)]
-
 
 @dataclass(frozen=True, repr=False)
 class Published:
@@ -140,7 +136,7 @@ def _content(
     """Return the noisy numbers of all stages, and the rho that is stated for them."""
     rho = settings.budget.rho
     histograms = noisy_histograms(
-        design, confidential, rho, "gaussian", source, settings.unit_size(design)
+        design, confidential, rho, source, settings.unit_size(design)
     )
     centres = None if isinstance(source, SystemNoise) else same_centres(model, design, settings)
     made = survey_statistics.release_statistics(
@@ -167,7 +163,7 @@ def with_curves(case: Case, settings: NoisySettings, rng: np.random.Generator) -
     """Return the design of a case, with the curves of one noisy histogram of its survey."""
     design = case.survey.design
     return first_stage(
-        design, case.survey.confidential, budget=settings.budget.rho, noise="gaussian",
+        design, case.survey.confidential, budget=settings.budget.rho,
         source=SeededNoise(rng), records=settings.unit_size(design),
     ).design  # fmt: skip
 

@@ -70,7 +70,7 @@ def log_ratios(divisor: float, runs: int) -> tuple[FloatArray, FloatArray]:
         own = (sd.sd > 0) & (sd.copy == np.arange(sd.sd.size))
         for which, own_half in enumerate(halves):
             for _ in range(runs):
-                made = noisy_histograms(survey.design, own_half, rho, "gaussian", SystemNoise())
+                made = noisy_histograms(survey.design, own_half, rho, SystemNoise())
                 design = learned_design(survey.design, made)
                 sums = noisy.release_statistics(
                     case.model, design, own_half, settings, SystemNoise()

@@ -166,7 +166,7 @@ def released(case: Case, epsilon: float, seed: int) -> dict[str, Any]:
     survey, rho = case.survey(seed), settings(epsilon).budget.rho
     source = SeededNoise(np.random.default_rng((seed, 1)))
     first = first_stage(
-        survey.design, survey.confidential, budget=rho, noise="gaussian", source=source
+        survey.design, survey.confidential, budget=rho, source=source
     )
     spread = spread_counts(first.design, survey.confidential, np.random.default_rng((seed, 2)))
     model = case.model(first.design)

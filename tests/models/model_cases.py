@@ -37,7 +37,7 @@ class Case:
 
     @property
     def shape(self):
-        k, q = self.stats.shape
+        k, q = self.records.x_cells.shape[1], self.z.shape[1]
         return (k, q, k - self.shrunken) if self.shrunken else (k, q)
 
     @property

@@ -47,7 +47,7 @@ def test_statistics_are_weighted_sums_over_records(design: PublicDesign) -> None
     np.testing.assert_allclose(stats.total, [ALPHA.sum()])
     np.testing.assert_allclose(stats.x_sum[0], weighted.sum(0), atol=1e-12)
     np.testing.assert_allclose(stats.gram[0], weighted.T @ x, atol=1e-11)
-    np.testing.assert_allclose(stats.cross()[0], weighted.T @ Z, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose((stats.gram @ stats.fit)[0], weighted.T @ Z, rtol=1e-9, atol=1e-9)
     beta = random_coefficients(x.shape[1])
     residual = Z - x @ beta[0]
     squares = (residual * ALPHA[:, None]).T @ residual

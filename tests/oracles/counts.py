@@ -31,7 +31,7 @@ def log_density(
     All constants and Jacobians are in it.
     """
     flat = u.reshape(-1, u.shape[-1])
-    k, q = stats.shape
+    k, q = stats.x.shape[-1], 1 if stats.weight is None else 2
     free = k - stats.shrunken
     beta, log_phi, log_scale, correlation, weight = _split(overdispersed, flat, (k, q, free))
     value, by_beta, by_log_phi = (

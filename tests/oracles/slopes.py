@@ -13,7 +13,8 @@ def outcome_slope(stats: GaussianStats, beta: FloatArray) -> FloatArray:
 
 def conditional_slope(stats: GaussianStats, selection: FloatArray) -> FloatArray:
     """Gradient (B, 1 + K) of ``stats.conditional_squares``."""
-    slope, shift = stats.conditional_shift(selection)
+    slope = selection[:, 0]
+    shift = selection[:, 1:] - stats.fit[:, :, 1] + slope[:, None] * stats.fit[:, :, 0]
     by_x = _product(stats.gram, shift)
     by_y = slope * stats.residual[:, 0, 0] - stats.residual[:, 0, 1]
     by_y = by_y + (stats.fit[:, :, 0] * by_x).sum(-1)

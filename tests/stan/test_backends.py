@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 import surveysynth
 from surveysynth._support.confidential import private_folder
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan import backends, source
 from surveysynth.sampling.stan.backends import (
     BACKEND_VARIABLE,
@@ -35,7 +37,8 @@ from surveysynth.sampling.stan.source import (
 from tests.stan.fake_cmdstan import MEANS, compilations, fake_program, install_fake_cmdstan
 
 CANARY = 7319.4285174
-SETTINGS: dict[str, Any] = {"chains": 3, "warmup": 200, "draws": 400, "adapt_delta": 0.9, "seed": 5}
+PLAN = SamplingPlan(chains=3, warmup=200, draws=400)
+SETTINGS: dict[str, Any] = {"plan": PLAN, "adapt_delta": 0.9, "seed": 5}
 needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 
 
@@ -64,7 +67,7 @@ def data_of(n: int = 30, **more: Any) -> dict[str, Any]:
 def assert_is_the_posterior(run: StanRun, data: dict[str, Any]) -> None:
     """Mean and SD of mu within Monte Carlo error; shapes and order of the rest."""
     z, alpha = np.stack([data["y"], data["log_w"]]), data["alpha"]
-    mu, shape = run.draws["mu"], (SETTINGS["chains"], SETTINGS["draws"])
+    mu, shape = run.draws["mu"], (PLAN.chains, PLAN.draws)
     assert mu.shape == (*shape, 2)
     assert run.divergent.shape == shape
     precision = data["prior_sd"] ** -2 + alpha.sum()
@@ -269,7 +272,7 @@ def test_too_little_warmup_is_an_error(tmp_path: Path) -> None:
     backends: list[StanBackend] = [CmdStanBackend(fake_program(tmp_path / "p")), PyStanBackend()]
     for backend in backends:
         with pytest.raises(InputError, match="warmup must be at least 20"):
-            backend.run(means(), data_of(), **{**SETTINGS, "warmup": 3})
+            backend.run(means(), data_of(), **{**SETTINGS, "plan": replace(PLAN, warmup=3)})
 
 
 def test_the_cache_is_where_the_platform_keeps_caches() -> None:
@@ -406,7 +409,7 @@ def test_cmdstan_chain_that_is_killed(
     monkeypatch.setattr(backends, "run_commands", killed)
     with pytest.raises(RefusedError, match=r"was killed \(signal 9"):
         CmdStanBackend(cache=cmdstan_cache).run(
-            means(), data_of(), **{**SETTINGS, "draws": 1_000}
+            means(), data_of(), **{**SETTINGS, "plan": replace(PLAN, draws=1_000)}
         )
 
 

@@ -55,13 +55,14 @@ class Gibbs:
     def versions(self, source: StanSource) -> dict[str, str]:
         return {"cmdstan": "2.99.1"}
 
-    def run(self, source: StanSource, data: Mapping[str, Any], **plan: Any) -> StanRun:
-        self.called.append({"source": source, "data": data, **plan})
-        size = SamplingPlan(plan["chains"], plan["warmup"], plan["draws"])
-        theta = FBP().sample(self.stats, size, np.random.default_rng(plan["seed"]))
+    def run(
+        self, source: StanSource, data: Mapping[str, Any], plan: SamplingPlan, **more: Any
+    ) -> StanRun:
+        self.called.append({"source": source, "data": data, "plan": plan, **more})
+        theta = FBP().sample(self.stats, plan, np.random.default_rng(more["seed"]))
         draws = {name: theta[name][0] for name in ("beta", "selection")}
         draws["residual_sd"] = np.sqrt(theta["variance"][0])
-        divergent = np.zeros((size.chains, size.draws), dtype=bool)
+        divergent = np.zeros((plan.chains, plan.draws), dtype=bool)
         divergent[0, : self.diverged] = True
         return StanRun(draws, divergent)
 
@@ -117,8 +118,7 @@ def test_the_program_gets_the_statistics_and_its_draws_become_the_model_s(backen
     assert set(call["data"]) == set(expected) == set(declared_names(call["source"])["data"])
     for name, value in expected.items():
         np.testing.assert_array_equal(call["data"][name], value)
-    settings = {key: call[key] for key in ("chains", "warmup", "draws", "adapt_delta")}
-    assert settings == {"chains": 4, "warmup": 150, "draws": 150, "adapt_delta": 0.97}
+    assert (call["plan"], call["adapt_delta"]) == (PLAN, 0.97)
     embedded = FBP().sample(stats, PLAN, np.random.default_rng(call["seed"]))
     assert set(theta) == {*embedded, DIVERGENT}
     for name, values in embedded.items():

@@ -34,13 +34,14 @@ SOON = 5.0
 FIT = """
 import sys
 from pathlib import Path
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import CmdStanBackend
 from surveysynth.sampling.stan.source import StanSource
 data = {"n": 2, "y": [%s, 1.0], "log_w": [0.0, 0.0], "alpha": [1.0, 1.0], "prior_sd": 1.0,
         "act": "hang"}
 print("begins", flush=True)
 CmdStanBackend(Path(sys.argv[1])).run(
-    StanSource("means", ""), data, chains=64, warmup=100, draws=100, seed=1, adapt_delta=0.9
+    StanSource("means", ""), data, SamplingPlan(64, 100, 100), seed=1, adapt_delta=0.9
 )
 """ % CANARY  # noqa: UP031  # braces of the program
 

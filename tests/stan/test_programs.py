@@ -186,9 +186,7 @@ def stan_draws(case, chains=4, draws=1000):
     run = PyStanBackend().run(
         source,
         spec.data(case.stats, case.model.priors),
-        chains=chains,
-        warmup=500,
-        draws=draws,
+        SamplingPlan(chains, 500, draws),
         seed=1,
         adapt_delta=0.99,
     )

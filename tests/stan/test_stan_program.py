@@ -21,8 +21,8 @@ from surveysynth.mechanisms.pseudo_posterior import feasibility
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.search import NOISY_LEAST_SHARE
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-from surveysynth.models.own_stan.file import SOURCES, parse_program_file
-from surveysynth.models.own_stan.model import LOG_LIK, StanProgram
+from surveysynth.models.own_stan import LOG_LIK, StanProgram
+from surveysynth.models.own_stan_file import SOURCES, parse_program_file
 from surveysynth.release.pipeline import release
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import (
@@ -57,15 +57,13 @@ class Conjugate:
         self,
         source: StanSource,
         data: Mapping[str, Any],
+        plan: SamplingPlan,
         *,
-        chains: int,
-        warmup: int,
-        draws: int,
         seed: int,
         adapt_delta: float,
     ) -> StanRun:
         self.calls += 1
-        rng, shape = np.random.default_rng(seed), (chains, draws)
+        rng, shape = np.random.default_rng(seed), (plan.chains, plan.draws)
         z = np.stack([data["y"], data["log_w"]])
         used = np.ones(data["n"]) if self.fault == "unweighted" else np.asarray(data["alpha"])
         used = (used > 0).astype(float) if self.fault == "switch" else used

@@ -10,27 +10,25 @@ All else that a curve needs is public.
 **One record.** Neighbors differ in the confidential values of one record; who is in the sample, and
 in which stratum or cell, is public and the same. Its amount may leave one bin and enter another, of
 the same histogram or of that of the other side. So at most two counts change, by one each: the
-distance is 1 + 1 = 2 in absolute values, and 1^2 + 1^2 = 2 in squares. To or from a spike only one
-count changes.
+distance is 1^2 + 1^2 = 2 in squares. To or from a spike only one count changes.
 
 **Units of k records.** Change the records of a unit one after the other. By the triangle inequality
-the vector of counts moves by at most 2k in absolute values and k sqrt(2) in Euclidean length. It is
-attained where all k leave one bin and enter another. Squares: 2 k^2.
+the vector of counts moves by at most k sqrt(2) in Euclidean length. It is attained where all k
+leave one bin and enter another. Squares: 2 k^2.
 
 **Noise.** For a budget rho_0 each count has discrete Gaussian noise of variance sigma^2 =
-k^2 / rho_0: rho = 2 k^2 / (2 sigma^2) = rho_0. For a budget epsilon_0 it has discrete Laplace noise
-of scale b = 2 k / epsilon_0: epsilon = 2 k / b = epsilon_0. Both are computed in fractions of the
-doubles that are declared, and rounded up to a multiple of 2^-20.
+k^2 / rho_0: rho = 2 k^2 / (2 sigma^2) = rho_0. It is computed in fractions of the doubles that are
+declared, and rounded up to a multiple of 2^-20.
 
 **Several outcomes, and the weight.** The weight is one more amount of a record, with a range and
 without spikes: what holds for an outcome holds for it. Every outcome has a share of the budget, and
 a histogram with the noise of its own share. The histograms of all outcomes together cost the sum of
-their shares: rho adds up, and so does epsilon, whatever a record does in each of them.
+their shares: rho adds up, whatever a record does in each of them.
 
 **What follows.** The curve is a function of noisy and public numbers, so it costs nothing. The rest
-of the mechanism takes it as a public constant and spends what is left: rho - sum rho_0, or
-epsilon - sum epsilon_0. Composition is adaptive: both bounds hold for each curve, so they add up
-although the second stage sees the result of the first. What is left is rounded down.
+of the mechanism takes it as a public constant and spends what is left: rho - sum rho_0. Composition
+is adaptive: the bound holds for each curve, so costs add up although the second stage sees the
+result of the first. What is left is rounded down.
 
 **Counts.** A count y becomes the amount y + U, with U uniform on [0, 1), independent of all answers
 and of all other records, drawn once a release and never published. For fixed numbers U the
@@ -47,7 +45,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -63,11 +61,9 @@ from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign
 from surveysynth.survey.transforms import LearnedTransform, bin_of, normal_scores
 
-NoiseKind = Literal["gaussian", "laplace"]
-
-#: Parameters of noise are whole multiples of 2^-20.
+#: Variances of noise are whole multiples of 2^-20.
 NOISE_BITS = 20
-#: Changes of counts, in absolute values and in squares, where one record is replaced.
+#: Squared change of counts where one record is replaced.
 DISTANCE = 2
 
 
@@ -75,45 +71,34 @@ DISTANCE = 2
 class NoisyHistogram:
     """The noisy histograms of an outcome: nothing confidential.
 
-    counts (sides, H, J): whole numbers; parameter: sigma^2 of Gaussian noise or the scale of
-    Laplace noise, the same for all, 0 for none; kind: of the source, "system" for a private one.
+    counts (sides, H, J): whole numbers; variance: of the noise of each, 0 for none; kind: of
+    the source, "system" for a private one.
     """
 
     outcome: str
     counts: IntArray
-    noise: NoiseKind
-    parameter: Fraction
+    variance: Fraction
     kind: str
-
-    @property
-    def variance(self) -> float:
-        """The variance of the noise of a count."""
-        given = float(self.parameter)
-        if self.noise == "gaussian" or given == 0.0:
-            return given
-        # Of a discrete Laplace number: 2 q / (1 - q)^2 with q = exp(-1/b).
-        return 0.5 / math.sinh(0.5 / given) ** 2
 
     def learned(self, outcome: Outcome) -> LearnedTransform:
         """Return the transform of the outcome with the curves of all sides and strata."""
         assert outcome.learned is not None  # the caller takes learned outcomes
-        curves, expected = [], []
+        curves, expected, variance = [], [], float(self.variance)
         for side, counts in enumerate(self.counts.astype(np.float64)):
             given = side_of(outcome, side)
-            smooth = expected_counts(given, counts, self.variance)
+            smooth = expected_counts(given, counts, variance)
             curves.append(tuple(map(tuple, normal_scores(smooth, whole=given.whole).tolist())))
             expected.append(tuple(map(tuple, np.round(smooth, 6).tolist())))
         return replace(
-            outcome.learned, curves=tuple(curves), expected=tuple(expected),
-            noise_variance=self.variance,
-        )  # fmt: skip
+            outcome.learned, curves=tuple(curves), expected=tuple(expected), noise_variance=variance
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the histograms for files."""
         return {
             "outcome": self.outcome,
-            "noise": f"discrete {self.noise.capitalize()}",
-            "sigma^2" if self.noise == "gaussian" else "scale": str(self.parameter),
+            "noise": "discrete Gaussian",
+            "sigma^2": str(self.variance),
             "kind": self.kind,
             "counts": self.counts.tolist(),
         }
@@ -122,15 +107,13 @@ class NoisyHistogram:
     def from_dict(cls, given: Mapping[str, Any]) -> "NoisyHistogram":
         """Read ``to_dict``; raises ``InputError`` where its entries do not fit together."""
         try:
-            noise: NoiseKind = "gaussian" if "sigma^2" in given else "laplace"
-            parameter = Fraction(given["sigma^2" if noise == "gaussian" else "scale"])
-            counts = np.array(given["counts"], dtype=np.int64)
-            made = cls(str(given["outcome"]), counts, noise, parameter, str(given["kind"]))
+            counts, variance = np.array(given["counts"], dtype=np.int64), Fraction(given["sigma^2"])
+            made = cls(str(given["outcome"]), counts, variance, str(given["kind"]))
         except (KeyError, TypeError, ValueError):
             made = None
-        if made is None or counts.ndim != 3 or parameter < 0:
+        if made is None or counts.ndim != 3 or variance < 0:
             raise InputError(
-                "a learned transform: expected an outcome, the parameter of its noise, and counts "
+                "a learned transform: expected an outcome, the variance of its noise, and counts "
                 "of sides, strata and bins. Take the file from the release again."
             )
         return made
@@ -163,37 +146,30 @@ def what_is_left(budget: float, outcomes: Sequence[Outcome]) -> float:
 
 def gaussian_variance(rho: Fraction, records: int = 1) -> Fraction:
     """Return sigma^2 of counts whose release costs rho for units of up to ``records`` records."""
-    return _rounded_up(DISTANCE * records**2 / (2 * rho))
-
-
-def laplace_scale(epsilon: Fraction, records: int = 1) -> Fraction:
-    """Return b of counts whose release costs epsilon for units of up to ``records`` records."""
-    return _rounded_up(DISTANCE * records / epsilon)
+    exact = DISTANCE * records**2 / (2 * rho)
+    return Fraction(math.ceil(exact * 2**NOISE_BITS), 2**NOISE_BITS)
 
 
 def noisy_histograms(
     design: PublicDesign,
     confidential: Confidential,
     budget: float,
-    noise: NoiseKind,
     source: NoiseSource | None,
     records: int = 1,
 ) -> tuple[NoisyHistogram, ...]:
     """Return the noisy histograms of all outcomes that are learned.
 
-    budget: rho or epsilon of the whole release; source: None for no noise, which protects nothing.
+    budget: rho of the whole release; source: None for no noise, which protects nothing.
     """
     made, shares = [], learned_shares(design.modelled)
     for (outcome, values), share in zip(_learned_values(design, confidential), shares, strict=True):
         counts = true_counts(outcome, values, curve_rows(outcome, design))
-        parameter, kind, drawn = Fraction(0), "none", [0] * counts.size
+        variance, kind, drawn = Fraction(0), "none", [0] * counts.size
         if source is not None:
-            gaussian, own = noise == "gaussian", share * Fraction(budget)
-            parameter = (gaussian_variance if gaussian else laplace_scale)(own, records)
-            kind = source.kind
-            drawn = (source.draw if gaussian else source.draw_laplace)(parameter, counts.size)
+            variance, kind = gaussian_variance(share * Fraction(budget), records), source.kind
+            drawn = source.draw(variance, counts.size)
         noisy = counts + np.array(drawn, dtype=np.int64).reshape(counts.shape)
-        made.append(NoisyHistogram(outcome.name, noisy, noise, parameter, kind))
+        made.append(NoisyHistogram(outcome.name, noisy, variance, kind))
     return tuple(made)
 
 
@@ -302,10 +278,6 @@ def curve_rows(outcome: Outcome, design: PublicDesign) -> IntArray:
     return design.strata
 
 
-def _rounded_up(value: Fraction) -> Fraction:
-    return Fraction(math.ceil(value * 2**NOISE_BITS), 2**NOISE_BITS)
-
-
 #: The key of the histograms in files.
 LEARNED = "learned"
 
@@ -331,7 +303,6 @@ def first_stage(
     confidential: Confidential,
     *,
     budget: float,
-    noise: NoiseKind,
     source: NoiseSource | None,
     records: int = 1,
     keeper: NoiseKeeper | None = None,
@@ -346,7 +317,7 @@ def first_stage(
     if earlier is not None:
         histograms = histograms_in(earlier)
         return FirstStage(learned_design(design, histograms), histograms, earlier)
-    histograms = noisy_histograms(design, confidential, budget, noise, source, records)
+    histograms = noisy_histograms(design, confidential, budget, source, records)
     if keeper is not None:
         keeper.keep(FirstStage(design, histograms, None).kept())
     return FirstStage(learned_design(design, histograms), histograms, None)
@@ -358,7 +329,7 @@ def histograms_in(content: Mapping[str, Any]) -> tuple[NoisyHistogram, ...]:
 
 
 def learned_facts(
-    outcomes: Sequence[Outcome], currency: str, budget: float
+    outcomes: Sequence[Outcome], rho: float
 ) -> dict[str, dict[str, Any]]:
     """Return what is declared of learned transforms and their cost, for privacy.json."""
     facts = {}
@@ -369,7 +340,7 @@ def learned_facts(
             "range": [given.low, given.high],
             "learned_share": given.share,
             "learned_by": given.curve_by,
-            currency: given.share * budget,
+            "rho": given.share * rho,
         }
     return {LEARNED: facts} if facts else {}
 

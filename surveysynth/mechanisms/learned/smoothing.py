@@ -30,7 +30,7 @@ LEAST_INDEX, LOGARITHMIC = 1.5, 1.0
 #: is given to them.
 HIDDEN_INDEX, HIDDEN_SIZE, MOST_HIDDEN = 3.0, 3.0, 0.1
 #: A sum of k counts to the end of the grid is more than noise above (a + b sqrt(k)) SDs of one
-#: count. Noise alone, also Laplace noise, passes this somewhere in about one tail of a thousand.
+#: count. Noise alone passes this somewhere in about one tail of a thousand.
 MORE_THAN_NOISE = (2.0, 3.5)
 #: Least curvature of a bin whose expected count is about zero, and least variance of a count.
 LEAST_WEIGHT = 1e-4
@@ -130,11 +130,6 @@ class Limits:
 
     rows: FloatArray
     largest: FloatArray
-
-    @classmethod
-    def none(cls, bins: int) -> "Limits":
-        """Return no limits."""
-        return cls(np.zeros((0, bins)), np.zeros(0))
 
     @classmethod
     def of(cls, tails: BoolArray, ends: FloatArray) -> "Limits":
@@ -274,7 +269,7 @@ def _most_likely(
     values: FloatArray, counts: FloatArray, variance: float, *others: Start
 ) -> FloatArray:
     """Return the theta (J,) of a count that is most likely; values (J,): numbers in each bin."""
-    bins = Bins(counts, variance, Limits.none(counts.size))
+    bins = Bins(counts, variance, Limits(np.zeros((0, counts.size)), np.zeros(0)))
     # Outermost bins that are more than noise have their own counts.
     apart = np.zeros(counts.size, dtype=bool)
     apart[[0, -1]] = counts[[0, -1]] > sum(MORE_THAN_NOISE) * np.sqrt(variance + 1.0)

@@ -125,9 +125,8 @@ def _positive(name: str, value: float) -> float:
 
 def _share(name: str, value: float) -> float:
     if not 0.0 < value < 1.0:
-        raise InputError(
-            f"{name} must lie between 0 and 1, but got {value}; 1e-6 or less is usual."
-        )
+        usual = "; 1e-6 or less is usual" if name == "delta" else ""
+        raise InputError(f"{name} must lie between 0 and 1, but got {value}{usual}.")
     return float(value)
 
 
@@ -146,7 +145,7 @@ def posterior(prior: float, log_factor: float) -> float:
     >>> round(posterior(0.5, math.log(3.0)), 6)
     0.75
     """
-    odds = math.log(_probability("prior", prior)) - math.log1p(-prior) + log_factor
+    odds = math.log(_share("prior", prior)) - math.log1p(-prior) + log_factor
     return 1.0 / (1.0 + math.exp(-odds)) if odds > -700.0 else 0.0
 
 
@@ -154,7 +153,7 @@ def zcdp_log_factor(rho: float, delta: float) -> float:
     """Return the bound that log L of a true suspicion exceeds with probability delta at most.
 
     Under rho-zCDP."""
-    return rho + 2.0 * math.sqrt(-rho * math.log(_probability("delta", delta)))
+    return rho + 2.0 * math.sqrt(-rho * math.log(_share("delta", delta)))
 
 
 def pure_power(epsilon: float, false_alarms: float) -> float:
@@ -162,7 +161,7 @@ def pure_power(epsilon: float, false_alarms: float) -> float:
 
     The rate times exp(epsilon) or, where it is less, 1 - (1 - rate) exp(-epsilon) (Wasserman &
     Zhou 2010)."""
-    rate = _probability("the rate of false alarms", false_alarms)
+    rate = _share("the rate of false alarms", false_alarms)
     return min(rate * math.exp(min(epsilon, 700.0)), 1.0 - (1.0 - rate) * math.exp(-epsilon))
 
 
@@ -170,7 +169,7 @@ def gaussian_power(rho: float, false_alarms: float) -> float:
     """Return the power of the best test against normal noise of this rho.
 
     Phi(Phi^-1(rate) + sqrt(2 rho)) (Dong, Roth & Su 2022)."""
-    rate = _probability("the rate of false alarms", false_alarms)
+    rate = _share("the rate of false alarms", false_alarms)
     return float(ndtr(ndtri(rate) + math.sqrt(2.0 * rho)))
 
 
@@ -180,17 +179,8 @@ def zcdp_power(rho: float, false_alarms: float) -> float:
     The answer of a test is post-processing, so the Renyi divergences of its two answers, in either
     order, are at most rho times their order. Found by bisection and reported at the safe end.
     """
-    rate = _probability("the rate of false alarms", false_alarms)
-    low, high = rate, 1.0
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        if middle in (low, high):
-            break
-        if _possible(middle, rate, rho):
-            low = middle
-        else:
-            high = middle
-    return high
+    rate = _share("the rate of false alarms", false_alarms)
+    return _bisected(lambda power: 0.5 - _possible(power, rate, rho), rate, 1.0)[1]
 
 
 def _possible(power: float, rate: float, rho: float) -> bool:
@@ -207,9 +197,3 @@ def _divergences(p: float, q: float) -> "np.ndarray[tuple[int], np.dtype[np.floa
     heads = order * math.log(p) - _EXCESS * math.log(q)
     tails = order * math.log1p(-p) - _EXCESS * math.log1p(-q)
     return np.asarray(np.logaddexp(heads, tails) / _EXCESS)
-
-
-def _probability(name: str, value: float) -> float:
-    if not 0.0 < value < 1.0:
-        raise InputError(f"{name} must lie between 0 and 1, but got {value}.")
-    return value

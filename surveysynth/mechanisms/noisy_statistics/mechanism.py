@@ -24,7 +24,6 @@ from surveysynth.mechanisms.base import (
 )
 from surveysynth.mechanisms.learned.histogram import (
     LEARNED,
-    FirstStage,
     first_stage,
     learned_facts,
     learned_outcomes,
@@ -152,12 +151,20 @@ class NoisyStatisticsMechanism:
         say(stages.NOISE)
         survey_statistics.check_public(model, design, self.settings)
         first = first_stage(
-            design, confidential, budget=self.settings.budget.rho, noise="gaussian",
-            source=source, records=self.settings.unit_size(design), keeper=keeper,
+            design, confidential, budget=self.settings.budget.rho, source=source,
+            records=self.settings.unit_size(design), keeper=keeper,
         )  # fmt: skip
         design = first.design
         spread = spread_counts(design, confidential, rng if seeded else None)
-        statistics = self._statistics(model, first, spread, source, keeper)
+        earlier = {key: each for key, each in (first.earlier or {}).items() if key != LEARNED}
+        if earlier:
+            statistics = LocationStatistics.from_dict(earlier)
+        else:
+            statistics = survey_statistics.release_statistics(
+                model, design, spread, self.settings, source
+            )
+            if keeper is not None:
+                keeper.keep({**first.kept(), **statistics.to_dict()})
         say(stages.POSTERIOR)
         draws, record = posterior.posterior_draws(
             model, design, statistics, self.settings, rng, progress=progress
@@ -179,25 +186,6 @@ class NoisyStatisticsMechanism:
             **range_facts(design, confidential),
         }
         return Released(draws, {STATISTICS_NAME: published}, realised, design=design)
-
-    def _statistics(
-        self,
-        model: Model,
-        first: FirstStage,
-        confidential: Confidential,
-        source: NoiseSource,
-        keeper: NoiseKeeper | None,
-    ) -> LocationStatistics:
-        """Return the keeper's statistics of an earlier run, or new ones, and keep these."""
-        earlier = {key: each for key, each in (first.earlier or {}).items() if key != LEARNED}
-        if earlier:
-            return LocationStatistics.from_dict(earlier)
-        made = survey_statistics.release_statistics(
-            model, first.design, confidential, self.settings, source
-        )
-        if keeper is not None:
-            keeper.keep({**first.kept(), **made.to_dict()})
-        return made
 
     def statement(self, model: Model, design: PublicDesign, *, test: bool = False) -> Statement:
         """Return the guarantee of a release in words; ``test``: its noise came from a seed."""
@@ -264,5 +252,5 @@ class NoisyStatisticsMechanism:
             "centres": dict(zip(names, clipping.centre.tolist(), strict=True)),
             "spreads": dict(zip(names, clipping.spread.tolist(), strict=True)),
             **({"count_share": self.settings.count_share} if discrete else {}),
-            **learned_facts(design.modelled, "rho", self.settings.budget.rho),
+            **learned_facts(design.modelled, self.settings.budget.rho),
         }

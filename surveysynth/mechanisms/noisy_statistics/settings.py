@@ -40,46 +40,25 @@ SHARES_INSIDE = (0.95, 0.98, 0.99, INSIDE)
 
 @dataclass(frozen=True)
 class NoisySettings:
-    """Settings of the mechanism, all public.
+    """Settings of the mechanism, all public; raise ``InputError`` for a bad m or share."""
 
-    Attributes
-    ----------
-    budget
-        rho, and what it means as (epsilon, delta).
-    declared
-        By name of an outcome; of one with a split, what lies above it.
-    weight
-        Of the log weight: centre log(N/n) and spread 0.6 unless declared.
-    m
-        Draws to synthesise from; after the noise any number is free.
-    radius
-        Of the ball that records are clipped to, in spreads; 0: it holds 0.995 of a normal record,
-        or is that of ``learned_radius`` where the transforms of all amounts are learned, and about
-        groups that have centres of their own (``group_centres``).
-    protect
-        "record", or the public column whose units are protected as a whole.
-    plan
-        The initial size of a fit; a fit that has not converged continues.
-    count_share
-        Of outcomes with categories or spikes: how precise counts are beside moments, 1 for about
-        a third of the budget each for a change of counts, of first and of second moments.
-    declared_below
-        Of outcomes with a split, what lies below it; the centre too in the outcome's own units.
-
-    Raises
-    ------
-    InputError
-        If m is no whole number above zero, or a share cannot be one.
-    """
-
-    budget: Budget
+    budget: Budget  # rho, and what it means as (epsilon, delta)
+    #: By name of an outcome; of one with a split, what lies above it.
     declared: Mapping[str, Declared] = field(default_factory=dict)
+    #: Of the log weight: centre log(N/n) and spread 0.6 unless declared.
     weight: Declared = field(default_factory=Declared)
-    m: int = 20
+    m: int = 20  # draws to synthesise from; after the noise any number is free
+    #: Of the ball that records are clipped to, in spreads; 0: it holds 0.995 of a normal record, or
+    #: is that of ``learned_radius`` where the transforms of all amounts are learned, and about
+    #: groups that have centres of their own (``Centring``).
     radius: float = 0.0
-    protect: str = RECORD
+    protect: str = RECORD  # "record", or the public column whose units are protected as a whole
+    #: The initial size of a fit; a fit that has not converged continues.
     plan: SamplingPlan = NOISY_PLAN
+    #: Of outcomes with categories or spikes: how precise counts are beside moments, 1 for about a
+    #: third of the budget each for a change of counts, of first and of second moments.
     count_share: float = 1.0
+    #: Of outcomes with a split, what lies below it; the centre too in the outcome's own units.
     declared_below: Mapping[str, Declared] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -99,11 +78,6 @@ class NoisySettings:
     def private(self) -> bool:
         """Always: there is no such release without noise."""
         return True
-
-    @property
-    def lipschitz_bound(self) -> float:
-        """None: draws are functions of noisy numbers."""
-        return math.inf
 
     def of_sums(self, outcomes: Sequence[Outcome]) -> Budget:
         """Return the budget of the sums: what learned transforms of these outcomes leave."""

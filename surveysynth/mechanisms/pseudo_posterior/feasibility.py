@@ -121,46 +121,33 @@ class FeasibilityReport:
         return f"{guess} reached, keeping {trial.mean_risk_weight:.0%} of the likelihood."
 
     def _verdict(self) -> list[str]:
+        n = len(self.trials)
         reached = sum(trial.reached is True for trial in self.trials)
         undecided = sum(trial.reached is None for trial in self.trials)
-        if reached == len(self.trials):
-            return self._of_convergence() or [_FEASIBLE]
+        failed = sum(not trial.converged for trial in self.trials)
+        reasons, of_chains = (
+            list(dict.fromkeys(t.reason for t in self.trials if t.converged is which and t.reason))
+            for which in (True, False)
+        )
+        if failed:  # convergence depends neither on the target nor on the spread
+            of_chains = [
+                f"The target was reached, but under {failed} of {n} guesses the fit had not "
+                "converged with the draws and warmup of a release, which is refused where its own "
+                "fit has not.",
+                *of_chains,
+            ]
+        if reached == n:
+            return of_chains or [_FEASIBLE]
         if not self.feasible:
-            return [
-                "Not feasible: a release would be refused.",
-                *self._reasons(converged=True),
-                *self._of_convergence(),
-            ]
+            return ["Not feasible: a release would be refused.", *reasons, *of_chains]
         if not undecided:
-            return [
-                "Feasible under some guesses: it depends on the spread of the outcome.",
-                *(f"Else: {reason}" for reason in self._reasons(converged=True)),
-                *self._of_convergence(),
-            ]
-        return [
-            f"Not decided for {undecided} of {len(self.trials)} guesses: a release takes as "
-            "long at least. Give --time-limit more seconds, or shorter chains, fewer "
-            "components or fewer predictors.",
-            *self._reasons(converged=True),
-            *self._of_convergence(),
-        ]
-
-    def _reasons(self, *, converged: bool) -> list[str]:
-        of = [trial.reason for trial in self.trials if trial.converged is converged]
-        return list(dict.fromkeys(filter(None, of)))
-
-    def _of_convergence(self) -> list[str]:
-        """Return what to say of chains that had not converged.
-
-        Convergence depends neither on the target nor on the spread."""
-        failed, n = sum(not trial.converged for trial in self.trials), len(self.trials)
-        if not failed:
-            return []
-        return [
-            f"The target was reached, but under {failed} of {n} guesses the fit had not converged "
-            "with the draws and warmup of a release, which is refused where its own fit has not.",
-            *self._reasons(converged=False),
-        ]
+            first = "Feasible under some guesses: it depends on the spread of the outcome."
+            return [first, *(f"Else: {reason}" for reason in reasons), *of_chains]
+        first = (
+            f"Not decided for {undecided} of {n} guesses: a release takes as long at least. Give "
+            "--time-limit more seconds, or shorter chains, fewer components or fewer predictors."
+        )
+        return [first, *reasons, *of_chains]
 
 
 #: A verdict on the mechanism and its chains, and on nothing that follows them.

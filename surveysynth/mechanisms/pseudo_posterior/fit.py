@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from surveysynth._support.confidential import Unpickled
-from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth._support.types import INTERNAL_SUFFIX, BoolArray, FloatArray, IntArray, Theta
 from surveysynth.mechanisms.pseudo_posterior.risk import RiskData, require_pattern
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models.base import Simulated
@@ -196,6 +196,25 @@ class RecordBounds(Unpickled):
     def realised(self) -> float:
         """max(Delta, max osc): the bound that epsilon = 2 m times counts."""
         return float(max(self.lipschitz.max(), self.oscillation.max()))
+
+
+@dataclass(frozen=True, repr=False)
+class WeightedFit(Unpickled):
+    """One weighted fit: draws (chains, draws), which of them are kept, extremes, bounds."""
+
+    theta: Theta
+    kept: BoolArray
+    extremes: LikelihoodExtremes
+    bounds: RecordBounds
+    risk_weights: FloatArray
+
+    def flat(self) -> Theta:
+        """Return the draws (S, ...), without what concerns the sampler alone."""
+        return {
+            name: values.reshape(-1, *values.shape[2:])
+            for name, values in self.theta.items()
+            if not name.endswith(INTERNAL_SUFFIX)
+        }
 
 
 def likelihood_extremes(

@@ -10,13 +10,13 @@ from collections import deque
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.errors import RefusedError
-from surveysynth.mechanisms.pseudo_posterior.fit import LikelihoodExtremes, RecordBounds
+from surveysynth.mechanisms.pseudo_posterior.fit import WeightedFit
 from surveysynth.mechanisms.pseudo_posterior.risk import capped, from_risks, relative, reweighted
 from surveysynth.mechanisms.pseudo_posterior.settings import LEAST_SHARE, MechanismSettings
 from surveysynth.models.weighted import WeightedModel
@@ -56,44 +56,24 @@ SIMULATED_STRIDE = 1.25
 
 @dataclass(frozen=True)
 class Pace:
-    """The steps of one search.
+    """The steps of one search."""
 
-    Attributes
-    ----------
-    smooth
-        The bound moves smoothly with the weights.
-    tolerances
-        Fixed-point weights stop when they are this close, on the log scale in root mean square, to
-        what their own fit asks for: in full steps, and once they follow a running mean. What is
-        left of the way is a difference in the weights of all that one record can make, and counts
-        beside the bound.
-    share
-        Largest such distance as a share of that of the weights from one.
-    aim
-        Cap of the fixed point, as a share of the target.
-    limit
-        Share of the target that a record's bound may reach in the fit that is released.
-    full_steps
-        Fits after which weights follow a running mean.
-    patience
-        Fits after which the cap falls.
-    most_fits
-        Fits after which the search gives up.
-    stride
-        Steps towards the fixed point in multiples of a full step, on the log scale.
-    windows
-        Shares of the target that linear weights may reach, at first and after ``NOISY_FITS`` fits.
-    """
-
-    smooth: bool = True
+    smooth: bool = True  # the bound moves smoothly with the weights
+    #: Fixed-point weights stop when they are this close, on the log scale in root mean square, to
+    #: what their own fit asks for: in full steps, and once they follow a running mean. What is left
+    #: of the way is a difference in the weights of all that one record can make, and counts beside
+    #: the bound.
     tolerances: tuple[float, float] = (0.005, 0.02)
-    share: float = math.inf
-    aim: float = AIM
+    share: float = math.inf  # largest such distance as a share of that of the weights from one
+    aim: float = AIM  # cap of the fixed point, as a share of the target
+    #: Share of the target that a record's bound may reach in the fit that is released.
     limit: float = 1.0
-    full_steps: int = 8
-    patience: int = 16
-    most_fits: int = MAX_FITS
+    full_steps: int = 8  # fits after which weights follow a running mean
+    patience: int = 16  # fits after which the cap falls
+    most_fits: int = MAX_FITS  # fits after which the search gives up
+    #: Steps towards the fixed point in multiples of a full step, on the log scale.
     stride: float = 1.0
+    #: Shares of the target that linear weights may reach, at first and after ``NOISY_FITS`` fits.
     windows: tuple[tuple[float, float], tuple[float, float]] = (
         (LEAST_SHARE, 1.0),
         (LEAST_SHARE, 1.0),
@@ -141,25 +121,8 @@ def pace_of(model: WeightedModel, *, protects: bool) -> Pace:
     )
 
 
-class WeightedFit(Protocol):
-    """A fit under ``risk_weights`` (n,), with the extremes and bounds of its records."""
-
-    @property
-    def risk_weights(self) -> FloatArray:
-        """alpha (n,) of the fit."""
-
-    @property
-    def extremes(self) -> LikelihoodExtremes:
-        """The extremes of the unweighted log-likelihood, by record."""
-
-    @property
-    def bounds(self) -> RecordBounds:
-        """Weighted, by record."""
-
-
-FitT = TypeVar("FitT", bound=WeightedFit)
 #: Yields alpha (n,), is sent the fit under it, returns the fit that reached the target.
-Search: TypeAlias = Generator[FloatArray, FitT, FitT]
+Search: TypeAlias = Generator[FloatArray, WeightedFit, WeightedFit]
 
 
 class Judge(Protocol):
@@ -183,7 +146,7 @@ def search_target(
     n: int,
     risks_of: RisksOf = relative,
     begin: FloatArray | None = None,
-) -> Search[FitT]:
+) -> Search:
     """Search the weights of n records, from the unweighted fit on.
 
     ``risks_of``: the risk measure of linear weights, LW unless another is given. ``begin``: the
@@ -201,8 +164,8 @@ def search_target(
 
 
 def _fixed_point(
-    judge: Judge, unweighted: FitT, target: float, begin: FloatArray | None
-) -> Search[FitT]:
+    judge: Judge, unweighted: WeightedFit, target: float, begin: FloatArray | None
+) -> Search:
     """Iterate alpha_i = min(1, c / r_i), r_i = max(f_i, oscillation) of the weighted fit.
 
     At the fixed point every record's bound is min(r_i, c), so c is the aim itself, and what one
@@ -266,8 +229,8 @@ def _distance(alpha: FloatArray, goal: FloatArray | float) -> float:
 
 
 def _linear(
-    judge: Judge, unweighted: FitT, settings: MechanismSettings, risks: FloatArray
-) -> Search[FitT]:
+    judge: Judge, unweighted: WeightedFit, settings: MechanismSettings, risks: FloatArray
+) -> Search:
     """Search alpha = clip(c (1 - risk) + g, 0, 1) ([R] Alg. 2 and 3).
 
     With re-weighting (Alg. 1) on request. Scalar weights are the case of equal risks: c =
@@ -283,7 +246,7 @@ def _linear(
     if settings.scale is None:
         alike = bound > 0 and np.ptp(risks[~left]) == 0
         start = min(1.0, AIM * target / bound) if alike else 1.0
-        fit: FitT = yield from _by_factor(judge, weights, target, left, start)
+        fit: WeightedFit = yield from _by_factor(judge, weights, target, left, start)
     else:
         fit = yield from _finite(weights(settings.scale), left)
         if fit.bounds.realised > target:
@@ -305,7 +268,7 @@ def _linear(
     )
 
 
-def _finite(alpha: FloatArray, left: BoolArray) -> Search[FitT]:
+def _finite(alpha: FloatArray, left: BoolArray) -> Search:
     """Yield the fit under alpha (n,) with weights of 0 for the records that have ``left`` (n,).
 
     ``left`` is extended by records whose log-likelihood proves not to be finite; then all are
@@ -324,7 +287,7 @@ def _by_factor(
     target: float,
     left: BoolArray,
     start: float = 1.0,
-) -> Search[FitT]:
+) -> Search:
     """Find x > 0 whose weights bring the bound into [0.97, 1] x target, never above.
 
     The bound is about proportional to x: steps in proportion, halved on the log scale once both
@@ -332,11 +295,11 @@ def _by_factor(
     below a jump of the bound across the window.
     """
     x, low, high = start, 0.0, np.inf
-    below: FitT | None = None
+    below: WeightedFit | None = None
     saturated = weights(1e12)
     while True:
         alpha = weights(x)
-        fit: FitT = yield from _finite(alpha, left)
+        fit: WeightedFit = yield from _finite(alpha, left)
         realised = fit.bounds.realised
         full = realised <= target and np.array_equal(alpha, saturated)
         if full or judge.on_target(realised, target):

@@ -200,11 +200,6 @@ class MechanismSettings:
         return self.measure.name != "none"
 
     @property
-    def lipschitz_bound(self) -> float:
-        """The target bound of one draw, an upper bound on the realised one; none: infinite."""
-        return self.target_bound if self.private else np.inf
-
-    @property
     def shares_weights(self) -> bool:
         """True if one record can set the weights of all others (methods 2.5)."""
         return self.private and self.weights == "linear"

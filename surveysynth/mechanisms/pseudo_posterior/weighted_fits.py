@@ -5,7 +5,6 @@ This is the one place that hits a target epsilon; releases, debiasing and studie
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from surveysynth._support.confidential import Unpickled
 from surveysynth._support.progress import CONVERGENCE, RISK_WEIGHTS, UNWEIGHTED_FIT
 from surveysynth._support.types import (
     DIVERGENT,
-    INTERNAL_SUFFIX,
     BoolArray,
     FloatArray,
     IntArray,
@@ -24,8 +22,7 @@ from surveysynth.mechanisms.base import PrivateDraws, Progress
 from surveysynth.mechanisms.pseudo_posterior.fit import (
     ConfidentialFit,
     Database,
-    LikelihoodExtremes,
-    RecordBounds,
+    WeightedFit,
     largest_by_draw,
     likelihood_extremes,
     weighted_bounds,
@@ -50,25 +47,6 @@ MIN_EFFECTIVE_RECORDS = 30.0
 PASSING_FITS = 15
 
 
-@dataclass(frozen=True, repr=False)
-class _Fit(Unpickled):
-    """One weighted fit: draws (chains, draws), which of them are kept, extremes, bounds."""
-
-    theta: Theta
-    kept: BoolArray
-    extremes: LikelihoodExtremes
-    bounds: RecordBounds
-    risk_weights: FloatArray
-
-    def flat(self, *, internal: bool = False) -> Theta:
-        """Return the draws (S, ...), without what concerns the sampler alone."""
-        return {
-            name: values.reshape(-1, *values.shape[2:])
-            for name, values in self.theta.items()
-            if internal or not name.endswith(INTERNAL_SUFFIX)
-        }
-
-
 class _Run(Unpickled):
     """The search of one database: what it wants fitted, the fits so far, and how it ended."""
 
@@ -88,10 +66,10 @@ class _Run(Unpickled):
         fixed_point = settings.weights == "fixed_point"
         self.most_fits = self.pace.most_fits if fixed_point else MAX_FITS
         self.history: list[dict[str, float]] = []
-        self.unweighted: _Fit | None = None
-        self.fit: _Fit | None = None
+        self.unweighted: WeightedFit | None = None
+        self.fit: WeightedFit | None = None
         self.refusal: RefusedError | None = None
-        self._search: Search[_Fit] = search_target(
+        self._search: Search = search_target(
             self, settings, database.n, lambda f: database.risks(settings, f), database.begin
         )
         self.risk_weights = next(self._search)
@@ -118,7 +96,7 @@ class _Run(Unpickled):
         except RefusedError as refusal:
             self.refusal = refusal
 
-    def _fit(self, theta: Theta) -> _Fit:
+    def _fit(self, theta: Theta) -> WeightedFit:
         flat = {name: values.reshape(-1, *values.shape[2:]) for name, values in theta.items()}
         kept = self._truncate(flat)
         flat = flat if kept.all() else {name: values[kept] for name, values in flat.items()}
@@ -137,7 +115,7 @@ class _Run(Unpickled):
                 **from_peak,
             }
         )
-        return _Fit(theta, kept, extremes, bounds, self.risk_weights)
+        return WeightedFit(theta, kept, extremes, bounds, self.risk_weights)
 
     def _ran_away(self) -> bool:
         """Return whether the weights add up to too few records to say anything of the survey."""
@@ -216,8 +194,8 @@ def run(
     ...     ss.get_model("fbs"), settings.prepared(survey.design), survey.confidential, settings,
     ...     np.random.default_rng(1),  # without a seed, where it is to protect
     ... )
-    >>> private.lipschitz_bound
-    5.4
+    >>> fit.realised_bound <= settings.target_bound
+    True
     """
     require_pattern(settings.measure, design.frame)
     settings.require_prepared(model.with_ridge(design))
@@ -330,7 +308,7 @@ def _result(run_: _Run) -> Result | RefusedError:
     )
 
 
-def _coordinate_means(model: WeightedModel, database: Database, fit: _Fit) -> FloatArray:
+def _coordinate_means(model: WeightedModel, database: Database, fit: WeightedFit) -> FloatArray:
     """Return posterior means over the kept draws of what debiasing shifts (d,)."""
     theta, design = {k: v[fit.kept] for k, v in fit.flat().items()}, database.design
     logs = model.log_scales(theta) if design is None else model.debiased(theta, design).values

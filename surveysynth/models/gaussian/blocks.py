@@ -84,40 +84,34 @@ class CoefficientBlocks:
 
         i counts the sweeps since ``draw_random_numbers``.
         """
+        b, k, q, free = self.batch, self.k, self.q, slice(self.free)
         precision = inverse_covariance[:, :, None, :, None] * self.gram[:, None, :, None, :]
         linear = (self.cross @ inverse_covariance).swapaxes(-1, -2)
-        self._coefficients(i, precision, linear)
-        self.update_prior(i)
-
-    def update_prior(self, i: int) -> None:
-        """Draw Omega and D alone, given beta."""
-        of_omega, of_d = SELDOM
-        if i % of_omega == 0:
-            self._correlation(i // of_omega)
-        if (i + 1) % of_d == 0:
-            self._scales(i // of_d)
-
-    def _coefficients(self, i: int, precision: FloatArray, linear: FloatArray) -> None:
-        """Draw vec(beta) | D, Omega: normal, outcome by outcome in the vector."""
-        b, k, q = self.batch, self.k, self.q
+        # vec(beta) | D, Omega is normal, outcome by outcome in the vector.
         inverse_scale = 1.0 / self.scale
         for j in range(q):
-            d, free = inverse_scale[:, j], slice(self.free)
+            d = inverse_scale[:, j]
             own = self.inverse_correlation * d[:, :, None] * d[:, None, :]
             precision[:, j, free, j, free] += own
         draw = primitives.normal_from_precision(
             precision.reshape(b, q * k, q * k), linear.reshape(b, q * k), self.n_beta[i]
         )
         self.beta = draw.reshape(b, q, k).swapaxes(-1, -2)
+        self.update_prior(i)
 
-    def _correlation(self, i: int) -> None:
-        """Draw Omega | beta, D: q standardized coefficient vectors under LKJ."""
-        factor = self._free_beta() / self.scale.swapaxes(-1, -2)
-        self.root = primitives.elliptical_correlation(
-            self.root, self.n_root[i], np.full(self.batch, float(self.q)), factor,
-            self.u_level[i], self.u_angle[i],
-        )  # fmt: skip
-        self._set_correlation()
+    def update_prior(self, i: int) -> None:
+        """Draw Omega and D alone, given beta."""
+        of_omega, of_d = SELDOM
+        if i % of_omega == 0:
+            # Omega | beta, D: q standardized coefficient vectors under LKJ.
+            factor, of = self._free_beta() / self.scale.swapaxes(-1, -2), i // of_omega
+            self.root = primitives.elliptical_correlation(
+                self.root, self.n_root[of], np.full(self.batch, float(self.q)), factor,
+                self.u_level[of], self.u_angle[of],
+            )  # fmt: skip
+            self._set_correlation()
+        if (i + 1) % of_d == 0:
+            self._scales(i // of_d)
 
     def _scales(self, i: int) -> None:
         """Draw D_j | beta, Omega, all at once.
@@ -146,8 +140,7 @@ def overdispersion(gram: FloatArray, rng: Streams, q: int) -> FloatArray:
     trace = np.trace(gram, axis1=1, axis2=2)[:, None, None]
     ridged = gram + np.eye(k) * (1e-8 * trace + 1e-8)
     noise = rng.standard_normal((*gram.shape[:-1], q), 0)
-    result: FloatArray = 2.0 * np.linalg.cholesky(np.linalg.inv(ridged)) @ noise
-    return result
+    return np.asarray(2.0 * np.linalg.cholesky(np.linalg.inv(ridged)) @ noise)
 
 
 class CovarianceBlock:

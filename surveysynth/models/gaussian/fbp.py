@@ -15,7 +15,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import Choice, ColumnNames, Model, Simulated, SimulationKind, require
+from surveysynth.models.base import Model, Option, Simulated, SimulationKind, require
 from surveysynth.models.gaussian.blocks import overdispersion
 from surveysynth.models.gaussian.model import (
     GaussianModel,
@@ -73,7 +73,17 @@ class Gibbs:
         self.design_gram, self.design_cross = stats.conditional_gram()
         self.cross_y = self.design_gram[:, 0, 1:]
         self.shift = self._constant_coefficients()
-        self._start()
+        # Overdispersed starts about the least-squares fits.
+        guess = stats.start_covariance()
+        slope = guess[:, 0, 1] / guess[:, 0, 0]
+        remaining = guess[:, 1, 1] - slope * guess[:, 0, 1]
+        variance = np.stack([guess[:, 0, 0], remaining], axis=1)
+        self.variance = variance * np.exp(0.2 * rng.standard_normal((self.batch, 2), 0))
+        jitter = overdispersion(stats.gram, rng, 2) * np.sqrt(variance)[:, None, :]
+        self.beta = stats.fit[:, :, 0] + jitter[:, :, 0]
+        k_y = slope + 0.1 * np.abs(slope) * rng.standard_normal((self.batch,), 0)
+        k_x = stats.fit[:, :, 1] - k_y[:, None] * stats.fit[:, :, 0] + jitter[:, :, 1]
+        self.selection = np.concatenate([k_y[:, None], k_x], axis=1)
 
     def _constant_coefficients(self) -> FloatArray | None:
         """Return e (B, K), zero in shrunken columns, with X e = 1 on all records with weight.
@@ -93,20 +103,6 @@ class Gibbs:
         if np.any(np.abs(left_over) > 1e-9 * s.total):
             return None
         return np.pad(constant, [(0, 0), (0, self.k - free)])
-
-    def _start(self) -> None:
-        """Set overdispersed starts about the least-squares fits."""
-        b, s = self.batch, self.stats
-        guess = s.start_covariance()
-        slope = guess[:, 0, 1] / guess[:, 0, 0]
-        remaining = guess[:, 1, 1] - slope * guess[:, 0, 1]
-        variance = np.stack([guess[:, 0, 0], remaining], axis=1)
-        self.variance = variance * np.exp(0.2 * self.rng.standard_normal((b, 2), 0))
-        jitter = overdispersion(s.gram, self.rng, 2) * np.sqrt(variance)[:, None, :]
-        self.beta = s.fit[:, :, 0] + jitter[:, :, 0]
-        k_y = slope + 0.1 * np.abs(slope) * self.rng.standard_normal((b,), 0)
-        k_x = s.fit[:, :, 1] - k_y[:, None] * s.fit[:, :, 0] + jitter[:, :, 1]
-        self.selection = np.concatenate([k_y[:, None], k_x], axis=1)
 
     def state(self) -> Theta:
         """Return the parameters of the population."""
@@ -220,8 +216,8 @@ class FBP(GaussianModel):
     scales = MappingProxyType({"variance": 0.5})
     options = MappingProxyType(
         {
-            "smoothing": Choice("default", ("default", "outcome")),
-            "covariance_by": ColumnNames(None),
+            "smoothing": Option("default", ("default", "outcome")),
+            "covariance_by": Option(None),
         }
     )
     default_priors = MappingProxyType(
@@ -313,8 +309,7 @@ class FBP(GaussianModel):
             log_pi = design.matrix.x_cells @ (k_x + k_y * theta["beta"])
             variance = k_y * k_y * v_y + v_pi
             log_weight = -(log_pi + 0.5 * variance)[design.matrix.cell]
-        weight: FloatArray = np.exp(log_weight) * (design.population_size / design.n)
-        return weight
+        return np.asarray(np.exp(log_weight) * (design.population_size / design.n))
 
     def drawn_weight(self, design: PublicDesign, simulated: Simulated) -> FloatArray:
         """Return N / (n pi~*), with pi~* as drawn."""

@@ -1,4 +1,4 @@
-"""Base class of the Gaussian models: log-likelihoods as quadratic forms in z (methods 4).
+"""Base class of the Gaussian models: records by cell of X, sums, and quadratic forms (methods 4).
 
 Within a cell of X the log-likelihood of a record is quadratic in z: the transformed outcomes and
 the log weight or log inclusion probability. All of z is confidential.
@@ -6,7 +6,7 @@ the log weight or log inclusion probability. All of z is confidential.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -24,7 +24,6 @@ from surveysynth.survey.survey import PublicDesign
 ARRAYS = ("total", "x_sum", "gram", "fit", "residual")
 
 
-@dataclass(frozen=True, repr=False)
 class GaussianRecords(Unpickled):
     """Records of a Gaussian model, sorted into cells of X, which share a linear predictor.
 
@@ -34,24 +33,18 @@ class GaussianRecords(Unpickled):
     ``shrunken``: number of columns of X, the last ones, that are shrunken.
     """
 
-    x_cells: FloatArray
-    cell: IntArray
-    z: FloatArray
-    shrunken: int = 0
-    order: IntArray = field(init=False)
-    starts: IntArray = field(init=False)
-    centre: FloatArray = field(init=False)
-
-    def __post_init__(self) -> None:
-        n_cells = self.x_cells.shape[0]
-        cell_sizes = np.bincount(self.cell, minlength=n_cells)
-        sums = np.empty((n_cells, self.z.shape[1]))
-        for j, column in enumerate(self.z.T):
-            sums[:, j] = np.bincount(self.cell, weights=column, minlength=n_cells)
-        set_field = object.__setattr__  # the dataclass is frozen
-        set_field(self, "order", np.argsort(self.cell, kind="stable"))
-        set_field(self, "starts", np.concatenate([[0], np.cumsum(cell_sizes)]))
-        set_field(self, "centre", sums / np.maximum(cell_sizes, 1)[:, None])
+    def __init__(
+        self, x_cells: FloatArray, cell: IntArray, z: FloatArray, shrunken: int = 0
+    ) -> None:
+        self.x_cells, self.cell, self.z, self.shrunken = x_cells, cell, z, shrunken
+        cells = x_cells.shape[0]
+        sizes = np.bincount(cell, minlength=cells)
+        sums = np.empty((cells, z.shape[1]))
+        for j, column in enumerate(z.T):
+            sums[:, j] = np.bincount(cell, weights=column, minlength=cells)
+        self.order = np.argsort(cell, kind="stable")
+        self.starts = np.concatenate([[0], np.cumsum(sizes)])
+        self.centre = sums / np.maximum(sizes, 1)[:, None]
 
     @property
     def n(self) -> int:
@@ -115,12 +108,6 @@ class GaussianStats(Unpickled):
         residual = residual + fit.swapaxes(-1, -2) @ (ridge[:, None] * fit)
         return replace(self, gram=gram, fit=fit, residual=residual, ridges=self.shrunken, more=0)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Columns of X and of z."""
-        k, q = self.fit.shape[-2:]
-        return k, q
-
     def repeated(self, chains: int) -> "GaussianStats":
         """Repeat the statistics for ``chains`` chains of each database: leading axis B * chains."""
         repeated: dict[str, Any] = {
@@ -135,10 +122,6 @@ class GaussianStats(Unpickled):
             name: np.concatenate([getattr(each, name) for each in stats]) for name in ARRAYS
         }
         return replace(stats[0], **joined)
-
-    def cross(self) -> FloatArray:
-        """Return X'AZ, (B, K, q)."""
-        return self.gram @ self.fit
 
     def sum_of_squares(self, beta: FloatArray) -> FloatArray:
         """Return (Z - X beta)'A(Z - X beta), (B, q, q), for beta (B, K, q)."""
@@ -174,16 +157,12 @@ class GaussianStats(Unpickled):
 
         selection (B, 1 + K): the slope on y, then the coefficients of X.
         """
-        slope, shift = self.conditional_shift(selection)
+        slope = selection[:, 0]
+        shift = selection[:, 1:] - self.fit[:, :, 1] + slope[:, None] * self.fit[:, :, 0]
         r_yy, r_yv, r_vv = self.residual[:, 0, 0], self.residual[:, 0, 1], self.residual[:, 1, 1]
         squares: FloatArray = r_vv - 2 * slope * r_yv + slope * slope * r_yy
         squares = squares + (shift * _product(self.gram, shift)).sum(-1)
         return np.maximum(squares, 0.0)
-
-    def conditional_shift(self, selection: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the slope on y (B,), and the coefficients of X about those of the fit (B, K)."""
-        slope = selection[:, 0]
-        return slope, selection[:, 1:] - self.fit[:, :, 1] + slope[:, None] * self.fit[:, :, 0]
 
     def conditional_gram(self) -> tuple[FloatArray, FloatArray]:
         """Return the Gram matrix (B, 1 + K, 1 + K) of [y, X] and its products (B, 1 + K) with v.
@@ -254,8 +233,7 @@ def _least_squares(x: FloatArray, z: FloatArray) -> FloatArray:
 
 
 def _product(matrix: FloatArray, vector: FloatArray) -> FloatArray:
-    result: FloatArray = (matrix @ vector[..., None])[..., 0]
-    return result
+    return np.asarray((matrix @ vector[..., None])[..., 0])
 
 
 #: Doubles in one range of log-likelihoods (draws x records): 2 MB stays in a core's cache.

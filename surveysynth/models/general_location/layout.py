@@ -229,18 +229,6 @@ def level_log_variances(
     return np.asarray(total)
 
 
-def part_order(name: str) -> tuple[float, bool]:
-    """Return a sort key for names of parts: outcomes by position, above and below, the weight."""
-    outcome = name.removesuffix(_BELOW)
-    return (np.inf if name == WEIGHT else int(outcome)), name != outcome
-
-
-def of_parts(theta: Theta, prefix: str) -> list[FloatArray]:
-    """Return parameters with a prefix in the order of their parts: outcomes, the weight."""
-    parts = {name.removeprefix(prefix) for name in theta if name.startswith(prefix)}
-    return [theta[prefix + part] for part in sorted(parts, key=part_order)]
-
-
 def log_total(eta: FloatArray) -> FloatArray:
     """Return log(1 + sum of exp eta) over the last axis without overflow."""
     if eta.shape[-1] == 1:

@@ -21,7 +21,6 @@ import numpy as np
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models import units
 from surveysynth.models.base import Model, Simulated, SimulationKind, psu_codes, require
 from surveysynth.models.general_location.completion import Completion, steadied
 from surveysynth.models.general_location.layout import (
@@ -29,10 +28,15 @@ from surveysynth.models.general_location.layout import (
     Layout,
     covariance_groups,
     default_columns,
-    of_parts,
 )
 from surveysynth.models.general_location.simulate import Population, Simulation, columns_of
-from surveysynth.models.units import INTRACLASS_GUESS, LOGISTIC_VARIANCE, PSU_COVARIANCE, UnitDesign
+from surveysynth.models.units import (
+    INTRACLASS_GUESS,
+    LOGISTIC_VARIANCE,
+    PSU_COVARIANCE,
+    UnitDesign,
+    fresh_effects,
+)
 from surveysynth.survey.survey import Confidential, PublicDesign
 
 #: Constants of priors that the papers' models do not have.
@@ -51,6 +55,22 @@ class GeneralRecords(Unpickled):
     cell: IntArray
     category: IntArray
     z: FloatArray
+
+
+def on_scale(design: PublicDesign, dataset: Confidential) -> Simulated:
+    """Return the categories of a dataset's outcomes, with amounts and weight on their scales."""
+    values = np.zeros((len(dataset.outcome), len(design.outcomes)))
+    category = np.zeros(values.shape, dtype=np.int64)
+    for j, outcome in enumerate(design.outcomes):
+        given = dataset.outcome[:, j]
+        category[:, j] = outcome.category(given) if outcome.is_discrete else 0
+        for side in outcome.sides:
+            there = category[:, j] == side
+            values[there, j] = outcome.at(there).forward(given[there], side)
+    if dataset.sampling_weight is not None:
+        weight = design.weight_transform.forward(dataset.sampling_weight)
+        values = np.column_stack([values, weight])
+    return Simulated(values, category)
 
 
 @dataclass(frozen=True)
@@ -127,20 +147,7 @@ class GeneralLocation(Model):
         Raises ``InputError`` for a design that lacks what the model ``requires``.
         """
         require(self, design)
-        n = confidential.outcome.shape[0]
-        values = np.zeros((n, len(design.outcomes)))
-        category = np.zeros(values.shape, dtype=np.int64)
-        for j, outcome in enumerate(design.outcomes):
-            given = confidential.outcome[:, j]
-            category[:, j] = outcome.category(given) if outcome.is_discrete else 0
-            for side in outcome.sides:
-                there = category[:, j] == side
-                values[there, j] = outcome.at(there).forward(given[there], side)
-        if confidential.sampling_weight is not None:
-            values = np.column_stack(
-                [values, design.weight_transform.forward(confidential.sampling_weight)]
-            )
-        return self.records_from_simulated(design, Simulated(values, category))
+        return self.records_from_simulated(design, on_scale(design, confidential))
 
     def records_from_simulated(
         self, design: PublicDesign, simulated: Simulated
@@ -176,9 +183,8 @@ class GeneralLocation(Model):
         Amounts of an outcome with bounds are drawn from the normal distribution that, cut there,
         has the regression's mean and variance. All PSUs have fresh effects.
         """
-        effects = units.fresh_effects(theta, psu_codes(self, design), rng)
-        given = effects if isinstance(effects, np.ndarray) else None
-        return self._simulation(theta, design, given).sample(rng)
+        effects = fresh_effects(theta, psu_codes(self, design), rng)
+        return self._simulation(theta, design, effects).sample(rng)
 
     def steadied(self, theta: Theta, design: PublicDesign) -> Theta:
         """Give effects of missing answers on other parts the prior of interactions."""
@@ -233,7 +239,9 @@ class GeneralLocation(Model):
                 theta[f"slopes_{part.name}"] = np.zeros((groups, part.earlier.size))
         if psu_codes(self, design) is not None:
             variance = np.full(layout.amount_effects.stop, LOGISTIC_VARIANCE)
-            variance[layout.amount_effects] = [each[0] for each in of_parts(theta, "variance_")]
+            variance[layout.amount_effects] = [
+                theta[f"variance_{part.name}"][0] for part in layout.regressions
+            ]
             theta[PSU_COVARIANCE] = np.diag(INTRACLASS_GUESS * variance)
         return theta
 

@@ -46,7 +46,7 @@ def make_dossier(facts: ReleaseFacts, shared: dict[str, Any]) -> tuple[str, str]
         "discrete": any(outcome.is_discrete for outcome in facts.design.outcomes),
         "radius": shared["described"].get("radius"),
         "risk": facts.mechanism.risk,
-        "lipschitz_bound": facts.settings.lipschitz_bound,
+        "lipschitz_bound": facts.mechanism.guarantee().get("lipschitz_bound"),
         "pooling": facts.design.pooling,
         "public_columns": [
             {

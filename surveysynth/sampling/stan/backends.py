@@ -137,10 +137,8 @@ class StanBackend(Protocol):
         self,
         source: StanSource,
         data: Mapping[str, Any],
+        plan: SamplingPlan,
         *,
-        chains: int,
-        warmup: int,
-        draws: int,
         seed: int,
         adapt_delta: float,
     ) -> StanRun:
@@ -208,15 +206,13 @@ class CmdStanBackend:
         self,
         source: StanSource,
         data: Mapping[str, Any],
+        plan: SamplingPlan,
         *,
-        chains: int,
-        warmup: int,
-        draws: int,
         seed: int,
         adapt_delta: float,
     ) -> StanRun:
         """Run one process for each chain, as many at once as there are processors."""
-        check_warmup(warmup)
+        check_warmup(plan)
         program = self._program(source)
         with private_folder() as folder:
             write_data(data, folder / "data.json")
@@ -224,12 +220,13 @@ class CmdStanBackend:
                 [
                     str(program), f"id={chain}", "random", f"seed={seed}",
                     "data", f"file={folder / 'data.json'}",
-                    "output", f"file={_draws_file(folder, chain)}", f"refresh={warmup + draws}",
-                    f"profile_file={folder / 'profile.csv'}", f"sig_figs={SIGNIFICANT_DIGITS}",
-                    "method=sample", f"num_samples={draws}", f"num_warmup={warmup}",
+                    "output", f"file={folder / f'draws-{chain}.csv'}",
+                    f"refresh={plan.warmup + plan.draws}", f"sig_figs={SIGNIFICANT_DIGITS}",
+                    f"profile_file={folder / 'profile.csv'}",
+                    "method=sample", f"num_samples={plan.draws}", f"num_warmup={plan.warmup}",
                     "algorithm=hmc", "adapt", "engaged=1", f"delta={adapt_delta}",
                 ]
-                for chain in range(1, chains + 1)
+                for chain in range(1, plan.chains + 1)
             ]  # fmt: skip
             failure = run_commands(commands, folder, at_once=cores())
             if failure is not None:
@@ -237,13 +234,10 @@ class CmdStanBackend:
                 text = console.read_text(errors="replace") if console.is_file() else ""
                 _raise_failure(source.name, failure.code, text)
             try:
-                return _read_draws([_draws_file(folder, chain + 1) for chain in range(chains)])
+                files = [folder / f"draws-{chain + 1}.csv" for chain in range(plan.chains)]
+                return _read_draws(files)
             except Exception:  # any message of CmdStanPy may quote what it read
                 raise failed_program(source.name, "") from None
-
-
-def _draws_file(folder: Path, chain: int) -> Path:
-    return folder / f"draws-{chain}.csv"
 
 
 def _read_draws(files: Sequence[Path]) -> StanRun:
@@ -262,10 +256,12 @@ def _read_draws(files: Sequence[Path]) -> StanRun:
     return StanRun(draws, np.asarray(divergent).reshape(chains, length) > 0)
 
 
-def check_warmup(warmup: int) -> None:
+def check_warmup(plan: SamplingPlan) -> None:
     """Raise ``InputError`` for fewer iterations than adaptation needs."""
-    if warmup < MIN_WARMUP:
-        raise InputError(f"warmup must be at least {MIN_WARMUP} for a Stan program, got {warmup}.")
+    if plan.warmup < MIN_WARMUP:
+        raise InputError(
+            f"warmup must be at least {MIN_WARMUP} for a Stan program, got {plan.warmup}."
+        )
 
 
 def _raise_failure(name: str, code: int, console: str) -> NoReturn:
@@ -313,22 +309,17 @@ class PyStanBackend:
         self,
         source: StanSource,
         data: Mapping[str, Any],
+        plan: SamplingPlan,
         *,
-        chains: int,
-        warmup: int,
-        draws: int,
         seed: int,
         adapt_delta: float,
     ) -> StanRun:
         """Run as ``StanBackend.run``."""
-        check_warmup(warmup)
+        check_warmup(plan)
         settings = {
-            "num_chains": chains,
-            "num_warmup": warmup,
-            "num_samples": draws,
-            "seed": seed,
-            "delta": adapt_delta,
-        }
+            "num_chains": plan.chains, "num_warmup": plan.warmup, "num_samples": plan.draws,
+            "seed": seed, "delta": adapt_delta,
+        }  # fmt: skip
         with private_folder() as folder:
             _pystan(source, settings, data, folder)
             with np.load(folder / "draws.npz") as stored:
@@ -418,14 +409,9 @@ class StanEngine:
         Besides the model's parameters the result holds ``divergent__``, 1 where a draw diverged.
         """
         run = self.backend.run(
-            program_source(spec),
-            spec.data(stats, priors),
-            chains=plan.chains,
-            warmup=plan.warmup,
-            draws=plan.draws,
-            seed=seed_from(rng),
+            program_source(spec), spec.data(stats, priors), plan, seed=seed_from(rng),
             adapt_delta=self.adapt_delta,
-        )
+        )  # fmt: skip
         lead = (plan.chains, plan.draws)
         flat = {name: v.reshape(plan.kept, *v.shape[2:]) for name, v in run.draws.items()}
         theta = spec.theta(flat)

@@ -17,7 +17,6 @@ from surveysynth.mechanisms.learned import histogram
 from surveysynth.mechanisms.learned.histogram import (
     NoisyHistogram,
     gaussian_variance,
-    laplace_scale,
     learned_design,
     noisy_histograms,
     range_facts,
@@ -83,21 +82,19 @@ def test_units_move_counts_by_their_size() -> None:
     change = counts[0] - counts[1]
     assert np.abs(change).sum() == 2 * 4
     assert (change**2).sum() == 2 * 4**2
-    # The noise that holds for it: rho = sum change^2 / (2 sigma^2), epsilon = sum |change| / b.
-    rho, epsilon = Fraction(1, 7), Fraction(3, 5)
+    # The noise that holds for it: rho = sum change^2 / (2 sigma^2).
+    rho = Fraction(1, 7)
     assert Fraction(2 * 4**2) / (2 * gaussian_variance(rho, 4)) <= rho
     assert Fraction(2 * 4**2) / (2 * gaussian_variance(rho, 4)) > rho * Fraction(999, 1000)
-    assert Fraction(2 * 4) / laplace_scale(epsilon, 4) <= epsilon
 
 
 def test_shares_add_up_to_the_whole_budget_and_no_more() -> None:
     design = survey_of(60).design
     budget = 1.7522430357693985
     found = noisy_histograms(
-        design, survey_of(60).confidential, budget, "gaussian",
-        SeededNoise(np.random.default_rng(1)), 3,
-    )  # fmt: skip
-    spent = [Fraction(2 * 3**2) / (2 * each.parameter) for each in found]
+        design, survey_of(60).confidential, budget, SeededNoise(np.random.default_rng(1)), 3
+    )
+    spent = [Fraction(2 * 3**2) / (2 * each.variance) for each in found]
     left = Fraction(what_is_left(budget, design.outcomes))
     assert sum(spent) + left <= Fraction(budget)
     assert sum(spent) + left > Fraction(budget) * Fraction(99_999, 100_000)
@@ -111,38 +108,14 @@ def test_shares_that_leave_nothing_are_an_error() -> None:
         what_is_left(1.0, outcomes)
 
 
-def laplace_p_value(draws: np.ndarray, scale: float) -> float:
-    """Chi-square of draws with P(x) proportional to exp(-|x| / scale)."""
-    reach = math.ceil(60 * scale) + 2
-    values = np.arange(-reach, reach + 1)
-    chance = np.exp(-np.abs(values) / scale)
-    expected = len(draws) * chance / chance.sum()
-    observed = np.bincount(draws + reach, minlength=values.size)
-    common = expected >= 20
-    o, e = np.append(observed[common], observed[~common].sum()), expected[common]
-    return float(stats.chisquare(o, np.append(e, len(draws) - e.sum())).pvalue)
-
-
-@pytest.mark.parametrize("scale", [Fraction(1, 2), Fraction(7, 3), Fraction(121363, 65536)])
-def test_laplace_noise_has_its_exact_probabilities(scale: Fraction) -> None:
-    draws = np.array(SeededNoise(np.random.default_rng(4)).draw_laplace(scale, 20_000))
-    assert laplace_p_value(draws, float(scale)) > RARE
-    for wrong in (0.9, 1.1, 2.0):
-        assert laplace_p_value(draws, wrong * float(scale)) < RARE
-    # The variance that the smoother takes for it.
-    made = NoisyHistogram("y", np.zeros((1, 1, BINS), dtype=np.int64), "laplace", scale, "seeded")
-    assert draws.var() == pytest.approx(made.variance, rel=0.06)
-
-
-def empirical_epsilon(parameter: Fraction, noise: str, times: int, seed: int) -> float:
+def empirical_epsilon(variance: Fraction, times: int, seed: int) -> float:
     """A lower bound on epsilon from the two counts that one record moves, by their own tests.
 
     The record is in the first of two bins or in the second; who sees the noisy counts guesses by
     their difference. 97.5% bounds on the two kinds of errors at several thresholds.
     """
     source = SeededNoise(np.random.default_rng(seed))
-    draw = source.draw_laplace if noise == "laplace" else source.draw
-    drawn = np.array(draw(parameter, 4 * times)).reshape(2, 2, times)
+    drawn = np.array(source.draw(variance, 4 * times)).reshape(2, 2, times)
     one, other = drawn[0] + [[1], [0]], drawn[1] + [[0], [1]]
     best = 0.0
     for threshold in range(0, 5):
@@ -154,27 +127,20 @@ def empirical_epsilon(parameter: Fraction, noise: str, times: int, seed: int) ->
     return best
 
 
-def test_the_empirical_epsilon_finds_noise_that_is_halved() -> None:
-    epsilon = 1.5
-    right = laplace_scale(Fraction(epsilon))
-    assert empirical_epsilon(right, "laplace", 20_000, 1) < epsilon
-    assert empirical_epsilon(right / 2, "laplace", 20_000, 1) > epsilon
-
-
 def test_the_empirical_epsilon_of_gaussian_noise_is_within_its_rho() -> None:
     """At rho the log of hits over false alarms cannot pass rho + 2 sqrt(rho log(1/delta))."""
     rho, delta = 0.2, 1e-3
     right = gaussian_variance(Fraction(rho))
     bound = rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta))
-    assert empirical_epsilon(right, "gaussian", 20_000, 2) < bound
+    assert empirical_epsilon(right, 20_000, 2) < bound
     # The squared distance of the two laws is 2 / sigma^2: a quarter of the variance doubles it.
-    assert empirical_epsilon(right / 16, "gaussian", 20_000, 2) > bound
+    assert empirical_epsilon(right / 16, 20_000, 2) > bound
 
 
 def test_histograms_are_written_and_read_and_must_fit() -> None:
     survey = survey_of(200)
     made = noisy_histograms(
-        survey.design, survey.confidential, 10.8, "laplace", SeededNoise(np.random.default_rng(1))
+        survey.design, survey.confidential, 1.08, SeededNoise(np.random.default_rng(1))
     )
     again = tuple(NoisyHistogram.from_dict(each.to_dict()) for each in made)
     one, other = (learned_design(survey.design, each) for each in (made, again))
@@ -215,7 +181,7 @@ def test_one_curve_for_all_by_default(by: str | None) -> None:
     survey = survey_of(200)
     tax = replace(TAX, transform=replace(TAX.transform, by=by))
     design = replace(survey.design, outcomes=(survey.design.outcomes[0], tax))
-    made = noisy_histograms(design, survey.confidential, 1.0, "gaussian", None)
+    made = noisy_histograms(design, survey.confidential, 1.0, None)
     assert [each.counts.shape for each in made] == [(1, 3, BINS), (2, 1, BINS)]
     assert made[1].kind == "none"
 

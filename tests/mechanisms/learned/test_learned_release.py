@@ -141,7 +141,7 @@ def test_the_second_stage_takes_scores_of_the_first() -> None:
     """Records of a stratum have the scores of its own curve, at no spike and by side."""
     survey = survey_of(2000)
     first = first_stage(
-        survey.design, survey.confidential, budget=1.0, noise="gaussian",
+        survey.design, survey.confidential, budget=1.0,
         source=SeededNoise(np.random.default_rng(2)),
     )  # fmt: skip
     model = ss.get_model("fbs").under_noise().of(first.design)

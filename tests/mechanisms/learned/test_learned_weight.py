@@ -77,7 +77,7 @@ def with_learned_weight(survey: ss.Survey, share: float = 0.02) -> ss.Survey:
 
 def learned_of(survey: ss.Survey, seed: int = 1, budget: float = 1.0) -> ss.PublicDesign:
     made = noisy_histograms(
-        survey.design, survey.confidential, budget, "gaussian",
+        survey.design, survey.confidential, budget,
         SeededNoise(np.random.default_rng(seed)),
     )  # fmt: skip
     return learned_design(survey.design, made)
@@ -92,15 +92,15 @@ def test_the_weight_is_one_more_column_with_a_share_of_its_own() -> None:
     survey = with_learned_weight(survey_of(300))
     design, budget = survey.design, 1.3
     found = noisy_histograms(
-        design, survey.confidential, budget, "gaussian", SeededNoise(np.random.default_rng(1)), 2
+        design, survey.confidential, budget, SeededNoise(np.random.default_rng(1)), 2
     )
     assert [each.outcome for each in found] == ["income", "tax", "weight"]
-    spent = [Fraction(2 * 2**2) / (2 * each.parameter) for each in found]
+    spent = [Fraction(2 * 2**2) / (2 * each.variance) for each in found]
     left = Fraction(what_is_left(budget, design.modelled))
     assert Fraction(budget) * Fraction(99_999, 100_000) < sum(spent) + left <= Fraction(budget)
     assert float(spent[2]) / budget == pytest.approx(0.02, rel=1e-5)
     # Without noise: the weights of each stratum, bin by bin, on asinh of thousandths of the end.
-    (*_, exact) = noisy_histograms(design, survey.confidential, budget, "gaussian", None)
+    (*_, exact) = noisy_histograms(design, survey.confidential, budget, None)
     weight, strata = survey.confidential.sampling_weight, design.strata
     assert weight is not None
     assert strata is not None

@@ -204,7 +204,7 @@ def cell_means(by: str, n: int, times: int) -> FloatArray:
         visits = replace(VISITS, transform=replace(VISITS.transform, by=by))
         design = replace(survey.design, outcomes=(visits, *survey.design.outcomes[1:]))
         noisy = noisy_histograms(
-            design, survey.confidential, 1.752, "gaussian", SeededNoise(rng)
+            design, survey.confidential, 1.752, SeededNoise(rng)
         )
         design = learned_design(design, noisy)
         spread = spread_counts(design, survey.confidential, rng).outcome[:, 0]
@@ -232,7 +232,7 @@ def test_cells_with_means_from_04_to_6_come_back_and_by_one_curve_they_do_not() 
 def test_redrawn_curves_differ_in_shape_and_stay_whole() -> None:
     survey = count_survey(800)
     noisy = noisy_histograms(
-        survey.design, survey.confidential, 1.752, "gaussian",
+        survey.design, survey.confidential, 1.752,
         SeededNoise(np.random.default_rng(1)),
     )  # fmt: skip
     design = learned_design(survey.design, noisy)

@@ -62,10 +62,10 @@ def run(z: FloatArray, codes: Any = CODES, **given: Any) -> LocationStatistics:
 def test_sums_are_those_of_whole_numbers() -> None:
     exact, (block,) = sums_of(DESIGN, CODES, Z), DESIGN.blocks
     u, rows = CLIPPING.on_grid(Z).tolist(), block.noise.rows.tolist()
-    cross, squares = [[0, 0] for _ in range(block.noise.rank)], [[0, 0], [0, 0]]
+    cross, squares = [[0, 0] for _ in range(block.noise.basis.shape[1])], [[0, 0], [0, 0]]
     for record, cell in zip(u, CODES.tolist(), strict=True):
         for j in range(2):
-            for k in range(block.noise.rank):
+            for k in range(block.noise.basis.shape[1]):
                 cross[k][j] += rows[cell][k] * record[j]
             for k in range(2):
                 squares[j][k] += record[j] * record[k]

@@ -56,7 +56,7 @@ def test_the_target_is_reached_and_not_passed(name, kind):
     assert fit.realised_bound == pytest.approx(realised, rel=1e-10)
     assert fit.realised_epsilon == pytest.approx(2 * 3 * realised, rel=1e-10)
     assert fit.papers_epsilon == pytest.approx(2 * 3 * delta, rel=1e-10)
-    assert private.lipschitz_bound == pytest.approx(1.8)
+    assert private.settings.target_bound == pytest.approx(1.8)
     # Linear weights may stop below a jump of the bound across the window.
     least = 0.9 if KINDS[kind].get("weights") == "linear" else 0.97
     assert least * 1.8 <= realised <= 1.8

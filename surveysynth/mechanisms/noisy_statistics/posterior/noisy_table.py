@@ -20,27 +20,15 @@ from surveysynth.mechanisms.noisy_statistics.release.location_table import Locat
 
 @dataclass(frozen=True)
 class NoisyPattern:
-    """The moments of one pattern in all G groups.
+    """The moments of one pattern in all G groups."""
 
-    Attributes
-    ----------
-    present
-        Columns of z (q_p,).
-    combinations
-        Those of the pattern (D_p,).
-    rows
-        A, (G, Cg, D_p, r): zero beyond the cells of a group and the axes of a block.
-    sums, squares
-        (G, r, q_p) and (G, q_p, q_p), with noise.
-    centers
-        (G, q_p): where the sums of a group are about, in spreads from the common center.
-    """
-
-    present: IntArray
-    combinations: IntArray
-    rows: FloatArray
+    present: IntArray  # columns of z (q_p,)
+    combinations: IntArray  # those of the pattern (D_p,)
+    rows: FloatArray  # A, (G, Cg, D_p, r): zero beyond the cells of a group and the axes of a block
+    #: sums, squares: (G, r, q_p) and (G, q_p, q_p), with noise.
     sums: FloatArray
     squares: FloatArray
+    #: (G, q_p): where the sums of a group are about, in spreads from the common center.
     centers: FloatArray
 
     @cached_property
@@ -56,37 +44,20 @@ class NoisyPattern:
 
 @dataclass(frozen=True)
 class NoisyTable:
-    """Noisy statistics of one survey.
+    """Noisy statistics of one survey."""
 
-    Attributes
-    ----------
-    shape
-        The public table.
-    x
-        Rows of X times the root of the prior of coefficients (C, K).
-    sizes
-        Records (C,) of each cell.
-    cells
-        Cells (G, Cg) of each group, -1 beyond its own.
-    counts
-        (C, D) with noise of variance ``count_variance``.
-    patterns
-        Those that have columns.
-    sum_variance, square_variance
-        Of the noise of sums, and of squares off the diagonal; on it the noise has twice the latter.
-    center, spread
-        (q,).
-    """
-
-    shape: LocationShape
-    x: FloatArray
-    sizes: IntArray
-    cells: IntArray
-    counts: FloatArray
+    shape: LocationShape  # the public table
+    x: FloatArray  # rows of X times the root of the prior of coefficients (C, K)
+    sizes: IntArray  # records (C,) of each cell
+    cells: IntArray  # cells (G, Cg) of each group, -1 beyond its own
+    counts: FloatArray  # (C, D) with noise of variance ``count_variance``
     count_variance: float
-    patterns: tuple[NoisyPattern, ...]
+    patterns: tuple[NoisyPattern, ...]  # those that have columns
+    #: sum_variance, square_variance: Of the noise of sums, and of squares off the diagonal; on it
+    #: the noise has twice the latter.
     sum_variance: float
     square_variance: float
+    #: center, spread: (q,).
     center: FloatArray
     spread: FloatArray
 

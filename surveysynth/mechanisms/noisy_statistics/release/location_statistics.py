@@ -1,7 +1,7 @@
 """Exact counts and moments by block, with noise: what is released of several kinds of outcome.
 
-Total on every valid survey, as ``noisy_statistics.statistics`` is: sums are whole numbers, and
-nothing but the noisy numbers depends on a record.
+Total on every valid survey: sums are whole numbers, and nothing but the noisy numbers depends on a
+record.
 
 **Where groups lie: the first stage of statistics by group, and its proof (strict 7).**
 Groups lie apart, so a ball about the declared centres that holds all of them is wide, and the noise
@@ -150,7 +150,7 @@ class BlockDesign:
 
 @dataclass(frozen=True, eq=False)
 class Centring:
-    """Public: how groups get a centre of their own from first sums (``group_centres``).
+    """Public: how groups get a centre of their own from first sums.
 
     radius: of the ball about it; sizes (cells,): records of each row of X; precision (K,): of the
     prior of effects, in spreads.
@@ -263,71 +263,49 @@ class LocationSums:
 
     def squares_of(self, block: BlockDesign) -> IntArray:
         """Return U'U of a block (q, q), as objects."""
-        result: IntArray = self.squares[block.pattern * self.design.shape.groups + block.group]
-        return result
+        return np.asarray(self.squares[block.pattern * self.design.shape.groups + block.group])
 
 
 @dataclass(frozen=True)
 class LocationStatistics(Published):
-    """The statistics released of one survey, with all public constants: any use of them is free.
+    """The statistics released of one survey, with all public constants: any use of them is free."""
 
-    Attributes
-    ----------
-    n
-        Records.
-    counts
-        Of the rows (c, d), cell after cell, with noise; of a cell they need not add up to the
-        public number of its records.
-    cross, squares
-        Of each block, (r, q_p) and (q_p, q_p), of the columns that its pattern has.
-    basis
-        Of each block (width, r): A = rows of (x, e(d)) times it.
-    present
-        Columns of z (P, q) of each pattern.
-    block_pattern, block_group
-        Of each block.
-    sigma, squares_sd, count_sd
-        SD of the noise: of entries of cross, of the diagonal and the rest of squares, of counts.
-    centre, spread, radius
-        u = (z - centre)/spread by column (q,), clipped to |u| <= radius.
-    share
-        (k / radius)^2, how precise counts are beside moments.
-    rho, epsilon, delta, records
-        The guarantee, for neighbours that differ in one unit of up to ``records`` records.
-    noise
-        "system"; "seeded" statistics are not private.
-    units
-        Products between primary sampling units (PSUs), with a cost of their own, where PSUs have
-        effects.
-    levels
-        Squares of the weight by level, with a cost of their own, where outcomes have categories.
-    first
-        First sums, from which groups have centres of their own; part of rho is theirs.
-        ``cross``, ``squares`` and ``radius`` are then about those.
-    """
-
-    n: int
+    n: int  # records
+    #: Of the rows (c, d), cell after cell, with noise; of a cell they need not add up to the public
+    #: number of its records.
     counts: FloatArray
+    #: cross, squares: Of each block, (r, q_p) and (q_p, q_p), of the columns that its pattern has.
     cross: tuple[FloatArray, ...]
     squares: tuple[FloatArray, ...]
-    basis: tuple[FloatArray, ...]
-    present: BoolArray
+    basis: tuple[FloatArray, ...]  # of each block (width, r): A = rows of (x, e(d)) times it
+    present: BoolArray  # columns of z (P, q) of each pattern
+    #: block_pattern, block_group: Of each block.
     block_pattern: IntArray
     block_group: IntArray
+    #: sigma, squares_sd, count_sd: SD of the noise: of entries of cross, of the diagonal and the
+    #: rest of squares, of counts.
     sigma: float
     squares_sd: tuple[float, float]
     count_sd: float
+    #: centre, spread, radius: u = (z - centre)/spread by column (q,), clipped to |u| <= radius.
     centre: FloatArray
     spread: FloatArray
     radius: float
-    share: float
+    share: float  # (k / radius)^2, how precise counts are beside moments
+    #: rho, epsilon, delta, records: The guarantee, for neighbours that differ in one unit of up to
+    #: ``records`` records.
     rho: float
     epsilon: float
     delta: float
     records: int
-    noise: str
+    noise: str  # "system"; "seeded" statistics are not private
+    #: Products between primary sampling units (PSUs), with a cost of their own, where PSUs have
+    #: effects.
     units: UnitProducts | None = None
+    #: Squares of the weight by level, with a cost of their own, where outcomes have categories.
     levels: LevelSquares | None = None
+    #: First sums, from which groups have centres of their own; part of rho is theirs. ``cross``,
+    #: ``squares`` and ``radius`` are then about those.
     first: GroupSums | None = None
 
     @property

@@ -1,14 +1,10 @@
-"""Discrete Gaussian and Laplace noise, exact (Canonne, Kamath & Steinke 2020, algorithms 1 to 3).
+"""Discrete Gaussian noise, exact (Canonne, Kamath & Steinke 2020, algorithms 1 to 3).
 
 P(x) is proportional to exp(-x^2 / (2 sigma^2)) on the whole numbers. Integers and fractions only:
 there are no floating-point numbers, whose digits could reveal what the noise hides (Mironov 2012).
 Added to whole numbers x_j, one of its own variance to each, it is rho-zCDP with
 rho = sum_j change_j^2 / (2 sigma_j^2): the divergence of order alpha between two shifts by whole
 numbers is at most that of normal distributions, and those of independent numbers add up.
-
-Discrete Laplace noise has P(x) proportional to exp(-|x| / b). Added to each of whole numbers x_j,
-it is epsilon-differentially private with epsilon = sum_j |change_j| / b: the ratio of two
-probabilities of a number is at most exp(|change_j| / b).
 
 ``Published`` is what a release keeps of exact sums with such noise.
 """
@@ -20,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from types import UnionType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -33,52 +29,28 @@ from surveysynth.mechanisms.noisy_statistics.release.sensitivity import NoiseVar
 BLOCK_BYTES = 4096
 
 
-class NoiseSource(Protocol):
-    """A source of noise, with its kind.
+class NoiseSource(ABC):
+    """A source of exact noise: samplers on uniform whole numbers.
 
-    ``kind`` is "system" (exact sampler, randomness of the operating system: the only one that makes
-    a release private) or "seeded" (the same sampler, a generator that can be run again).
+    ``kind`` is "system" (randomness of the operating system: the only one that makes a release
+    private) or "seeded" (a generator that can be run again).
     """
 
-    @property
-    def kind(self) -> str:
-        """One of the two kinds."""
-        ...
-
-    def draw(self, variance: int | Fraction, size: int) -> list[int]:
-        """Draw ``size`` independent whole numbers with the parameter sigma^2 = ``variance`` > 0."""
-        ...
-
-    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
-        """Draw ``size`` independent discrete Laplace numbers with the parameter ``scale`` > 0."""
-        ...
-
-
-class _ExactNoise(ABC):
-    """The exact samplers on uniform whole numbers: see ``NoiseSource``."""
+    kind: str
 
     @abstractmethod
     def _integers(self) -> "_Integers":
-        """Return the source of these."""
+        """Return the source of whole numbers."""
 
     def draw(self, variance: int | Fraction, size: int) -> list[int]:
-        """Draw discrete Gaussian numbers."""
+        """Draw ``size`` independent whole numbers with the parameter sigma^2 = ``variance`` > 0."""
         if variance <= 0:
             raise ValueError(f"the variance of noise is above 0, got {variance}")
         integers = self._integers()
         return [_discrete_gaussian(Fraction(variance), integers) for _ in range(size)]
 
-    def draw_laplace(self, scale: Fraction, size: int) -> list[int]:
-        """Draw discrete Laplace numbers."""
-        if scale <= 0:
-            raise ValueError(f"the scale of noise is above 0, got {scale}")
-        integers = self._integers()
-        return [
-            _discrete_laplace(scale.numerator, integers, scale.denominator) for _ in range(size)
-        ]
 
-
-class SystemNoise(_ExactNoise):
+class SystemNoise(NoiseSource):
     """Exact noise from the operating system's cryptographic generator."""
 
     kind = "system"
@@ -88,7 +60,7 @@ class SystemNoise(_ExactNoise):
         return _Integers(os.urandom)
 
 
-class SeededNoise(_ExactNoise):
+class SeededNoise(NoiseSource):
     """Exact noise that a seed makes again: for tests and studies, not private."""
 
     kind = "seeded"
@@ -106,6 +78,26 @@ def added(values: IntArray, variance: int | Fraction, source: NoiseSource) -> In
     result = np.empty(values.size, dtype=object)
     result[:] = [int(value) + each for value, each in zip(values.ravel(), noise, strict=True)]
     return result.reshape(values.shape)
+
+
+def added_to_symmetric(
+    values: IntArray,
+    diagonal: int,
+    off_diagonal: int,
+    source: NoiseSource,
+    upper: tuple[IntArray, IntArray] | None = None,
+) -> FloatArray:
+    """Return a symmetric matrix (q, q) of objects with noise on and above its diagonal.
+
+    What is below the diagonal is a copy. diagonal, off_diagonal: variances; ``upper``: rows and
+    columns (k,) of what is released, other entries become zero; all by default."""
+    upper = np.triu_indices(len(values)) if upper is None else upper
+    entries, on_diagonal = values[upper], upper[0] == upper[1]
+    entries[on_diagonal] = added(entries[on_diagonal], diagonal, source)
+    entries[~on_diagonal] = added(entries[~on_diagonal], off_diagonal, source)
+    whole = np.zeros(values.shape)
+    whole[upper] = whole.T[upper] = entries.astype(np.float64)
+    return whole
 
 
 class _Integers:
@@ -146,8 +138,8 @@ def _discrete_gaussian(variance: Fraction, integers: _Integers) -> int:
             return value
 
 
-def _discrete_laplace(scale: int, integers: _Integers, divisor: int = 1) -> int:
-    """Draw y with P(y) proportional to exp(-|y| divisor / scale) (algorithm 2)."""
+def _discrete_laplace(scale: int, integers: _Integers) -> int:
+    """Draw y with P(y) proportional to exp(-|y| / scale) (algorithm 2)."""
     while True:
         remainder = integers.below(scale)
         if not _exponential_coin(remainder, scale, integers):
@@ -155,7 +147,7 @@ def _discrete_laplace(scale: int, integers: _Integers, divisor: int = 1) -> int:
         times = 0
         while _exponential_coin(1, 1, integers):
             times += 1
-        value = (remainder + scale * times) // divisor
+        value = remainder + scale * times
         negative = integers.below(2)
         if value or not negative:  # zero must not count twice
             return -value if negative else value
@@ -224,13 +216,8 @@ def noisy_moments(
 
     Every sum, and every entry on and above the diagonal of the squares, has noise of its own."""
     sums = noisy_sums(cross, variances, clipping, source)
-    upper = np.triu_indices(len(squares))
-    entries, on_diagonal = squares[upper], upper[0] == upper[1]
-    entries[on_diagonal] = added(entries[on_diagonal], variances.diagonal, source)
-    entries[~on_diagonal] = added(entries[~on_diagonal], variances.off_diagonal, source)
-    whole = np.zeros(squares.shape)
-    whole[upper] = whole.T[upper] = entries.astype(np.float64)
-    return sums, whole * clipping.step**2
+    noisy = added_to_symmetric(squares, variances.diagonal, variances.off_diagonal, source)
+    return sums, noisy * clipping.step**2
 
 
 def noisy_sums(

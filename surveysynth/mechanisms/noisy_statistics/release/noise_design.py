@@ -88,8 +88,7 @@ class Clipping:
         scaled = np.clip(u, -HUGE, HUGE) / self.step
         norm = np.sqrt((scaled * scaled).sum(axis=-1, keepdims=True))
         inside = float(self.steps - self.q)
-        whole: IntArray = np.rint(scaled * (inside / np.maximum(norm, inside))).astype(np.int64)
-        return whole
+        return np.asarray(np.rint(scaled * (inside / np.maximum(norm, inside))).astype(np.int64))
 
 
 def inside(columns: int) -> float:
@@ -127,11 +126,6 @@ class NoiseDesign:
     def optimal(cls, cells: FloatArray, clipping: Clipping) -> "NoiseDesign":
         """Return the D-optimal design for the cells."""
         return cls(clipping, cells, optimal_basis(cells))
-
-    @property
-    def rank(self) -> int:
-        """Columns of A."""
-        return int(self.basis.shape[1])
 
     @property
     def exact_rows(self) -> FloatArray:

@@ -39,7 +39,7 @@ from surveysynth.mechanisms.noisy_statistics.release.unit_products import (
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.base import Model, psu_codes, require
 from surveysynth.models.general_location.layout import Layout
-from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.general_location.model import GeneralLocation, on_scale
 from surveysynth.models.general_location.simulate import columns_of
 from surveysynth.models.units import UnitDesign
 from surveysynth.survey.design_matrix import ridge_of
@@ -237,19 +237,10 @@ def _counted(own: LocationStatistics) -> bool:
 
 def record_scores(design: PublicDesign, dataset: Confidential) -> FloatArray:
     """Return x times categories, x and categories times amounts, and products of amounts."""
-    layout, n = Layout.of(design, grouped=False), len(dataset.outcome)
-    category = np.zeros((n, len(design.outcomes)), dtype=np.int64)
-    values = np.zeros((n, len(design.outcomes)))
-    for j, outcome in enumerate(design.outcomes):
-        given = dataset.outcome[:, j]
-        category[:, j] = outcome.category(given) if outcome.is_discrete else 0
-        for side in outcome.sides:
-            there = category[:, j] == side
-            values[there, j] = outcome.at(there).forward(given[there], side)
-    if layout.weighted and dataset.sampling_weight is not None:
-        weight = design.weight_transform.forward(dataset.sampling_weight)
-        values = np.column_stack([values, weight])
-    z, x = columns_of(layout, category, values), design.matrix.x_cells[design.matrix.cell]
+    layout, made = Layout.of(design, grouped=False), on_scale(design, dataset)
+    n, category = len(made.z), made.category
+    assert category is not None  # all of this form have them
+    z, x = columns_of(layout, category, made.z), design.matrix.x_cells[design.matrix.cell]
     rows, upper = layout.tilde(x, category), np.triu_indices(z.shape[1])
     pairs = ((rows, z), (x, rows[:, x.shape[1] :]))
     products = [(one[:, :, None] * two[:, None, :]).reshape(n, -1) for one, two in pairs]

@@ -80,7 +80,7 @@ from surveysynth.mechanisms.noisy_statistics.release.noise import (
     Published,
     SystemNoise,
     add_by_code,
-    added,
+    added_to_symmetric,
 )
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.sampling.primitives import NORMAL_NODES
@@ -241,21 +241,11 @@ def unit_products(
     diagonal, off = noise_variances(shape, clipping, rho, sizes, records)
     exact = exact_products(exact_sums(shape, clipping, psu, category, z), sizes)
     block = block_of_columns(shape)
-    upper = inside_blocks(block)
-    entries, on = exact[upper], upper[0] == upper[1]
-    entries[on] = added(entries[on], diagonal, source)
-    entries[~on] = added(entries[~on], off, source)
-    whole = np.zeros(exact.shape)
-    whole[upper] = whole.T[upper] = entries.astype(np.float64)
+    noisy = added_to_symmetric(exact, diagonal, off, source, inside_blocks(block))
     return UnitProducts(
-        products=whole * clipping.step**2,
-        block=block,
-        sd=math.sqrt(diagonal) * clipping.step**2,
-        scale=SCALE,
-        rho=float(rho),
-        records=records,
-        noise=source.kind,
-    )
+        noisy * clipping.step**2, block, math.sqrt(diagonal) * clipping.step**2, SCALE, float(rho),
+        records, source.kind,
+    )  # fmt: skip
 
 
 def divided(budget: Budget, share: float) -> tuple[Fraction, Budget]:
@@ -290,17 +280,17 @@ class UnitSizes:
         pairs = max(self.records - self.units, 1.0)
         return np.asarray(np.sqrt(sampling + (self.of_products / pairs) ** 2 / share))
 
-    def rmse_gain(self, share: FloatArray, icc: float = USUAL_ICC) -> FloatArray:
+    def rmse_gain(self, share: FloatArray) -> FloatArray:
         """Return R(s) for shares (k,)."""
         of_unit = max(min(self.cell / self.units, self.size), 1.0)
-        sampling = (1.0 + (of_unit - 1.0) * icc) / self.cell
+        sampling = (1.0 + (of_unit - 1.0) * USUAL_ICC) / self.cell
         noise = self.of_sums / self.cell**2
         gain = np.sqrt((sampling + noise / (1.0 - share)) / (sampling + noise)) - 1.0
         return np.asarray(gain, dtype=np.float64)
 
-    def se_error(self, share: FloatArray, icc: float = USUAL_ICC) -> FloatArray:
+    def se_error(self, share: FloatArray) -> FloatArray:
         """Return E(s) for shares (k,)."""
-        estimates = np.clip(icc + self.icc_error(share, icc)[:, None] * NORMAL_NODES, 0.0, 1.0)
+        estimates = np.clip(USUAL_ICC + self.icc_error(share)[:, None] * NORMAL_NODES, 0.0, 1.0)
         factor = np.sqrt(1.0 + max(self.size - 1.0, 0.0) * estimates)
         return np.asarray(factor.std(axis=1) / factor.mean(axis=1))
 

@@ -1,4 +1,4 @@
-"""The TOML file that declares a user's Stan program (``own_stan.model``)."""
+"""The TOML file that declares a user's Stan program (``own_stan``)."""
 
 import importlib.util
 import re

@@ -47,7 +47,7 @@ from surveysynth._support.messages import listing, nearest
 from surveysynth._support.types import DIVERGENT, INTERNAL_SUFFIX, FloatArray, IntArray, Theta
 from surveysynth.errors import InputError
 from surveysynth.models.base import Simulated, SimulationKind
-from surveysynth.models.own_stan.file import (
+from surveysynth.models.own_stan_file import (
     Function,
     ProgramFile,
     check_declared,
@@ -217,14 +217,9 @@ class StanProgram(WeightedModel):
         declaration names.
         """
         run = self.backend.run(
-            self.source,
-            self.data(stats),
-            chains=plan.chains,
-            warmup=plan.warmup,
-            draws=plan.draws,
-            seed=seed_from(rng),
+            self.source, self.data(stats), plan, seed=seed_from(rng),
             adapt_delta=self.declared.program.adapt_delta,
-        )
+        )  # fmt: skip
         output, n = self.declared.output, stats.records.z.shape[0]
         shapes: dict[str, tuple[int, ...]] = {output.log_lik: (n,)}
         if output.generated:

@@ -1,1 +1,0 @@
-"""Synthesizers that users declare as Stan programs."""
