@@ -1,9 +1,8 @@
 """The statistics that tables can show, with all facts about each.
 
 A row of ``STATISTICS`` has a statistic's words, rounding rule, requirements for an outcome,
-estimate and linearised variable as an array function, and the lines that recompute it in a
-release's README. The specification, estimation, tables, writers, comparisons and noise all read
-this registry.
+estimate and linearised variable as an array function. The specification, estimation, tables,
+writers, comparisons and noise all read this registry.
 
 A statistic with arguments is a row of ``FAMILIES``. Its name is ``word(argument, argument)``. An
 argument is plain text. Text needs double quotes (a double quote in it is doubled) where it has
@@ -47,48 +46,6 @@ reach below 0, on the log scale, which does not."""
 
 
 @dataclass(frozen=True)
-class Program:
-    """Statements of the programs in a release's README, for one dataset.
-
-    They know ``w`` and ``y`` of all records, ``inside`` (true in the cell) and, under calibrated
-    weights, POPULATION. estimate: sets ``value``; linearised: sets ``u`` after it; calibrated:
-    the same under calibrated weights, where that is another.
-    """
-
-    estimate: tuple[str, ...]
-    linearised: tuple[str, ...]
-    calibrated: tuple[str, ...] = ()
-
-    def variable(self, linearisation: str) -> tuple[str, ...]:
-        """Return the lines that set ``u`` under a linearisation."""
-        return (self.calibrated if linearisation == "ratio" else ()) or self.linearised
-
-
-def _programs(
-    total: str, size: str, u: str, *, calibrated: str = "", inside: str = "inside", z: str = ""
-) -> tuple[Program, Program]:
-    """Return the lines in Python and R of a ratio of sums over a cell, or of a sum (size "1").
-
-    total: what is summed over ``inside``; z: what the lines need before, if anything.
-    """
-    total, size = (f"({text})" if "*" in text else text for text in (total, size))
-    summed = [f"{total}[{inside}].sum()", "1.0" if size == "1" else f"{size}[inside].sum()"]
-    of_r = [f"sum({total}[{inside}])", "1" if size == "1" else f"sum({size}[inside])"]
-    return (
-        Program(
-            (*([f"z = {z}"] if z else ()), f"total, size = {', '.join(summed)}"),
-            (f"u = {u}",),
-            (f"u = {calibrated}",) if calibrated else (),
-        ),
-        Program(
-            (*([f"z <- {z}"] if z else ()), f"total <- {of_r[0]}", f"size <- {of_r[1]}"),
-            (f"u <- {u}",),
-            (f"u <- {calibrated}",) if calibrated else (),
-        ),
-    )
-
-
-@dataclass(frozen=True)
 class Statistic:
     """Everything about one statistic.
 
@@ -102,8 +59,6 @@ class Statistic:
         Of its estimates in tables.
     linearise
         Its array function.
-    python, r
-        Its lines in the programs of a release's README.
     needs_outcome
         False for a statistic of the weights alone, which has one table whatever the outcomes.
     binary
@@ -141,24 +96,21 @@ class Statistic:
     of
         The outcomes, by name, of a statistic of several: its array function takes (n, k).
     contrast
-        The contrast of two rows; the array function, the programs and the requirements for an
-        outcome are those of the statistic of one row.
+        The contrast of two rows; the array function and the requirements for an outcome are those
+        of the statistic of one row.
     base
         With a contrast, the name of that statistic.
     signed
         Whether it may be zero by its nature, so that a relative error says nothing.
     share
         Of a quantile, or of a contrast of quantiles, the share p: several datasets are combined by
-        their distribution functions, which are inverted there; ``python`` and ``r`` are of the
-        distribution function at Q.
+        their distribution functions, which are inverted there.
     """
 
     name: str
     plural: str
     heading: str
     linearise: Linearise
-    python: Program
-    r: Program
     needs_outcome: bool = True
     binary: bool = False
     kinds: tuple[OutcomeKind, ...] = ("continuous", "semicontinuous", "count")
@@ -329,11 +281,6 @@ def _wrong(name: str, why: str) -> InputError:
     return InputError(f"The statistic {name!r} cannot be read: {why}.")
 
 
-_OF_SHARE = _programs(
-    "w", "w", "w * inside * ((y <= Q) - value) / size", inside="inside & (y <= Q)"
-)
-
-
 def of_share(p: float) -> Statistic:
     """Return the quantile below which lies a share p of the weight."""
     percent = f"{100 * p:.10g}"
@@ -344,8 +291,6 @@ def of_share(p: float) -> Statistic:
         plural=plural,
         heading=f"Estimated {plural.removesuffix('s')}",
         linearise=quantile(p),
-        python=_OF_SHARE[0],
-        r=_OF_SHARE[1],
         instead=" Of outcomes with levels there is 'share'.",
         file=plural if median else file_name("percentiles", percent.replace(".", "_")),
         share=p,
@@ -361,12 +306,6 @@ def of_share(p: float) -> Statistic:
             "the other from Q over t."
         ),
     )
-
-
-#: Of a contrast of quantiles: those Q of two rows of all datasets, linear in F there.
-_LINEAR = _programs(
-    "w * z", "w", "w * inside * (z - value) / size", z="Q + slope * ((y <= Q) - F)"
-)
 
 
 def _ordinal(number: str) -> str:
@@ -389,9 +328,6 @@ def _quantile(arguments: tuple[str, ...], name: str) -> Statistic:
     return MEDIAN if p == 0.5 else of_share(p)
 
 
-_RATIO = _programs("w * y", "w * x", "w * inside * (y - value * x) / size")
-
-
 def _ratio(arguments: tuple[str, ...], name: str) -> Statistic:
     """Return the ratio of the totals of two outcomes, or of two rows."""
     if len(arguments) != 2 or _sides(arguments[1], name):
@@ -405,8 +341,6 @@ def _ratio(arguments: tuple[str, ...], name: str) -> Statistic:
         plural=f"ratios of {words}",
         heading="Estimated ratio",
         linearise=quotient,
-        python=_RATIO[0],
-        r=_RATIO[1],
         rounding="warranted",
         unit="ratio",
         file=file_name("ratio", numerator, denominator),
@@ -467,8 +401,6 @@ def _contrast(arguments: tuple[str, ...], name: str, kind: ContrastKind) -> Stat
         heading=f"Percentage over {contrast.column}"
         if share
         else f"{noun.capitalize()} of {base.plural}",
-        python=_LINEAR[0] if base.share_below else base.python,
-        r=_LINEAR[1] if base.share_below else base.r,
         interval="logit" if share else "positive" if ratio and base.is_count else "t",
         rounding="percent" if share else "warranted" if ratio else base.rounding,
         margins="neither",
@@ -503,8 +435,6 @@ def _share(arguments: tuple[str, ...], name: str) -> Statistic:
         plural=f"shares over {column}",
         heading=f"Percentage over {column}",
         linearise=expansion,
-        python=_TOTAL[0],
-        r=_TOTAL[1],
         margins="neither",
         of_sums=False,
         file=file_name("shares_over", column),
@@ -531,12 +461,6 @@ EXAMPLES = ("quantile(0.25)", "ratio(income, tax)", "difference(mean, sex: f - m
 """Of names with arguments, for messages."""
 
 
-_COUNT = _programs("w", "1", "w * inside", calibrated="w * (inside - value / POPULATION)")
-_TOTAL = _programs(
-    "w * y", "1", "w * y * inside", calibrated="w * (y * inside - value / POPULATION)"
-)
-_MEAN = _programs("w * y", "w", "w * inside * (y - value) / size")
-
 #: What tables say of outcomes that are no amounts.
 _OF_LEVELS = (
     " Of a binary outcome 'proportion' is the share of its last level, 'share' those of both, as "
@@ -548,8 +472,6 @@ COUNT = Statistic(
     plural="counts",
     heading="Estimated number",
     linearise=expansion,
-    python=_COUNT[0],
-    r=_COUNT[1],
     needs_outcome=False,
     rounding="multiples",
     interval="positive",
@@ -566,8 +488,6 @@ TOTAL = Statistic(
     plural="totals",
     heading="Estimated total",
     linearise=expansion,
-    python=_TOTAL[0],
-    r=_TOTAL[1],
     instead=_OF_LEVELS,
     rounding="warranted",
     margins="sums",
@@ -581,8 +501,6 @@ MEAN = Statistic(
     plural="means",
     heading="Estimated mean",
     linearise=average,
-    python=_MEAN[0],
-    r=_MEAN[1],
     instead=_OF_LEVELS,
     margins="means",
     of_sums=True,
@@ -596,8 +514,6 @@ PROPORTION = Statistic(
     plural="proportions",
     heading="Estimated percentage",
     linearise=average,
-    python=_MEAN[0],
-    r=_MEAN[1],
     binary=True,
     kinds=("binary",),
     rounding="percent",
@@ -615,8 +531,6 @@ SHARE = Statistic(
     plural="shares",
     heading="Estimated percentage",
     linearise=average,
-    python=_MEAN[0],
-    r=_MEAN[1],
     kinds=("semicontinuous", "binary", "categorical"),
     by_level=True,
     interval="logit",
