@@ -277,7 +277,7 @@ def _each_own(several: Any) -> list[dict[str, Any]]:
         )
     lists = ("by", "statistics")
     for number, key in ((n, key) for n, each in enumerate(several, start=1) for key in each):
-        if key in ("formats", "figures"):
+        if key == "formats":
             raise InputError(
                 f"several[{number}].{key}: tables in memory are not written to files; leave it out."
             )

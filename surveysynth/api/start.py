@@ -52,12 +52,10 @@ by = ["field", "gender"]       # all cells and all margins are made
 statistics = ["count", "mean"]
 title = "Survey of doctorate holders"
 universe = "doctorate holders" # titles: Mean annual salary of doctorate holders, ..
-place = "United States"
-period = "simulated"
+place = "United States, simulated"
 number = 1                     # of the first table
 source = "Simulated survey; population sizes and means as published for a simulation study."
-formats = ["csv", "html", "xlsx", "latex", "markdown"]
-figures = ["svg", "png"]       # also pdf: estimates with their intervals
+formats = ["csv", "html", "xlsx", "latex", "markdown", "svg", "png"] # svg, png, pdf: figures
 flags = "nchs"                 # or statcan, thresholds, none: mark or withhold unreliable numbers
 
 [labels.field]

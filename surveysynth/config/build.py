@@ -292,8 +292,8 @@ def settings_of(spec: "Spec") -> "MechanismSettings":
     of_papers = synthesizer.inference == "paper"
     return MechanismSettings(**{
         **_of_same_name(privacy, MechanismSettings),
-        "weights": privacy.weight_map,
-        "origin": privacy.origin or ("density" if of_papers else None),
+        **privacy.weighting,
+        "origin": "density" if of_papers else None,
         "plan": SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
     })  # fmt: skip
 

@@ -174,28 +174,23 @@ _ROOM = 1000
 
 
 class PseudoPosteriorSection(PrivacySection):
-    """The pseudo-posterior: records of high risk count less in the fit (methods 2).
-
-    origin: None where it is not given; inference as in the papers then has theirs.
-    """
+    """The pseudo-posterior: records of high risk count less in the fit (methods 2)."""
 
     mechanism: Literal["noisy_statistics", "pseudo_posterior"] = "pseudo_posterior"
     risk: Literal["lipschitz", "count", "pairwise", "scalar", "none"] = "lipschitz"
     """How to measure the risk of a record: by its log-likelihood ("lipschitz"), by the number of
     records near it ("count", "pairwise"), the same for all ("scalar"), or not at all ("none": no
     protection). Public: The measure. The risks themselves are confidential."""
-    weights: Literal["fixed_point", "linear"] = "fixed_point"
+    weights: Literal["fixed_point", "linear", "reweighted"] = "fixed_point"
     """How risks become powers of the likelihood: iterated until every bound is below its cap, or by
-    the linear map of the papers, in which one outlier can move all weights. Default: "fixed_point"
-    for `lipschitz`, otherwise "linear". Public: The rule."""
+    the linear map of the papers, in which one outlier can move all weights; "reweighted" then
+    raises the weights of records whose bound is below the largest, once. Default: "fixed_point" for
+    `lipschitz`, otherwise "linear". Public: The rule."""
     scale: Annotated[float, Field(gt=0)] | None = None
     """For linear weights: the factor c. Default: found for the target. Public: The number, if it is
     given."""
     shift: Annotated[float, Field(ge=-1, le=1)] = 0.0
     """For linear weights: the constant g that is added. Public: The number."""
-    reweight: bool = False
-    """For linear weights: raise the weights of records whose bound is below the largest, once.
-    Public: Whether it was done."""
     pattern: Names = ()
     """For `count` and `pairwise`: public columns that an intruder is assumed to know. Records are
     compared with those that agree on them. Type: list of names of columns. Default: none: all
@@ -203,10 +198,6 @@ class PseudoPosteriorSection(PrivacySection):
     truncate: Annotated[float, Field(gt=0, le=1)] = 1.0
     """The share of draws to keep, those with the smallest bounds. Only kept draws may be released.
     Public: The share. Which draws are left out depends on the data, as the statement reports."""
-    origin: Literal["density", "peak"] | None = None
-    """The zero of log-likelihoods: that of the papers, or a value near the largest of them, so that
-    typical records keep their weight in any units. Default: "peak" with fixed-point weights,
-    otherwise "density". Public: The rule."""
     small_strata: Literal["pool", "refuse", "allow"] = "pool"
     """The treatment of levels with too few records for a coefficient, so that one record could
     move more than is stated: pool them for the model, refuse the release, or allow them outside
@@ -239,7 +230,7 @@ class PseudoPosteriorSection(PrivacySection):
         roomy = SamplingPlan(draws=self.m * _ROOM)
         try:
             MechanismSettings(
-                **{**shared, "epsilon": 1.0, "weights": self.weight_map, "plan": roomy}
+                **{**shared, **self.weighting, "epsilon": 1.0, "plan": roomy}
             )
         except InputError as error:
             raise ValueError(str(error)) from None
@@ -256,11 +247,17 @@ class PseudoPosteriorSection(PrivacySection):
         return self.risk != "none"
 
     @property
-    def weight_map(self) -> Literal["fixed_point", "linear"]:
+    def weight_map(self) -> Literal["fixed_point", "linear", "reweighted"]:
         """The given map, else the fixed point for the one risk measure that has it."""
         if "weights" in self.model_fields_set or self.risk in ("lipschitz", "none"):
             return self.weights
         return "linear"
+
+    @property
+    def weighting(self) -> dict[str, Any]:
+        """The map and whether it is followed by re-weighting, as the settings have them."""
+        again = self.weight_map == "reweighted"
+        return {"weights": "linear" if again else self.weight_map, "reweight": again}
 
     @property
     def pattern_columns(self) -> tuple[str, ...]:
@@ -276,7 +273,7 @@ class PseudoPosteriorSection(PrivacySection):
                 f"Risk: {self.risk}, radius {self.radius:g} of the outcome, pattern {same}; "
                 "linear weights."
             ]
-        return [f"Risk: {self.risk}; linear weights."] if self.weight_map == "linear" else []
+        return [] if self.weight_map == "fixed_point" else [f"Risk: {self.risk}; linear weights."]
 
 
 class NoisyStatisticsSection(PrivacySection):

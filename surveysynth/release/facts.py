@@ -183,9 +183,7 @@ def files_of(spec: "Spec") -> list[str]:
     return [
         f"{folder}/{file}"
         for each in spec.tables
-        for folder, file, _ in table_files(
-            each.statistics, (*each.formats, *each.figures), each.name or ""
-        )
+        for folder, file, _ in table_files(each.statistics, each.formats, each.name or "")
     ]
 
 

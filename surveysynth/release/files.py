@@ -43,7 +43,7 @@ def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Pat
     """Write every table in every format asked for, in its folder; ``tables``: by name."""
     for table, of_table in facts.each_table.items():
         section, shown = of_table.spec.table, Shown(tables[table], presentation_of(of_table))
-        for name in (*section.formats, *section.figures):
+        for name in section.formats:
             made = FORMATS[name]
             folder = release / folder_of(made, table)
             folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,6 @@ def presentation_of(facts: ReleaseFacts) -> Presentation:
         csv="csv" in section.formats,
         universe=section.universe,
         place=section.place,
-        period=section.period,
         numbers={} if section.number is None else {
             name: section.number + place for place, name in enumerate(section.statistics)
         },

@@ -21,8 +21,6 @@ KEYS = [key for section in sections() for key in section.keys if section.name in
 #: What a section, or a key, asks for beside the key under test.
 BESIDE: dict[str, dict[str, Any]] = {
     "privacy.shift": {"weights": "linear"},
-    "privacy.reweight": {"weights": "linear"},
-    "tables.flag_action": {"flags": "nchs"},
     "survey": {"data": "survey.csv"},
     "synthesizer": {"outcome": "y"},
     "calibration": {"by": ["a"], "totals": {"x": 1}},

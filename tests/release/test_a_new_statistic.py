@@ -90,8 +90,7 @@ TRIMMED_MEAN = Statistic(
 MakeSpec = Callable[..., Path]
 TABLES = """
 statistics = ["trimmed_mean", "count"]
-formats = ["csv", "html", "latex", "xlsx", "markdown"]
-figures = ["svg"]
+formats = ["csv", "html", "latex", "xlsx", "markdown", "svg"]
 """
 
 

@@ -37,7 +37,7 @@ from tests.surveys import NOISY, WEIGHT
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
-ALL = 'formats = ["csv", "html", "latex", "xlsx", "markdown"]\nfigures = ["svg"]'
+ALL = 'formats = ["csv", "html", "latex", "xlsx", "markdown", "svg"]'
 DECLARED = {
     "salary": "centre = 60000\nspread = 0.5\n",
     "benefit": 'kind = "semicontinuous"\nspikes = [0]\ncentre = 1500\nspread = 0.5\n',

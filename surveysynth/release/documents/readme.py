@@ -107,18 +107,16 @@ def _files(facts: ReleaseFacts) -> dict[str, Any]:
     spec = facts.spec
     single, several, endings = [], [], []
     if not spec.named_tables:
-        formats = (*spec.table.formats, *spec.table.figures)
         single = [
             (f"{folder}/{name}", made.meaning)
-            for folder, name, made in table_files(spec.table.statistics, formats)
+            for folder, name, made in table_files(spec.table.statistics, spec.table.formats)
         ]
     else:
         for name, each in facts.each_table.items():
             section = each.spec.table
-            formats = (*section.formats, *section.figures)
-            made = table_files(section.statistics, formats, name)
+            made = table_files(section.statistics, section.formats, name)
             several.append((name, section.title, [f"{f}/{file}" for f, file, _ in made]))
-        used = dict.fromkeys(f for each in spec.tables for f in (*each.formats, *each.figures))
+        used = dict.fromkeys(f for each in spec.tables for f in each.formats)
         endings = [(FORMATS[each].ending, FORMATS[each].meaning) for each in used]
     return {
         "single_files": single,

@@ -263,19 +263,20 @@ def _nchs_mean(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]:
     return unreliable, caution, np.zeros(table.n.size, dtype=bool)
 
 
-def policy_of(flags: Any, action: FlagAction) -> FlagPolicy:
+def policy_of(flags: Any) -> FlagPolicy:
     """Return the policy that a specification asks for.
 
-    ``flags``: ``none``, ``statcan``, ``nchs``, or a mapping with ``mark`` and ``suppress``, whose
-    values are mappings of limits (names of ``Limits``).
+    ``flags``: ``none``, ``statcan``, ``nchs``, the latter also with ``_marked``, or a mapping with
+    ``mark`` and ``suppress``, whose values are mappings of limits (names of ``Limits``).
     """
     if isinstance(flags, Mapping):
         limits = {key: Limits(**given) for key, given in flags.items()}
-        return FlagPolicy(OwnRules(limits.get("mark"), limits.get("suppress")), action)
+        return FlagPolicy(OwnRules(limits.get("mark"), limits.get("suppress")))
     rules: dict[str, FlagRules] = {
         "none": OwnRules(), "statcan": StatcanRules(), "nchs": NchsRules(),
     }  # fmt: skip
-    return FlagPolicy(rules[flags], action)
+    name, _, marked = flags.partition("_")
+    return FlagPolicy(rules[name], "mark" if marked else "suppress")
 
 
 SMALL_SAMPLE = 5

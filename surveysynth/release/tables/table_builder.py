@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 def by_korn_graubard(spec: "Spec", kind: Statistic) -> bool:
     """Return whether a statistic has the intervals of the NCHS standards, which judge by them."""
-    return spec.table.flags == "nchs" and kind.standard == "proportion"
+    return spec.table.flags in ("nchs", "nchs_marked") and kind.standard == "proportion"
 
 
 def level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
@@ -342,7 +342,7 @@ def _table(
         numbers,
         level=spec.table.level,
         notes=[*level_note(spec, design, key), *table_notes(spec, design, statistic)],
-        flags=policy_of(spec.table.flags, spec.table.flag_action),
+        flags=policy_of(spec.table.flags),
         categories=categories,
         method=method_note(spec),
     )

@@ -40,7 +40,7 @@ def table_of(by: tuple[str, ...], *, categories: tuple[str, ...] = ()) -> Releas
     numbers = TableNumbers(estimate, se, np.full(size, 30.0), 30.0, estimate - 40, estimate + 40, n)
     return make_table(
         "share" if categories else "mean", "y", cells, numbers, level=0.95,
-        flags=policy_of("statcan", "mark"), categories=categories,
+        flags=policy_of("statcan_marked"), categories=categories,
     )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ UNITS: dict[tuple[str, str | None], AnyRounding] = {
 }  # fmt: skip
 SHOWN = Presentation(
     "Survey", "", "Privacy.", "", LABELS, UNITS, universe="doctorate holders",
-    place="United States", period="2026", numbers={"count": 1, "mean": 2}, notes=("Read me.",),
+    place="United States, 2026", numbers={"count": 1, "mean": 2}, notes=("Read me.",),
 )  # fmt: skip
 
 
@@ -43,11 +43,11 @@ def table(statistic: str, estimate: list[float], se: list[float], **more: object
     outcome = None if statistic == "count" else "salary"
     return make_table(
         statistic, outcome, cells, numbers, level=0.95, method="Method.",
-        flags=policy_of("nchs", "suppress"),
+        flags=policy_of("nchs"),
     )  # fmt: skip
 
 
-def test_a_title_says_number_statistic_universe_place_and_period() -> None:
+def test_a_title_says_number_statistic_universe_and_place() -> None:
     mean = lay_out([table("mean", [73_512.0, 70_100.0], [1_200.0, 2_500.0])], SHOWN)
     assert mean.title == (
         "Table 2. Mean annual salary of doctorate holders, by field and GDP class: United States, "
@@ -57,7 +57,7 @@ def test_a_title_says_number_statistic_universe_place_and_period() -> None:
     count = lay_out([table("count", [900.0, 400.0], [0.0, 20.0])], SHOWN)
     assert count.title.startswith("Table 1. Number of doctorate holders, by field and GDP class:")
     assert count.subtitle == "Survey"
-    bare = replace(SHOWN, universe="", place="", period="", numbers={}, title="")
+    bare = replace(SHOWN, universe="", place="", numbers={}, title="")
     plain = lay_out([table("mean", [1.0, 2.0], [0.1, 0.1])], bare)
     assert (plain.title, plain.subtitle) == (
         "Mean annual salary, by field and GDP class", "In US dollars",

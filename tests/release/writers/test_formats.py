@@ -62,7 +62,7 @@ def table(levels: list[str], statistic: str = "mean", flags: str = "none") -> Re
     n = np.array([5000, 0, 1, 3, *range(40, 40 + d)])[:d]
     numbers = TableNumbers(x, np.abs(x) / 10 + 1e-3, 0 * x + 7, 9.0, x - 5.5, x + 1e6, n)
     outcome = None if statistic == "count" else "y"
-    policy = policy_of(flags, "suppress")
+    policy = policy_of(flags)
     return make_table(  # type: ignore[arg-type]
         statistic, outcome, cells, numbers, level=0.95, notes=["A note."], flags=policy
     )
