@@ -80,7 +80,7 @@ RETIRED = {
     "tables.linearisation": "Variances account for scaled weights wherever survey.population_size "
     "is given; leave it out.",
     "tables.digits_mean": "Set digits in [labels.COLUMN] of the outcome.",
-    "tables.figures": 'Name them in formats too, such as formats = ["csv", "html", "svg"].',
+    "tables.figures": "Name them in formats, beside the formats of tables.",
     "tables.flag_action": 'Set flags = "nchs_marked" or "statcan_marked", which withhold nothing.',
     "tables.period": 'Write it after the place, as in place = "United States, 2026".',
     "survey.replicate_fay": 'Write it into replicate_method = "fay(0.5)".',
