@@ -11,7 +11,7 @@ from surveysynth.config.tables_section import table_files
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
 from surveysynth.release.microdata import Digits, format_of
-from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.layout import (
     AnyRounding,
     Warranted,
@@ -185,22 +185,6 @@ def files_of(spec: "Spec") -> list[str]:
         for each in spec.tables
         for folder, file, _ in table_files(each.statistics, each.formats, each.name or "")
     ]
-
-
-def labels_of(spec: "Spec") -> Labels:
-    """Return the labels of a specification."""
-    return Labels(
-        {
-            column: ColumnLabel(
-                title=given.title,
-                unit=given.unit,
-                margin=given.margin,
-                levels=given.levels,
-                digits=given.digits,
-            )
-            for column, given in spec.labels.items()
-        }
-    )
 
 
 def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], AnyRounding]:

@@ -27,7 +27,7 @@ from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettin
 from surveysynth.models.base import psu_codes
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.release.documents.codebook import DDI_NAME
-from surveysynth.release.facts import files_of, labels_of
+from surveysynth.release.facts import files_of
 from surveysynth.release.folder import DOSSIER_NAMES, INDEX_NAME, PRIVACY_NAME
 from surveysynth.release.public_checks import (
     Kind,
@@ -68,7 +68,7 @@ SKEWED = (
 def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[Line]:
     """Return validation results, cell sizes n_d and the files of a release, one line each."""
     check_formats(spec, design)
-    labels = without_rare(labels_of(spec), rare_levels(spec, design))
+    labels = without_rare(Labels(spec.labels), rare_levels(spec, design))
     return [
         f"{spec.path}: valid.",
         *_survey_lines(spec, design, model),

@@ -19,6 +19,7 @@ from surveysynth.models.base import require
 from surveysynth.release.microdata import public_order
 from surveysynth.release.public_checks import check_calibrated_name, warn_of_design
 from surveysynth.release.read_back import ReleaseCounts, counts_of, published_datasets
+from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.table_builder import (
     Tables,
     estimates_of_each,
@@ -186,7 +187,7 @@ def facts_of(
     """
     from surveysynth.config.build import calibration_of
     from surveysynth.estimation.sample_design import SampleDesign
-    from surveysynth.release.facts import ReleaseFacts, labels_of
+    from surveysynth.release.facts import ReleaseFacts
 
     for each in spec.each_table:
         rows_of(each, design)
@@ -201,7 +202,7 @@ def facts_of(
         design=design,
         mechanism=mechanism,
         statement=mechanism.statement(model, design, test=test),
-        labels=labels_of(spec),
+        labels=Labels(spec.labels),
         df_design=float(SampleDesign.from_public(design).degrees_of_freedom),
         test=test,
         clusters=clusters_of(design, model),

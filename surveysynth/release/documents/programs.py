@@ -6,7 +6,7 @@ choose the number, at first one that is published. Tests compare what they print
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -127,8 +127,8 @@ def has_lonely_stratum(design: "PublicDesign") -> bool:
 def _context(
     facts: ReleaseFacts, example: Example, written: Callable[[str], str], *, separate_pair: bool
 ) -> dict[str, Any]:
-    """Return the values of a template: design, rule of combining, columns by how they are read."""
-    design, calibration = facts.design, facts.calibration
+    """Return the values of a template: the number, the design, the rule of combining."""
+    design, exact = facts.design, facts.mechanism.combining == "total_variance"
     weight, suffix = weight_column(design), VARIANCE_SUFFIX * separate_pair
 
     def column(name: str | None) -> str | None:
@@ -136,37 +136,21 @@ def _context(
 
     strata = column(design.strata_name)
     psu = column(design.psu_name) if design.design_effect is None else None
-    exact = facts.mechanism.combining == "total_variance"
     public = [written(name) for name in public_row_columns(design)] if exact else []
-    margins = []
-    for each in () if calibration is None else calibration.margins:
-        own = suffix if each.amount in design.outcome_names else ""
-        amount = None if each.amount is None else written(f"{each.amount}{own}")
-        margins.append((tuple(map(written, each.by)), amount))
-    base = base_weight_column(design) + suffix * (design.public_weight is None)
-    classes = (name for by, _ in margins for name in by)
+    calibration = _calibration(facts, written, suffix)
+    classes = (name for by, _ in calibration["margins"] for name in by)
     by = (*example.cell, *map(written, facts.spec.by))
     others = (None, written(weight))
     codes = dict.fromkeys(
         name for name in (*by, strata, psu, *public, *classes) if name not in others
     )
-    whole: list[str] = []
-    places: dict[str, list[str]] = {}
-    if facts.microdata_format in PROGRAMS:
-        columns = labelled_columns(design, facts.labels, separate_pair=separate_pair)
-        for name in codes:
-            values = columns[name].values if name in columns else {}
-            if values and all(code == str(number) for code, number in values.items()):
-                whole.append(name)
-            elif values:
-                places[name] = list(values)
     variance_outcome = example.outcome and written(f"{example.outcome}{suffix}")
     return {
         "cell": dict(example.cell),
         "outcome": example.outcome,
         "weight": written(weight),
         "pair": (variance_outcome, written(weight + suffix)) if separate_pair else None,
-        "ratio": facts.spec.linearisation == "ratio" and calibration is None,
+        "ratio": facts.spec.linearisation == "ratio" and facts.calibration is None,
         "strata": strata,
         "psu": psu,
         "fraction": column(fraction_name(design)),
@@ -177,18 +161,51 @@ def _context(
         "exact": exact,
         "public": public,
         "codes": list(codes),
-        "whole": whole,
-        "places": places,
-        "numbered_places": {
-            name: dict(enumerate(of_column, start=1)) for name, of_column in places.items()
-        },
-        "calibrated": calibration is not None,
-        "base_weight": written(base),
-        "margins": margins,
-        "of_size": design.population_size is not None,
         "df_design": float(facts.df_design),
         "least_df": f"{LEAST_DF:g}",
+        **calibration,
+        **_numbered(facts, list(filter(None, codes)), separate_pair=separate_pair),
     }
+
+
+def _calibration(
+    facts: ReleaseFacts, written: Callable[[str], str], suffix: str
+) -> dict[str, Any]:
+    """Return the calibration variables; the pair for variances has amounts of its own."""
+    design, margins = facts.design, []
+    for each in () if facts.calibration is None else facts.calibration.margins:
+        own = suffix if each.amount in design.outcome_names else ""
+        amount = None if each.amount is None else written(f"{each.amount}{own}")
+        margins.append((tuple(map(written, each.by)), amount))
+    return {
+        "calibrated": facts.calibration is not None,
+        "base_weight": written(
+            base_weight_column(design) + suffix * (design.public_weight is None)
+        ),
+        "margins": margins,
+        "of_size": design.population_size is not None,
+    }
+
+
+def _numbered(
+    facts: ReleaseFacts, codes: Sequence[str], *, separate_pair: bool
+) -> dict[str, Any]:
+    """Return the columns of codes that Stata and SPSS hold as numbers.
+
+    whole: numbers are the codes; places: the codes in the order of their numbers, from 1.
+    """
+    whole: list[str] = []
+    places: dict[str, list[str]] = {}
+    if facts.microdata_format in PROGRAMS:
+        columns = labelled_columns(facts.design, facts.labels, separate_pair=separate_pair)
+        for name in codes:
+            values = columns[name].values if name in columns else {}
+            if values and all(code == str(number) for code, number in values.items()):
+                whole.append(name)
+            elif values:
+                places[name] = list(values)
+    numbered = {name: dict(enumerate(of_name, start=1)) for name, of_name in places.items()}
+    return {"whole": whole, "places": places, "numbered_places": numbered}
 
 
 @cache

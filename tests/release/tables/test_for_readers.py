@@ -10,17 +10,20 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from surveysynth.config.sections import LabelSection
 from surveysynth.estimation.combining import Combined, positive_interval
-from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.layout import AnyRounding, Presentation, Warranted, lay_out
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
 from surveysynth.release.writers.figures import estimates_with_intervals
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 
+label_of = LabelSection.model_construct
+
 LABELS = Labels({
-    "field": ColumnLabel(title="Field"), "GDP": ColumnLabel(title="GDP class"),
-    "salary": ColumnLabel(title="Annual salary", unit="US dollars"),
+    "field": label_of(title="Field"), "GDP": label_of(title="GDP class"),
+    "salary": label_of(title="Annual salary", unit="US dollars"),
 })  # fmt: skip
 UNITS: dict[tuple[str, str | None], AnyRounding] = {
     ("count", None): Warranted(), ("mean", "salary"): Warranted(), ("share", "salary"): Warranted(),

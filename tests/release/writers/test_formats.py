@@ -19,8 +19,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from surveysynth.config.sections import LabelSection
 from surveysynth.config.tables_section import FORMATS
-from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.layout import (
     Layout,
     Presentation,
@@ -33,6 +34,8 @@ from surveysynth.release.tables.layout import (
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
 from surveysynth.release.writers import html, latex, markdown, xlsx
 from surveysynth.release.writers.csv import plain_text, write_records, write_table
+
+label_of = LabelSection.model_construct
 
 XLSX = FORMATS["xlsx"]
 # Everything that XML can hold: control characters are refused by the reader of surveys.
@@ -80,7 +83,7 @@ def layout_of(levels: list[str], **given_texts: object) -> Layout:
 
 
 def hostile_presentation(text: str) -> Presentation:
-    labels = Labels({name: ColumnLabel(title=text, unit=text) for name in ("g", "y")})
+    labels = Labels({name: label_of(title=text, unit=text) for name in ("g", "y")})
     return presentation(labels, title=text, source=text, banner=text)
 
 
@@ -267,7 +270,7 @@ def test_a_screen_reader_finds_the_headers_of_every_cell() -> None:
     made = make_table("count", None, cells, TableNumbers(x, x, x, 9.0, x, x, np.full(4, 9)),
                       level=0.95)  # fmt: skip
     of_levels = {"f": {"1": "Physics"}, "g": {"m": "Male"}}
-    labels = Labels({name: ColumnLabel(levels=levels) for name, levels in of_levels.items()})
+    labels = Labels({name: label_of(levels=levels) for name, levels in of_levels.items()})
     read = _Table(html.render_page(lay_out([made], presentation(labels))))
     assert read.opened.index("caption") == read.opened.index("table") + 1
     assert set(read.scopes) <= {"col", "colgroup", "row", "rowgroup"}
@@ -291,7 +294,7 @@ def test_a_screen_reader_finds_the_headers_of_every_cell() -> None:
 @given(TEXT, TEXT, TEXT)
 @settings(deadline=None, max_examples=25)
 def test_any_label_is_shown_as_it_stands(title: str, level: str, column: str) -> None:
-    labels = Labels({"g": ColumnLabel(title=column, levels={"a": level})})
+    labels = Labels({"g": label_of(title=column, levels={"a": level})})
     page = _Table(html.render_page(layout_of(["All", "a"], labels=labels, title=title)))
     plain = _Table(html.render_page(layout_of(["All", "a"])))
     shown = " ".join(" ".join(page.texts).split())
