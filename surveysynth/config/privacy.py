@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from surveysynth.config.sections import Name, Names, Section, as_tuple
 from surveysynth.errors import InputError
@@ -173,6 +173,20 @@ LEAST_DRAWS = 10
 _ROOM = 1000
 
 
+def _scale(value: Any) -> Any:
+    """Return c, or (c, g); raise ``ValueError`` for others."""
+    if value is None:
+        return None
+    numbers = as_tuple(value) if isinstance(value, list | tuple) else (value,)
+    fits = len(numbers) in (1, 2) and all(type(each) in (int, float) for each in numbers)
+    if not (fits and 0 < numbers[0] < math.inf and -1 <= (*numbers, 0.0)[1] <= 1):
+        raise ValueError(
+            "expected the factor c, a number above 0, such as 0.8, or c and the constant g from -1 "
+            f"to 1, such as [0.8, 0.1], got {value!r}."
+        )
+    return tuple(map(float, numbers)) if len(numbers) == 2 else float(numbers[0])
+
+
 class PseudoPosteriorSection(PrivacySection):
     """The pseudo-posterior: records of high risk count less in the fit (methods 2)."""
 
@@ -186,11 +200,10 @@ class PseudoPosteriorSection(PrivacySection):
     the linear map of the papers, in which one outlier can move all weights; "reweighted" then
     raises the weights of records whose bound is below the largest, once. Default: "fixed_point" for
     `lipschitz`, otherwise "linear". Public: The rule."""
-    scale: Annotated[float, Field(gt=0)] | None = None
-    """For linear weights: the factor c. Default: found for the target. Public: The number, if it is
-    given."""
-    shift: Annotated[float, Field(ge=-1, le=1)] = 0.0
-    """For linear weights: the constant g that is added. Public: The number."""
+    scale: Annotated[float | tuple[float, float] | None, BeforeValidator(_scale)] = None
+    """For linear weights: the factor c, or c and the constant g that is added. Type: a number above
+    0, or a list of it and a number from -1 to 1. Default: c is found for the target, and g is 0.
+    Public: The numbers, if they are given."""
     pattern: Names = ()
     """For `count` and `pairwise`: public columns that an intruder is assumed to know. Records are
     compared with those that agree on them. Type: list of names of columns. Default: none: all
@@ -255,9 +268,11 @@ class PseudoPosteriorSection(PrivacySection):
 
     @property
     def weighting(self) -> dict[str, Any]:
-        """The map and whether it is followed by re-weighting, as the settings have them."""
+        """The map, its constants and whether re-weighting follows, as the settings have them."""
         again = self.weight_map == "reweighted"
-        return {"weights": "linear" if again else self.weight_map, "reweight": again}
+        scale, shift = self.scale if isinstance(self.scale, tuple) else (self.scale, 0.0)
+        return {"weights": "linear" if again else self.weight_map, "reweight": again,
+                "scale": scale, "shift": shift}  # fmt: skip
 
     @property
     def pattern_columns(self) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """The statistics that tables can show, with all facts about each.
 
-A row of ``STATISTICS`` has a statistic's words, rounding rule, requirements for an outcome,
+A row of ``STATISTICS`` has a statistic's words, requirements for an outcome,
 estimate and linearised variable as an array function. The specification, estimation, tables,
 writers, comparisons and noise all read this registry.
 
@@ -35,11 +35,6 @@ from surveysynth.estimation.quantiles import quantile
 from surveysynth.estimation.sensitivity import Sensitivity, of_means, of_totals, of_weights
 from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
-Rounding: TypeAlias = Literal["multiples", "digits", "percent", "warranted"]
-"""Multiples of ``tables.round_counts``, or without it as many digits as standard errors warrant;
-decimals; percent; as many as are warranted. The digits of an outcome's label go before the last
-three."""
-
 Interval: TypeAlias = Literal["t", "logit", "positive"]
 """estimate ± t SE; the same on the logit scale, which stays between 0 and 1; or, where it would
 reach below 0, on the log scale, which does not."""
@@ -72,8 +67,8 @@ class Statistic:
         takes the indicator of one level.
     interval
         How an interval is made of estimate and standard error.
-    rounding
-        For readers.
+    percent
+        Whether readers see it in percent.
     margins
         What a margin is of its cells: their "sums", their "means" weighted by counts, or neither.
     least_for_se
@@ -117,7 +112,7 @@ class Statistic:
     instead: str = ""
     by_level: bool = False
     interval: Interval = "t"
-    rounding: Rounding = "digits"
+    percent: bool = False
     margins: Literal["sums", "means", "neither"] = "neither"
     least_for_se: int = 2
     limits: tuple[float, float] | None = None
@@ -147,11 +142,6 @@ class Statistic:
     def title(self) -> str:
         """In words, at the head of sheets and sections."""
         return capitalised(self.plural)
-
-    @property
-    def percent(self) -> bool:
-        """True if readers see percent."""
-        return self.rounding == "percent"
 
     @property
     def additive(self) -> bool:
@@ -341,7 +331,6 @@ def _ratio(arguments: tuple[str, ...], name: str) -> Statistic:
         plural=f"ratios of {words}",
         heading="Estimated ratio",
         linearise=quotient,
-        rounding="warranted",
         unit="ratio",
         file=file_name("ratio", numerator, denominator),
         of=(numerator, denominator),
@@ -402,7 +391,7 @@ def _contrast(arguments: tuple[str, ...], name: str, kind: ContrastKind) -> Stat
         if share
         else f"{noun.capitalize()} of {base.plural}",
         interval="logit" if share else "positive" if ratio and base.is_count else "t",
-        rounding="percent" if share else "warranted" if ratio else base.rounding,
+        percent=share or (base.percent and not ratio),
         margins="neither",
         limits=(0.0, 1.0) if share else None if ratio else (-inf, inf),
         unit="share, 0 to 1" if share else "ratio" if ratio else base.unit,
@@ -473,7 +462,6 @@ COUNT = Statistic(
     heading="Estimated number",
     linearise=expansion,
     needs_outcome=False,
-    rounding="multiples",
     interval="positive",
     margins="sums",
     least_for_se=1,
@@ -489,7 +477,6 @@ TOTAL = Statistic(
     heading="Estimated total",
     linearise=expansion,
     instead=_OF_LEVELS,
-    rounding="warranted",
     margins="sums",
     least_for_se=1,
     of_sums=True,
@@ -516,7 +503,7 @@ PROPORTION = Statistic(
     linearise=average,
     binary=True,
     kinds=("binary",),
-    rounding="percent",
+    percent=True,
     interval="logit",
     margins="means",
     limits=(0.0, 1.0),
@@ -534,7 +521,7 @@ SHARE = Statistic(
     kinds=("semicontinuous", "binary", "categorical"),
     by_level=True,
     interval="logit",
-    rounding="percent",
+    percent=True,
     margins="means",
     limits=(0.0, 1.0),
     unit="share, 0 to 1",

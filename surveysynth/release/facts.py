@@ -16,7 +16,6 @@ from surveysynth.release.tables.layout import (
     AnyRounding,
     Warranted,
     to_digits,
-    to_multiples,
     to_percent,
 )
 from surveysynth.release.writers.csv import MicrodataFormat
@@ -191,10 +190,7 @@ def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], An
     """Return the rounding of each statistic and outcome; an outcome's own digits come first."""
 
     def rounding(kind: Statistic, digits: int | None) -> AnyRounding:
-        if kind.rounding == "multiples":
-            base = spec.all_tables.round_counts
-            return Warranted() if base is None else to_multiples(base)
-        if kind.rounding == "percent":
+        if kind.percent:
             return to_percent(1 if digits is None else digits)
         return Warranted() if digits is None else to_digits(digits)
 

@@ -154,7 +154,7 @@ def test_defaults_themselves_pass_their_own_validation() -> None:
         "survey": default.survey.model_dump(),
         "synthesizer": default.synthesizer.model_dump(),
         # The keys of the linear map may not be written out beside fixed-point weights.
-        "privacy": default.privacy.model_dump(exclude={"scale", "shift"}),
+        "privacy": default.privacy.model_dump(exclude={"scale"}),
         "tables": default.table.model_dump(),
         "path": default.path,
     })  # fmt: skip
@@ -266,7 +266,7 @@ def test_risk_measures_take_their_keys() -> None:
         'weights = "reweighted"\n[tables]\nby = ["sex"]\n'
     )
     spec = parse_spec(text.replace('"salary"', '"salary"\npredictors = "field"'))
-    assert spec.privacy.weighting == {"weights": "linear", "reweight": True}
+    assert spec.privacy.weighting["reweight"]
     assert (spec.privacy.radius, spec.privacy.pattern) == (0.1, ("region", "sex", "field"))
     for risk, weights in (("lipschitz", "fixed_point"), ("scalar", "linear"), ("count", "linear")):
         privacy = parse_spec(with_key("privacy", f"risk = '{risk}'")).privacy
@@ -285,9 +285,11 @@ def test_a_design_effect_is_a_factor_that_raises_variances(value: float) -> None
 
 def test_linear_weights_take_their_keys() -> None:
     privacy = parse_spec(
-        with_key("privacy", 'weights = "reweighted"\nscale = 0.8\nshift = 0.1')
+        with_key("privacy", 'weights = "reweighted"\nscale = [0.8, 0.1]')
     ).privacy
-    assert (privacy.scale, privacy.shift, privacy.weighting["reweight"]) == (0.8, 0.1, True)
+    assert privacy.weighting == {
+        "weights": "linear", "reweight": True, "scale": 0.8, "shift": 0.1,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -358,8 +360,8 @@ def test_linear_weights_take_their_keys() -> None:
         ("privacy", "radius = 0.3", ["radius", "'count' and 'pairwise'", "'lipschitz'"]),
         ("privacy", "risk = 'scalar'\npattern = ['a']", ["pattern", "'pairwise'", "'scalar'"]),
         ("privacy", "scale = 0.5", ["scale", "weights = 'linear'"]),
-        ("privacy", "weights = 'linear'\nshift = 2", ["privacy.shift", "not greater than 1"]),
-        ("privacy", "weights = 'linear'\nscale = 0", ["privacy.scale", "greater than 0"]),
+        ("privacy", "weights = 'linear'\nscale = [1, 2]", ["privacy.scale", "from -1 to 1"]),
+        ("privacy", "weights = 'linear'\nscale = 0", ["privacy.scale", "above 0"]),
         ("privacy", "truncate = 0", ["privacy.truncate", "greater than 0"]),
         ("privacy", "truncate = 1.1", ["privacy.truncate", "not greater than 1"]),
         ("privacy", "replicates_per_draw = 0", ["privacy.replicates_per_draw"]),
@@ -383,7 +385,6 @@ def test_linear_weights_take_their_keys() -> None:
         ("tables", "layout = 'colums'", ["tables.layout", "Did you mean 'columns'"]),
         ("tables", "formats = ['tex']", ["tables.formats[1]", "'latex'"]),
         ("tables", "formats = ['gif']", ["tables.formats[1]", "'png'"]),
-        ("tables", "round_counts = 0", ["tables.round_counts"]),
         ("labels", "field = 3", ["labels.field", "section of keys"]),
         ("labels.field", "levles = {}", ["labels.field.levles", "Did you mean 'levels'"]),
         ("labels.field", "levels = {1 = 2}", ["labels.field.levels.1", "a text"]),

@@ -86,7 +86,7 @@ def test_a_literal_cannot_end_the_block_it_stands_in() -> None:
              "scale": None, "shift": 0.0, "reweight": True},
             "the records with the same gender",
         ),
-        ('risk = "count"\nshift = -0.05\nshared_weights = "allow"', {"shift": -0.05},
+        ('risk = "count"\nscale = [0.9, -0.05]\nshared_weights = "allow"', {"shift": -0.05},
          "Count-based risks"),
         (
             'risk = "scalar"\nshared_weights = "allow"',

@@ -112,11 +112,6 @@ def rounding_of_column(rule: AnyRounding, se: FloatArray, estimate: FloatArray) 
     return rule.of(se, estimate) if isinstance(rule, Warranted) else rule
 
 
-def to_multiples(base: int) -> Rounding:
-    """Round counts to multiples of ``base`` units, without decimals."""
-    return Rounding(float(base), 0)
-
-
 def to_digits(digits: int) -> Rounding:
     """Round means and totals to ``digits`` decimals; a negative number means tens, hundreds, ..."""
     return Rounding(10.0**-digits, max(digits, 0))

@@ -29,7 +29,6 @@ from surveysynth.release.tables.layout import (
     Shown,
     lay_out,
     to_digits,
-    to_multiples,
 )
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
 from surveysynth.release.writers import html, latex, markdown, xlsx
@@ -74,7 +73,7 @@ def table(levels: list[str], statistic: str = "mean", flags: str = "none") -> Re
 def presentation(labels: Labels | None = None, **given_texts: object) -> Presentation:
     texts = {"title": "Title", "source": "A frame", "privacy_note": "Privacy: epsilon.",
              "banner": "", **given_texts}  # fmt: skip
-    rounding = {("mean", "y"): to_digits(1), ("count", None): to_multiples(10)}
+    rounding = {("mean", "y"): to_digits(1), ("count", None): Rounding(10.0, 0)}
     return Presentation(labels=labels or Labels(), rounding=rounding, **texts)  # type: ignore[arg-type]
 
 
@@ -146,7 +145,7 @@ def test_compact_pairs_an_estimate_with_its_error() -> None:
 
 @given(st.floats(-1e15, 1e15), st.integers(1, 10**6), st.integers(0, 6))
 def test_spreadsheets_hold_the_number_that_readers_see(x: float, base: int, digits: int) -> None:
-    for rounding in (to_multiples(base), to_digits(digits), Rounding(0.01, 2, 100.0)):
+    for rounding in (Rounding(float(base), 0), to_digits(digits), Rounding(0.01, 2, 100.0)):
         shown = rounding.show(x).replace(",", "").replace("−", "-")
         assert rounding.rounded(x) == pytest.approx(float(shown), rel=1e-15, abs=1e-300)
 
