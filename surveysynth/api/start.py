@@ -1,4 +1,4 @@
-"""Functions to start with: a simulated survey, and the first specification of a survey."""
+"""Functions to start with: a simulated survey in files or memory, and a first specification."""
 
 import shutil
 import tempfile

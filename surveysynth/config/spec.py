@@ -2,7 +2,7 @@
 
 Every mistake is an ``InputError``: it names ``section.key``, the expected and the given value (a
 specification is public, so values may be shown), and the nearest valid name. All mistakes of a file
-are listed together.
+are listed together. ``spec_of_survey`` makes one for a survey in memory, without a file.
 """
 
 import re

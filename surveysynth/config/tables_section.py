@@ -1,4 +1,9 @@
-"""The section ``[tables]`` of a specification file."""
+"""The section ``[tables]`` of a specification file, and the formats of tables and figures.
+
+``FORMATS`` is what the specification, the writers, the README and ``check`` know of formats. A
+writer is imported when it is first used: those of HTML and workbooks load libraries that take a
+second.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,8 @@
-"""Writes the files of a release and of its confidential folder, once every number is there."""
+"""Writes the files of a release and of its confidential folder, once every number is there.
+
+For ``adequacy`` the confidential folder keeps the draws, the printed estimates, and where the
+specification is: nothing of the sample.
+"""
 
 import json
 import math

@@ -4,6 +4,8 @@ A by column is public, and its levels are published as they stand in the file. A
 may be an amount that was typed into the wrong column. Where levels are declared
 ([labels.COLUMN] levels) such a record is refused; where they are not, a warning counts them, and
 ``surveysynth check`` does not print them.
+
+A ``Warned`` says what a warning is about, and ``Kind`` where it is shown. All are public.
 """
 
 import math

@@ -2,7 +2,8 @@
 
 The steps after the draws, which ``statistics.json`` has, are a function of that file and of the
 public columns of the microdata: the same seed gives the same datasets, to the last digit, on any
-machine.
+machine. ``ReleaseCounts`` are counts that a later release takes from one that is read back, so that
+no cell has two: post-processing.
 """
 
 import json

@@ -1,4 +1,8 @@
-"""From a specification file to a folder with a comparison: confidential, whole or not at all."""
+"""From a specification file to a folder with a comparison: confidential, whole or not at all.
+
+Its report is one HTML page that needs nothing else: figures are part of it, and there is no script,
+font or style from elsewhere.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

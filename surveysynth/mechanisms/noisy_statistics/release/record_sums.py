@@ -1,6 +1,9 @@
-"""What each record of a synthetic dataset adds to the noisy statistics, and their noise.
+"""What each record of a synthetic dataset adds to the noisy sums, and these sums with their noise.
 
-Only what ``location_statistics`` published is used here, and records that are not confidential.
+P sums, in one order in both functions: for each block the products of the rows of x~ with u, and of
+u with itself, where u are the clipped and rounded z; then the numbers of records by cell and
+categories. ``adequacy`` predicts the sample from them. Only what ``location_statistics`` published
+is used here, and records that are synthetic: nothing confidential.
 """
 
 import numpy as np
@@ -19,7 +22,7 @@ from surveysynth.survey.survey import Confidential, PublicDesign
 def record_sums(
     model: Model, design: PublicDesign, statistics: LocationStatistics, dataset: Confidential
 ) -> FloatArray:
-    """Return the addends (n, P) of a dataset's records."""
+    """Return what each of n synthetic records adds to each of the P sums, (n, P)."""
     general, own = require_general(model), statistics
     records, shape = general.records(design, dataset), table_of(general, design)
     cell, z, combination = records.cell, records.z, shape.combination_of(records.category)
