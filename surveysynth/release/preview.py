@@ -1,7 +1,7 @@
 """Public facts that ``surveysynth check`` prints about a survey before anything is fitted.
 
-``check_strict`` adds the guarantee and the noise of noisy statistics, for which neither outcomes nor
-weights are read (strict 5).
+``check_strict`` adds the guarantee and the noise of noisy statistics, for which neither outcomes
+nor weights are read (strict 5).
 """
 
 from typing import TYPE_CHECKING

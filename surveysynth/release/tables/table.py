@@ -1,4 +1,10 @@
-"""The numbers of a published table, apart from how any format shows them."""
+"""The numbers of a published table, and its flags, apart from how any format shows them.
+
+Flags are house rules for numbers that are too uncertain to be read without a warning. A rule sees
+what is published anyway (estimate, standard error, degrees of freedom) and the public number of
+sample records, nothing else: flags and suppression cost no privacy. Suppression here withholds what
+is unreliable. It protects nobody, and a user can recompute the number from the microdata.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
