@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from surveysynth.config.draft.choices import Choices, OutcomeChoice, open_data
+from surveysynth.config.draft.text import SPEC_NAME, write_draft
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies.designs import SamplingDesign, proportional_allocation
 from surveysynth.evaluation.studies.population import (
@@ -22,7 +24,6 @@ from surveysynth.survey.transforms import Transform
 if TYPE_CHECKING:
     import pandas as pd
 
-    from surveysynth.config.draft.choices import OutcomeChoice
     from surveysynth.config.draft.text import Drafted
 
 
@@ -312,9 +313,6 @@ def init(
     ...     made.open, ss.load_spec(made.path).outcomes["salary"].range
     ((), (0.0, 1000000.0))
     """
-    from surveysynth.config.draft.choices import Choices, open_data
-    from surveysynth.config.draft.text import SPEC_NAME, write_draft
-
     path = Path(data)
     choices = Choices(
         outcomes=tuple(_outcome(name, given) for name, given in outcomes.items()),
@@ -339,7 +337,5 @@ def init(
 
 
 def _outcome(name: str, given: Mapping[str, Any] | None) -> "OutcomeChoice":
-    from surveysynth.config.draft.choices import OutcomeChoice
-
     constants = dict(given or {})
     return OutcomeChoice(name, constants.pop("kind", None), constants)

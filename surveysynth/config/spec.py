@@ -51,6 +51,7 @@ from surveysynth.config.tables_section import (
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import LearnedTransform
 
@@ -258,8 +259,6 @@ class Spec(BaseModel):
         formula, strata = self.synthesizer.predictors, self.survey.strata
         if formula is None:
             return () if strata is None else (strata,)
-        from surveysynth.survey.formula import parse_formula
-
         with suppress(InputError):  # reported where the formula is read
             return parse_formula(formula).variables
         return ()

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth.config.build import calibration_of
+from surveysynth.config.build import (
+    calibration_of,
+    model_of,
+    noisy_settings_of,
+    read_design,
+    settings_of,
+)
 from surveysynth.config.sections import replicate_lines
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.sample_design import cluster_lines
@@ -28,8 +34,10 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
 )
 from surveysynth.mechanisms.noisy_statistics.release.unit_products import USUAL_ICC
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
+from surveysynth.mechanisms.pseudo_posterior.mechanism import outside_of_stated, smallest_records
 from surveysynth.models.base import psu_codes
 from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.weighted import weighted_form
 from surveysynth.release.documents.codebook import DDI_NAME
 from surveysynth.release.facts import files_of
 from surveysynth.release.folder import DOSSIER_NAMES, INDEX_NAME, PRIVACY_NAME
@@ -147,9 +155,6 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
 
 def _records_lines(spec: "Spec", design: "PublicDesign") -> list[Line]:
     """State records per coefficient, and what is pooled so that there are enough."""
-    from surveysynth.config.build import settings_of
-    from surveysynth.mechanisms.pseudo_posterior.mechanism import smallest_records
-
     settings, smallest = settings_of(spec), smallest_records(design)
     least = settings.least_records_of(design)
     lines: list[Line] = [
@@ -210,10 +215,6 @@ def budget_words(budget: Budget) -> str:
 
 
 def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
-    from surveysynth.config.build import settings_of
-    from surveysynth.mechanisms.pseudo_posterior.mechanism import outside_of_stated
-    from surveysynth.models.weighted import weighted_form
-
     if not spec.privacy.private:
         return 'risk = "none": NOT private'
     outside = outside_of_stated(design, settings_of(spec), weighted_form(model, design))
@@ -253,8 +254,6 @@ def check_strict(spec: "Spec") -> list[Line]:
     ``RefusedError`` for PSUs that neither the model nor a design effect allows for, and for weights
     that were computed from confidential columns.
     """
-    from surveysynth.config.build import model_of, noisy_settings_of, read_design
-
     design = read_design(spec)
     refuse_sources(design.confidential_sources)
     model = model_of(spec).of(design)
