@@ -58,7 +58,7 @@ def survey(n: int = 300, seed: int = 8) -> pd.DataFrame:
     })  # fmt: skip
 
 
-FORMATS = 'formats = ["csv", "html", "xlsx", "latex", "markdown", "ods"]\nfigures = ["svg"]'
+FORMATS = 'formats = ["csv", "html", "xlsx", "latex", "markdown", "ods", "svg"]'
 BY = 'by = ["field", "gender"]'
 PLAN = "chains = 2\ndraws = 300\nwarmup = 100"
 PSEUDO = 'mechanism = "pseudo_posterior"\nepsilon = 20.0\nm = 2\nreplicates_per_draw = 2'

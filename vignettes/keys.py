@@ -30,7 +30,7 @@ from surveysynth.config.privacy import (
 from surveysynth.config.sections import LabelSection, Section, SurveySection
 from surveysynth.config.spec import Spec
 from surveysynth.config.synthesizer_section import OPTION_TEXTS, SynthesizerSection
-from surveysynth.config.tables_section import TablesSection, format_names
+from surveysynth.config.tables_section import FORMATS, TablesSection
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.models import model_names, registered
 
@@ -50,8 +50,7 @@ SETTINGS: dict[str, tuple[type[BaseModel], ...]] = {
 #: Values that registries know; the settings accept any text.
 _REGISTRIES: dict[str, Callable[[], Sequence[str]]] = {
     "synthesizer.model": model_names,
-    "tables.formats": lambda: format_names("tables"),
-    "tables.figures": lambda: format_names("figures"),
+    "tables.formats": lambda: tuple(FORMATS),
 }
 _PLAIN = {"string": "text", "number": "number", "integer": "whole number",
           "boolean": "true or false"}  # fmt: skip

@@ -71,8 +71,8 @@ def no_fixed_point(risk: str) -> str:
     """Return the reason why a risk measure cannot have fixed-point weights, and the remedy."""
     return (
         f"weights = 'fixed_point' is for risk = 'lipschitz', whose risks are the bounds of the "
-        f"weighted fit itself; for risk = {risk!r} use weights = 'linear', with reweight = true "
-        "to bring record bounds up to the target."
+        f"weighted fit itself; for risk = {risk!r} use weights = 'linear', whose "
+        "re-weighting brings record bounds up to the target."
     )
 
 

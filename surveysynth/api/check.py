@@ -7,8 +7,22 @@ from typing import TYPE_CHECKING
 
 from surveysynth._support.page import fragment
 from surveysynth._support.progress import shows_stages
+from surveysynth.config.build import (
+    check_engine,
+    model_of,
+    read_survey,
+    settings_of,
+    spreads_of,
+    with_file_labels,
+)
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.pseudo_posterior import feasibility
+from surveysynth.models.weighted import weighted_form
+from surveysynth.release.preview import preview_lines
 from surveysynth.release.public_checks import Warned
+from surveysynth.release.run_record import ledger_of, spending
+from surveysynth.survey.declaration import refuse_sources
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
@@ -157,10 +171,6 @@ def check(
     ...     ss.check(ss.example(folder, n=400)[1]).feasible
     True
     """
-    from surveysynth.config.build import with_file_labels
-    from surveysynth.config.spec import load_spec
-    from surveysynth.release.run_record import ledger_of, spending
-
     specification = with_file_labels(load_spec(spec))
     asked = {"--out": out is not None, "--epsilon": bool(epsilons), "--guess": bool(guesses)}
     quick = simulate is False
@@ -194,18 +204,6 @@ def _of_the_bound(
     specification: "Spec", time_limit: float | None, progress: Progress | None, *, quick: bool
 ) -> CheckResult:
     """Preview a release by the pseudo-posterior and, unless quick, whether its bound is reached."""
-    from surveysynth.config.build import (
-        check_engine,
-        model_of,
-        read_survey,
-        settings_of,
-        spreads_of,
-    )
-    from surveysynth.mechanisms.pseudo_posterior import feasibility
-    from surveysynth.models.weighted import weighted_form
-    from surveysynth.release.preview import preview_lines
-    from surveysynth.survey.declaration import refuse_sources
-
     model, settings = model_of(specification), settings_of(specification)
     check_engine(specification, model)
     survey = read_survey(specification)

@@ -8,6 +8,8 @@ import numpy as np
 
 from surveysynth._support.progress import shows_parts
 from surveysynth._support.types import FloatArray
+from surveysynth.config.build import mechanism_of, read_survey, with_file_labels
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import (
     UNBOUNDED,
@@ -16,8 +18,21 @@ from surveysynth.estimation.calibration import (
     Margin,
     Method,
 )
+from surveysynth.evaluation.compare.adequacy import compare_with_sample, write_adequacy
+from surveysynth.evaluation.studies.report import run_frame_study
+from surveysynth.evaluation.studies.study import chosen_frame_study
+from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.learned.histogram import histograms_in, learned_design
+from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
+    LocationStatistics,
+)
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run as run_mechanism
+from surveysynth.release.files import read_compared
+from surveysynth.release.folder import CONFIDENTIAL, RECORDS_STEM, RELEASE
 from surveysynth.release.ledger import Ledger, LedgerSummary
+from surveysynth.release.microdata import read_json
+from surveysynth.release.run import facts_of, prepared
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,9 +40,6 @@ if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
     from surveysynth.evaluation.compare.adequacy import Adequacy
     from surveysynth.evaluation.studies.results import CoverageResult
-    from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
-        LocationStatistics,
-    )
     from surveysynth.survey.survey import PublicDesign
 
 
@@ -201,14 +213,6 @@ def adequacy(
     (20, True)
     """
     from surveysynth._support import progress as stages
-    from surveysynth.config.build import mechanism_of, read_survey, with_file_labels
-    from surveysynth.config.spec import load_spec
-    from surveysynth.evaluation.compare.adequacy import compare_with_sample, write_adequacy
-    from surveysynth.mechanisms.base import PrivateDraws
-    from surveysynth.release.files import read_compared
-    from surveysynth.release.folder import CONFIDENTIAL, RELEASE
-    from surveysynth.release.run import facts_of, prepared
-
     say = progress or (lambda stage: None)
     folder = Path(out) / CONFIDENTIAL if confidential is None else Path(confidential)
     kept = read_compared(folder)
@@ -231,13 +235,6 @@ def adequacy(
 def _of_noise(
     release: Path, design: "PublicDesign"
 ) -> "tuple[PublicDesign, LocationStatistics | None]":
-    from surveysynth.mechanisms.learned.histogram import histograms_in, learned_design
-    from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
-    from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
-        LocationStatistics,
-    )
-    from surveysynth.release.microdata import read_json
-
     path = release / STATISTICS_NAME
     if not path.is_file():
         return design, None
@@ -248,8 +245,6 @@ def _of_noise(
 
 def _risk_weights(folder: Path) -> "FloatArray | None":
     import pandas as pd
-
-    from surveysynth.release.folder import RECORDS_STEM
 
     for path in folder.glob(f"{RECORDS_STEM}.*"):
         read = pd.read_parquet if path.suffix == ".parquet" else pd.read_csv
@@ -365,9 +360,6 @@ def coverage(
     >>> found.summary["method"].unique().tolist()
     ['sample', 'spec']
     """
-    from surveysynth.evaluation.studies.report import run_frame_study
-    from surveysynth.evaluation.studies.study import chosen_frame_study
-
     study = chosen_frame_study(
         Path(frame) if isinstance(frame, str) else frame,
         [*([] if spec is None else [spec]), *also], samples=samples,

@@ -7,15 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from surveysynth._support.messages import nearest, raise_problems
 from surveysynth._support.progress import shows_stages
 from surveysynth.config.build import engine_of, model_of
+from surveysynth.config.mistakes import shown
+from surveysynth.config.outcome_section import weight_transform
+from surveysynth.config.spec import SOURCE, spec_of_survey
+from surveysynth.config.tables_section import ALL_TABLES
 from surveysynth.errors import InputError
+from surveysynth.release.microdata import public_order
 from surveysynth.release.private_tables import PrivateTables
 from surveysynth.release.run import Generators, run
 from surveysynth.release.run_record import Recorder, entry_in_memory, ledger_of
 from surveysynth.sampling.randomness import Streams
 from surveysynth.survey.declaration import refuse_sources
+from surveysynth.survey.outcome import zero_one
+from surveysynth.survey.records import binary_problems
 from surveysynth.survey.survey import Survey, require_survey
+from surveysynth.survey.transforms import LearnedTransform
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Sections, Spec
@@ -228,9 +237,6 @@ def _specification(
 
     Arguments that are None have the defaults of a file.
     """
-    from surveysynth.config.spec import spec_of_survey
-    from surveysynth.config.tables_section import ALL_TABLES
-
     merged = {name: dict(keys) for name, keys in sections.items()}
     for section, keys in arguments.items():
         given = {key: value for key, value in (keys or {}).items() if value is not None}
@@ -265,8 +271,6 @@ def _margins(calibration: Any) -> list[dict[str, Any]]:
 
 
 def _each_own(several: Any) -> list[dict[str, Any]]:
-    from surveysynth.config.mistakes import shown
-
     listed = isinstance(several, list | tuple)
     if not listed or not all(isinstance(each, Mapping) for each in several):
         wrong = [each for each in several if not isinstance(each, Mapping)] if listed else [several]
@@ -277,7 +281,7 @@ def _each_own(several: Any) -> list[dict[str, Any]]:
         )
     lists = ("by", "statistics")
     for number, key in ((n, key) for n, each in enumerate(several, start=1) for key in each):
-        if key in ("formats", "figures"):
+        if key == "formats":
             raise InputError(
                 f"several[{number}].{key}: tables in memory are not written to files; leave it out."
             )
@@ -294,14 +298,6 @@ def _survey_for(survey: Survey, spec: "Spec") -> Survey:
     Raises ``InputError`` as ``read_survey`` does for a file, and ``RefusedError`` for weights from
     confidential columns.
     """
-    from surveysynth._support.messages import nearest, raise_problems
-    from surveysynth.config.outcome_section import weight_transform
-    from surveysynth.config.spec import SOURCE
-    from surveysynth.release.microdata import public_order
-    from surveysynth.survey.outcome import zero_one
-    from surveysynth.survey.records import binary_problems
-    from surveysynth.survey.transforms import LearnedTransform
-
     design, confidential = survey.design, survey.confidential
     refuse_sources(design.confidential_sources)
     survey.warn(stacklevel=3)

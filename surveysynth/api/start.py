@@ -1,4 +1,4 @@
-"""Functions to start with: a simulated survey, and the first specification of a survey."""
+"""Functions to start with: a simulated survey in files or memory, and a first specification."""
 
 import shutil
 import tempfile
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from surveysynth.config.draft.choices import Choices, OutcomeChoice, open_data
+from surveysynth.config.draft.text import SPEC_NAME, write_draft
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies.designs import SamplingDesign, proportional_allocation
 from surveysynth.evaluation.studies.population import (
@@ -22,7 +24,6 @@ from surveysynth.survey.transforms import Transform
 if TYPE_CHECKING:
     import pandas as pd
 
-    from surveysynth.config.draft.choices import OutcomeChoice
     from surveysynth.config.draft.text import Drafted
 
 
@@ -52,12 +53,10 @@ by = ["field", "gender"]       # all cells and all margins are made
 statistics = ["count", "mean"]
 title = "Survey of doctorate holders"
 universe = "doctorate holders" # titles: Mean annual salary of doctorate holders, ..
-place = "United States"
-period = "simulated"
+place = "United States, simulated"
 number = 1                     # of the first table
 source = "Simulated survey; population sizes and means as published for a simulation study."
-formats = ["csv", "html", "xlsx", "latex", "markdown"]
-figures = ["svg", "png"]       # also pdf: estimates with their intervals
+formats = ["csv", "html", "xlsx", "latex", "markdown", "svg", "png"] # svg, png, pdf: figures
 flags = "nchs"                 # or statcan, thresholds, none: mark or withhold unreliable numbers
 
 [labels.field]
@@ -314,9 +313,6 @@ def init(
     ...     made.open, ss.load_spec(made.path).outcomes["salary"].range
     ((), (0.0, 1000000.0))
     """
-    from surveysynth.config.draft.choices import Choices, open_data
-    from surveysynth.config.draft.text import SPEC_NAME, write_draft
-
     path = Path(data)
     choices = Choices(
         outcomes=tuple(_outcome(name, given) for name, given in outcomes.items()),
@@ -341,7 +337,5 @@ def init(
 
 
 def _outcome(name: str, given: Mapping[str, Any] | None) -> "OutcomeChoice":
-    from surveysynth.config.draft.choices import OutcomeChoice
-
     constants = dict(given or {})
     return OutcomeChoice(name, constants.pop("kind", None), constants)

@@ -12,24 +12,36 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import ValidationError
 
-from surveysynth._support.messages import visible
+from surveysynth._support.messages import raise_problems, visible
 from surveysynth.config.calibration_section import method_of, place_of
-from surveysynth.config.outcome_section import weight_transform
+from surveysynth.config.outcome_section import WEIGHT, weight_transform
+from surveysynth.config.outcomes import strict_problems
+from surveysynth.config.privacy import as_noisy_statistics, as_pseudo_posterior
 from surveysynth.config.sections import LabelSection, columns_of_pattern, replicate_problems
+from surveysynth.config.spec import with_defaults
 from surveysynth.errors import InputError
-from surveysynth.survey.columns import text_column
+from surveysynth.estimation.calibration import Calibration
+from surveysynth.inference.synthesis import check_replicates
+from surveysynth.mechanisms.base import Declared
+from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, NoisySettings
+from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
+from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+from surveysynth.models import get_model
+from surveysynth.models.weighted import WeightedModel
+from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.columns import missing_column, text_column
+from surveysynth.survey.declaration import Declaration, make_roles
 from surveysynth.survey.files import LABELLED_SUFFIXES, LabelledTable, open_table
+from surveysynth.survey.outcome import ABOVE, BELOW
 from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
+from surveysynth.survey.survey import public_design, survey_of
 
 if TYPE_CHECKING:
     from surveysynth.config.privacy import PrivacySection
     from surveysynth.config.spec import Spec
-    from surveysynth.estimation.calibration import Calibration, Margin
-    from surveysynth.mechanisms.base import Declared, Mechanism
-    from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
-    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
+    from surveysynth.estimation.calibration import Margin
+    from surveysynth.mechanisms.base import Mechanism
     from surveysynth.models.base import Model
-    from surveysynth.survey.declaration import Declaration
     from surveysynth.survey.files import Table
     from surveysynth.survey.survey import PublicDesign, Survey
 
@@ -60,8 +72,6 @@ def read_survey(spec: "Spec") -> "Survey":
     ...     ss.read_survey(ss.load_spec(ss.example(folder, n=100)[1])).design.n
     100
     """
-    from surveysynth.survey.survey import survey_of
-
     table, declaration = _open(spec)
     return survey_of(table.read(declaration.columns), declaration)
 
@@ -72,16 +82,12 @@ def read_design(spec: "Spec") -> "PublicDesign":
     Records without an outcome or a weight, which ``missing = "drop"`` leaves out of a release, are
     therefore still in it. Raises ``InputError`` as ``read_survey`` does for public columns.
     """
-    from surveysynth.survey.survey import public_design
-
     table, declaration = _open(spec)
     return public_design(table.read(declaration.public_part().roles.needed), declaration)
 
 
 def declaration_of(spec: "Spec") -> "Declaration":
     """Return the declaration of the survey's columns in a specification."""
-    from surveysynth.survey.declaration import Declaration, make_roles
-
     section, synthesizer = spec.survey, spec.synthesizer
     roles = make_roles(
         synthesizer.outcome, section.weight, spec.public_by, section.strata, section.psu,
@@ -118,8 +124,6 @@ def calibration_of(spec: "Spec", design: "PublicDesign") -> "Calibration | None"
     """
     if not spec.calibration:
         return None
-    from surveysynth.estimation.calibration import Calibration
-
     method, bounds = method_of(spec.calibration)
     made = Calibration(
         margins_of(spec), design.frame, design.outcomes,
@@ -139,10 +143,6 @@ def margins_of(spec: "Spec") -> "list[Margin]":
 
 
 def _open(spec: "Spec") -> "tuple[Table, Declaration]":
-    from surveysynth._support.messages import raise_problems
-    from surveysynth.survey.columns import missing_column
-    from surveysynth.survey.files import open_table
-
     declaration = declaration_of(spec)
     table = open_table(spec.data_path)
     absent = [
@@ -159,9 +159,6 @@ def _open(spec: "Spec") -> "tuple[Table, Declaration]":
 
 def model_of(spec: "Spec") -> "Model":
     """Return the synthesizer of a specification, with its options."""
-    from surveysynth.inference.synthesis import check_replicates
-    from surveysynth.models import get_model
-
     synthesizer = spec.synthesizer
     if synthesizer.is_program:
         from surveysynth.models.own_stan import StanProgram
@@ -212,8 +209,6 @@ def engine_of(spec: "Spec", model: "Model") -> "Model":
 
     A Stan program of the user is its own sampler.
     """
-    from surveysynth.models.weighted import WeightedModel
-
     if spec.synthesizer.engine != "cmdstan" or spec.synthesizer.is_program:
         return model
     assert isinstance(model, WeightedModel)  # noisy statistics take no engine
@@ -228,18 +223,11 @@ def mechanism_of(spec: "Spec") -> "Mechanism":
         from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
 
         return NoisyStatisticsMechanism(noisy_settings_of(spec))
-    from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
-
     return PseudoPosterior(settings_of(spec))
 
 
 def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
     """Return the settings of noisy statistics, all public; ``changes``: of a comparison."""
-    from surveysynth.config.outcome_section import WEIGHT
-    from surveysynth.config.privacy import as_noisy_statistics
-    from surveysynth.mechanisms.base import Declared
-    from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, NoisySettings
-
     synthesizer, privacy = spec.synthesizer, as_noisy_statistics(spec.privacy)
 
     above, below = declared_of(spec)
@@ -263,9 +251,6 @@ def _of_same_name(section: "PrivacySection", settings: type) -> dict[str, Any]:
 
 def declared_of(spec: "Spec") -> "tuple[dict[str, Declared], dict[str, Declared]]":
     """Return what is declared by name, of amounts above a split (or of all) and below it."""
-    from surveysynth.mechanisms.base import Declared
-    from surveysynth.survey.outcome import ABOVE, BELOW
-
     above = {name: Declared(*each.of_side(ABOVE)) for name, each in spec.outcomes.items()}
     split = [each.name for each in spec.declared if each.split is not None]
     return above, {name: Declared(*spec.outcomes[name].of_side(BELOW)) for name in split}
@@ -284,16 +269,12 @@ def spreads_of(spec: "Spec") -> dict[str, float]:
 
 def settings_of(spec: "Spec") -> "MechanismSettings":
     """Return the settings of the pseudo-posterior, all public."""
-    from surveysynth.config.privacy import as_pseudo_posterior
-    from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
-    from surveysynth.sampling.plan import SamplingPlan
-
     privacy, synthesizer = as_pseudo_posterior(spec.privacy), spec.synthesizer
     of_papers = synthesizer.inference == "paper"
     return MechanismSettings(**{
         **_of_same_name(privacy, MechanismSettings),
-        "weights": privacy.weight_map,
-        "origin": privacy.origin or ("density" if of_papers else None),
+        **privacy.weighting,
+        "origin": "density" if of_papers else None,
         "plan": SamplingPlan(synthesizer.chains, synthesizer.warmup, synthesizer.draws),
     })  # fmt: skip
 
@@ -308,11 +289,6 @@ def with_noisy_statistics(spec: "Spec") -> "Spec":
 
     Raises ``InputError`` for missing settings, such as centres and spreads.
     """
-    from surveysynth._support.messages import raise_problems
-    from surveysynth.config.outcomes import strict_problems
-    from surveysynth.config.privacy import as_noisy_statistics
-    from surveysynth.config.spec import with_defaults
-
     privacy = as_noisy_statistics(spec.privacy)
     if privacy is spec.privacy:
         return spec
@@ -331,9 +307,6 @@ def with_pseudo_posterior(spec: "Spec") -> "Spec":
 
     The guarantees of the two mechanisms differ.
     """
-    from surveysynth.config.privacy import as_pseudo_posterior
-    from surveysynth.config.spec import with_defaults
-
     return with_defaults(spec.model_copy(update={"privacy": as_pseudo_posterior(spec.privacy)}))
 
 

@@ -18,6 +18,7 @@ from surveysynth.estimation.calibration import (
     check_method,
     margin_words,
 )
+from surveysynth.survey.files import open_table
 from surveysynth.survey.outcome import Outcome
 
 #: The column of a csv file of totals that has them.
@@ -184,8 +185,6 @@ def _column_problems(
 
 
 def _read(path: Path, by: Sequence[str], place: str) -> Any:
-    from surveysynth.survey.files import open_table
-
     table = open_table(path)
     absent = [name for name in (*by, TOTAL) if name not in table.columns]
     if absent:

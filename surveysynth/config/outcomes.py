@@ -1,4 +1,4 @@
-"""Check ``[outcomes.NAME]``: public facts about outcomes and the weight."""
+"""Checks of a specification across its sections: outcomes, the weight, and what mechanisms take."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from surveysynth.config.sections import Name, Names, Section, as_tuple
 from surveysynth.errors import InputError
@@ -173,29 +173,37 @@ LEAST_DRAWS = 10
 _ROOM = 1000
 
 
-class PseudoPosteriorSection(PrivacySection):
-    """The pseudo-posterior: records of high risk count less in the fit (methods 2).
+def _scale(value: Any) -> Any:
+    """Return c, or (c, g); raise ``ValueError`` for others."""
+    if value is None:
+        return None
+    numbers = as_tuple(value) if isinstance(value, list | tuple) else (value,)
+    fits = len(numbers) in (1, 2) and all(type(each) in (int, float) for each in numbers)
+    if not (fits and 0 < numbers[0] < math.inf and -1 <= (*numbers, 0.0)[1] <= 1):
+        raise ValueError(
+            "expected the factor c, a number above 0, such as 0.8, or c and the constant g from -1 "
+            f"to 1, such as [0.8, 0.1], got {value!r}."
+        )
+    return tuple(map(float, numbers)) if len(numbers) == 2 else float(numbers[0])
 
-    origin: None where it is not given; inference as in the papers then has theirs.
-    """
+
+class PseudoPosteriorSection(PrivacySection):
+    """The pseudo-posterior: records of high risk count less in the fit (methods 2)."""
 
     mechanism: Literal["noisy_statistics", "pseudo_posterior"] = "pseudo_posterior"
     risk: Literal["lipschitz", "count", "pairwise", "scalar", "none"] = "lipschitz"
     """How to measure the risk of a record: by its log-likelihood ("lipschitz"), by the number of
     records near it ("count", "pairwise"), the same for all ("scalar"), or not at all ("none": no
     protection). Public: The measure. The risks themselves are confidential."""
-    weights: Literal["fixed_point", "linear"] = "fixed_point"
+    weights: Literal["fixed_point", "linear", "reweighted"] = "fixed_point"
     """How risks become powers of the likelihood: iterated until every bound is below its cap, or by
-    the linear map of the papers, in which one outlier can move all weights. Default: "fixed_point"
-    for `lipschitz`, otherwise "linear". Public: The rule."""
-    scale: Annotated[float, Field(gt=0)] | None = None
-    """For linear weights: the factor c. Default: found for the target. Public: The number, if it is
-    given."""
-    shift: Annotated[float, Field(ge=-1, le=1)] = 0.0
-    """For linear weights: the constant g that is added. Public: The number."""
-    reweight: bool = False
-    """For linear weights: raise the weights of records whose bound is below the largest, once.
-    Public: Whether it was done."""
+    the linear map of the papers, in which one outlier can move all weights; "reweighted" then
+    raises the weights of records whose bound is below the largest, once. Default: "fixed_point" for
+    `lipschitz`, otherwise "linear". Public: The rule."""
+    scale: Annotated[float | tuple[float, float] | None, BeforeValidator(_scale)] = None
+    """For linear weights: the factor c, or c and the constant g that is added. Type: a number above
+    0, or a list of it and a number from -1 to 1. Default: c is found for the target, and g is 0.
+    Public: The numbers, if they are given."""
     pattern: Names = ()
     """For `count` and `pairwise`: public columns that an intruder is assumed to know. Records are
     compared with those that agree on them. Type: list of names of columns. Default: none: all
@@ -203,10 +211,6 @@ class PseudoPosteriorSection(PrivacySection):
     truncate: Annotated[float, Field(gt=0, le=1)] = 1.0
     """The share of draws to keep, those with the smallest bounds. Only kept draws may be released.
     Public: The share. Which draws are left out depends on the data, as the statement reports."""
-    origin: Literal["density", "peak"] | None = None
-    """The zero of log-likelihoods: that of the papers, or a value near the largest of them, so that
-    typical records keep their weight in any units. Default: "peak" with fixed-point weights,
-    otherwise "density". Public: The rule."""
     small_strata: Literal["pool", "refuse", "allow"] = "pool"
     """The treatment of levels with too few records for a coefficient, so that one record could
     move more than is stated: pool them for the model, refuse the release, or allow them outside
@@ -239,7 +243,7 @@ class PseudoPosteriorSection(PrivacySection):
         roomy = SamplingPlan(draws=self.m * _ROOM)
         try:
             MechanismSettings(
-                **{**shared, "epsilon": 1.0, "weights": self.weight_map, "plan": roomy}
+                **{**shared, **self.weighting, "epsilon": 1.0, "plan": roomy}
             )
         except InputError as error:
             raise ValueError(str(error)) from None
@@ -256,11 +260,19 @@ class PseudoPosteriorSection(PrivacySection):
         return self.risk != "none"
 
     @property
-    def weight_map(self) -> Literal["fixed_point", "linear"]:
+    def weight_map(self) -> Literal["fixed_point", "linear", "reweighted"]:
         """The given map, else the fixed point for the one risk measure that has it."""
         if "weights" in self.model_fields_set or self.risk in ("lipschitz", "none"):
             return self.weights
         return "linear"
+
+    @property
+    def weighting(self) -> dict[str, Any]:
+        """The map, its constants and whether re-weighting follows, as the settings have them."""
+        again = self.weight_map == "reweighted"
+        scale, shift = self.scale if isinstance(self.scale, tuple) else (self.scale, 0.0)
+        return {"weights": "linear" if again else self.weight_map, "reweight": again,
+                "scale": scale, "shift": shift}  # fmt: skip
 
     @property
     def pattern_columns(self) -> tuple[str, ...]:
@@ -276,7 +288,7 @@ class PseudoPosteriorSection(PrivacySection):
                 f"Risk: {self.risk}, radius {self.radius:g} of the outcome, pattern {same}; "
                 "linear weights."
             ]
-        return [f"Risk: {self.risk}; linear weights."] if self.weight_map == "linear" else []
+        return [] if self.weight_map == "fixed_point" else [f"Risk: {self.risk}; linear weights."]
 
 
 class NoisyStatisticsSection(PrivacySection):

@@ -6,10 +6,11 @@ then Type, Values and Default unless the annotation gives them, and what becomes
 Validators raise ``ValueError`` with a sentence for the user.
 """
 
+import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 from pydantic import (
@@ -47,9 +48,10 @@ if TYPE_CHECKING:
     from surveysynth.survey.survey import Survey
 
 
+_FAY = re.compile(r"fay\((0(?:\.\d+)?|\.\d+)\)")
 #: Keys that no release depends on, and that none publishes.
 REPLICATE_KEYS = tuple(
-    f"replicate_{key}" for key in ("weights", "method", "fay", "scale", "rscales")
+    f"replicate_{key}" for key in ("weights", "method", "scale")
 )
 
 
@@ -73,21 +75,23 @@ def setting_problems(section: "SurveySection") -> list[str]:
         ]
     if section.replicate_method is None:
         return [
-            "replicate_method: missing; name the method of the replicate weights: brr, fay, jk1, "
-            "jkn, successive_difference or bootstrap. The documentation of the data states it."
+            "replicate_method: missing; name the method of the replicate weights: brr, fay(0.5), "
+            "jk1, jkn, successive_difference or bootstrap. The documentation of the data states it."
         ]
-    problems = []
-    if (section.replicate_method == "fay") != (section.replicate_fay is not None):
-        problems.append(
-            "replicate_fay: Fay's factor goes with replicate_method = 'fay', such as "
-            "replicate_fay = 0.5."
-        )
-    if section.replicate_method == "jkn" and section.replicate_rscales is None:
-        problems.append(
-            "replicate_rscales: missing; a stratified jackknife needs one number for each "
+    if section.replicate_method == "jkn" and not isinstance(section.replicate_scale, tuple):
+        return [
+            "replicate_scale: missing; a stratified jackknife needs a list of one number for each "
             "replicate, (n_h - 1)/n_h of its stratum."
-        )
-    return problems
+        ]
+    return []
+
+
+def _replicate_method(value: Any) -> Any:
+    """Return the method with Fay's factor in its standard form; raise the error of a Literal."""
+    methods = [f"{name}(0.5)" if name == "fay" else name for name in get_args(ReplicateMethod)]
+    if value is None or not (isinstance(value, str) and _FAY.fullmatch(value)):
+        return value if value is None else known_name(value, methods)
+    return f"fay({float(_FAY.fullmatch(value)[1]):g})"  # type: ignore[index]
 
 
 def replicate_problems(
@@ -98,15 +102,15 @@ def replicate_problems(
         return []
     absent = [name for name in found if name not in columns]
     used = [name for name in found if name in roles.needed]
-    rscales = section.replicate_rscales
+    scale = section.replicate_scale
     checks = [
         (len(found) > 1, f"replicate_weights: {section.replicate_weights!r} names {len(found)} "
          "columns of the data; expected at least two."),
         (not absent, f"replicate_weights: the data have no column {listing(absent)}."),
         (not used, f"replicate_weights: {listing(used)} has another role; name other columns."),
-        (rscales is None or len(rscales) == len(found),
-         f"replicate_rscales: expected {len(found)} numbers, one for each column of replicate "
-         f"weights, got {len(rscales or ())}."),
+        (not isinstance(scale, tuple) or len(scale) == len(found),
+         f"replicate_scale: expected {len(found)} numbers, one for each column of replicate "
+         f"weights, got {len(scale) if isinstance(scale, tuple) else 1}."),
     ]  # fmt: skip
     return [text for holds, text in checks if not holds]
 
@@ -136,15 +140,14 @@ def replicates_of(section: "SurveySection", survey: "Survey") -> ReplicateWeight
             "up to less than half or more than twice the weight. A column that is no replicate "
             "weight must not be named, and factors must be multiplied by the weight first."
         )
-    scale = section.replicate_scale
+    scale, rscales = section.replicate_scale, None
+    if isinstance(scale, tuple):  # one for each replicate, which is all of the factor
+        scale, rscales = 1.0, np.array(scale)
     if scale is None:
-        scale = replication_scale(
-            section.replicate_method, columns.shape[1], section.replicate_fay or 0.0
-        )
-    rscales = section.replicate_rscales
-    return agency_replicates(
-        columns, weight, scale=scale, rscales=None if rscales is None else np.array(rscales),
-    )  # fmt: skip
+        name, _, factor = section.replicate_method.rstrip(")").partition("(")
+        method: Any = name
+        scale = replication_scale(method, columns.shape[1], float(factor or 0.0))
+    return agency_replicates(columns, weight, scale=scale, rscales=rscales)
 
 
 def replicate_lines(section: "SurveySection", data: Path) -> list[str]:
@@ -300,20 +303,20 @@ class SurveySection(Section):
     `design_effect`. Type: a pattern such as "repwt*", or a list of names of columns. Default: none:
     standard errors of the sample by strata and units. Public: Nothing: neither the weights nor
     their names are published."""
-    replicate_method: ReplicateMethod | None = None
-    """How the replicate weights were made: balanced half-samples, Fay's method, a jackknife without
-    or with strata, successive differences, a bootstrap. It sets the scale as R's svrepdesign does.
+    replicate_method: Annotated[str | None, BeforeValidator(_replicate_method)] = None
+    """How the replicate weights were made: balanced half-samples, Fay's method with its factor, a
+    jackknife without or with strata, successive differences, a bootstrap. It sets the scale as R's
+    svrepdesign does. Type: "brr", "fay(0.5)", "jk1", "jkn", "successive_difference" or "bootstrap".
     Public: Nothing."""
-    replicate_fay: Annotated[float, Field(ge=0, lt=1)] | None = None
-    """Fay's factor, for replicate_method = "fay". Public: Nothing."""
-    replicate_scale: Annotated[float, Field(gt=0)] | None = None
-    """The factor of the sum of squares, where the agency states another than that of the method.
+    replicate_scale: (
+        Annotated[float, Field(gt=0)]
+        | Annotated[tuple[Annotated[float, Field(ge=0)], ...], BeforeValidator(as_tuple)]
+        | None
+    ) = None
+    """The factor of the sum of squares, where the agency states another than that of the method, or
+    a factor for each replicate, which "jkn" requires: (n_h - 1)/n_h of the stratum, in the order of
+    the columns in the file. Type: a number, or a list of numbers. Default: that of the method.
     Public: Nothing."""
-    replicate_rscales: Annotated[
-        tuple[Annotated[float, Field(ge=0)], ...], BeforeValidator(as_tuple)
-    ] | None = None
-    """A factor for each replicate, which "jkn" requires: (n_h - 1)/n_h of the stratum, in the order
-    of the columns in the file. Type: list of numbers. Default: all 1. Public: Nothing."""
     stratum_sizes: dict[Name, Annotated[float, Field(gt=0)]] | None = None
     """Population sizes by stratum. They replace `weight` and `fpc` for a stratified sample with
     weights = "public". Public: The sizes, and with them the weights."""

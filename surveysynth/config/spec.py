@@ -2,7 +2,7 @@
 
 Every mistake is an ``InputError``: it names ``section.key``, the expected and the given value (a
 specification is public, so values may be shown), and the nearest valid name. All mistakes of a file
-are listed together.
+are listed together. ``spec_of_survey`` makes one for a survey in memory, without a file.
 """
 
 import re
@@ -51,6 +51,7 @@ from surveysynth.config.tables_section import (
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
+from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import LearnedTransform
 
@@ -80,6 +81,16 @@ RETIRED = {
     "tables.linearisation": "Variances account for scaled weights wherever survey.population_size "
     "is given; leave it out.",
     "tables.digits_mean": "Set digits in [labels.COLUMN] of the outcome.",
+    "tables.figures": "Name them in formats, beside the formats of tables.",
+    "tables.flag_action": 'Set flags = "nchs_marked" or "statcan_marked", which withhold nothing.',
+    "tables.round_counts": "Standard errors say how far counts are rounded; leave it out.",
+    "tables.period": 'Write it after the place, as in place = "United States, 2026".',
+    "survey.replicate_fay": 'Write it into replicate_method = "fay(0.5)".',
+    "survey.replicate_rscales": "Give the list of numbers as replicate_scale.",
+    "privacy.origin": "Log-likelihoods are measured from their peak, and as in the papers with "
+    'inference = "paper" in [synthesizer]; leave it out.',
+    "privacy.shift": "Write it after the factor: scale = [c, g].",
+    "privacy.reweight": 'Set weights = "reweighted".',
     "labels.currency": "Set unit.",
 }  # fmt: skip
 
@@ -248,8 +259,6 @@ class Spec(BaseModel):
         formula, strata = self.synthesizer.predictors, self.survey.strata
         if formula is None:
             return () if strata is None else (strata,)
-        from surveysynth.survey.formula import parse_formula
-
         with suppress(InputError):  # reported where the formula is read
             return parse_formula(formula).variables
         return ()

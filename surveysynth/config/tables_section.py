@@ -1,4 +1,9 @@
-"""The section ``[tables]`` of a specification file."""
+"""The section ``[tables]`` of a specification file, and the formats of tables and figures.
+
+``FORMATS`` is what the specification, the writers, the README and ``check`` know of formats. A
+writer is imported when it is first used: those of HTML and workbooks load libraries that take a
+second.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -6,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.config.sections import Names, Section, Text, as_tuple, distinct, known_name
@@ -91,11 +96,6 @@ FORMATS: dict[str, Format] = {
 """Formats by their names in a specification, in the order in which messages list them."""
 
 
-def format_names(folder: Folder) -> tuple[str, ...]:
-    """Return the formats of tables, or those of figures."""
-    return tuple(name for name, made in FORMATS.items() if made.folder == folder)
-
-
 def table_files(
     statistics: Sequence[str], formats: Sequence[str], table: str = ""
 ) -> Iterator[tuple[str, str, Format]]:
@@ -117,7 +117,8 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 #: Devices of Windows, which are no names for folders there.
 _DEVICE = re.compile(r"con|prn|aux|nul|(com|lpt)[0-9]", re.IGNORECASE)
 
-RULE_SETS = ("none", "nchs", "statcan")
+#: Rule sets; with "marked" no number is withheld.
+RULE_SETS = ("none", "nchs", "nchs_marked", "statcan", "statcan_marked")
 SEVERITIES = ("mark", "suppress")
 LIMITS = ("rse", "relative_width", "n", "df")
 
@@ -232,15 +233,10 @@ Statistics = Annotated[
     Field(min_length=1),
 ]
 Formats = Annotated[
-    tuple[Annotated[str, _one_of(lambda: format_names("tables"))], ...],
+    tuple[Annotated[str, _one_of(lambda: tuple(FORMATS))], ...],
     BeforeValidator(as_tuple),
     AfterValidator(distinct),
     Field(min_length=1),
-]
-Figures = Annotated[
-    tuple[Annotated[str, _one_of(lambda: format_names("figures"))], ...],
-    BeforeValidator(as_tuple),
-    AfterValidator(distinct),
 ]
 Microdata = Literal["csv", "parquet", "dta", "sav"] | None
 
@@ -277,19 +273,14 @@ class TablesSection(Section):
     """The confidence level of intervals. Public: The number."""
     flags: FlagChoice = "none"
     """Rules for reliability: those of the US National Center for Health Statistics, of Statistics
-    Canada, or your own. They use published numbers and public sample sizes only. Type: "none",
-    "nchs", "statcan", or limits: { mark = { .. }, suppress = { .. } } of rse, relative_width, n and
-    df. Public: The flags."""
-    flag_action: Literal["suppress", "mark"] = "suppress"
-    """Whether to withhold or to mark the numbers that a rule set withholds. Public: With "mark":
-    all numbers."""
+    Canada, or your own. They use published numbers and public sample sizes only. "nchs_marked" and
+    "statcan_marked" mark the numbers that these rules withhold. Type: "none", "nchs",
+    "nchs_marked", "statcan", "statcan_marked", or limits: { mark = { .. }, suppress = { .. } } of
+    rse, relative_width, n and df. Public: The flags, and with "marked" all numbers."""
     layout: Literal["columns", "compact", "crosstab"] = "columns"
     """The layout of tables for reading: "columns" has estimate, standard error and interval in
     columns, "compact" has estimate (standard error) in one, and "crosstab" has the levels of the
     last by column side by side. Files for programs do not change. Public: Nothing else."""
-    round_counts: Annotated[int, Field(ge=1, le=10**9)] | None = None
-    """The number to whose multiples counts are rounded in tables for reading. Default: the power of
-    ten of the median standard error. Public: Nothing else; csv files are not rounded."""
     microdata: Microdata = None
     """The format of the synthetic datasets. dta (Stata) and sav (SPSS) have labels of columns and
     of values. Default: parquet if the survey is a parquet file, otherwise csv. Public: The same
@@ -305,9 +296,7 @@ class TablesSection(Section):
     """The population that the tables describe, in the plural, as their titles say it: "doctorate
     holders". Public: The text."""
     place: Text = ""
-    """The place in titles: "United States". Public: The text."""
-    period: Text = ""
-    """The period in titles: "2026". Public: The text."""
+    """The place and the time in titles: "United States, 2026". Public: The text."""
     number: Annotated[int, Field(ge=1, le=10**6)] | None = None
     """The number of the first statistic's table; the next statistics follow. Default: none: titles
     without numbers. Public: The number."""
@@ -317,21 +306,13 @@ class TablesSection(Section):
     """The source line below every table. Public: The text."""
     formats: Formats = ("csv", "html")
     """The file formats of every table. "csv" has unrounded numbers for programs, the others are for
-    readers. Public: The same numbers."""
-    figures: Figures = ()
-    """The file formats of figures of the estimates with their intervals. Public: The same
-    numbers."""
+    readers; "svg", "png" and "pdf" are figures of the estimates with their intervals. Public: The
+    same numbers."""
 
     @field_validator("flags", mode="plain")
     @classmethod
     def _flags(cls, value: Any) -> FlagChoice:
         return check_flags(value)
-
-    @model_validator(mode="after")
-    def _agree(self) -> "TablesSection":
-        if self.flags == "none" and self.flag_action != "suppress":
-            raise ValueError("flag_action: this key needs flags; set flags or leave it out.")
-        return self
 
 
 TABLES, ALL_TABLES = "tables", "all_tables"

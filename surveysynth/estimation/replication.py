@@ -2,7 +2,8 @@
 
 ``ReplicatedSample`` is a rule like those that combine synthetic datasets, for the one dataset that
 a sample is: every table is estimated again under each set of replicate weights that its agency
-supplies (methods 6.3). Agrees with ``svrepdesign`` of R's survey package.
+supplies (methods 6.3). Agrees with ``svrepdesign`` of R's survey package. Its estimates are of the
+sample itself, hence confidential: comparisons and studies use them, and no release does.
 
 Schemes: the jackknife and balanced half-samples are those of samplics, which draws its bootstrap
 from NumPy's global state: the bootstrap is made here.

@@ -1,9 +1,8 @@
 """The statistics that tables can show, with all facts about each.
 
-A row of ``STATISTICS`` has a statistic's words, rounding rule, requirements for an outcome,
-estimate and linearised variable as an array function, and the lines that recompute it in a
-release's README. The specification, estimation, tables, writers, comparisons and noise all read
-this registry.
+A row of ``STATISTICS`` has a statistic's words, requirements for an outcome,
+estimate and linearised variable as an array function. The specification, estimation, tables,
+writers, comparisons and noise all read this registry.
 
 A statistic with arguments is a row of ``FAMILIES``. Its name is ``word(argument, argument)``. An
 argument is plain text. Text needs double quotes (a double quote in it is doubled) where it has
@@ -39,56 +38,9 @@ from surveysynth.estimation.linearised import (
 from surveysynth.estimation.quantiles import quantile
 from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
-Rounding: TypeAlias = Literal["multiples", "digits", "percent", "warranted"]
-"""Multiples of ``tables.round_counts``, or without it as many digits as standard errors warrant;
-decimals; percent; as many as are warranted. The digits of an outcome's label go before the last
-three."""
-
 Interval: TypeAlias = Literal["t", "logit", "positive"]
 """estimate ± t SE; the same on the logit scale, which stays between 0 and 1; or, where it would
 reach below 0, on the log scale, which does not."""
-
-
-@dataclass(frozen=True)
-class Program:
-    """Statements of the programs in a release's README, for one dataset.
-
-    They know ``w`` and ``y`` of all records, ``inside`` (true in the cell) and, under calibrated
-    weights, POPULATION. estimate: sets ``value``; linearised: sets ``u`` after it; calibrated:
-    the same under calibrated weights, where that is another.
-    """
-
-    estimate: tuple[str, ...]
-    linearised: tuple[str, ...]
-    calibrated: tuple[str, ...] = ()
-
-    def variable(self, linearisation: str) -> tuple[str, ...]:
-        """Return the lines that set ``u`` under a linearisation."""
-        return (self.calibrated if linearisation == "ratio" else ()) or self.linearised
-
-
-def _programs(
-    total: str, size: str, u: str, *, calibrated: str = "", inside: str = "inside", z: str = ""
-) -> tuple[Program, Program]:
-    """Return the lines in Python and R of a ratio of sums over a cell, or of a sum (size "1").
-
-    total: what is summed over ``inside``; z: what the lines need before, if anything.
-    """
-    total, size = (f"({text})" if "*" in text else text for text in (total, size))
-    summed = [f"{total}[{inside}].sum()", "1.0" if size == "1" else f"{size}[inside].sum()"]
-    of_r = [f"sum({total}[{inside}])", "1" if size == "1" else f"sum({size}[inside])"]
-    return (
-        Program(
-            (*([f"z = {z}"] if z else ()), f"total, size = {', '.join(summed)}"),
-            (f"u = {u}",),
-            (f"u = {calibrated}",) if calibrated else (),
-        ),
-        Program(
-            (*([f"z <- {z}"] if z else ()), f"total <- {of_r[0]}", f"size <- {of_r[1]}"),
-            (f"u <- {u}",),
-            (f"u <- {calibrated}",) if calibrated else (),
-        ),
-    )
 
 
 @dataclass(frozen=True)
@@ -99,9 +51,6 @@ class Statistic:
     plural: str  # in words, lower case; with underscores the name of its files
     heading: str  # of its estimates in tables
     linearise: Linearise  # its array function
-    #: python, r: Its lines in the programs of a release's README.
-    python: Program
-    r: Program
     #: False for a statistic of the weights alone, which has one table whatever the outcomes.
     needs_outcome: bool = True
     binary: bool = False  # true if the outcome must be 0 or 1 and is modelled untransformed
@@ -112,7 +61,7 @@ class Statistic:
     #: takes the indicator of one level.
     by_level: bool = False
     interval: Interval = "t"  # how an interval is made of estimate and standard error
-    rounding: Rounding = "digits"  # for readers
+    percent: bool = False  # whether readers see it in percent
     #: What a margin is of its cells: their "sums", their "means" weighted by counts, or neither.
     margins: Literal["sums", "means", "neither"] = "neither"
     least_for_se: int = 2  # records without which a row has no standard error
@@ -131,15 +80,14 @@ class Statistic:
     file: str = ""  # name of its files without the ending, where that is not the plural
     #: The outcomes, by name, of a statistic of several: its array function takes (n, k).
     of: tuple[str, ...] = ()
-    #: The contrast of two rows; the array function, the programs and the requirements for an
-    #: outcome are those of the statistic of one row.
+    #: The contrast of two rows; the array function and the requirements for an outcome are those of
+    #: the statistic of one row.
     contrast: Contrast | None = None
     base: str = ""  # with a contrast, the name of that statistic
     #: Whether it may be zero by its nature, so that a relative error says nothing.
     signed: bool = False
     #: Of a quantile, or of a contrast of quantiles, the share p: several datasets are combined by
-    #: their distribution functions, which are inverted there; ``python`` and ``r`` are of the
-    #: distribution function at Q.
+    #: their distribution functions, which are inverted there.
     share: float | None = None
 
     @property
@@ -156,11 +104,6 @@ class Statistic:
     def title(self) -> str:
         """In words, at the head of sheets and sections."""
         return capitalised(self.plural)
-
-    @property
-    def percent(self) -> bool:
-        """True if readers see percent."""
-        return self.rounding == "percent"
 
     @property
     def additive(self) -> bool:
@@ -290,11 +233,6 @@ def _wrong(name: str, why: str) -> InputError:
     return InputError(f"The statistic {name!r} cannot be read: {why}.")
 
 
-_OF_SHARE = _programs(
-    "w", "w", "w * inside * ((y <= Q) - value) / size", inside="inside & (y <= Q)"
-)
-
-
 def of_share(p: float) -> Statistic:
     """Return the quantile below which lies a share p of the weight."""
     percent = f"{100 * p:.10g}"
@@ -305,8 +243,6 @@ def of_share(p: float) -> Statistic:
         plural=plural,
         heading=f"Estimated {plural.removesuffix('s')}",
         linearise=quantile(p),
-        python=_OF_SHARE[0],
-        r=_OF_SHARE[1],
         instead=" Of outcomes with levels there is 'share'.",
         file=plural if median else file_name("percentiles", percent.replace(".", "_")),
         share=p,
@@ -322,12 +258,6 @@ def of_share(p: float) -> Statistic:
             "the other from Q over t."
         ),
     )
-
-
-#: Of a contrast of quantiles: those Q of two rows of all datasets, linear in F there.
-_LINEAR = _programs(
-    "w * z", "w", "w * inside * (z - value) / size", z="Q + slope * ((y <= Q) - F)"
-)
 
 
 def _ordinal(number: str) -> str:
@@ -350,9 +280,6 @@ def _quantile(arguments: tuple[str, ...], name: str) -> Statistic:
     return MEDIAN if p == 0.5 else of_share(p)
 
 
-_RATIO = _programs("w * y", "w * x", "w * inside * (y - value * x) / size")
-
-
 def _ratio(arguments: tuple[str, ...], name: str) -> Statistic:
     """Return the ratio of the totals of two outcomes, or of two rows."""
     if len(arguments) != 2 or _sides(arguments[1], name):
@@ -366,9 +293,6 @@ def _ratio(arguments: tuple[str, ...], name: str) -> Statistic:
         plural=f"ratios of {words}",
         heading="Estimated ratio",
         linearise=quotient,
-        python=_RATIO[0],
-        r=_RATIO[1],
-        rounding="warranted",
         unit="ratio",
         file=file_name("ratio", numerator, denominator),
         of=(numerator, denominator),
@@ -428,10 +352,8 @@ def _contrast(arguments: tuple[str, ...], name: str, kind: ContrastKind) -> Stat
         heading=f"Percentage over {contrast.column}"
         if share
         else f"{noun.capitalize()} of {base.plural}",
-        python=_LINEAR[0] if base.share_below else base.python,
-        r=_LINEAR[1] if base.share_below else base.r,
         interval="logit" if share else "positive" if ratio and base.is_count else "t",
-        rounding="percent" if share else "warranted" if ratio else base.rounding,
+        percent=share or (base.percent and not ratio),
         margins="neither",
         limits=(0.0, 1.0) if share else None if ratio else (-inf, inf),
         unit="share, 0 to 1" if share else "ratio" if ratio else base.unit,
@@ -464,8 +386,6 @@ def _share(arguments: tuple[str, ...], name: str) -> Statistic:
         plural=f"shares over {column}",
         heading=f"Percentage over {column}",
         linearise=expansion,
-        python=_TOTAL[0],
-        r=_TOTAL[1],
         margins="neither",
         of_sums=False,
         file=file_name("shares_over", column),
@@ -492,12 +412,6 @@ EXAMPLES = ("quantile(0.25)", "ratio(income, tax)", "difference(mean, sex: f - m
 """Of names with arguments, for messages."""
 
 
-_COUNT = _programs("w", "1", "w * inside", calibrated="w * (inside - value / POPULATION)")
-_TOTAL = _programs(
-    "w * y", "1", "w * y * inside", calibrated="w * (y * inside - value / POPULATION)"
-)
-_MEAN = _programs("w * y", "w", "w * inside * (y - value) / size")
-
 #: What tables say of outcomes that are no amounts.
 _OF_LEVELS = (
     " Of a binary outcome 'proportion' is the share of its last level, 'share' those of both, as "
@@ -509,10 +423,7 @@ COUNT = Statistic(
     plural="counts",
     heading="Estimated number",
     linearise=expansion,
-    python=_COUNT[0],
-    r=_COUNT[1],
     needs_outcome=False,
-    rounding="multiples",
     interval="positive",
     margins="sums",
     least_for_se=1,
@@ -527,10 +438,7 @@ TOTAL = Statistic(
     plural="totals",
     heading="Estimated total",
     linearise=expansion,
-    python=_TOTAL[0],
-    r=_TOTAL[1],
     instead=_OF_LEVELS,
-    rounding="warranted",
     margins="sums",
     least_for_se=1,
     of_sums=True,
@@ -542,8 +450,6 @@ MEAN = Statistic(
     plural="means",
     heading="Estimated mean",
     linearise=average,
-    python=_MEAN[0],
-    r=_MEAN[1],
     instead=_OF_LEVELS,
     margins="means",
     of_sums=True,
@@ -557,11 +463,9 @@ PROPORTION = Statistic(
     plural="proportions",
     heading="Estimated percentage",
     linearise=average,
-    python=_MEAN[0],
-    r=_MEAN[1],
     binary=True,
     kinds=("binary",),
-    rounding="percent",
+    percent=True,
     interval="logit",
     margins="means",
     limits=(0.0, 1.0),
@@ -576,12 +480,10 @@ SHARE = Statistic(
     plural="shares",
     heading="Estimated percentage",
     linearise=average,
-    python=_MEAN[0],
-    r=_MEAN[1],
     kinds=("semicontinuous", "binary", "categorical"),
     by_level=True,
     interval="logit",
-    rounding="percent",
+    percent=True,
     margins="means",
     limits=(0.0, 1.0),
     unit="share, 0 to 1",

@@ -2,7 +2,8 @@
 
 Laplace noise is added to every estimate, and to every estimate of R = 10 Preston replicates, which
 give the variance. Sensitivities are local, read from the confidential data, and the generator is
-seeded NumPy: these tables show what noise would cost and are never a release.
+seeded NumPy: these tables show what noise would cost and are never a release. ``Noise`` makes those
+of a specification, beside the tables of the sample itself.
 """
 
 from collections.abc import Mapping, Sequence

@@ -9,7 +9,6 @@ import pandas as pd
 from surveysynth._support.page import whole_page
 from surveysynth._support.resources import render
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.release.facts import labels_of
 from surveysynth.release.tables.labels import Labels, where_words
 from surveysynth.release.tables.layout import (
     ABSENT,
@@ -92,7 +91,7 @@ def table_suffix(spec: "Spec") -> str:
     """Return name and subpopulation of a table, to follow its heading; may be empty."""
     section = spec.table
     name = f" (table {section.name})" if section.name else ""
-    inside = f"; {where_words(section.where, labels_of(spec))}" if section.where else ""
+    inside = f"; {where_words(section.where, Labels(spec.labels))}" if section.where else ""
     return f"{name}{inside}"
 
 

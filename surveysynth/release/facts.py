@@ -11,12 +11,11 @@ from surveysynth.config.tables_section import table_files
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
 from surveysynth.release.microdata import Digits, format_of
-from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.layout import (
     AnyRounding,
     Warranted,
     to_digits,
-    to_multiples,
     to_percent,
 )
 from surveysynth.release.writers.csv import MicrodataFormat
@@ -183,36 +182,15 @@ def files_of(spec: "Spec") -> list[str]:
     return [
         f"{folder}/{file}"
         for each in spec.tables
-        for folder, file, _ in table_files(
-            each.statistics, (*each.formats, *each.figures), each.name or ""
-        )
+        for folder, file, _ in table_files(each.statistics, each.formats, each.name or "")
     ]
-
-
-def labels_of(spec: "Spec") -> Labels:
-    """Return the labels of a specification."""
-    return Labels(
-        {
-            column: ColumnLabel(
-                title=given.title,
-                unit=given.unit,
-                margin=given.margin,
-                levels=given.levels,
-                digits=given.digits,
-            )
-            for column, given in spec.labels.items()
-        }
-    )
 
 
 def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], AnyRounding]:
     """Return the rounding of each statistic and outcome; an outcome's own digits come first."""
 
     def rounding(kind: Statistic, digits: int | None) -> AnyRounding:
-        if kind.rounding == "multiples":
-            base = spec.all_tables.round_counts
-            return Warranted() if base is None else to_multiples(base)
-        if kind.rounding == "percent":
+        if kind.percent:
             return to_percent(1 if digits is None else digits)
         return Warranted() if digits is None else to_digits(digits)
 

@@ -1,4 +1,8 @@
-"""Writes the files of a release and of its confidential folder, once every number is there."""
+"""Writes the files of a release and of its confidential folder, once every number is there.
+
+For ``adequacy`` the confidential folder keeps the draws, the printed estimates, and where the
+specification is: nothing of the sample.
+"""
 
 import json
 import math
@@ -9,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from surveysynth._support.resources import render
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.config.calibration_section import inlined
 from surveysynth.config.sections import REPLICATE_KEYS
@@ -17,10 +22,8 @@ from surveysynth.errors import InputError
 from surveysynth.release.documents.codebook import DDI_NAME, make_codebook, make_ddi
 from surveysynth.release.documents.context import make_privacy_record, shared_context
 from surveysynth.release.documents.dossier import make_dossier
-from surveysynth.release.documents.example import make_example
-from surveysynth.release.documents.index import make_index
 from surveysynth.release.documents.readme import make_readme
-from surveysynth.release.facts import ReleaseFacts, rounding_of
+from surveysynth.release.facts import ReleaseFacts, files_of, rounding_of
 from surveysynth.release.folder import (
     COMPARED_NAME,
     DOSSIER_NAMES,
@@ -44,7 +47,7 @@ def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Pat
     """Write every table in every format asked for, in its folder; ``tables``: by name."""
     for table, of_table in facts.each_table.items():
         section, shown = of_table.spec.table, Shown(tables[table], presentation_of(of_table))
-        for name in (*section.formats, *section.figures):
+        for name in section.formats:
             made = FORMATS[name]
             folder = release / folder_of(made, table)
             folder.mkdir(parents=True, exist_ok=True)
@@ -66,7 +69,6 @@ def presentation_of(facts: ReleaseFacts) -> Presentation:
         csv="csv" in section.formats,
         universe=section.universe,
         place=section.place,
-        period=section.period,
         numbers={} if section.number is None else {
             name: section.number + place for place, name in enumerate(section.statistics)
         },
@@ -84,10 +86,9 @@ def write_documents(
     separate_pair: bool,
 ) -> None:
     """Write both codebooks, privacy.json, README.md and the dossier."""
-    example = make_example(facts, tables, separate_pair=separate_pair)
     codebook = make_codebook(facts, separate_pair=separate_pair)
     context = shared_context(facts)
-    readme = make_readme(facts, context, tables, example, separate_pair=separate_pair)
+    readme = make_readme(facts, context, tables, separate_pair=separate_pair)
     write_json(codebook, folder / "codebook.json")
     (folder / DDI_NAME).write_text(make_ddi(facts, codebook), encoding="utf-8")
     write_json(make_privacy_record(facts, context, model_title), folder / PRIVACY_NAME)
@@ -96,8 +97,22 @@ def write_documents(
 
 
 def write_index(facts: ReleaseFacts, folder: Path) -> None:
-    """Write the page that links every other file, which are there already."""
-    (folder / INDEX_NAME).write_text(make_index(facts, folder), encoding="utf-8")
+    """Write the page that opens on the tables and links every other file, which are there."""
+    by_name: dict[str, list[str]] = {}
+    for path in files_of(facts.spec):
+        by_name.setdefault(Path(path).stem, []).append(path)
+    tables = []
+    for stem, paths in by_name.items():
+        pages = [each for each in paths if each.endswith(".html")]
+        others = [each for each in paths if each not in pages]
+        tables.append((stem.replace("_", " ").capitalize(), pages, others))
+    files = [each for each in sorted(folder.iterdir()) if each.name not in {"tables", "figures"}]
+    text = render(
+        "surveysynth.release.documents", "templates/index.html.j2",
+        title=facts.spec.all_tables.title or "Survey tables", warnings=facts.warnings,
+        tables=tables, files=files,
+    )  # fmt: skip
+    (folder / INDEX_NAME).write_text(text, encoding="utf-8")
 
 
 def write_dossier(facts: ReleaseFacts, context: dict[str, Any], folder: Path) -> None:

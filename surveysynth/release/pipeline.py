@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from surveysynth._support import progress as stages
 from surveysynth._support.page import fragment
 from surveysynth._support.progress import shows_stages
-from surveysynth.config.build import mechanism_of
+from surveysynth.config.build import (
+    engine_of,
+    mechanism_of,
+    model_of,
+    read_survey,
+    with_file_labels,
+)
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import StoppedError, SurveySynthError
 from surveysynth.release import files
 from surveysynth.release.documents.context import shared_context
@@ -163,10 +170,6 @@ def release(
     ...     sorted(path.name for path in (released.out / "release").iterdir() if path.is_dir())
     ['figures', 'microdata', 'tables']
     """
-    from surveysynth.config.build import engine_of, model_of, read_survey, with_file_labels
-    from surveysynth.config.spec import load_spec
-    from surveysynth.release.facts import files_of
-
     say = progress or (lambda stage: None)
     plan = plan_bundle(
         Path(out), None if confidential is None else Path(confidential), overwrite=overwrite
@@ -241,8 +244,6 @@ def _warned(facts: "ReleaseFacts") -> tuple[Warned, ...]:
 
 def _write(made: Run, staging: Staging, streams: Streams) -> None:
     """Fill the temporary folders, which have the microdata."""
-    from surveysynth.release import files
-
     facts, tables, released = made.facts, made.tables, made.released
     files.write_tables(facts, tables, staging.release)
     separate_pair = any(each.separate_pair for each in made.estimates.values())

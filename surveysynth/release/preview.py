@@ -1,10 +1,20 @@
-"""Public facts that ``surveysynth check`` prints about a survey before anything is fitted."""
+"""Public facts that ``surveysynth check`` prints about a survey before anything is fitted.
+
+``check_strict`` adds the guarantee and the noise of noisy statistics, for which neither outcomes
+nor weights are read (strict 5).
+"""
 
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from surveysynth.config.build import calibration_of
+from surveysynth.config.build import (
+    calibration_of,
+    model_of,
+    noisy_settings_of,
+    read_design,
+    settings_of,
+)
 from surveysynth.config.sections import replicate_lines
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.sample_design import cluster_lines
@@ -26,10 +36,12 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
 )
 from surveysynth.mechanisms.noisy_statistics.release.unit_products import USUAL_ICC
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
+from surveysynth.mechanisms.pseudo_posterior.mechanism import outside_of_stated, smallest_records
 from surveysynth.models.base import psu_codes
 from surveysynth.models.general_location.model import GeneralLocation
+from surveysynth.models.weighted import weighted_form
 from surveysynth.release.documents.codebook import DDI_NAME
-from surveysynth.release.facts import files_of, labels_of
+from surveysynth.release.facts import files_of
 from surveysynth.release.folder import DOSSIER_NAMES, INDEX_NAME, PRIVACY_NAME
 from surveysynth.release.public_checks import (
     Kind,
@@ -70,7 +82,7 @@ SKEWED = (
 def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[Line]:
     """Return validation results, cell sizes n_d and the files of a release, one line each."""
     check_formats(spec, design)
-    labels = without_rare(labels_of(spec), rare_levels(spec, design))
+    labels = without_rare(Labels(spec.labels), rare_levels(spec, design))
     return [
         f"{spec.path}: valid.",
         *_survey_lines(spec, design, model),
@@ -145,9 +157,6 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
 
 def _records_lines(spec: "Spec", design: "PublicDesign") -> list[Line]:
     """State records per coefficient, and what is pooled so that there are enough."""
-    from surveysynth.config.build import settings_of
-    from surveysynth.mechanisms.pseudo_posterior.mechanism import smallest_records
-
     settings, smallest = settings_of(spec), smallest_records(design)
     least = settings.least_records_of(design)
     lines: list[Line] = [
@@ -208,10 +217,6 @@ def budget_words(budget: Budget) -> str:
 
 
 def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
-    from surveysynth.config.build import settings_of
-    from surveysynth.mechanisms.pseudo_posterior.mechanism import outside_of_stated
-    from surveysynth.models.weighted import weighted_form
-
     if not spec.privacy.private:
         return 'risk = "none": NOT private'
     outside = outside_of_stated(design, settings_of(spec), weighted_form(model, design))
@@ -251,8 +256,6 @@ def check_strict(spec: "Spec") -> list[Line]:
     ``RefusedError`` for PSUs that neither the model nor a design effect allows for, and for weights
     that were computed from confidential columns.
     """
-    from surveysynth.config.build import model_of, noisy_settings_of, read_design
-
     design = read_design(spec)
     refuse_sources(design.confidential_sources)
     model = model_of(spec).of(design)

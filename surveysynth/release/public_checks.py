@@ -4,12 +4,14 @@ A by column is public, and its levels are published as they stand in the file. A
 may be an amount that was typed into the wrong column. Where levels are declared
 ([labels.COLUMN] levels) such a record is refused; where they are not, a warning counts them, and
 ``surveysynth check`` does not print them.
+
+A ``Warned`` says what a warning is about, and ``Kind`` where it is shown. All are public.
 """
 
 import math
 import warnings
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -30,7 +32,7 @@ from surveysynth.release.microdata import (
     synthetic_column_names,
     weight_column,
 )
-from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.tables.labels import Labels
 from surveysynth.survey.declaration import RHO_FACTORS
 from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
 
@@ -260,7 +262,6 @@ def without_rare(labels: Labels, rare: Mapping[str, tuple[str, ...]]) -> Labels:
     """Return labels that show no rare level."""
     columns = dict(labels.columns)
     for name, levels in rare.items():
-        given = columns.get(name, ColumnLabel())
-        hidden = dict.fromkeys(levels, NOT_SHOWN)
-        columns[name] = replace(given, levels={**given.levels, **hidden})
+        given, hidden = labels.of(name), dict.fromkeys(levels, NOT_SHOWN)
+        columns[name] = given.model_copy(update={"levels": {**given.levels, **hidden}})
     return Labels(columns)

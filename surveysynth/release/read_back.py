@@ -2,7 +2,8 @@
 
 The steps after the draws, which ``statistics.json`` has, are a function of that file and of the
 public columns of the microdata: the same seed gives the same datasets, to the last digit, on any
-machine.
+machine. ``ReleaseCounts`` are counts that a later release takes from one that is read back, so that
+no cell has two: post-processing.
 """
 
 import json
@@ -114,7 +115,12 @@ class ReleaseCounts:
     def matched(
         self, design: "PublicDesign", datasets: Iterable[SyntheticDataset]
     ) -> Iterator[SyntheticDataset]:
-        """Yield datasets with weights that add up, by cell, to those of the earlier release."""
+        """Yield datasets with weights that add up, by cell, to those of the earlier release.
+
+        Datasets are matched by number, and the weights of a cell are multiplied by one factor: how
+        outcomes go with weights inside it stays. Both sets of weights are functions of what was
+        published under noise, so this costs nothing (strict 7).
+        """
         code, place = _codes(_cells_of(design, self.columns), self.cells), dict(
             zip(self.keys, self.totals, strict=True)
         )

@@ -11,9 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.page import fragment
+from surveysynth.config.build import mechanism_of
 from surveysynth.config.tables_section import FORMATS, folder_of
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import statistic_of
+from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.release import read_back
 from surveysynth.release.folder import PRIVACY_NAME, RELEASE
 from surveysynth.release.microdata import (
     CODEBOOK_NAME,
@@ -23,6 +26,8 @@ from surveysynth.release.microdata import (
     read_records,
     weight_column,
 )
+from surveysynth.release.tables.table import stacked_frame
+from surveysynth.release.tables.table_builder import estimates_for, release_tables
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,12 +164,6 @@ class Release:
             For a release by the pseudo-posterior, whose README has a program instead, and for keys
             that do not suit the columns.
         """
-        from surveysynth.config.build import mechanism_of
-        from surveysynth.inference.synthesis import SyntheticDataset
-        from surveysynth.release import read_back
-        from surveysynth.release.tables.table import stacked_frame
-        from surveysynth.release.tables.table_builder import estimates_for, release_tables
-
         content = read_back.read_statistics(read_back.statistics_folder(self.folder))
         section = {"statistics": list(statistics), **tables}
         content["specification"] = {**content["specification"], "tables": section}

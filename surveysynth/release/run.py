@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from surveysynth._support import progress as stages
+from surveysynth.config.build import calibration_of, engine_of, mechanism_of, model_of
 from surveysynth.estimation.estimates import Estimates
-from surveysynth.estimation.sample_design import clusters_of
+from surveysynth.estimation.sample_design import SampleDesign, clusters_of
 from surveysynth.inference.synthesis import published_draws
 from surveysynth.models.base import require
-from surveysynth.release.microdata import public_order
+from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.microdata import MicrodataWriter, public_order
 from surveysynth.release.public_checks import check_calibrated_name, warn_of_design
 from surveysynth.release.read_back import ReleaseCounts, counts_of, published_datasets
+from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.table_builder import (
     Tables,
     estimates_of_each,
@@ -31,7 +34,6 @@ if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
     from surveysynth.mechanisms.base import Mechanism, NoiseKeeper, PrivateDraws, Released
     from surveysynth.models.base import Model
-    from surveysynth.release.facts import ReleaseFacts
     from surveysynth.survey.survey import PublicDesign, Survey
 
 Progress = Callable[[str], None]
@@ -120,8 +122,6 @@ def prepared(
     published files are, so that tables can be rebuilt. A program that cannot run fails here, unless
     the caller has chosen (and prepared) the model.
     """
-    from surveysynth.config.build import engine_of, mechanism_of, model_of
-
     mechanism, form = mechanism_of(spec), chosen or engine_of(spec, model_of(spec))
     design = mechanism.prepared(form.with_ridge(survey.design))
     survey = replace(survey, design=design)
@@ -148,8 +148,6 @@ def synthetic_estimates(
     Published datasets, or with ``every`` all, are written to ``microdata`` in the folder, if one is
     given.
     """
-    from surveysynth.release.microdata import MicrodataWriter
-
     spec, design, mechanism = facts.spec, facts.design, facts.mechanism
     estimates = estimates_of_each(spec, design, mechanism)
     writer = None
@@ -184,10 +182,6 @@ def facts_of(
     ``InputError`` for a condition or contrast of a table that the public columns do not allow, and
     for an earlier release of another design.
     """
-    from surveysynth.config.build import calibration_of
-    from surveysynth.estimation.sample_design import SampleDesign
-    from surveysynth.release.facts import ReleaseFacts, labels_of
-
     for each in spec.each_table:
         rows_of(each, design)
     calibration = calibration_of(spec, design)
@@ -201,7 +195,7 @@ def facts_of(
         design=design,
         mechanism=mechanism,
         statement=mechanism.statement(model, design, test=test),
-        labels=labels_of(spec),
+        labels=Labels(spec.labels),
         df_design=float(SampleDesign.from_public(design).degrees_of_freedom),
         test=test,
         clusters=clusters_of(design, model),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.resources import version_of
+from surveysynth.config.build import mechanism_of, method_name, noisy_settings_of
 from surveysynth.config.sections import REPLICATE_KEYS
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.release.atomic import PRIVATE_MODE, signals_delayed, write_whole
@@ -284,8 +285,6 @@ def entry_in_memory(
 def _entry(
     spec: "Spec", survey: str, spec_sha256: str, data_sha256: str, *, test: bool, released: bool
 ) -> LedgerEntry:
-    from surveysynth.config.build import mechanism_of, method_name
-
     privacy, settings = spec.privacy, mechanism_of(spec).settings
     cost = privacy.cost
     return LedgerEntry(
@@ -308,8 +307,6 @@ def _entry(
 
 def with_unit_size(entry: LedgerEntry, spec: "Spec", design: "PublicDesign") -> LedgerEntry:
     """Return the entry with the size of the largest unit of protection, a public number."""
-    from surveysynth.config.build import noisy_settings_of
-
     if not entry.in_rho:
         return entry
     return replace(entry, unit_size=noisy_settings_of(spec).unit_size(design))

@@ -48,8 +48,10 @@ def determined_problems(
 ) -> list[str]:
     """List confidential columns that are constant, or (nearly) functions of X or of each other.
 
-    ``outcome``: (n, p) plain amounts in original units; ``weight``: (n,), or None if it is not
-    confidential. Residual spreads are those of least squares on X.
+    Where a residual spread is near zero the density has no limit, so no bound of the
+    pseudo-posterior holds (methods 1). ``outcome``: (n, p) plain amounts in original units;
+    ``weight``: (n,), or None if it is not confidential. Residual spreads are those of least squares
+    on X. Messages contain names, never a value.
     """
     matrix, names = design.matrix, list(design.outcome_names)
     values = np.stack(

@@ -20,9 +20,7 @@ SECTIONS = {name: models[0] for name, models in SETTINGS.items() if name != FILE
 KEYS = [key for section in sections() for key in section.keys if section.name in SECTIONS]
 #: What a section, or a key, asks for beside the key under test.
 BESIDE: dict[str, dict[str, Any]] = {
-    "privacy.shift": {"weights": "linear"},
-    "privacy.reweight": {"weights": "linear"},
-    "tables.flag_action": {"flags": "nchs"},
+    "privacy.scale": {"weights": "linear"},
     "survey": {"data": "survey.csv"},
     "synthesizer": {"outcome": "y"},
     "calibration": {"by": ["a"], "totals": {"x": 1}},

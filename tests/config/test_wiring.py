@@ -20,22 +20,20 @@ def spec_of(folder: Path, **sections: str) -> Spec:
 
 def test_settings_of_the_pseudo_posterior(tmp_path: Path) -> None:
     given = {
-        "epsilon": 7.5, "m": 2, "weights": "linear", "scale": 0.6, "shift": 0.1, "reweight": True,
-        "truncate": 0.9,
+        "epsilon": 7.5, "m": 2, "weights": "reweighted", "scale": [0.6, 0.1], "truncate": 0.9,
     }  # fmt: skip
-    lines = "\n".join(
-        f"{key} = {str(value).lower() if isinstance(value, bool) else repr(value)}"
-        for key, value in given.items()
-    )
+    lines = "\n".join(f"{key} = {value!r}" for key, value in given.items())
     made = settings_of(spec_of(tmp_path, privacy=lines, synthesizer=FIT))
     default = MechanismSettings(epsilon=10.8)
     for key, value in given.items():
-        if key != "weights":
+        if key not in ("weights", "scale"):
             assert getattr(made, key) == value != getattr(default, key), key
     assert (made.weights, default.weights) == ("linear", "fixed_point")
+    assert (made.reweight, default.reweight) == (True, False)
+    assert (made.scale, made.shift, default.scale, default.shift) == (0.6, 0.1, None, 0.0)
     assert (made.plan.chains, made.plan.warmup, made.plan.draws) == (5, 77, 99)
-    peak = settings_of(spec_of(tmp_path, privacy='origin = "density"'))
-    assert (peak.origin, default.origin) == ("density", "peak")
+    paper = settings_of(spec_of(tmp_path, synthesizer='inference = "paper"'))
+    assert (paper.origin, default.origin) == ("density", "peak")
 
 
 @pytest.mark.parametrize(("risk", "radius"), [("count", 0.3), ("pairwise", 0.15)])

@@ -197,7 +197,7 @@ def test_the_page_needs_nothing_else_and_says_what_it_is(
     make_spec: MakeSpec, tmp_path: Path
 ) -> None:
     title = 'title = "<script>alert(1)</script> & more"'
-    spec = make_spec(survey=SIZE, tables=f'{title}\nflags = "nchs"\nflag_action = "suppress"')
+    spec = make_spec(survey=SIZE, tables=f'{title}\nflags = "nchs"')
     found = ss.adequacy(ss.release(spec, tmp_path / "out").out)
     page = Page(found.page.read_text())
     tags = [tag for tag, _ in page.tags]

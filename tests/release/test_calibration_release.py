@@ -136,7 +136,7 @@ def test_errors_are_of_residuals(
     assert cell["se"] == pytest.approx(np.sqrt(within + between), rel=1e-7)
 
 
-@pytest.mark.parametrize("statistic", ["mean", "median", "difference(mean, gender: f - m)"])
+@pytest.mark.parametrize("statistic", ["mean", "count"])
 @pytest.mark.parametrize("pair", [False, True])
 def test_the_programs_recompute_calibrated_tables(
     make_spec: MakeSpec, tmp_path: Path, by_hand: Install, pair: bool, statistic: str  # noqa: F811
@@ -152,7 +152,7 @@ def test_the_programs_recompute_calibrated_tables(
     # Of draws the package averages w x and B, and the programs their product.
     assert_recomputes(folder, r=pair, error=1e-9 if pair else 1e-4)
     # Without residuals the error is another, so that the programs do test it.
-    if pair and statistic != "median":
+    if pair:
         readme = folder / "README.md"
         program = program_of(folder, "python")
         readme.write_text(readme.read_text().replace(program, program.replace(

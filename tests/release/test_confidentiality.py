@@ -40,7 +40,7 @@ CELLS = {
     ),
     ".xlsx": (re.compile(r'(<c r="[C-F]\d+"[^>]*>)<v>[^<]*</v>(</c>)'), r"\1\2"),
 }
-EVERY_FORMAT = 'formats = ["csv", "html", "latex", "xlsx", "ods", "markdown"]\nfigures = ["svg"]'
+EVERY_FORMAT = 'formats = ["csv", "html", "latex", "xlsx", "ods", "markdown", "svg"]'
 
 SETTINGS = {
     "survey": "population_size = 30000",

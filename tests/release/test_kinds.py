@@ -18,7 +18,7 @@ from surveysynth.release.microdata import Digits
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.reader import read_release
-from tests.release.documents.test_readme_programs import assert_recomputes, has_haven, program_of
+from tests.release.documents.test_readme_programs import assert_recomputes, has_haven
 from tests.surveys import NOISY, WEIGHT, small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
@@ -212,25 +212,8 @@ def test_the_files_say_what_is_declared(
 
 
 @pytest.mark.parametrize(
-    ("statistic", "data"),
-    [("proportion", "survey.csv"), ("proportion", "survey.parquet"), ("count", "survey.csv"),
-     ("mean", "survey.csv")],
-)  # fmt: skip
-def test_programs_recompute_shares_of_levels(
-    make_spec: MakeSpec, tmp_path: Path, by_hand: Callable[..., Any], statistic: str, data: str
-) -> None:
-    by_hand()
-    spec = spec_of(make_spec, data=data, tables=f'statistics = ["{statistic}"]')
-    release(spec, tmp_path / "out")
-    folder = tmp_path / "out" / "release"
-    assert_recomputes(folder, r=not data.endswith("parquet"))
-    for language in ("python", "r"):
-        assert ("LEVEL" in program_of(folder, language)) == (statistic == "proportion")
-
-
-@pytest.mark.parametrize(
     ("file_format", "lines"),
-    [("dta", 'statistics = ["proportion"]'), ("sav", 'statistics = ["share"]'),
+    [("dta", 'statistics = ["count"]'), ("sav", 'statistics = ["mean"]'),
      ("dta", 'statistics = ["mean"]\nby = ["works", "employed"]')],
 )  # fmt: skip
 def test_programs_know_levels_that_are_numbers_in_the_files(
@@ -240,20 +223,6 @@ def test_programs_know_levels_that_are_numbers_in_the_files(
     spec = spec_of(make_spec, tables=f'microdata = "{file_format}"\n{lines}')
     release(spec, tmp_path / "out")
     assert_recomputes(tmp_path / "out" / "release", r=has_haven())
-
-
-def test_a_program_that_took_the_other_level_would_not_agree(
-    make_spec: MakeSpec, tmp_path: Path, by_hand: Callable[..., Any]
-) -> None:
-    by_hand()
-    release(spec_of(make_spec, tables='statistics = ["proportion"]'), tmp_path / "out")
-    folder = tmp_path / "out" / "release"
-    readme = folder / "README.md"
-    text = readme.read_text()
-    line = next(each for each in text.splitlines() if each.startswith("LEVEL = "))
-    readme.write_text(text.replace(line, "LEVEL = 'nein'"))
-    with pytest.raises(AssertionError):
-        assert_recomputes(folder, r=False)
 
 
 def test_check_prints_kinds_and_public_constants(make_spec: MakeSpec) -> None:
@@ -332,13 +301,3 @@ def test_an_amount_on_two_sides_is_one_column(
     privacy = json.loads((folder / "privacy.json").read_text())
     assert any("split at 30,000" in each for each in privacy["assumptions"])
     assert "split at 30,000" in (folder / "dossier.md").read_text()
-    assert_recomputes(folder, r=True)
-    program = program_of(folder, "python")
-    assert ("== LEVEL" in program) == bool(spikes)
-    if not spikes:  # a side is compared with the split, and the other one would not agree
-        readme = folder / "README.md"
-        text = readme.read_text()
-        readme.write_text(text.replace(">= LEVEL", "<! LEVEL").replace("< LEVEL", ">= LEVEL")
-                          .replace("<! LEVEL", "< LEVEL"))  # fmt: skip
-        with pytest.raises(AssertionError):
-            assert_recomputes(folder, r=False)

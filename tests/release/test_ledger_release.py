@@ -111,7 +111,8 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return noted
 
-    monkeypatch.setattr("surveysynth.config.build.read_survey", note("read_survey"))
+    for user in ("release.pipeline", "api.check"):
+        monkeypatch.setattr(f"surveysynth.{user}.read_survey", note("read_survey"))
     monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", note("run"))
     return seen
 

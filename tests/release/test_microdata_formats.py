@@ -13,24 +13,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surveysynth.config.sections import LabelSection
 from surveysynth.errors import InputError
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.microdata import MicrodataWriter, check_names, cut, values_of
 from surveysynth.release.pipeline import rebuild, release
 from surveysynth.release.reader import read_release
-from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.tables.labels import Labels
 from surveysynth.survey.outcome import Outcome
 from tests.release.documents.test_readme_programs import assert_recomputes, has_haven
 from tests.release.test_strict_release import strict_spec
 from tests.surveys import good, make_survey, small_survey
 
+label_of = LabelSection.model_construct
+
 MakeSpec = Callable[..., Path]
 LABELS = Labels(
     {
-        "field": ColumnLabel(title="Field of study", levels={"01": "Biology", "02": "Größe & <b>"}),
-        "gender": ColumnLabel(title="Gender", levels={"1": "Men", "2": "Women"}),
-        "salary": ColumnLabel(title="Annual salary", unit="US dollars"),
-        "works": ColumnLabel(levels={"no": "Does not work", "yes": "Works"}),
+        "field": label_of(title="Field of study", levels={"01": "Biology", "02": "Größe & <b>"}),
+        "gender": label_of(title="Gender", levels={"1": "Men", "2": "Women"}),
+        "salary": label_of(title="Annual salary", unit="US dollars"),
+        "works": label_of(levels={"no": "Does not work", "yes": "Works"}),
     }
 )
 FIELDS = {1: "Biology", 2: "Größe & <b>", 3: "03", 4: "04"}

@@ -80,13 +80,13 @@ def test_a_literal_cannot_end_the_block_it_stands_in() -> None:
     ("privacy", "settings", "told"),
     [
         (
-            'risk = "pairwise"\nradius = 0.1\npattern = ["gender"]\nreweight = true\n'
+            'risk = "pairwise"\nradius = 0.1\npattern = ["gender"]\nweights = "reweighted"\n'
             'shared_weights = "allow"',
             {"radius": 0.1, "radius_kind": "relative", "pattern": ["gender"], "weights": "linear",
              "scale": None, "shift": 0.0, "reweight": True},
             "the records with the same gender",
         ),
-        ('risk = "count"\nshift = -0.05\nshared_weights = "allow"', {"shift": -0.05},
+        ('risk = "count"\nscale = [0.9, -0.05]\nshared_weights = "allow"', {"shift": -0.05},
          "Count-based risks"),
         (
             'risk = "scalar"\nshared_weights = "allow"',
@@ -208,8 +208,8 @@ def test_labels_units_and_order_reach_every_format(make_spec: MakeSpec, tmp_path
         '[labels.gender]\nlevels = { m = "<script>&", f = "Women" }\nmargin = "Both"'
     )
     tables = (
-        'title = "Pay of graduates"\nstatistics = ["mean"]\nfigures = ["svg"]\n'
-        'formats = ["csv", "html", "latex", "xlsx", "markdown"]'
+        'title = "Pay of graduates"\nstatistics = ["mean"]\n'
+        'formats = ["csv", "html", "latex", "xlsx", "markdown", "svg"]'
     )
     release(make_spec(labels=labels, tables=tables), tmp_path / "out")
     folder = tmp_path / "out" / "release"

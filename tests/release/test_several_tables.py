@@ -42,8 +42,7 @@ name = "by_field"
 by = ["field"]
 title = "Salaries by field"
 statistics = ["mean", "median"]
-formats = ["csv", "html", "xlsx", "latex", "markdown"]
-figures = ["svg"]
+formats = ["csv", "html", "xlsx", "latex", "markdown", "svg"]
 [[tables]]
 name = "women"
 by = ["field"]

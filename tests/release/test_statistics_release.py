@@ -57,8 +57,7 @@ def tables_of(statistics: list[str], more: str = "") -> str:
 def released(make_spec: MakeSpec, tmp_path: Path) -> Path:
     spec = make_spec(
         frame_of(), synthesizer=KINDS, privacy=NOISY,
-        tables=tables_of(STATISTICS, 'formats = ["csv", "xlsx"]\nflags = "nchs"\n'
-                         'flag_action = "mark"'),
+        tables=tables_of(STATISTICS, 'formats = ["csv", "xlsx"]\nflags = "nchs_marked"'),
     )  # fmt: skip
     release(spec, tmp_path / "out")
     return tmp_path / "out" / "release"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from surveysynth.config.build import read_survey, with_file_labels
 from surveysynth.config.spec import Spec, parse_spec
 from surveysynth.errors import InputError
-from surveysynth.release.facts import labels_of
+from surveysynth.release.tables.labels import Labels
 from surveysynth.survey import files
 from surveysynth.survey.files import LabelledTable, open_table
 from tests.surveys import CANARIES, CANARY_OUTCOME, good
@@ -101,7 +101,7 @@ def test_titles_and_labels_are_those_of_the_file(ending: str) -> None:
 
 def test_a_specification_takes_its_labels_from_the_file() -> None:
     spec = with_file_labels(golden_spec("sav"))
-    labels = labels_of(spec)
+    labels = Labels(spec.labels)
     assert labels.title("sex") == "Sex"
     assert labels.title("salary") == "Annual salary"
     assert dict(spec.labels["sex"].levels) == {"F": "Female", "M": "Male"}

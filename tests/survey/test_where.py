@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surveysynth.config.sections import LabelSection
 from surveysynth.errors import InputError
 from surveysynth.estimation.subpopulation import Subpopulation
-from surveysynth.release.tables.labels import ColumnLabel, Labels, where_words
+from surveysynth.release.tables.labels import Labels, where_words
 from surveysynth.survey.where import (
     DEEPEST,
     LONGEST,
@@ -23,6 +24,8 @@ from surveysynth.survey.where import (
     parse_where,
     relations,
 )
+
+label_of = LabelSection.model_construct
 
 #: Nobody is inside some conditions, which is refused of a survey: one record is always there.
 RECORDS = [(age, field) for age in (-3, 0, 17, 18, 64.5) for field in ("A", "b b", "it's", "18")]
@@ -146,8 +149,8 @@ def test_names_that_are_no_words_stand_in_backquotes() -> None:
 
 def test_conditions_in_words_have_titles_and_labels() -> None:
     labels = Labels({
-        "f": ColumnLabel(title="Field", levels={"1": "Biology", "2": "Physics"}),
-        "age": ColumnLabel(title="Age"),
+        "f": label_of(title="Field", levels={"1": "Biology", "2": "Physics"}),
+        "age": label_of(title="Age"),
     })  # fmt: skip
     words = where_words("18 <= age and (f in ('1', '2', '9') or not (f != '1'))", labels)
     assert words == (

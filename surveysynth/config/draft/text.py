@@ -317,9 +317,8 @@ def _tables(choices: Choices) -> list[str]:
         *(_STATISTICS.split("\n") if still_open else ()),
         line("formats", ["csv", "html"], "also xlsx, ods, latex, markdown"),
         line("flags", "nchs", 'or "statcan", "none": mark or withhold unreliable numbers'),
-        '# universe = ".."               # titles: Mean income of UNIVERSE, by sex: PLACE, PERIOD',
-        '# place = ".."',
-        '# period = ".."',
+        '# universe = ".."               # titles: Mean income of UNIVERSE, by sex: PLACE',
+        '# place = ".."                  # and time: "United States, 2026"',
         '# title = ".."                  # of the release',
     ]
 

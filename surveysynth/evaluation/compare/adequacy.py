@@ -1,7 +1,7 @@
 """Adequacy of the model: published tables compared with the confidential sample, on demand.
 
 All results are confidential, including the number of rows that lie far from the sample. No decision
-of a release rests on them.
+of a release rests on them. ``write_adequacy`` writes page and rows, for the owner alone to read.
 """
 
 import math

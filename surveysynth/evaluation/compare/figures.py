@@ -16,8 +16,8 @@ from surveysynth.evaluation.compare.adequacy import differences_figure
 from surveysynth.evaluation.compare.tables import ROUNDING, sample_weight
 from surveysynth.evaluation.methods import SAMPLE, color_of, label_of
 from surveysynth.evaluation.style import heading_of
-from surveysynth.release.facts import labels_of
 from surveysynth.release.figure_style import log_ticks, new_figure, outcome_axis, violin
+from surveysynth.release.tables.labels import Labels
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 
@@ -131,7 +131,7 @@ def bars(panel: Any, outcome: Outcome, curves: Sequence[Curve], title: str) -> N
 
 def rmse_violins(comparison: "Comparison") -> "Figure":
     """Draw RMSE against the sample over the rows of each table, by method, a panel a statistic."""
-    keys, labels = list(comparison.tables), labels_of(comparison.spec)
+    keys, labels = list(comparison.tables), Labels(comparison.spec.labels)
     rows = max(len(each) for each in comparison.tables.values())
     figure = new_figure(7.6, 0.7 + len(keys) * (0.9 + 0.48 * rows))
     panels = figure.subplots(len(keys), 1, squeeze=False)[:, 0]
@@ -163,7 +163,7 @@ def differences(comparison: "Comparison") -> "Figure":
 def densities(comparison: "Comparison") -> "Figure":
     """Draw weighted distributions of every outcome: confidential sample and synthesizers."""
     survey, runs = comparison.survey, comparison.runs
-    outcomes, labels = survey.design.outcomes, labels_of(comparison.spec)
+    outcomes, labels = survey.design.outcomes, Labels(comparison.spec.labels)
     figure = new_figure(7.6, 0.8 + 2.6 * len(outcomes))
     grid = figure.add_gridspec(len(outcomes), 3)
     for column, outcome in enumerate(outcomes):

@@ -1,4 +1,8 @@
-"""From a specification file to a folder with a comparison: confidential, whole or not at all."""
+"""From a specification file to a folder with a comparison: confidential, whole or not at all.
+
+Its report is one HTML page that needs nothing else: figures are part of it, and there is no script,
+font or style from elsewhere.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -41,13 +45,13 @@ from surveysynth.evaluation.style import (
     table_suffix,
 )
 from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE
-from surveysynth.release.facts import labels_of, rounding_of
+from surveysynth.release.facts import rounding_of
 from surveysynth.release.figure_style import MARK, draw, png_bytes
 from surveysynth.release.files import write_json
 from surveysynth.release.folder import plan_folder, publish_folder, staged_folder
 from surveysynth.release.ledger import LEDGER_NAME, LedgerSummary, summarise
 from surveysynth.release.run_record import entry_of, ledger_of, with_unit_size
-from surveysynth.release.tables.labels import listed
+from surveysynth.release.tables.labels import Labels, listed
 from surveysynth.release.tables.layout import ABSENT, rounding_of_column, show_ratio
 
 if TYPE_CHECKING:
@@ -139,7 +143,7 @@ def _summary(comparison: Comparison) -> list[PageTable]:
             for record in of_key.to_dict("records")
         ]
         name = outcome if isinstance(outcome, str) else None
-        caption = heading_of(labels_of(comparison.spec), str(statistic), name)
+        caption = heading_of(Labels(comparison.spec.labels), str(statistic), name)
         made.append(PageTable(caption, heads, rows, "summary"))
     return made
 
@@ -162,7 +166,7 @@ def _table(
     comparison: Comparison, spec: "Spec", key: Key, by_method: "Mapping[str, pd.DataFrame]"
 ) -> tuple[str, PageTable, bool]:
     """Put estimates with standard errors of every method side by side."""
-    labels = labels_of(spec)
+    labels = Labels(spec.labels)
     numbers = (by_method[SAMPLE][name].to_numpy(dtype=float) for name in ("se", "estimate"))
     own = rounding_of_column(rounding_of(spec, labels)[key], *numbers)
 

@@ -238,9 +238,9 @@ def _totals(by: tuple[str, ...], amount: str | None, population: "Population") -
 
 
 def _unwithheld(tables: Any) -> Any:
-    if tables.flags == "none":
-        return tables
-    return tables.model_copy(update={"flag_action": "mark"})
+    rules = tables.flags.removesuffix("_marked") if isinstance(tables.flags, str) else "none"
+    flags = rules if rules == "none" else f"{rules}_marked"
+    return tables.model_copy(update={"flags": flags})
 
 
 def require_same_tables(name: str, spec: Spec, first: Spec) -> None:

@@ -1,8 +1,9 @@
 """The search for risk weights that bring the bound to its target (methods 2), by refitting.
 
-A search is a generator: it yields the weights that it wants fitted next, is sent the fit, and
+A search is a generator: it yields the weights (n,) that it wants fitted next, is sent the fit, and
 returns the one that reached the target. Who drives it can run many searches side by side, so
-that one batched sampler serves the fits of all.
+that one batched sampler serves the fits of all. Weights, bounds and the number of fits depend on
+the confidential records and stay with the mechanism; of simulated databases they are public.
 """
 
 import math

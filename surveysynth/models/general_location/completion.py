@@ -1,5 +1,8 @@
 """Missing answers of a simulated sample, filled by what the model says of them (methods 4).
 
+``Completion.filled`` returns the simulated sample without missing answers. It needs a draw and the
+public columns alone.
+
 A missing answer is a category of its own, so a simulated sample has missing answers as the survey
 had. Each is drawn given all else that is known of the record, as if it had been given:
 

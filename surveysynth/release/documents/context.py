@@ -189,6 +189,4 @@ def _of_table(section: "TablesSection") -> dict[str, Any]:
     return {
         **({} if section.where is None else {"where": section.where}),
         "flags": section.flags,
-        "flag_action": section.flag_action,
-        "round_counts": section.round_counts,
     }

@@ -1,166 +1,211 @@
-"""The programs in a release's README, which recompute one published number from the microdata.
+"""The programs in a release's README, which recompute a count or a mean from the microdata.
 
-``templates/recompute.py.j2`` and ``templates/recompute.r.j2`` are the programs; ``ExampleSetting``
-fills them in. The formula of a statistic comes from its row of ``STATISTICS``, as ``Program``. Data
-users need pandas and NumPy, or R alone. Tests run the programs and compare with the tables. A
-subpopulation's condition is an expression in both languages.
+``templates/recompute.py.j2`` (pandas and NumPy) and ``templates/recompute.r.j2`` (R alone) are the
+programs. They have the sample design of the release and its rule of combining. CELL and OUTCOME
+choose the number, at first one that is published. Tests compare what they print with the tables.
 """
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from surveysynth._support.resources import environment
-from surveysynth.estimation.quantiles import REACH, ROUNDING
-from surveysynth.estimation.statistics import statistic_of
-from surveysynth.estimation.total_variance import LEAST_DF, saved_by_law
-from surveysynth.release.writers.csv import MicrodataFormat, safe_text
-from surveysynth.survey.where import Relation, columns_of, folded, parse_where
+from surveysynth.config.tables_section import FORMATS, folder_of
+from surveysynth.estimation.statistics import COUNT, MEAN
+from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns
+from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.microdata import (
+    PROGRAMS,
+    VARIANCE_SUFFIX,
+    base_weight_column,
+    fraction_name,
+    labelled_columns,
+    weight_column,
+)
+from surveysynth.release.tables.table import ReleaseTable, well_filled
+from surveysynth.release.tables.table_builder import Tables
+from surveysynth.release.writers.csv import safe_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from surveysynth.release.facts import ReleaseFacts
-
-Language = Literal["python", "r"]
-LonelyRule = Literal["none", "skip", "adjust", "average"]
-"""How the program treats strata with one unit; none where there is no such stratum."""
+    from surveysynth.survey.survey import PublicDesign
 
 
 @dataclass(frozen=True)
-class Subset:
-    """The records in the subpopulation of a table.
+class Example:
+    """The published number that the programs recompute, and its columns as the files have them.
 
-    inside: the expression that selects them, by language; codes: its columns that are read as text.
+    table: the csv file without its ending, empty if no table has counts or means of all records;
+    row: from 1; published: False if its numbers are withheld; cell: codes of the by-columns;
+    outcome: None for a count.
     """
 
-    inside: dict[Language, str]
-    codes: tuple[str, ...]
+    outcome: str | None = None
+    table: str = ""
+    row: int = 0
+    published: bool = False
+    cell: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class CalibratedBy:
-    """The calibration variables in the programs: of the pair for variances, where it has its own.
+def make_example(
+    facts: ReleaseFacts, tables: Mapping[str, Tables], *, separate_pair: bool
+) -> tuple[Example, dict[str, str]]:
+    """Return the number to recompute and the program by language; ``tables``: by name.
 
-    base: the column of the weights before calibration; margins: columns of classes and the column
-    of an amount, or None; size: whether the weights add up to the population size as well.
+    The number is a mean of an interior cell where there is one, or else a count. A withheld number
+    is chosen only if all are.
     """
+    found = [
+        (name, table)
+        for statistic in (MEAN.name, COUNT.name)
+        for name, of_table in facts.each_table.items()
+        if of_table.spec.table.where is None
+        for table in tables[name].get(statistic, ())
+    ]
+    shown = (each for each in found if each[1].frame["se"].notna().any())
+    chosen = next(shown, found[0] if found else None)
+    typed = facts.microdata_format != "csv"
 
-    base: str
-    margins: tuple[tuple[tuple[str, ...], str | None], ...]
-    size: bool
+    def written(text: str) -> str:
+        return text if typed else safe_text(text)
 
-    @property
-    def codes(self) -> tuple[str, ...]:
-        """Columns of classes."""
-        return tuple(name for by, _ in self.margins for name in by)
+    example = Example()
+    if chosen is not None:
+        name, table = chosen
+        row = _row(table, facts.design)
+        record = table.frame.iloc[row]
+        # In csv files, which are read as text, no column holds whole numbers.
+        numbers = [o.name for o in facts.design.outcomes if typed and not o.is_labelled]
+        example = Example(
+            outcome=None if table.outcome is None else written(table.outcome),
+            table=f"{folder_of(FORMATS['csv'], name)}/{MEAN.stem if table.outcome else COUNT.stem}",
+            row=row + 1,
+            published=bool(table.frame["se"].notna().iloc[row]),
+            cell={
+                written(each): int(record[each]) if each in numbers else written(str(record[each]))
+                for each in table.by
+                if record[each] != facts.labels.of(each).margin
+            },
+        )
+    context = _context(facts, example, written, separate_pair=separate_pair)
+    endings = {"python": "py", "r": "r"}
+    return example, {
+        language: _templates()
+        .get_template(f"templates/recompute.{ending}.j2")
+        .render(context)
+        .removesuffix("\n")
+        for language, ending in endings.items()
+    }
 
-    @property
-    def amounts(self) -> list[str]:
-        """Columns of amounts."""
-        return [amount for _, amount in self.margins if amount is not None]
+
+def _row(table: ReleaseTable, design: "PublicDesign") -> int:
+    """Return the row to recompute, from 0: a cell with enough records where there is one."""
+    frame = table.frame
+    shown = frame["se"].notna()
+    # The average rule counts strata by the row's own records: show it where it is simplest.
+    if not (has_lonely_stratum(design) and design.lonely_psu == "average"):
+        for wanted in (~frame["is_margin"] & shown, shown):
+            rows = np.flatnonzero(wanted & well_filled(frame))
+            if rows.size:
+                return int(rows[0])
+    return 0
 
 
-@dataclass(frozen=True)
-class ExampleSetting:
-    """The values that fill in a program, in any language; names and codes as the files have them.
+def has_lonely_stratum(design: "PublicDesign") -> bool:
+    """Return True if some stratum has a single record (or primary sampling unit)."""
+    strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
+    if design.psu is not None and design.design_effect is None:
+        strata = np.unique(np.stack([strata, design.psu]), axis=1)[0]
+    return bool(np.any(np.bincount(strata) == 1))
 
-    cell: codes of the by-columns that select the row; other_cell: the second row of a contrast;
-    variance_pair: outcome (an amount: only the pseudo-posterior has such pairs) and weight for
-    variances, None if they are the same as for estimates; denominator: the second outcome of a
-    ratio, and its column in the pair;
-    rule: the linearisation; psu: only where variances are by PSU; public: columns of the public
-    rows if datasets combine by the law of total variance, None for partial synthesis;
-    level: replaces the outcome by an indicator: a text or, for an outcome without names of levels,
-    a number; compared: the operator between values and ``level``; df_design: degrees of freedom of
-    the design; subset: the subpopulation of the table; whole: columns whose codes are numbers in
-    the files; places: for columns that hold numbers from 1 on instead of codes, the codes;
-    calibrated: by what the weights are calibrated.
+
+def _context(
+    facts: ReleaseFacts, example: Example, written: Callable[[str], str], *, separate_pair: bool
+) -> dict[str, Any]:
+    """Return the values of a template: the number, the design, the rule of combining."""
+    design, exact = facts.design, facts.mechanism.combining == "total_variance"
+    weight, suffix = weight_column(design), VARIANCE_SUFFIX * separate_pair
+
+    def column(name: str | None) -> str | None:
+        return None if name is None else written(name)
+
+    strata = column(design.strata_name)
+    psu = column(design.psu_name) if design.design_effect is None else None
+    public = [written(name) for name in public_row_columns(design)] if exact else []
+    calibration = _calibration(facts, written, suffix)
+    classes = (name for by, _ in calibration["margins"] for name in by)
+    by = (*example.cell, *map(written, facts.spec.by))
+    others = (None, written(weight))
+    codes = dict.fromkeys(
+        name for name in (*by, strata, psu, *public, *classes) if name not in others
+    )
+    variance_outcome = example.outcome and written(f"{example.outcome}{suffix}")
+    return {
+        "cell": dict(example.cell),
+        "outcome": example.outcome,
+        "weight": written(weight),
+        "pair": (variance_outcome, written(weight + suffix)) if separate_pair else None,
+        "ratio": facts.spec.linearisation == "ratio" and facts.calibration is None,
+        "strata": strata,
+        "psu": psu,
+        "fraction": column(fraction_name(design)),
+        "population": design.population_size,
+        "lonely": design.lonely_psu if has_lonely_stratum(design) else "none",
+        "file_format": facts.microdata_format,
+        "design_effect": design.design_effect,
+        "exact": exact,
+        "public": public,
+        "codes": list(codes),
+        "df_design": float(facts.df_design),
+        "least_df": f"{LEAST_DF:g}",
+        **calibration,
+        **_numbered(facts, list(filter(None, codes)), separate_pair=separate_pair),
+    }
+
+
+def _calibration(
+    facts: ReleaseFacts, written: Callable[[str], str], suffix: str
+) -> dict[str, Any]:
+    """Return the calibration variables; the pair for variances has amounts of its own."""
+    design, margins = facts.design, []
+    for each in () if facts.calibration is None else facts.calibration.margins:
+        own = suffix if each.amount in design.outcome_names else ""
+        amount = None if each.amount is None else written(f"{each.amount}{own}")
+        margins.append((tuple(map(written, each.by)), amount))
+    return {
+        "calibrated": facts.calibration is not None,
+        "base_weight": written(
+            base_weight_column(design) + suffix * (design.public_weight is None)
+        ),
+        "margins": margins,
+        "of_size": design.population_size is not None,
+    }
+
+
+def _numbered(
+    facts: ReleaseFacts, codes: Sequence[str], *, separate_pair: bool
+) -> dict[str, Any]:
+    """Return the columns of codes that Stata and SPSS hold as numbers.
+
+    whole: numbers are the codes; places: the codes in the order of their numbers, from 1.
     """
-
-    statistic: str
-    rule: str
-    cell: dict[str, Any]
-    outcome: str
-    weight: str
-    variance_pair: tuple[str, str] | None
-    strata: str | None
-    psu: str | None
-    fraction: str | None
-    population: float | None
-    lonely: LonelyRule
-    file_format: MicrodataFormat
-    design_effect: float | None = None
-    public: tuple[str, ...] | None = None
-    level: str | float | None = None
-    compared: str = "=="
-    df_design: float = float("inf")
-    denominator: tuple[str, str] | None = None
-    other_cell: dict[str, Any] | None = None
-    subset: Subset | None = None
-    whole: tuple[str, ...] = ()
-    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    calibrated: CalibratedBy | None = None
-
-    @property
-    def of_share(self) -> bool:
-        """True if the program computes a distribution function, which it inverts at the end."""
-        return statistic_of(self.statistic).share_below is not None
-
-    @property
-    def codes(self) -> list[str]:
-        """Columns of codes that the program reads, each once."""
-        design = [name for name in (self.strata, self.psu) if name is not None]
-        public = [name for name in self.public or () if name != self.weight]
-        of_levels = [self.outcome] if isinstance(self.level, str) else []
-        subset = () if self.subset is None else self.subset.codes
-        cells = [*self.cell, *(self.other_cell or ())]
-        classes = () if self.calibrated is None else self.calibrated.codes
-        return list(dict.fromkeys([*cells, *design, *public, *of_levels, *subset, *classes]))
-
-    @property
-    def numbers(self) -> list[str]:
-        """Constants of the program that name the other columns it reads."""
-        pair = self.variance_pair is not None
-        names = {
-            "OUTCOME": not isinstance(self.level, str),
-            "WEIGHT": True,
-            "VARIANCE_OUTCOME": pair,
-            "VARIANCE_WEIGHT": pair,
-            "DENOMINATOR": self.denominator is not None,
-            "VARIANCE_DENOMINATOR": self.denominator is not None and pair,
-            "FRACTION": self.fraction is not None,
-            "BASE_WEIGHT": self.calibrated is not None,
-            "*AMOUNTS": self.calibrated is not None and bool(self.calibrated.amounts),
-        }
-        return [name for name, read in names.items() if read]
-
-    @property
-    def numbered_places(self) -> dict[str, dict[int, str]]:
-        """``places``, with the number of each code."""
-        return {name: dict(enumerate(codes, start=1)) for name, codes in self.places.items()}
-
-    @property
-    def contrast_columns(self) -> list[str]:
-        """Constants for the columns of each call for a contrast's two rows.
-
-        The first entry is for the estimate, the second for a pair for variances of its own.
-        """
-        prefixes = ("", "VARIANCE_") if self.variance_pair else ("",)
-        names = ("OUTCOME", "WEIGHT", *(("DENOMINATOR",) if self.denominator else ()))
-        return [", ".join(prefix + name for name in names) for prefix in prefixes]
-
-
-def program_of(setting: ExampleSetting, ending: Literal["py", "r"]) -> str:
-    """Return the program for pandas and NumPy, or for R; both print the same two numbers."""
-    kind = statistic_of(setting.statistic)
-    text = _templates().get_template(f"templates/recompute.{ending}.j2").render(
-        s=setting, kind=kind, rounding=ROUNDING, reach=REACH, least_df=f"{LEAST_DF:g}",
-        saved=None if kind.share is None else repr(saved_by_law(kind.share)),
-    )  # fmt: skip
-    return text.removesuffix("\n")
+    whole: list[str] = []
+    places: dict[str, list[str]] = {}
+    if facts.microdata_format in PROGRAMS:
+        columns = labelled_columns(facts.design, facts.labels, separate_pair=separate_pair)
+        for name in codes:
+            values = columns[name].values if name in columns else {}
+            if values and all(code == str(number) for code, number in values.items()):
+                whole.append(name)
+            elif values:
+                places[name] = list(values)
+    numbered = {name: dict(enumerate(of_name, start=1)) for name, of_name in places.items()}
+    return {"whole": whole, "places": places, "numbered_places": numbered}
 
 
 @cache
@@ -180,84 +225,13 @@ def r_literal(value: Any) -> str:
 
     JSON escapes texts as R does.
     """
+    if value is None:
+        return "NULL"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("`", "\\x60")
     if isinstance(value, Mapping):
         values = r_literal([str(each) for each in value.values()])
         return f"setNames({values}, {r_literal(list(value))})"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return f"c({', '.join(map(r_literal, value))})" if value else "character(0)"
     return repr(value)
-
-
-@dataclass(frozen=True)
-class _Syntax:
-    """A language's literals, columns (as numbers or as text), membership, and negation."""
-
-    literal: Callable[[Any], str]
-    column: Callable[[str, bool], str]
-    among: Callable[[str, str], str]
-    negation: str
-
-
-def where_code(facts: "ReleaseFacts", where: str, language: Language) -> str:
-    """Return an expression that selects records: a Series in pandas, a vector in R."""
-    syntax, written = _SYNTAX[language], _written(facts)
-    # Levels "0" and "1" are numbers in the files, which may read as 1.0 where they are not csv.
-    binary = [
-        o.name for o in facts.design.outcomes
-        if facts.microdata_format != "csv" and o.kind == "binary" and not o.is_labelled
-    ]  # fmt: skip
-
-    def relation(each: Relation) -> str:
-        made_number = each.column in binary and not each.of_numbers
-        number = each.of_numbers or made_number
-        column = syntax.column(syntax.literal(written(each.column)), number)
-        given = [written(value) if isinstance(value, str) else value for value in each.values]
-        values = [syntax.literal(float(value) if made_number else value) for value in given]
-        if "in" in each.operator:
-            found = syntax.among(column, ", ".join(values))
-            return found if each.operator == "in" else f"{syntax.negation}{found}"
-        return f"({column} {each.operator} {values[0]})"
-
-    return folded(
-        parse_where(where), relation, lambda part: f"{syntax.negation}({part})", _joined
-    )
-
-
-def where_columns(where: str | None) -> tuple[str, ...]:
-    """Return the columns of a condition, if there is one."""
-    return () if where is None else columns_of(parse_where(where))
-
-
-def subset_of(facts: "ReleaseFacts", where: str | None, numbers: Sequence[str]) -> Subset | None:
-    """Return the subpopulation of a table in the programs; they read ``numbers`` as numbers."""
-    if where is None:
-        return None
-    written, columns = _written(facts), where_columns(where)
-    labelled = [each.name for each in facts.design.outcomes if each.is_labelled]
-    texts = tuple(written(name) for name in columns if name in labelled or name not in numbers)
-    return Subset({each: where_code(facts, where, each) for each in _SYNTAX}, texts)
-
-
-def _joined(word: str, parts: list[str]) -> str:
-    sign = {"and": " & ", "or": " | "}[word]
-    return f"({sign.join(parts)})"
-
-
-def _written(facts: "ReleaseFacts") -> Callable[[str], str]:
-    """Return the function for texts and headings in the files: csv files have no formulas."""
-    return safe_text if facts.microdata_format == "csv" else str
-
-
-_SYNTAX: dict[Language, _Syntax] = {
-    "python": _Syntax(
-        python_literal, lambda name, number: f"data[{name}].astype({'float' if number else 'str'})",
-        lambda column, values: f"{column}.isin([{values}])", "~",
-    ),
-    "r": _Syntax(
-        r_literal,
-        lambda name, number: f"as.{'numeric' if number else 'character'}(data[[{name}]])",
-        lambda column, values: f"({column} %in% c({values}))", "!",
-    ),
-}  # fmt: skip

@@ -6,12 +6,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from surveysynth.config.tables_section import FORMATS, folder_of, table_files
+from surveysynth.config.tables_section import FORMATS, table_files
 from surveysynth.estimation.statistics import Statistic, statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns, saved_by_law
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
-from surveysynth.release.documents.example import Example, has_lonely_stratum
-from surveysynth.release.documents.programs import program_of, subset_of
+from surveysynth.release.documents.programs import has_lonely_stratum, make_example
 from surveysynth.release.documents.render import render_markdown
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.microdata import (
@@ -34,7 +33,6 @@ def make_readme(
     facts: ReleaseFacts,
     shared: dict[str, Any],
     tables: Mapping[str, Tables],
-    example: Example,
     *,
     separate_pair: bool,
 ) -> str:
@@ -56,8 +54,12 @@ def make_readme(
         "amount_words": facts.digits.amount_words,
         "own_counts": facts.counts is None,
         "weight_words": facts.digits.weight_step and facts.digits.weight_words,
-        "subpopulations": _subpopulations(facts),
-        "example": _example(facts, example, replicates),
+        "subpopulations": [
+            (name, where_words(each.spec.table.where, facts.labels))
+            for name, each in facts.each_table.items()
+            if each.spec.table.where is not None
+        ],
+        "example": _example(facts, tables, separate_pair=separate_pair),
     })  # fmt: skip
 
 
@@ -105,18 +107,16 @@ def _files(facts: ReleaseFacts) -> dict[str, Any]:
     spec = facts.spec
     single, several, endings = [], [], []
     if not spec.named_tables:
-        formats = (*spec.table.formats, *spec.table.figures)
         single = [
             (f"{folder}/{name}", made.meaning)
-            for folder, name, made in table_files(spec.table.statistics, formats)
+            for folder, name, made in table_files(spec.table.statistics, spec.table.formats)
         ]
     else:
         for name, each in facts.each_table.items():
             section = each.spec.table
-            formats = (*section.formats, *section.figures)
-            made = table_files(section.statistics, formats, name)
+            made = table_files(section.statistics, section.formats, name)
             several.append((name, section.title, [f"{f}/{file}" for f, file, _ in made]))
-        used = dict.fromkeys(f for each in spec.tables for f in (*each.formats, *each.figures))
+        used = dict.fromkeys(f for each in spec.tables for f in each.formats)
         endings = [(FORMATS[each].ending, FORMATS[each].meaning) for each in used]
     return {
         "single_files": single,
@@ -169,34 +169,23 @@ def _plurals(kinds: list[Statistic]) -> str:
     return " and ".join(dict.fromkeys(kind.plural for kind in kinds))
 
 
-def _subpopulations(facts: ReleaseFacts) -> list[tuple[str, str, Any]]:
-    """Return name, words and code of every table of a subpopulation."""
-    found = []
-    for name, each in facts.each_table.items():
-        where = each.spec.table.where
-        subset = subset_of(each, where, ())
-        if where is not None and subset is not None:
-            found.append((name, where_words(where, facts.labels), subset))
-    return found
-
-
-def _example(facts: ReleaseFacts, example: Example, replicates: int) -> dict[str, Any]:
+def _example(
+    facts: ReleaseFacts, tables: Mapping[str, Tables], *, separate_pair: bool
+) -> dict[str, Any]:
     """Return the worked example: which number it recomputes, and both programs."""
-    setting, kind = example.setting, statistic_of(example.setting.statistic)
-    additive = kind.additive and facts.spec.linearisation == "ratio"
-    reader = {"parquet": ["pyarrow"], "sav": ["pyreadstat"]}.get(setting.file_format, [])
+    example, programs = make_example(facts, tables, separate_pair=separate_pair)
+    additive = example.outcome is None and facts.spec.linearisation == "ratio"
+    made = facts.microdata_format
     return {
-        "table": f"{folder_of(FORMATS['csv'], example.table)}/{kind.stem}",
-        "row": example.row + 1,
+        "table": example.table,
+        "row": example.row,
         "published": example.published,
-        "every_dataset": replicates <= facts.published_replicates,
+        "every_dataset": facts.spec.privacy.replicates_per_draw <= facts.published_replicates,
         "close": (additive or facts.calibration is not None)
         and facts.mechanism.combining == "total_variance",
-        "libraries": ["pandas", "NumPy", *["SciPy"] * setting.of_share, *reader],
-        "package": {"parquet": "arrow", "dta": "haven", "sav": "haven"}.get(
-            setting.file_format, ""
-        ),
-        "python": program_of(setting, "py"),
-        "r": program_of(setting, "r"),
-    }
-
+        "libraries": [
+            "pandas", "NumPy", *{"parquet": ["pyarrow"], "sav": ["pyreadstat"]}.get(made, []),
+        ],
+        "package": {"parquet": "arrow", "dta": "haven", "sav": "haven"}.get(made, ""),
+        **programs,
+    }  # fmt: skip

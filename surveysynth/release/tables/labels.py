@@ -3,35 +3,19 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from surveysynth.config.sections import LabelSection
 from surveysynth.survey.where import Relation, folded, parse_where
-
-DEFAULT_MARGIN = "All"
-
-
-@dataclass(frozen=True)
-class ColumnLabel:
-    """Labels of one column; ``levels`` maps codes to labels, None means not declared.
-
-    ``margin`` is the label of the margin over this column and its code in csv files; ``digits``
-    the decimals of a statistic of this column.
-    """
-
-    title: str | None = None
-    unit: str | None = None
-    margin: str = DEFAULT_MARGIN
-    levels: Mapping[str, str] = field(default_factory=dict)
-    digits: int | None = None
 
 
 @dataclass(frozen=True)
 class Labels:
-    """Labels of all columns; a column without an entry is shown by its name."""
+    """Labels of all columns, as a specification has them; others are shown by their names."""
 
-    columns: Mapping[str, ColumnLabel] = field(default_factory=dict)
+    columns: Mapping[str, LabelSection] = field(default_factory=dict)
 
-    def of(self, column: str) -> ColumnLabel:
+    def of(self, column: str) -> LabelSection:
         """Return the column's labels, or the defaults."""
-        return self.columns.get(column, ColumnLabel())
+        return self.columns.get(column, LabelSection())
 
     def title(self, column: str) -> str:
         """Return the column's title, or its name."""

@@ -112,11 +112,6 @@ def rounding_of_column(rule: AnyRounding, se: FloatArray, estimate: FloatArray) 
     return rule.of(se, estimate) if isinstance(rule, Warranted) else rule
 
 
-def to_multiples(base: int) -> Rounding:
-    """Round counts to multiples of ``base`` units, without decimals."""
-    return Rounding(float(base), 0)
-
-
 def to_digits(digits: int) -> Rounding:
     """Round means and totals to ``digits`` decimals; a negative number means tens, hundreds, ..."""
     return Rounding(10.0**-digits, max(digits, 0))
@@ -259,7 +254,7 @@ _NO_END = "Too few records for this end of the interval."
 class Presentation:
     """Texts, labels and rounding that the statistics of one table of a release share.
 
-    title, source, universe, place, period, notes: the caller's, may be empty; numbers: of tables by
+    title, source, universe, place, notes: the caller's, may be empty; numbers: of tables by
     statistic; privacy_note: one sentence with the epsilon; banner: a warning above and below the
     table, empty for a private release; rounding: by statistic and outcome (None for counts); kind:
     "columns" has estimate, standard error and interval in columns, "compact" estimate (standard
@@ -280,7 +275,6 @@ class Presentation:
     csv: bool = False
     universe: str = ""
     place: str = ""
-    period: str = ""
     numbers: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -372,7 +366,7 @@ class Layout:
 def describe(
     tables: Sequence[ReleaseTable], presentation: Presentation, word: str = "Table"
 ) -> str:
-    """Return the title: number, statistic, universe, by what, subpopulation, place, period."""
+    """Return the title: number, statistic, universe, by what, subpopulation, place and time."""
     labels, kind = presentation.labels, statistic_of(tables[0].statistic)
     outcomes = listed([labels.title(t.outcome) for t in tables if t.outcome is not None])
     shown = capitalised(kind.heading.removeprefix("Estimated "))
@@ -385,8 +379,8 @@ def describe(
         shown += f", by {listed(by)}"
     if presentation.subpopulation:
         shown += f"; {presentation.subpopulation}"
-    if where := ", ".join(filter(None, [presentation.place, presentation.period])):
-        shown += f": {where}"
+    if presentation.place:
+        shown += f": {presentation.place}"
     number = presentation.numbers.get(tables[0].statistic)
     return shown if number is None else f"{word} {number}. {shown}"
 

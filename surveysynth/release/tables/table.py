@@ -1,4 +1,10 @@
-"""The numbers of a published table, apart from how any format shows them."""
+"""The numbers of a published table, and its flags, apart from how any format shows them.
+
+Flags are house rules for numbers that are too uncertain to be read without a warning. A rule sees
+what is published anyway (estimate, standard error, degrees of freedom) and the public number of
+sample records, nothing else: flags and suppression cost no privacy. Suppression here withholds what
+is unreliable. It protects nobody, and a user can recompute the number from the microdata.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -263,19 +269,20 @@ def _nchs_mean(table: Published) -> tuple[BoolArray, BoolArray, BoolArray]:
     return unreliable, caution, np.zeros(table.n.size, dtype=bool)
 
 
-def policy_of(flags: Any, action: FlagAction) -> FlagPolicy:
+def policy_of(flags: Any) -> FlagPolicy:
     """Return the policy that a specification asks for.
 
-    ``flags``: ``none``, ``statcan``, ``nchs``, or a mapping with ``mark`` and ``suppress``, whose
-    values are mappings of limits (names of ``Limits``).
+    ``flags``: ``none``, ``statcan``, ``nchs``, the latter also with ``_marked``, or a mapping with
+    ``mark`` and ``suppress``, whose values are mappings of limits (names of ``Limits``).
     """
     if isinstance(flags, Mapping):
         limits = {key: Limits(**given) for key, given in flags.items()}
-        return FlagPolicy(OwnRules(limits.get("mark"), limits.get("suppress")), action)
+        return FlagPolicy(OwnRules(limits.get("mark"), limits.get("suppress")))
     rules: dict[str, FlagRules] = {
         "none": OwnRules(), "statcan": StatcanRules(), "nchs": NchsRules(),
     }  # fmt: skip
-    return FlagPolicy(rules[flags], action)
+    name, _, marked = flags.partition("_")
+    return FlagPolicy(rules[name], "mark" if marked else "suppress")
 
 
 SMALL_SAMPLE = 5

@@ -36,8 +36,7 @@ from surveysynth.estimation.subpopulation import (
 )
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.mechanisms.base import COMBINING_RULES
-from surveysynth.release.facts import labels_of
-from surveysynth.release.tables.labels import listed
+from surveysynth.release.tables.labels import Labels, listed
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
 from surveysynth.survey.where import columns_of, parse_where
 
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
 def by_korn_graubard(spec: "Spec", kind: Statistic) -> bool:
     """Return whether a statistic has the intervals of the NCHS standards, which judge by them."""
-    return spec.table.flags == "nchs" and kind.standard == "proportion"
+    return spec.table.flags in ("nchs", "nchs_marked") and kind.standard == "proportion"
 
 
 def level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
@@ -60,7 +59,7 @@ def level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
     outcome = design.outcomes[column]
     if not outcome.is_labelled:
         return []
-    label = labels_of(spec).level(outcome.name, outcome.levels[-1])
+    label = Labels(spec.labels).level(outcome.name, outcome.levels[-1])
     return [f"Of all with a value of {outcome.name}, the share of {label!r}."]
 
 
@@ -94,7 +93,7 @@ def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[st
             "which all records of the sample enter, inside or outside."
         )
     if synthetic := synthetic_columns(spec):
-        titles = listed([labels_of(spec).title(name) for name in synthetic])
+        titles = listed([Labels(spec.labels).title(name) for name in synthetic])
         notes.append(
             f"Rows by {titles} contain different synthetic records in every dataset, so that no "
             "number of sample records is published for them; flags use the dataset with the fewest."
@@ -144,7 +143,7 @@ def _contrasted(spec: "Spec", contrast: Contrast) -> str:
     """Name the rows that are compared, in words."""
 
     def named(level: str | None) -> str:
-        labels, column = labels_of(spec), contrast.column
+        labels, column = Labels(spec.labels), contrast.column
         return f"all of {labels.title(column)}" if level is None else labels.level(column, level)
 
     first = "Each row" if contrast.first is None else named(contrast.first)
@@ -342,7 +341,7 @@ def _table(
         numbers,
         level=spec.table.level,
         notes=[*level_note(spec, design, key), *table_notes(spec, design, statistic)],
-        flags=policy_of(spec.table.flags, spec.table.flag_action),
+        flags=policy_of(spec.table.flags),
         categories=categories,
         method=method_note(spec),
     )

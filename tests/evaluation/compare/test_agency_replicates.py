@@ -49,11 +49,10 @@ range = [1, 1000]
 
 def keys_of(case: dict[str, Any]) -> str:
     """The keys of [survey] for a case."""
-    lines = ['replicate_weights = "rep*"', f'replicate_method = "{case["method"]}"']
-    if case["fay"] is not None:
-        lines.append(f"replicate_fay = {case['fay']}")
+    factor = "" if case["fay"] is None else f"({case['fay']})"
+    lines = ['replicate_weights = "rep*"', f'replicate_method = "{case["method"]}{factor}"']
     if case["rscales"] is not None:
-        lines.append(f"replicate_rscales = {case['rscales']}")
+        lines.append(f"replicate_scale = {case['rscales']}")
     return "\n".join(lines)
 
 
@@ -182,9 +181,9 @@ def test_check_names_them_and_reads_none(tmp_path: Path) -> None:
     [
         ('replicate_weights = "repwt*"', "survey: replicate_method: missing"),
         ('replicate_method = "brr"', "replicate_method: this key needs replicate_weights"),
-        (f'{KEPT}\nreplicate_fay = 0.5', "replicate_fay: Fay's factor goes with"),
-        ('replicate_weights = "r*"\nreplicate_method = "fay"', "replicate_fay: Fay's factor goes"),
-        ('replicate_weights = "r*"\nreplicate_method = "jkn"', "replicate_rscales: missing"),
+        ('replicate_weights = "r*"\nreplicate_method = "fay"', "'fay(0.5)'"),
+        ('replicate_weights = "r*"\nreplicate_method = "fay(1)"', "'fay(0.5)'"),
+        ('replicate_weights = "r*"\nreplicate_method = "jkn"', "replicate_scale: missing"),
         ('replicate_weights = "r*"\nreplicate_method = "jk2"', "'jkn'"),
     ],
 )  # fmt: skip
@@ -200,7 +199,7 @@ def test_settings_that_contradict_each_other(lines: str, words: str) -> None:
         (KEPT.replace("repwt*", "rep_*"), "'rep_*' names 0 columns of the data"),
         (KEPT.replace('"repwt*"', '["repwt1", "repwt9"]'), "the data have no column 'repwt9'"),
         (KEPT.replace('"repwt*"', '["repwt1", "salary"]'), "'salary' has another role"),
-        (f"{KEPT}\nreplicate_rscales = [1.0, 2.0]", "expected 4 numbers, one for each column"),
+        (f"{KEPT}\nreplicate_scale = [1.0, 2.0]", "expected 4 numbers, one for each column"),
     ],
 )
 def test_columns_that_are_not_there(tmp_path: Path, lines: str, words: str) -> None:

@@ -74,7 +74,7 @@ class Kept:
 
 def test_a_release_by_noisy_statistics_is_rebuilt_from_its_histograms(tmp_path: Path) -> None:
     spec = written(tmp_path, "noisy_statistics", privacy="m = 10\nreplicates_per_draw = 2")
-    spec.write_text(f"{spec.read_text()}figures = ['svg']\n")
+    spec.write_text(f"{spec.read_text()}formats = ['csv', 'html', 'svg']\n")
     ss.release(spec, tmp_path / "out", ledger=tmp_path / "ledger.jsonl")
     release = tmp_path / "out" / "release"
     statistics, privacy = content(release / "statistics.json"), content(release / "privacy.json")

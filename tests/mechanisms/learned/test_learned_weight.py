@@ -179,7 +179,7 @@ def test_scaled_weights_stay_within_their_limits() -> None:
 
 def test_a_release_by_noisy_statistics_learns_the_weight(tmp_path: Path) -> None:
     spec = written(tmp_path, privacy="m = 10\nreplicates_per_draw = 2")
-    spec.write_text(f"{spec.read_text()}figures = ['svg']\n")
+    spec.write_text(f"{spec.read_text()}formats = ['csv', 'html', 'svg']\n")
     ss.release(spec, tmp_path / "out", ledger=tmp_path / "ledger.jsonl")
     release = tmp_path / "out" / "release"
     content = json.loads((release / "statistics.json").read_text())

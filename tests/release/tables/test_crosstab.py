@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surveysynth.config.sections import LabelSection
 from surveysynth.config.tables_section import FORMATS
-from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.layout import (
     Column,
     Layout,
@@ -25,7 +26,9 @@ from surveysynth.release.tables.layout import (
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
 from surveysynth.release.writers import html, latex, markdown
 
-LABELS = Labels({"sex": ColumnLabel(title="Sex", levels={"f": "Women", "m": "Men"})})
+label_of = LabelSection.model_construct
+
+LABELS = Labels({"sex": label_of(title="Sex", levels={"f": "Women", "m": "Men"})})
 
 
 def table_of(by: tuple[str, ...], *, categories: tuple[str, ...] = ()) -> ReleaseTable:
@@ -40,7 +43,7 @@ def table_of(by: tuple[str, ...], *, categories: tuple[str, ...] = ()) -> Releas
     numbers = TableNumbers(estimate, se, np.full(size, 30.0), 30.0, estimate - 40, estimate + 40, n)
     return make_table(
         "share" if categories else "mean", "y", cells, numbers, level=0.95,
-        flags=policy_of("statcan", "mark"), categories=categories,
+        flags=policy_of("statcan_marked"), categories=categories,
     )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ def published(statistic: str, rows: list[tuple[float, float, float, int]]) -> Pu
 
 
 def codes(rules: object, statistic: str, *rows: tuple[float, float, float, int]) -> list[str]:
-    found = policy_of(rules, "suppress").codes(published(statistic, list(rows)))
+    found = policy_of(rules).codes(published(statistic, list(rows)))
     return ["".join(row) for row in found]
 
 
@@ -113,24 +113,24 @@ def test_thresholds_of_the_caller() -> None:
         (10.0, np.nan, np.nan, 1),
     ]  # fmt: skip
     assert codes(rules, "mean", *rows) == ["", "M", "M", "M", "S", "S", "S"]
-    assert [flag.code for flag in policy_of(rules, "suppress").rules.flags] == ["S", "M"]
-    only = policy_of({"mark": {"rse": 0.2}}, "suppress")
+    assert [flag.code for flag in policy_of(rules).rules.flags] == ["S", "M"]
+    only = policy_of({"mark": {"rse": 0.2}})
     assert [flag.code for flag in only.rules.flags] == ["M"]
     assert "above 20%" in " ".join(only.legend(["M"]))
 
 
-def _table(action: str, rules: object = "statcan"):  # type: ignore[no-untyped-def]
+def _table(rules: str):  # type: ignore[no-untyped-def]
     cells = pd.DataFrame({"g": list("abcd"), "is_margin": False})
     estimate = np.array([100.0, 100.0, 100.0, np.nan])
     se, n = np.array([10.0, 20.0, 40.0, np.nan]), np.array([50, 40, 3, 0])
     numbers = TableNumbers(estimate, se, 0 * se + 9, 9.0, estimate - 2 * se, estimate + 2 * se, n)
-    policy = policy_of(rules, action)  # type: ignore[arg-type]
+    policy = policy_of(rules)
     return make_table("total", "y", cells, numbers, level=0.95, flags=policy)
 
 
 def test_what_a_flag_does() -> None:
     numbers = ["estimate", "se", "df", "ci_lower", "ci_upper"]
-    suppressed, marked = _table("suppress"), _table("mark")
+    suppressed, marked = _table("statcan"), _table("statcan_marked")
     for table in (suppressed, marked):
         assert table.frame["flag"].tolist() == ["", "E", "n<5; F", "no sample"]
         assert table.frame["n"].tolist() == [50, 40, 3, 0]
@@ -142,7 +142,7 @@ def test_what_a_flag_does() -> None:
 
 
 def test_the_legend_has_the_marks_of_the_table_alone() -> None:
-    policy = policy_of("nchs", "suppress")
+    policy = policy_of("nchs")
     (both,) = policy.legend(["R", "U"])
     assert [f" {code} " in both for code in "UCR"] == [True, False, True]
     (one,) = policy.legend(["C"])
@@ -151,7 +151,7 @@ def test_the_legend_has_the_marks_of_the_table_alone() -> None:
 
 
 def test_no_rules_add_nothing() -> None:
-    table = _table("suppress", "none")
+    table = _table("none")
     assert table.frame["flag"].tolist() == ["", "", "n<5", "no sample"]
     assert table.notes == ()
     assert table.flag_codes == ()
@@ -164,7 +164,7 @@ def test_no_rules_add_nothing() -> None:
 def test_any_numbers_are_judged(rows: list, rules: str, statistic: str) -> None:
     rows = [(estimate, abs(se), df, n) for estimate, se, df, n in rows]
     with np.errstate(over="ignore"):
-        found = policy_of(rules, "suppress").codes(published(statistic, rows))
+        found = policy_of(rules).codes(published(statistic, rows))
     for row, given_codes in zip(rows, found, strict=True):
         assert len(set(given_codes)) == len(given_codes)
         # Nothing without a standard error passes, and no flag stands beside a withheld number.

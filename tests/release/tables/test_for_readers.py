@@ -10,24 +10,27 @@ import pandas as pd
 import pytest
 from scipy import stats
 
+from surveysynth.config.sections import LabelSection
 from surveysynth.estimation.combining import Combined, positive_interval
-from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.layout import AnyRounding, Presentation, Warranted, lay_out
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
 from surveysynth.release.writers.figures import estimates_with_intervals
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 
+label_of = LabelSection.model_construct
+
 LABELS = Labels({
-    "field": ColumnLabel(title="Field"), "GDP": ColumnLabel(title="GDP class"),
-    "salary": ColumnLabel(title="Annual salary", unit="US dollars"),
+    "field": label_of(title="Field"), "GDP": label_of(title="GDP class"),
+    "salary": label_of(title="Annual salary", unit="US dollars"),
 })  # fmt: skip
 UNITS: dict[tuple[str, str | None], AnyRounding] = {
     ("count", None): Warranted(), ("mean", "salary"): Warranted(), ("share", "salary"): Warranted(),
 }  # fmt: skip
 SHOWN = Presentation(
     "Survey", "", "Privacy.", "", LABELS, UNITS, universe="doctorate holders",
-    place="United States", period="2026", numbers={"count": 1, "mean": 2}, notes=("Read me.",),
+    place="United States, 2026", numbers={"count": 1, "mean": 2}, notes=("Read me.",),
 )  # fmt: skip
 
 
@@ -43,11 +46,11 @@ def table(statistic: str, estimate: list[float], se: list[float], **more: object
     outcome = None if statistic == "count" else "salary"
     return make_table(
         statistic, outcome, cells, numbers, level=0.95, method="Method.",
-        flags=policy_of("nchs", "suppress"),
+        flags=policy_of("nchs"),
     )  # fmt: skip
 
 
-def test_a_title_says_number_statistic_universe_place_and_period() -> None:
+def test_a_title_says_number_statistic_universe_and_place() -> None:
     mean = lay_out([table("mean", [73_512.0, 70_100.0], [1_200.0, 2_500.0])], SHOWN)
     assert mean.title == (
         "Table 2. Mean annual salary of doctorate holders, by field and GDP class: United States, "
@@ -57,7 +60,7 @@ def test_a_title_says_number_statistic_universe_place_and_period() -> None:
     count = lay_out([table("count", [900.0, 400.0], [0.0, 20.0])], SHOWN)
     assert count.title.startswith("Table 1. Number of doctorate holders, by field and GDP class:")
     assert count.subtitle == "Survey"
-    bare = replace(SHOWN, universe="", place="", period="", numbers={}, title="")
+    bare = replace(SHOWN, universe="", place="", numbers={}, title="")
     plain = lay_out([table("mean", [1.0, 2.0], [0.1, 0.1])], bare)
     assert (plain.title, plain.subtitle) == (
         "Mean annual salary, by field and GDP class", "In US dollars",

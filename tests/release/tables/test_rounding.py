@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from surveysynth.release.tables.layout import (
     ABSENT,
+    Rounding,
     Warranted,
     rounding_of_column,
     show_ratio,
     to_digits,
-    to_multiples,
     to_percent,
 )
 
@@ -21,10 +21,10 @@ from surveysynth.release.tables.layout import (
 @pytest.mark.parametrize(
     ("rounding", "value", "shown"),
     [
-        (to_multiples(1), 1234567.4, "1,234,567"),
-        (to_multiples(100), 1234567.4, "1,234,600"),
-        (to_multiples(5), 12.4, "10"),
-        (to_multiples(10), -3.0, "0"),
+        (Rounding(1.0, 0), 1234567.4, "1,234,567"),
+        (Rounding(100.0, 0), 1234567.4, "1,234,600"),
+        (Rounding(5.0, 0), 12.4, "10"),
+        (Rounding(10.0, 0), -3.0, "0"),
         (to_digits(2), 1234.5678, "1,234.57"),
         (to_digits(0), -1234.5, "−1,234"),
         (to_percent(1), 0.12345, "12.3"),
@@ -36,16 +36,16 @@ def test_rounded_by_hand(rounding, value, shown) -> None:
 
 
 def test_a_standard_error_that_is_not_zero_never_reads_as_zero() -> None:
-    assert to_multiples(100).show(20.0, size=5000.0) == "<100"
+    assert Rounding(100.0, 0).show(20.0, size=5000.0) == "<100"
     assert to_digits(1).show(0.01, size=3.0) == "<0.1"
     assert to_digits(0).show(0.0, size=3.0) == "0"
     # Floating-point noise, as in a count that is scaled to the population size.
-    assert to_multiples(1).show(1e-9, size=1e5) == "0"
+    assert Rounding(1.0, 0).show(1e-9, size=1e5) == "0"
 
 
 @given(st.floats(-1e12, 1e12), st.sampled_from([1, 5, 10, 250, 1000]))
 def test_counts_are_multiples_within_half_a_base(value: float, base: int) -> None:
-    shown = float(to_multiples(base).show(value).replace(",", "").replace("−", "-"))
+    shown = float(Rounding(float(base), 0).show(value).replace(",", "").replace("−", "-"))
     assert shown % base == 0
     assert abs(shown - value) <= base / 2 * (1 + 1e-9) + 1e-3
     assert math.copysign(1, shown) == 1 or shown != 0

@@ -19,8 +19,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from surveysynth.config.sections import LabelSection
 from surveysynth.config.tables_section import FORMATS
-from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.layout import (
     Layout,
     Presentation,
@@ -28,11 +29,12 @@ from surveysynth.release.tables.layout import (
     Shown,
     lay_out,
     to_digits,
-    to_multiples,
 )
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
 from surveysynth.release.writers import html, latex, markdown, xlsx
 from surveysynth.release.writers.csv import plain_text, write_records, write_table
+
+label_of = LabelSection.model_construct
 
 XLSX = FORMATS["xlsx"]
 # Everything that XML can hold: control characters are refused by the reader of surveys.
@@ -62,7 +64,7 @@ def table(levels: list[str], statistic: str = "mean", flags: str = "none") -> Re
     n = np.array([5000, 0, 1, 3, *range(40, 40 + d)])[:d]
     numbers = TableNumbers(x, np.abs(x) / 10 + 1e-3, 0 * x + 7, 9.0, x - 5.5, x + 1e6, n)
     outcome = None if statistic == "count" else "y"
-    policy = policy_of(flags, "suppress")
+    policy = policy_of(flags)
     return make_table(  # type: ignore[arg-type]
         statistic, outcome, cells, numbers, level=0.95, notes=["A note."], flags=policy
     )
@@ -71,7 +73,7 @@ def table(levels: list[str], statistic: str = "mean", flags: str = "none") -> Re
 def presentation(labels: Labels | None = None, **given_texts: object) -> Presentation:
     texts = {"title": "Title", "source": "A frame", "privacy_note": "Privacy: epsilon.",
              "banner": "", **given_texts}  # fmt: skip
-    rounding = {("mean", "y"): to_digits(1), ("count", None): to_multiples(10)}
+    rounding = {("mean", "y"): to_digits(1), ("count", None): Rounding(10.0, 0)}
     return Presentation(labels=labels or Labels(), rounding=rounding, **texts)  # type: ignore[arg-type]
 
 
@@ -80,7 +82,7 @@ def layout_of(levels: list[str], **given_texts: object) -> Layout:
 
 
 def hostile_presentation(text: str) -> Presentation:
-    labels = Labels({name: ColumnLabel(title=text, unit=text) for name in ("g", "y")})
+    labels = Labels({name: label_of(title=text, unit=text) for name in ("g", "y")})
     return presentation(labels, title=text, source=text, banner=text)
 
 
@@ -143,7 +145,7 @@ def test_compact_pairs_an_estimate_with_its_error() -> None:
 
 @given(st.floats(-1e15, 1e15), st.integers(1, 10**6), st.integers(0, 6))
 def test_spreadsheets_hold_the_number_that_readers_see(x: float, base: int, digits: int) -> None:
-    for rounding in (to_multiples(base), to_digits(digits), Rounding(0.01, 2, 100.0)):
+    for rounding in (Rounding(float(base), 0), to_digits(digits), Rounding(0.01, 2, 100.0)):
         shown = rounding.show(x).replace(",", "").replace("−", "-")
         assert rounding.rounded(x) == pytest.approx(float(shown), rel=1e-15, abs=1e-300)
 
@@ -267,7 +269,7 @@ def test_a_screen_reader_finds_the_headers_of_every_cell() -> None:
     made = make_table("count", None, cells, TableNumbers(x, x, x, 9.0, x, x, np.full(4, 9)),
                       level=0.95)  # fmt: skip
     of_levels = {"f": {"1": "Physics"}, "g": {"m": "Male"}}
-    labels = Labels({name: ColumnLabel(levels=levels) for name, levels in of_levels.items()})
+    labels = Labels({name: label_of(levels=levels) for name, levels in of_levels.items()})
     read = _Table(html.render_page(lay_out([made], presentation(labels))))
     assert read.opened.index("caption") == read.opened.index("table") + 1
     assert set(read.scopes) <= {"col", "colgroup", "row", "rowgroup"}
@@ -291,7 +293,7 @@ def test_a_screen_reader_finds_the_headers_of_every_cell() -> None:
 @given(TEXT, TEXT, TEXT)
 @settings(deadline=None, max_examples=25)
 def test_any_label_is_shown_as_it_stands(title: str, level: str, column: str) -> None:
-    labels = Labels({"g": ColumnLabel(title=column, levels={"a": level})})
+    labels = Labels({"g": label_of(title=column, levels={"a": level})})
     page = _Table(html.render_page(layout_of(["All", "a"], labels=labels, title=title)))
     plain = _Table(html.render_page(layout_of(["All", "a"])))
     shown = " ".join(" ".join(page.texts).split())

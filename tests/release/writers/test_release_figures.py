@@ -11,13 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surveysynth.config.sections import LabelSection
 from surveysynth.config.tables_section import FORMATS
 from surveysynth.release import figure_style as style
-from surveysynth.release.tables.labels import ColumnLabel, Labels
+from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.layout import Presentation, Shown, to_digits, to_percent
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import figures
 from surveysynth.release.writers.figures import MOST_ROWS, estimates_with_intervals
+
+label_of = LabelSection.model_construct
 
 HOSTILE = "<script>alert(1)</script> & $x_1^2$ \\alpha 男"
 
@@ -33,7 +36,7 @@ def table(levels: list[str], statistic: str = "mean", outcome: str = "y") -> Rel
 
 def presentation(**texts: str) -> Presentation:
     given = {"title": "", "source": "", "privacy_note": "Privacy.", "banner": "", **texts}
-    labels = Labels({"g": ColumnLabel(levels={"a": HOSTILE}), "y": ColumnLabel(title=HOSTILE)})
+    labels = Labels({"g": label_of(levels={"a": HOSTILE}), "y": label_of(title=HOSTILE)})
     rounding = {("mean", "y"): to_digits(0), ("mean", "z"): to_digits(0),
                 ("proportion", "y"): to_percent()}  # fmt: skip
     return Presentation(labels=labels, rounding=rounding, **given)  # type: ignore[arg-type]
