@@ -4,10 +4,10 @@
 checked. ``run DIR`` draws samples of each frame, releases them with default settings by each of
 ``DEFAULTS``, and keeps what it finds in ``tests/golden/real_populations.json``; ``page`` puts that
 into ``vignettes/technical/coverage/real_populations.md``. A run that was broken off continues where
-it was; ``--only`` and ``--setting`` run parts and keep the results of the others. ``sample DIR`` writes one sample a frame, with the
-specification of its release. ``law DIR`` measures how wrong the model's law is on whole frames,
-for ``tests/golden/real_populations_law.json`` (``law.py``); ``curves DIR`` compares learned curves
-of all records and of each stratum (``curves.py``).
+it was; ``--only`` and ``--setting`` run parts and keep the results of the others. ``sample DIR``
+writes one sample a frame, with the specification of its release. ``law DIR`` measures how wrong the
+model's law is on whole frames, for ``tests/golden/real_populations_law.json`` (``law.py``);
+``curves DIR`` compares learned curves of all records and of each stratum (``curves.py``).
 """
 
 import os

@@ -1,0 +1,97 @@
+"""The technical report as one printable page, and as a PDF where Chromium is installed."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from posixpath import dirname, join, normpath, relpath
+from typing import Any
+
+from sphinx import addnodes
+from sphinx.util import logging
+
+#: The front page of the report, and the mark on it that becomes links.
+FRONT, MARK = "technical/index", "<!-- printed -->"
+_STYLE = """
+@page { size: A4; margin: 17mm 15mm; @bottom-center { content: counter(page); font-size: 8pt } }
+body { font: 9.5pt/1.4 "Liberation Serif", "Times New Roman", serif; max-width: 180mm; margin: auto }
+h1 { break-before: page } h2, h3, h4 { break-after: avoid } a { color: inherit }
+table { border-collapse: collapse; font-size: 7.5pt; line-height: 1.25; margin: 2mm 0 }
+td, th { padding: 0.4mm 1.2mm; text-align: left; vertical-align: top; border-bottom: 0.2pt solid #999 }
+td p, th p { margin: 0 } tr { break-inside: avoid } thead { display: table-header-group }
+pre, code { font-size: 7.5pt } pre { white-space: pre-wrap } .headerlink, .copybtn { display: none }
+.formula { margin: 1.5mm 0 1.5mm 5mm; break-inside: avoid } img { max-width: 100% }
+math { font-family: "Latin Modern Math", "STIX Two Math", math }
+"""
+logger = logging.getLogger(__name__)
+
+
+def chromium() -> str | None:
+    """Return the path of the browser that prints."""
+    found = map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
+    return next(filter(None, found), None)
+
+
+def _announce(app: Any, docname: str, source: list[str]) -> None:
+    if docname == FRONT:
+        pdf = '<a href="report.pdf">PDF</a>' if chromium() else "no PDF: Chromium is not installed"
+        page = '<a href="report.html">on one page</a>'
+        source[0] = source[0].replace(MARK, f"To print: the whole report {page} ({pdf}).")
+
+
+def _name(docname: str) -> str:
+    return docname.removeprefix("technical/").replace("/", "-")
+
+
+def _article(site: Path, docname: str, parts: set[str]) -> str:
+    """Return the text of a page; anchors get its name, links out of the report lose their target."""
+    text = (site / f"{docname}.html").read_text(encoding="utf-8")
+    (body,) = re.findall(r"<article[^>]*>(.*)</article>", text, re.DOTALL)
+
+    def link(found: re.Match[str]) -> str:
+        page, _, anchor = found[2].partition("#")
+        target = normpath(join(dirname(docname), page.removesuffix(".html"))) if page else docname
+        if found[1] == "src":
+            return f'src="{relpath(normpath(join(dirname(docname), page)), "technical")}"'
+        if "://" in found[2] or target not in parts:
+            return found[0] if "://" in found[2] else ""
+        return f'href="#{_name(target)}{"-" * bool(anchor)}{anchor}"'
+
+    body = re.sub(r'\b(href|src)="([^"]*)"', link, body)
+    body = re.sub(r'\bid="([^"]*)"', rf'id="{_name(docname)}-\1"', body)
+    return f'<div id="{_name(docname)}">{body}</div>'
+
+
+def _write(app: Any, error: Exception | None) -> None:
+    if error is not None or app.builder.format != "html" or FRONT not in app.env.all_docs:
+        return
+    site, contents, bodies = Path(app.outdir).resolve(), [], []
+    trees = [*app.env.get_doctree("index").findall(addnodes.toctree)]
+    trees = [tree for tree in trees if re.match(r"[A-D]\. ", tree["caption"] or "")]
+    parts = {name for tree in trees for name in tree["includefiles"]}
+    for tree in trees:
+        contents.append(f"<p><b>{tree['caption']}</b></p>")
+        for name in tree["includefiles"]:
+            title = app.env.titles[name].astext()
+            contents.append(f'<div><a href="#{_name(name)}">{title}</a></div>')
+            bodies.append(_article(site, name, parts))
+    head = f'<meta charset="utf-8"><title>{app.config.html_title}</title><style>{_STYLE}</style>'
+    front = f"<h2>{app.config.html_title}: technical report</h2>{''.join(contents)}"
+    page, pdf = site / "technical" / "report.html", site / "technical" / "report.pdf"
+    page.write_text(f'<html lang="en">{head}{front}{"".join(bodies)}</html>', encoding="utf-8")
+    browser = chromium()
+    if browser is None:
+        logger.info("The report is not printed: Chromium is not installed.")
+        return
+    words = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer",
+             f"--print-to-pdf={pdf}", page.as_uri()]  # fmt: skip
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    if done.returncode or not pdf.exists():
+        logger.warning("Chromium did not print the report: %s", done.stderr[-500:])
+
+
+def setup(app: Any) -> dict[str, bool]:
+    """Print before the links of the site are checked."""
+    app.connect("source-read", _announce)
+    app.connect("build-finished", _write, priority=800)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
