@@ -12,17 +12,7 @@ from sphinx.util import logging
 
 #: The front page of the report, and the mark on it that becomes links.
 FRONT, MARK = "technical/index", "<!-- printed -->"
-_STYLE = """
-@page { size: A4; margin: 17mm 15mm; @bottom-center { content: counter(page); font-size: 8pt } }
-body { font: 9.5pt/1.4 "Liberation Serif", "Times New Roman", serif; max-width: 180mm; margin: auto }
-h1 { break-before: page } h2, h3, h4 { break-after: avoid } a { color: inherit }
-table { border-collapse: collapse; font-size: 7.5pt; line-height: 1.25; margin: 2mm 0 }
-td, th { padding: 0.4mm 1.2mm; text-align: left; vertical-align: top; border-bottom: 0.2pt solid #999 }
-td p, th p { margin: 0 } tr { break-inside: avoid } thead { display: table-header-group }
-pre, code { font-size: 7.5pt } pre { white-space: pre-wrap } .headerlink, .copybtn { display: none }
-.formula { margin: 1.5mm 0 1.5mm 5mm; break-inside: avoid } img { max-width: 100% }
-math { font-family: "Latin Modern Math", "STIX Two Math", math }
-"""
+_STYLE = Path(__file__).with_name("print.css")
 logger = logging.getLogger(__name__)
 
 
@@ -44,7 +34,7 @@ def _name(docname: str) -> str:
 
 
 def _article(site: Path, docname: str, parts: set[str]) -> str:
-    """Return the text of a page; anchors get its name, links out of the report lose their target."""
+    """Return the text of a page: anchors get its name, links out of the report are gone."""
     text = (site / f"{docname}.html").read_text(encoding="utf-8")
     (body,) = re.findall(r"<article[^>]*>(.*)</article>", text, re.DOTALL)
 
@@ -75,7 +65,8 @@ def _write(app: Any, error: Exception | None) -> None:
             title = app.env.titles[name].astext()
             contents.append(f'<div><a href="#{_name(name)}">{title}</a></div>')
             bodies.append(_article(site, name, parts))
-    head = f'<meta charset="utf-8"><title>{app.config.html_title}</title><style>{_STYLE}</style>'
+    style = _STYLE.read_text(encoding="utf-8")
+    head = f'<meta charset="utf-8"><title>{app.config.html_title}</title><style>{style}</style>'
     front = f"<h2>{app.config.html_title}: technical report</h2>{''.join(contents)}"
     page, pdf = site / "technical" / "report.html", site / "technical" / "report.pdf"
     page.write_text(f'<html lang="en">{head}{front}{"".join(bodies)}</html>', encoding="utf-8")
