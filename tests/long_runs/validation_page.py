@@ -301,9 +301,9 @@ def coverage() -> str:
     main effects, which the population does not follow exactly. The pseudo-posterior has m = 3 with
     6 datasets a draw, noisy statistics m = 20 with 10. Declared are a salary of 100,000 for all
     cells, a spread of 0.42 of its log, and the defaults of the log weight. The table has the
-    coverage of nominal 95% intervals, on average over cells and in the worst cell (in brackets).
+    coverage of nominal 95% intervals, on average over cells and in the worst cell (in parentheses).
     Root mean squared error (RMSE) against the population, with its Monte Carlo standard error in
-    brackets, and length of intervals are those of the median cell, over those of the confidential
+    parentheses, and length of intervals are those of the median cell, over those of the confidential
     sample. Results of fewer than {FEWEST} samples are not shown.'''
 )}
 

@@ -32,7 +32,7 @@ def contrasts() -> str:
 
 {filled(
     '''The same study for other statistics, by FBS with 1,000 records at epsilon 10.8: coverage
-    (in brackets of the worst row), RMSE, and length. The misfit of main effects shows in
+    (of the worst row in parentheses), RMSE, and length. The misfit of main effects shows in
     differences, whose intervals are half as long as the sample's. Residuals are normal here, which
     intervals of medians and quantiles do not assume, so they cover more than 0.95. Under the
     pseudo-posterior, intervals are longer than its errors require.'''
