@@ -166,7 +166,7 @@ the same design with other random numbers, by the engine of commit 2812de3d:
 - **as published**: linear risk weights, FBP weights smoothed by the outcome, plain linearization,
   the paper's inference, and the conventions described below;
 - **ours**: the defaults of this package: fixed-point risk weights, FBP weights smoothed by
-  E(pi | x), ratio linearization, and debiased inference (six datasets a draw).
+  E(pi | x), ratio linearization, and debiased inference (six datasets per draw).
 
 Means over the 24 cells of each table, and median ratios of lengths:
 """
