@@ -12,21 +12,16 @@ from sphinx.util import logging
 
 #: The front page of the report, and the mark on it that becomes links.
 FRONT, MARK = "technical/index", "<!-- printed -->"
-_STYLE = Path(__file__).with_name("print.css")
+STYLE = Path(__file__).with_name("print.css")
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 logger = logging.getLogger(__name__)
-
-
-def chromium() -> str | None:
-    """Return the path of the browser that prints."""
-    found = map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
-    return next(filter(None, found), None)
 
 
 def _announce(app: Any, docname: str, source: list[str]) -> None:
     if docname == FRONT:
-        pdf = '<a href="report.pdf">PDF</a>' if chromium() else "no PDF: Chromium is not installed"
-        page = '<a href="report.html">on one page</a>'
-        source[0] = source[0].replace(MARK, f"To print: the whole report {page} ({pdf}).")
+        pdf = '<a href="report.pdf">PDF</a>' if BROWSER else "no PDF: Chromium is not installed"
+        page = '<a href="report.html">one page</a>'
+        source[0] = source[0].replace(MARK, f"To print: the whole report on {page} ({pdf}).")
 
 
 def _name(docname: str) -> str:
@@ -40,12 +35,13 @@ def _article(site: Path, docname: str, parts: set[str]) -> str:
 
     def link(found: re.Match[str]) -> str:
         page, _, anchor = found[2].partition("#")
-        target = normpath(join(dirname(docname), page.removesuffix(".html"))) if page else docname
+        target = normpath(join(dirname(docname), page)) if page else f"{docname}.html"
         if found[1] == "src":
-            return f'src="{relpath(normpath(join(dirname(docname), page)), "technical")}"'
-        if "://" in found[2] or target not in parts:
-            return found[0] if "://" in found[2] else ""
-        return f'href="#{_name(target)}{"-" * bool(anchor)}{anchor}"'
+            return f'src="{relpath(target, "technical")}"'
+        name = target.removesuffix(".html")
+        if name in parts:
+            return f'href="#{_name(name)}{"-" * bool(anchor)}{anchor}"'
+        return found[0] if "://" in found[2] else ""
 
     body = re.sub(r'\b(href|src)="([^"]*)"', link, body)
     body = re.sub(r'\bid="([^"]*)"', rf'id="{_name(docname)}-\1"', body)
@@ -55,28 +51,25 @@ def _article(site: Path, docname: str, parts: set[str]) -> str:
 def _write(app: Any, error: Exception | None) -> None:
     if error is not None or app.builder.format != "html" or FRONT not in app.env.all_docs:
         return
-    site, contents, bodies = Path(app.outdir).resolve(), [], []
-    trees = [*app.env.get_doctree("index").findall(addnodes.toctree)]
+    site, front, bodies = Path(app.outdir).resolve(), [], []
+    trees = app.env.get_doctree("index").findall(addnodes.toctree)
     trees = [tree for tree in trees if re.match(r"[A-D]\. ", tree["caption"] or "")]
     parts = {name for tree in trees for name in tree["includefiles"]}
     for tree in trees:
-        contents.append(f"<p><b>{tree['caption']}</b></p>")
+        front.append(f"<h3>{tree['caption']}</h3>")
         for name in tree["includefiles"]:
-            title = app.env.titles[name].astext()
-            contents.append(f'<div><a href="#{_name(name)}">{title}</a></div>')
+            words = app.env.titles[name].astext()
+            front.append(f'<div><a href="#{_name(name)}">{words}</a></div>')
             bodies.append(_article(site, name, parts))
-    style = _STYLE.read_text(encoding="utf-8")
-    head = f'<meta charset="utf-8"><title>{app.config.html_title}</title><style>{style}</style>'
-    front = f"<h2>{app.config.html_title}: technical report</h2>{''.join(contents)}"
+    title, style = f"{app.config.html_title}: technical report", STYLE.read_text(encoding="utf-8")
+    head = f'<meta charset="utf-8"><title>{title}</title><style>{style}</style>'
     page, pdf = site / "technical" / "report.html", site / "technical" / "report.pdf"
-    page.write_text(f'<html lang="en">{head}{front}{"".join(bodies)}</html>', encoding="utf-8")
-    browser = chromium()
-    if browser is None:
-        logger.info("The report is not printed: Chromium is not installed.")
-        return
-    words = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer",
-             f"--print-to-pdf={pdf}", page.as_uri()]  # fmt: skip
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    text = f'<html lang="en">{head}<h2>{title}</h2>{"".join([*front, *bodies])}</html>'
+    page.write_text(text, encoding="utf-8")
+    if BROWSER is None:
+        return logger.info("The report is not printed: Chromium is not installed.")
+    options = ["--headless", "--no-sandbox", "--no-pdf-header-footer", f"--print-to-pdf={pdf}"]
+    done = subprocess.run([BROWSER, *options, page.as_uri()], capture_output=True, check=False)
     if done.returncode or not pdf.exists():
         logger.warning("Chromium did not print the report: %s", done.stderr[-500:])
 
