@@ -1,7 +1,7 @@
 """Curves that could have been learned instead: the error of a learned curve, drawn again.
 
-A parametric bootstrap from public numbers, at no cost (strict 10, "Error of the curve"): one curve
-C for each draw of the model. A release of one draw has no variance between draws, and keeps T."""
+A parametric bootstrap from public numbers, at no cost (strict 8, "Error of the curve"): one curve C
+for each draw of the model. A release of one draw has no variance between draws, and keeps T."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Means and covariances of a record's contribution to the sums of its PSU (strict 9).
+"""Means and covariances of a record's contribution to the sums of its PSU (strict 7).
 
 h = (u, indicators of every category of every discrete outcome), u in declared spreads and zero
 where it is absent. E(h | x) = sum_d p(d | x) h(x, d) has the slope sum_d p(d | x) (1[d_l = c] -

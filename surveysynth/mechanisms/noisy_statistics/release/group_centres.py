@@ -1,4 +1,4 @@
-"""Where groups of records lie: the first stage of statistics by group, and its proof (strict 7).
+"""Where groups of records lie: the first stage of statistics by group, and its proof (strict 2).
 
 Groups lie apart, so a ball about the declared centres that holds all of them is wide, and the noise
 of squares grows with the square of its radius. Squares about a distant centre also say where a
