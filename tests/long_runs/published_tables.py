@@ -316,8 +316,8 @@ def _doctorates() -> str:
     head = ("", "Laplace: paper", "ours", "FBS: paper", "ours", "FBP: paper", "ours")
     text = """
     We do not have the records of the 2017 Survey of Doctorate Recipients, so these tables are not
-    reproduced. Published standard errors over the sample's can be compared, in the median of 27
-    rows, with the same ratio in the simulation above ("as published"). The survey is larger than a
+    reproduced. The table compares the ratio of published standard errors to the sample's, in the
+    median of 27 rows, with the same ratio in the simulation above ("as published"). The survey is larger than a
     simulated sample, so Laplace noise matters less. The models' standard errors are smaller in the
     paper than in our simulation.
     """
