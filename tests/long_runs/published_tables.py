@@ -318,8 +318,8 @@ def _doctorates() -> str:
     We do not have the records of the 2017 Survey of Doctorate Recipients, so these tables are not
     reproduced. The table compares the ratio of published standard errors to the sample's, in the
     median of 27 rows, with the same ratio in the simulation above ("as published"). The survey is
-    larger than a simulated sample, so Laplace noise matters less. The models' standard errors are smaller in the
-    paper than in our simulation.
+    larger than a simulated sample, so Laplace noise matters less. The models' standard errors are
+    smaller in the paper than in our simulation.
     """
     return f"## Tables 2 and 3: doctorate recipients\n\n{filled(text)}\n{_table(head, rows)}"
 

@@ -58,8 +58,7 @@ def _write(app: Any, error: Exception | None) -> None:
     for tree in trees:
         front.append(f"<h3>{tree['caption']}</h3>")
         for name in tree["includefiles"]:
-            words = app.env.titles[name].astext()
-            front.append(f'<div><a href="#{_name(name)}">{words}</a></div>')
+            front.append(f'<div><a href="#{_name(name)}">{app.env.titles[name].astext()}</a></div>')
             bodies.append(_article(site, name, parts))
     title, style = f"{app.config.html_title}: technical report", STYLE.read_text(encoding="utf-8")
     head = f'<meta charset="utf-8"><title>{title}</title><style>{style}</style>'
