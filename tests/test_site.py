@@ -149,3 +149,54 @@ def test_a_link_to_nothing_is_an_error(link: str, told: str, tmp_path: Path) -> 
     made = _built(tmp_path, link)
     assert made.returncode != 0
     assert told in made.stderr
+
+
+@pytest.mark.parametrize("browser", [False, True])
+def test_the_report_is_one_page_for_printing(browser: bool, tmp_path: Path) -> None:
+    """Links between its pages lead to its anchors, others are gone; the front page names a PDF."""
+    for name in ("latex2mathml", "myst_parser", "furo"):
+        pytest.importorskip(name)
+    pages = tmp_path / "pages"
+    (pages / "technical").mkdir(parents=True)
+    contents = "```{toctree}\n:caption: %s\n\n%s\n```\n"
+    texts = {
+        "index": "# Guide\n\n" + contents % ("Report", "technical/index")
+        + contents % ("A. Proofs", "technical/one\ntechnical/two"),
+        "technical/index": "# Report\n\n<!-- printed -->\n",
+        "technical/one": "# One\n\n[there](two.md#second-part), [guide](../index.md)\n",
+        "technical/two": "# Two\n\n## Second part\n\n$x^2$\n",
+    }  # fmt: skip
+    for name, text in texts.items():
+        (pages / f"{name}.md").write_text(text, encoding="utf-8")
+    (pages / "conf.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(PAGES / '_site')!r})\n"
+        "extensions = ['myst_parser', 'mathml', 'report']\nmyst_heading_anchors = 2\n"
+        "html_theme = 'furo'\n"
+        "myst_enable_extensions = ['dollarmath']\nhtml_math_renderer = 'mathml'\n",
+        encoding="utf-8",
+    )
+    printer = tmp_path / "chromium"
+    if browser:  # in place of Chromium, which takes seconds: it leaves its last option
+        printer.write_text('#!/bin/sh\nfor each; do :; done\necho "$each" > "${4#*=}"\n')
+        printer.chmod(0o755)
+    made = subprocess.run(
+        [sys.executable, "-m", "sphinx", "-W", "-q", str(pages), str(tmp_path / "site")],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": str(tmp_path)},
+    )
+    assert made.returncode == 0, made.stderr
+    technical = tmp_path / "site" / "technical"
+    report = (technical / "report.html").read_text(encoding="utf-8")
+    assert 'href="#two-second-part"' in report
+    assert 'id="two-second-part"' in report
+    assert "<msup>" in report
+    assert "index.html" not in report
+    front = (technical / "index.html").read_text(encoding="utf-8")
+    assert ("no PDF: Chromium is not installed" in front) != browser
+    assert (technical / "report.pdf").exists() == browser
+    if browser:
+        assert (technical / "report.pdf").read_text().strip() == (
+            technical / "report.html"
+        ).resolve().as_uri()

@@ -27,13 +27,22 @@ def test_coverage_is_that_of_the_studies() -> None:
         row for row in rows_of("strict_study_summary.csv")
         if row["method"] == "fbs_noisy" and row["n"] == "1000" and row["epsilon"] == "3.6"
     ]  # fmt: skip
-    cells = [
-        f"{float(row[name]):.2f}"
-        for row in sorted(own, key=lambda row: row["statistic"])
-        for name in ("coverage", "coverage_min", "rmse_ratio", "length_ratio")
-    ]
-    line = f"| FBS, noisy statistics | 1,000 | 3.6 | main | {' | '.join(cells)} | 300 |"
+    cells = []
+    for row in sorted(own, key=lambda row: row["statistic"]):
+        names = ("coverage", "coverage_min", "rmse_ratio", "cell_rmse_ratio_mcse", "length_ratio")
+        mean, worst, rmse, error, length = (f"{float(row[name]):.2f}" for name in names)
+        cells += [f"{mean} ({worst})", f"{rmse} ({error})", length]
+    line = f"| FBS, noisy statistics | 1,000 | 3.6 | {' | '.join(cells)} | 300 |"
     assert line in TEXT
+
+
+def test_coverage_of_few_samples_is_not_shown() -> None:
+    table = TEXT.partition("## Do intervals cover?")[2].partition("\n\nMean coverage")[0]
+    samples = [int(line.split("|")[-2]) for line in table.splitlines() if line.startswith("| FB")]
+    assert len(samples) == 12
+    assert min(samples) == 40
+    few = [row for row in rows_of("strict_study_summary.csv") if int(row["replicates"]) < 40]
+    assert len(few) > 10
 
 
 def test_the_worst_cell_of_all_is_told() -> None:

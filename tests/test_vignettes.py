@@ -18,9 +18,9 @@ TECHNICAL = ROOT / "vignettes" / "technical"
 #: page of a Stan program, and those of the recipes the page on extending.
 VIGNETTES = [
     *sorted((ROOT / "vignettes").glob("*.md")),
-    *(TECHNICAL / f"{name}.md" for name in (
-        "methods", "real_survey", "risk_measures", "strict")),
-]  # fmt: skip
+    TECHNICAL / "real_survey.md",
+    TECHNICAL / "risk_measures.md",
+]
 DOCUMENTS = [
     *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / ".github").glob("*.md")),
@@ -30,7 +30,7 @@ DOCUMENTS = [
 
 #: Reference pages with the languages of their blocks; the other pages have shell blocks too.
 REFERENCE: dict[str, set[str]] = {
-    "methods": {"python"}, "strict": {"python"}, "glossary": set(), "index": set(),
+    "glossary": set(), "index": set(),
     "limits": set(), "validated": set(), "protection": set(), "tables": {"sh", "python"},
     "software": {"python", "r"},
 }  # fmt: skip

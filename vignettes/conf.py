@@ -23,6 +23,7 @@ extensions = [
     "mathml",
     "outside",
     "links",
+    "report",
 ]
 root_doc = "index"
 # Sources of the gallery, and what is beside the pages.

@@ -48,7 +48,7 @@ rules for alpha do not search for a target:
   of our default, which repeats it until Delta is c on every database.
 
 The table has mean and standard deviation (SD) of Delta, with the Monte Carlo error of the SD in
-brackets:
+parentheses:
 
 """
 

@@ -166,7 +166,7 @@ the same design with other random numbers, by the engine of commit 2812de3d:
 - **as published**: linear risk weights, FBP weights smoothed by the outcome, plain linearization,
   the paper's inference, and the conventions described below;
 - **ours**: the defaults of this package: fixed-point risk weights, FBP weights smoothed by
-  E(pi | x), ratio linearization, and debiased inference (six datasets a draw).
+  E(pi | x), ratio linearization, and debiased inference (six datasets per draw).
 
 Means over the 24 cells of each table, and median ratios of lengths:
 """
@@ -316,10 +316,10 @@ def _doctorates() -> str:
     head = ("", "Laplace: paper", "ours", "FBS: paper", "ours", "FBP: paper", "ours")
     text = """
     We do not have the records of the 2017 Survey of Doctorate Recipients, so these tables are not
-    reproduced. Published standard errors over the sample's can be compared, in the median of 27
-    rows, with the same ratio in the simulation above ("as published"). The survey is larger than a
-    simulated sample, so Laplace noise matters less. The models' standard errors are smaller in the
-    paper than in our simulation.
+    reproduced. The table compares the ratio of published standard errors to the sample's, in the
+    median of 27 rows, with the same ratio in the simulation above ("as published"). The survey is
+    larger than a simulated sample, so Laplace noise matters less. The models' standard errors are
+    smaller in the paper than in our simulation.
     """
     return f"## Tables 2 and 3: doctorate recipients\n\n{filled(text)}\n{_table(head, rows)}"
 

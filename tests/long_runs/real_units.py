@@ -36,7 +36,6 @@ OUTCOMES = {
 METHODS = {
     "noisy 10.8": ("noisy_statistics", 10.8),
     "noisy 3.6": ("noisy_statistics", 3.6),
-    "pseudo 10.8": ("pseudo_posterior", 10.8),
 }
 
 

@@ -23,6 +23,8 @@ GOLDEN = ROOT / "tests" / "golden"
 PAGE = ROOT / "vignettes" / "technical" / "validation.md"
 #: Relative differences below this are those of rounding.
 ROUNDING = 1e-9
+#: Coverage by fewer samples is not shown.
+FEWEST = 40
 SBC = {
     "sbc": "full data, alpha = 1 (`sbc`)",
     "location_sbc": "noisy statistics (`location_sbc`)",
@@ -86,10 +88,9 @@ def render() -> str:
 
 _HEAD = "# Validation\n\n" + filled(
     """This page reports what was checked, against what, and with what result, including bad
-    news. Every number is computed by `python -m tests.long_runs.validation_page` from results
-    that are committed with the tests (`tests/golden`); a test compares the page with them.
-    [tests/README.md](../../tests/README.md) lists what each test file compares with. The last
-    section answers a skeptic's questions."""
+    news. `python -m tests.long_runs.validation_page` computes every number from results that are
+    committed with the tests (`tests/golden`), and a test compares the page with them.
+    [tests/README.md](../../tests/README.md) lists the independent truth of each test file."""
 )
 
 
@@ -113,17 +114,16 @@ def same_numbers() -> str:
 ## The same numbers from other programs
 
 {filled(
-    f'''Counts, totals, means, and proportions of all cells and margins, with Taylor standard
-    errors, for {len(r['cases'])} designs of one survey of {len(other_programs.records()):,}
-    records: with and without strata, PSUs, and finite populations, and with lonely PSUs under
-    R's four rules. "R survey, calibrated" is ratio linearization, the default here. Versions:
-    {r['r'].split(' Patched')[0]},
-    survey {r['survey']}, svy {versions['svy']}, samplics {versions['samplics']}.'''
+    f'''The table compares counts, totals, means, and proportions of all cells and margins, with
+    Taylor standard errors, for {len(r['cases'])} designs of one survey of
+    {len(other_programs.records()):,} records: with and without strata, PSUs, and finite
+    populations, and with lonely PSUs under R's four rules. "R survey, calibrated" is ratio
+    linearization, the default here. Versions: {r['r'].split(' Patched')[0]}, survey
+    {r['survey']}, svy {versions['svy']}, samplics {versions['samplics']}.'''
 )}
 
-{markdown(
-    ("program", "designs that agree", "rows", "largest relative difference of an estimate",
-     "of a standard error"), rows)}
+{markdown(("program", "designs that agree", "rows", "largest relative difference of an estimate",
+           "of a standard error"), rows)}
 
 {filled(*_apart(apart), _further())}"""
 
@@ -141,18 +141,17 @@ def _apart(apart: pd.DataFrame) -> list[str]:
             for design, rows in part.groupby("design", sort=False)
         )
         sentences.append(
-            f"{program} has other standard errors in these designs: {named}. All have lonely PSUs, "
-            "for which each program has its own rules under similar names. Ours are R's, which "
-            "agrees in every design."
+            f"{program} has other standard errors in designs with lonely PSUs: {named}. Each "
+            "program has its own rules under similar names. Ours are R's."
         )
     content = golden("other_programs")["cases"]
     refused = [each["name"] for each in content if "refused" in each.get("svy", {})]
     if refused:
         sentences.append(f"svy refuses: {'; '.join(refused)}.")
     sentences.append(
-        "samplics was compared only for designs without lonely PSUs and finite populations, and "
-        "not for its bootstrap, nor for `pps_wr`, its selection with replacement: both were "
-        "found to be wrong. It is no longer maintained."
+        "samplics, which is no longer maintained, was compared only for designs without lonely "
+        "PSUs and finite populations. Its bootstrap and its selection with replacement (`pps_wr`) "
+        "are wrong and were not compared."
     )
     return sentences
 
@@ -190,23 +189,13 @@ def tables_again() -> str:
 ## Published tables
 
 {filled(
-    f'''Hu, Savitsky and Williams (2022) publish what intervals of {len(table)} cells cover over
-    100 simulated samples (their Tables 4 and 5). With their settings, and conventions inferred
-    from their interval lengths, our intervals are {ratio.min():.2f} to {ratio.max():.2f} times
-    as long. Coverage differs by less than two Monte Carlo standard errors in
-    {int((apart < 2).sum())} cells and by more than three in {int((apart > 3).sum())}.
-    [Another page](coverage/README.md) shows where and why.'''
-)}
-
-{published_tables.overview(table).strip()}
-
-{filled(
-    '''Their application to the 2017 Survey of Doctorate Recipients (Tables 2 and 3) is not
-    reproduced, because we do not have its records. The page on
-    [risk measures](risk_measures.md) compares the other papers' findings on risk weights with
-    ours.''',
+    f'''Hu, Savitsky, and Williams (2022) publish the coverage of intervals of {len(table)} cells
+    over 100 simulated samples. With their settings, our intervals are {ratio.min():.2f} to
+    {ratio.max():.2f} times as long. Coverage differs by less than two Monte Carlo standard errors
+    in {int((apart < 2).sum())} cells and by more than three in {int((apart > 3).sum())}.
+    [Replication](replication.md) has every cell, and the other papers' tables.''',
     '''The catalog in `tables/` has four releases with all their tables. On every change of the
-    code, `python -m tests.catalogue` makes them again and compares every number.'''
+    code, `python -m tests.catalogue` makes them again and compares every number.''',
 )}"""
 
 
@@ -230,11 +219,11 @@ def calibration() -> str:
 ## Do the samplers draw from the posteriors?
 
 {filled(
-    '''Simulation-based calibration (Talts et al. 2018) draws parameters from the prior, data
+    '''Simulation-based calibration (Talts and others 2018) draws parameters from the prior, data
     given the parameters, and then draws from the posterior. If the sampler is right, ranks of
     the true values are uniform, whatever the model. Every parameter is tested twice (chi-square
-    and Kolmogorov-Smirnov). Wrong samplers run next to the right ones (a scale times 1.1,
-    wrong distributions of noisy statistics) and must be detected.'''
+    and Kolmogorov-Smirnov). Wrong samplers (a scale times 1.1, wrong distributions of noisy
+    statistics) must be detected.'''
 )}
 
 {markdown(("samplers", "models and settings", "replications", "tests", "smallest p",
@@ -244,8 +233,7 @@ def calibration() -> str:
     f'''Of {tests:,} tests the smallest p is {smallest:.1e}; uniform ranks would give one as
     small in {_chance(expected)} of such collections if tests were independent, which those of
     one posterior are not. These tests use given fractional weights, not the pseudo-posterior's
-    own. That its weights reach their target is tested by recomputing every bound from all
-    draws.'''
+    own, whose bounds are recomputed from all draws.'''
 )}"""
 
 
@@ -276,6 +264,9 @@ def _chance(expected: float) -> str:
 def summaries() -> pd.DataFrame:
     """Coverage of releases: the default study, and the one of noisy statistics."""
     usual = frame("coverage_default_summary").assign(n=1000, setting="main effects")
+    cells = frame("coverage_default_cells").groupby(["method", "statistic"])["rmse_ratio_mcse"]
+    keys = zip(usual["method"], usual["statistic"], strict=True)
+    usual["cell_rmse_ratio_mcse"] = [cells.median()[key] for key in keys]
     strict = frame("strict_study_summary")
     usual = usual[usual["method"].isin(["sample", "laplace", "fbs", "fbp"])]
     strict = strict[~strict["method"].isin(["sample", "fbs", "fbp"])]
@@ -283,51 +274,48 @@ def summaries() -> pd.DataFrame:
 
 
 def coverage() -> str:
-    """What intervals cover."""
+    """What intervals cover; by fewer than ``FEWEST`` samples nothing is shown."""
     table = summaries()
+    table = table[(table["setting"] == "main effects") & (table["replicates"] >= FEWEST)]
     rows = []
-    keys = ["setting", "n", "epsilon", "method"]
-    for (setting, n, epsilon, method), part in table.groupby(keys, sort=False):
-        if setting == "two stages":
-            continue
+    for (n, epsilon, method), part in table.groupby(["n", "epsilon", "method"], sort=False):
         by = part.set_index("statistic")
         cells = []
         for statistic in ("count", "mean"):
             row = by.loc[statistic]
+            error = f" ({row['cell_rmse_ratio_mcse']:.2f})" if row["cell_rmse_ratio_mcse"] else ""
             cells += [
-                f"{row['coverage']:.2f}", f"{row['coverage_min']:.2f}",
-                f"{row['rmse_ratio']:.2f}", f"{row['length_ratio']:.2f}",
+                f"{row['coverage']:.2f} ({row['coverage_min']:.2f})",
+                f"{row['rmse_ratio']:.2f}{error}", f"{row['length_ratio']:.2f}",
             ]  # fmt: skip
         shown = "" if epsilon == float("inf") else f"{epsilon:g}"
-        formula = {"main effects": "main", "default formula": "default"}[str(setting)]
-        rows.append((
-            METHODS[str(method)], f"{n:,}", shown, formula, *cells,
-            f"{by['replicates'].max():.0f}",
-        ))  # fmt: skip
-    rows.sort(key=lambda row: (int(row[1].replace(",", "")), row[3] != "main"))
+        samples = f"{by['replicates'].max():.0f}"
+        rows.append((METHODS[str(method)], f"{n:,}", shown, *cells, samples))
+    rows.sort(key=lambda row: int(row[1].replace(",", "")))
     return f"""\
 ## Do intervals cover?
 
 {filled(
-    '''A whole release was made from each of many samples from the population of the papers'
-    simulation: 100,000 persons in 8 fields by 2 genders, with log-normal salaries and selection
-    that depends on them; 27 cells and margins. The table shows the coverage of nominal 95%
-    intervals, on average over cells and in the worst cell. Root mean squared error (RMSE)
-    against the population and interval length are those of the median cell, divided by those of
-    the confidential sample's direct estimates. "main" is a model of main effects only, which
-    the population does not follow exactly; "default" is the default formula.'''
+    f'''A whole release was made from each of many samples from the population of the papers'
+    [simulation](methods.md#7-simulation-design): 27 cells and margins, delta = 1e-6, and a model of
+    main effects, which the population does not follow exactly. The pseudo-posterior has m = 3 with
+    6 datasets per draw, noisy statistics m = 20 with 10. The declared center is a salary of 100,000
+    for all cells, with a spread of 0.42 of its log; the log weight has its defaults. The table has
+    the coverage of nominal 95% intervals, on average over cells and in the worst cell (in parentheses).
+    Root mean squared error (RMSE) against the population, with its Monte Carlo standard error in
+    parentheses, and length of intervals are those of the median cell, over those of the
+    confidential sample. Results of fewer than {FEWEST} samples are not shown.'''
 )}
 
-{markdown(("method", "records", "epsilon", "formula", "counts: coverage", "worst cell", "RMSE",
-           "length", "means: coverage", "worst cell", "RMSE", "length", "samples"), rows)}
+{markdown(("method", "records", "epsilon", "counts: coverage", "RMSE", "length",
+           "means: coverage", "RMSE", "length", "samples"), rows)}
 
 {filled(
-    f'''With 100 samples a cell's coverage has a Monte Carlo standard error of 0.02, with 20 one of
-    0.05. If all 27 cells have the right coverage, the worst shows about {lucky(100):.2f} with
-    100 samples, {lucky(40):.2f} with 40, and {lucky(20):.2f} with 20. The epsilon of noisy
-    statistics is at delta = 1e-6 and proved; that of the pseudo-posterior is asymptotic, so the
-    same number promises less. The details are on the pages on
-    [both mechanisms](two_mechanisms.md) and on [coverage](coverage/README.md).'''
+    f'''Mean coverage has a Monte Carlo standard error of at most
+    {table['coverage_mcse'].max():.2f}, a cell's of 0.02 with 100 samples and 0.035 with 40. If all
+    27 cells have the right coverage, the worst shows about {lucky(300):.2f} with 300 samples,
+    {lucky(100):.2f} with 100, and {lucky(40):.2f} with 40.
+    [Both mechanisms](two_mechanisms.md) draws conclusions.'''
 )}"""
 
 
@@ -353,11 +341,10 @@ def changes() -> str:
     in code that privacy and variances depend on. The tests find {mutation['killed']}, and
     {mutation['killed_by_an_independent_truth']} of them by comparing with something that does
     not share the code; {survivors or 'none'} survive{'s' if survivors == 1 else ''}. The
-    authors of the code wrote the list, after survivors of earlier lists had led to new tests.
-    It does not contain a kind of mistake that nobody thought of.''',
+    authors of the code wrote the list, so it lacks mistakes that they did not think of.''',
     f'''Of {kills['runs']} releases that were killed during a fit, {published or 'none'} left a
     published file. Tests plant values and search for them, as numbers and as bytes, in every
-    published file of every format, in messages, and in errors.'''
+    published file, message, and error.''',
 )}"""
 
 
@@ -380,13 +367,11 @@ def timings() -> str:
 
 {filled(
     f'''Seconds depend on the machine, so these are ratios, each from one session. Counts and
-    means of
-    {found['rows']} rows of {found['records']:,} records with standard errors took, as multiples of
-    ours:
-    {ratios}. Ours reads the records once for all rows of a margin. The table shows the
-    processor seconds of a whole release, including imports and files, over those of 1,000
-    records (noisy statistics with {int(pd.DataFrame(runs)['datasets'].max())} datasets at first
-    and fewer for the largest surveys):'''
+    means of {found['rows']} rows of {found['records']:,} records with standard errors took, as
+    multiples of our time: {ratios}. The table has the processor seconds of a whole release,
+    including imports and files, over those of 1,000 records (noisy statistics with
+    {int(pd.DataFrame(runs)['datasets'].max())} datasets at first and fewer for the largest
+    surveys):'''
 )}
 
 {markdown(("records", "noisy statistics", "pseudo-posterior"), rows)}"""

@@ -26,8 +26,8 @@ def test_intervals_cover_as_the_samples_own_and_ignored_units_do_not() -> None:
 
 
 def test_the_page_quotes_the_study() -> None:
-    strict = ROOT / "vignettes" / "technical" / "strict.md"
-    page = re.sub(r"\s+", " ", strict.read_text(encoding="utf-8"))
+    posterior = ROOT / "vignettes" / "technical" / "posterior.md"
+    page = re.sub(r"\s+", " ", posterior.read_text(encoding="utf-8"))
     figures = {name: each["all"] for name, each in SUMMARY.items()}
     first, second = figures["units, 10.8"], figures["units, 3.6"]
     words = (

@@ -182,7 +182,7 @@ def learned_radius(columns: int, records: float, rho: float, unit: int = 1) -> f
     """Return the radius, in spreads, for the columns of z that a record has at once.
 
     Of learned amounts, and of groups about their own centres: noise is weighed against what the
-    ball cuts (strict 10). records: of an average cell; rho: of all sums; unit: records of the
+    ball cuts (strict 8). records: of an average cell; rho: of all sums; unit: records of the
     largest unit of protection.
     """
     one = Clipping(np.zeros(1), np.ones(1), 1.0)

@@ -2,12 +2,12 @@
 
 ``fetch DIR`` downloads the sources and writes one csv file a frame, whose units and totals are
 checked. ``run DIR`` draws samples of each frame, releases them with default settings by each of
-``DEFAULTS``, and keeps what it finds in ``tests/golden/real_populations.json``; ``page`` shows that
-as Markdown. A run that was broken off continues where it was; ``--only`` and ``--setting`` run
-parts and keep the results of the others. ``sample DIR`` writes one sample a frame, with the
-specification of its release. ``law DIR`` measures how wrong the model's law is on whole frames,
-for ``tests/golden/real_populations_law.json`` (``law.py``); ``curves DIR`` compares learned curves
-of all records and of each stratum (``curves.py``).
+``DEFAULTS``, and keeps what it finds in ``tests/golden/real_populations.json``; ``page`` puts that
+into ``vignettes/technical/coverage/real_populations.md``. A run that was broken off continues where
+it was; ``--only`` and ``--setting`` run parts and keep the results of the others. ``sample DIR``
+writes one sample a frame, with the specification of its release. ``law DIR`` measures how wrong the
+model's law is on whole frames, for ``tests/golden/real_populations_law.json`` (``law.py``);
+``curves DIR`` compares learned curves of all records and of each stratum (``curves.py``).
 """
 
 import os
@@ -39,6 +39,8 @@ HERE = Path(__file__).parent
 GOLDEN = HERE.parents[1] / "golden" / "real_populations.json"
 LAW = GOLDEN.with_stem("real_populations_law")
 CURVES = GOLDEN.with_stem("real_populations_curves")
+PAGE = HERE.parents[2] / "vignettes" / "technical" / "coverage" / "real_populations.md"
+BEGIN, END = "<!-- by tests/long_runs/real_populations -->", "<!-- end -->"
 SEED = 25
 #: By frame and setting or variant.
 Results: TypeAlias = dict[str, dict[str, Any]]
@@ -62,7 +64,8 @@ class Setting:
         more = ", one covariance, main effects" if self.planted else ""
         more += ", learned transform" if self.learned else ""
         more += ", FBP" if self.model == "fbp" else ""
-        return f"{self.mechanism.replace('_', ' ')}, {self.epsilon}{more}"
+        mechanism = self.mechanism.replace("pseudo_", "pseudo-").replace("_", " ")
+        return f"{mechanism}, {self.epsilon}{more}"
 
     def specification(self, frame: Frame) -> dict[str, Any]:
         """Sections of the specification of a frame, all else by default."""
@@ -91,6 +94,8 @@ SETTINGS = {
     "learned_pseudo_10.8": Setting("pseudo_posterior", 10.8, 40, learned=True),
     "fbp_10.8": Setting("noisy_statistics", 10.8, 40, model="fbp"),
 }
+#: Coverage by fewer samples is not shown.
+FEWEST = 40
 #: What is run if nothing is named.
 DEFAULTS = ["noisy_10.8", "noisy_3.6", "pseudo_10.8"]
 #: Columns of results by row: labels, then these.
@@ -233,32 +238,39 @@ def keep(path: Path, frame: str, setting: str, result: dict[str, Any]) -> None:
 
 
 def page(results: dict[str, dict[str, Any]]) -> list[str]:
-    """Lines of Markdown: every table of every release, then coverage by size of row."""
-    made = [
-        "| frame | release | statistic | coverage (the sample's own) | worst row of 100 records "
-        "| RMSE | length | mean bias (absolute) |",
-        "|---" * 8 + "|",
-    ]
-    parts = [(name, *each) for name, found in results.items() for each in found.items()]
-    for name, setting, result in parts:
-        for line, own in _beside_sample(result["tables"], ("statistic", "outcome")):
-            numbers = [
-                _coverage(line, own), _number(line["worst"]), _number(line["rmse_ratio"]),
-                _number(line["length_ratio"]),
-                f"{_number(line['bias'])} ({_number(line['absolute_bias'])})",
-            ]  # fmt: skip
-            made.append(_row(name, SETTINGS[setting].words, _words(line), *numbers))
-    sizes = list(dict.fromkeys(each["size"] for *_, found in parts for each in found["by_size"]))
-    sizes.sort(key=lambda size: int(size.strip("<>=").split("-")[0]) - size.startswith("<"))
-    made += ["", _row("frame", "release", "statistic", *sizes), "|---" * (3 + len(sizes)) + "|"]
-    for name, setting, result in parts:
-        of_table: dict[str, dict[str, str]] = {}
-        for line, own in _beside_sample(result["by_size"], ("statistic", "outcome", "size")):
-            of_table.setdefault(_words(line), {})[line["size"]] = _coverage(line, own)
-        for statistic, found in of_table.items():
-            numbers = [found.get(size, "-") for size in sizes]
-            made.append(_row(name, SETTINGS[setting].words, statistic, *numbers))
+    """Lines of Markdown: a row for each release of a frame, and for each further outcome."""
+    head = ("frame", "release", "samples", "counts", "means", "medians")
+    made = [_row(*head), "|---" * len(head) + "|"]
+    for name, found in results.items():
+        for setting, result in found.items():
+            if result["samples"] < FEWEST:
+                continue
+            lines = _beside_sample(result["tables"], ("statistic", "outcome"))
+            cells = {(line["statistic"], line["outcome"]): _cell(line, own) for line, own in lines}
+            outcomes = [outcome for statistic, outcome in cells if statistic == "mean"]
+            for place, outcome in enumerate(outcomes):
+                words = SETTINGS[setting].words if place == 0 else ""
+                frame = name if len(outcomes) == 1 else f"{name}: {outcome}"
+                made.append(_row(
+                    frame, words, str(result["samples"]) if place == 0 else "",
+                    cells.get(("count", ""), "-") if place == 0 else "",
+                    *(cells.get((each, outcome), "-") for each in ("mean", "median")),
+                ))  # fmt: skip
     return made
+
+
+def _cell(line: dict[str, Any], own: dict[str, Any]) -> str:
+    """Coverage with the sample's own, of the worst row, RMSE and length."""
+    numbers = (line["worst"], line["rmse_ratio"], line["length_ratio"])
+    return ", ".join([_coverage(line, own), *map(_number, numbers)])
+
+
+def write_page(results: dict[str, dict[str, Any]]) -> None:
+    """Put the table between its marks."""
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    made = "\n".join([BEGIN, "", *page(results), "", END])
+    PAGE.write_text(f"{before}{made}{after}", encoding="utf-8")
 
 
 def _beside_sample(
@@ -268,10 +280,6 @@ def _beside_sample(
     own = {tuple(each[key] for key in place): each for each in lines if each["method"] == "sample"}
     releases = [each for each in lines if each["method"] != "sample"]
     return [(each, own[tuple(each[key] for key in place)]) for each in releases]
-
-
-def _words(line: dict[str, Any]) -> str:
-    return f"{line['statistic']} {line['outcome']}".strip()
 
 
 def _coverage(line: dict[str, Any], own: dict[str, Any]) -> str:
@@ -298,7 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=GOLDEN)
     given = parser.parse_args(arguments)
     if given.what == "page":
-        print("\n".join(page(kept(given.out))))
+        write_page(kept(given.out))
         return
     if given.folder is None:
         parser.error("name the folder of the frames")

@@ -72,7 +72,7 @@ def law_of(
     weights: UnitWeights, means: FloatArray, covariance: FloatArray, noisy: FloatArray, sd: float,
     block: tuple[int, int] = (0, 0),
 ) -> BetweenLaw:  # fmt: skip
-    """The law at samples (b, ...): noisy (b, 2, 2), of which entries inside blocks were released."""
+    """The law at samples (b, ...): noisy (b, 2, 2), released inside blocks."""
     batch, eye = len(means), np.eye(2)
     released = UnitProducts(np.zeros((2, 2)), np.array(block), sd, 1.5, 0.1, 1, "approximate")
     total = np.zeros((len(released.entries[0]), 2, 2))

@@ -81,7 +81,6 @@ def test_the_rule_is_the_one_that_was_measured(found) -> None:
 
 
 def test_the_methods_show_these_figures(found) -> None:
-    text = METHODS.read_text(encoding="utf-8").split("### 2.10")[1]
+    text = METHODS.read_text(encoding="utf-8").partition("### 2.10")[2].partition("### 2.11")[0]
     for row in (*found["strata"], *found["mechanism"]):
-        largest = row["largest_over_stated"]
-        assert f"| {largest:.2f} |" in text or f"| {largest:,.0f} |" in text, row["name"]
+        assert f" {row['largest_over_stated']:.2f} |\n" in text, row["name"]

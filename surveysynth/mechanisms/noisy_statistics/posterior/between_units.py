@@ -8,7 +8,8 @@ sample, W that of e, and Gamma_j = Jbar_j S Jbar_j', it is taken as normal with 
     covariance  t_0 P(W) + t_1 [P(W + Gamma) - P(W) - P(Gamma)] + linear + noise
 
 with P as in ``PairProducts``, of entries that were released, and means over PSUs of W and Gamma;
-linear is what K leaves between means of cells. Of h'K h effects alone have the covariance t_2 P(Gamma)."""
+linear is what K leaves between means of cells. Of h'K h effects alone have the covariance
+t_2 P(Gamma)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
