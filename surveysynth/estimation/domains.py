@@ -5,7 +5,7 @@ a row, and how many the confidential sample has there is not looked at.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, Protocol, TypeAlias
@@ -116,6 +116,8 @@ class Domains:
         cover all records, so that one pass over the records serves all of the set's rows.
     ways
         Of one dataset among many, where by variables are outcomes; or None.
+    pairs
+        What variances keep of designs and margin sets (``taylor.Pairs``).
     """
 
     by: tuple[str, ...]
@@ -124,6 +126,7 @@ class Domains:
     n: IntArray
     codes: IntArray
     ways: Ways | None = None
+    pairs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def n_rows(self) -> int:

@@ -139,7 +139,7 @@ class Population(Simulation):
         log_mass, zero = np.zeros((size, 1)), np.zeros((size, layout.q))
         none = np.zeros((size, 1), dtype=np.int64)
         for part, columns in zip(layout.logits, layout.logit_effects, strict=True):
-            log_mass = self._log_shares(part, columns, self._tilde(self.cell, none))
+            log_mass = self._log_shares(part, columns, self.cell, none)
         weight, masses = layout.regressions[-1], []
         for c in range(layout.categories[0]):
             category = none + c
