@@ -8,8 +8,10 @@ seconds and peak memory in processes of their own go to ``many_strata.json``. No
 
 import argparse
 import json
+import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -80,9 +82,10 @@ SURVEYS = {"voters": voters, "visits": visits}
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--against", type=Path, help="another checkout")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
-    found = json.loads(given.out.read_text(encoding="utf-8")) if given.out.exists() else []
+    found = list[dict[str, Any]]()
     commit = commit_of(Path(ss.__file__).parent)
     for name, write in SURVEYS.items():
         with tempfile.TemporaryDirectory() as folder:
@@ -91,6 +94,10 @@ def main() -> None:
                 out = ["--out", str(Path(folder) / "out")] * (command == "release")
                 row = {"survey": name, "command": command, "commit": commit}
                 row |= measured([command, str(spec), *out])
+                if given.against:
+                    shutil.rmtree(Path(folder) / "out", ignore_errors=True)
+                    before = measured([command, str(spec), *out], given.against)
+                    row["against"] = {"commit": commit_of(given.against), **before}
                 print(row, flush=True)
                 found.append(row)
                 lines = ",\n ".join(json.dumps(each) for each in found)

@@ -50,11 +50,16 @@ def specification(folder: Path, n: int, mechanism: str) -> Path:
     return path
 
 
-def measured(command: Sequence[str]) -> dict[str, float]:
-    """Wall and processor seconds and peak GiB of one command in a process of its own."""
-    begin = time.perf_counter()
+def measured(command: Sequence[str], package: Path | None = None) -> dict[str, float]:
+    """Wall and processor seconds and peak GiB of one command in a process of its own.
+
+    package: another checkout that runs it.
+    """
+    begin, own = time.perf_counter(), ENVIRONMENT
+    if package is not None:
+        own = {**own, "PYTHONPATH": str(package)}
     child = subprocess.Popen(
-        [*RUN, *command], env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [*RUN, *command], env=own, cwd=package, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)

@@ -1,15 +1,17 @@
-"""How releases and checks grow: ``python -m tests.benchmarks.scale [--only WORDS]``.
+"""How releases and checks grow: ``python -m tests.benchmarks.scale``.
 
 Simulated records of 1,000 to 10 million, one outcome and four, 16 and 240 cells, without units and
 with 1,000, by noisy statistics with default settings from public ranges alone: processor seconds
 and peak memory of ``surveysynth release`` and ``surveysynth check``, each in a process of its own.
 Sizes beyond 100,000 records are run for the plain case, and each change at one such size. Results
-go to ``scale.json`` with the commit; ratios of one sitting compare. From 100,000 records on surveys
-are parquet files. Not a test.
+go to ``scale.json`` with the commit, ``--against DIR`` beside those of another checkout in the same
+sitting: ratios compare, and seconds of a shared machine say little. From 1,000,000 records on
+surveys are parquet files. Not a test.
 """
 
 import argparse
 import json
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, action="append", help="some sizes alone")
     parser.add_argument("--command", action="append", choices=COMMANDS)
     parser.add_argument("--plain", action="store_true", help="one outcome, 16 cells, no units")
+    parser.add_argument("--against", type=Path, help="another checkout")
     parser.add_argument("--out", type=Path, default=RESULTS)
     given = parser.parse_args()
     found = json.loads(given.out.read_text(encoding="utf-8")) if given.out.exists() else []
@@ -98,6 +101,10 @@ def main() -> None:
                 facts = dict(zip(("n", "outcomes", "cells", "units"), case, strict=True))
                 key = {"command": command, **facts}
                 row = {**key, **measured([command, str(spec), *out]), "commit": commit}
+                if given.against:
+                    shutil.rmtree(Path(name) / "out", ignore_errors=True)
+                    before = measured([command, str(spec), *out], given.against)
+                    row["against"] = {"commit": commit_of(given.against), **before}
                 print(row, flush=True)
                 found = [each for each in found if any(each[part] != key[part] for part in key)]
                 found.append(row)

@@ -225,7 +225,8 @@ class Simulation:
         cell (r,), category (r, p); columns: of the effects; rows (r,): the records, by default all.
         """
         first, place = self._alike(cell, category)
-        eta = self._tilde(cell[first], category[first])[:, part.columns] @ self.theta[f"logit_{part.name}"]
+        tilde = self._tilde(cell[first], category[first])
+        eta = tilde[:, part.columns] @ self.theta[f"logit_{part.name}"]
         if self.effects is None:
             return np.asarray(logit.log_shares(eta)[place])
         return logit.log_shares(eta[place] + self.effects[rows, columns])
