@@ -5,7 +5,7 @@ a row, and how many the confidential sample has there is not looked at.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import product
 from typing import Any, Protocol, TypeAlias
@@ -111,6 +111,8 @@ class Domains:
     #: serves all of the set's rows.
     codes: IntArray
     ways: Ways | None = None  # of one dataset among many, where by variables are outcomes; or None
+    #: What variances keep of designs and margin sets (``taylor.Pairs``).
+    pairs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def n_rows(self) -> int:

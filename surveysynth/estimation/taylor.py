@@ -14,7 +14,7 @@ never the small difference of two large sums.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -43,17 +43,27 @@ class Pairs:
 
     n_rows: int
     record: IntArray | None  # (n,) pair of each record; None: each record is a pair of its own
-    psu: IntArray  # (P,)
+    psu: IntArray | slice  # (P,); all of them, where each record is a PSU
     row: IntArray  # (P,)
     group: IntArray  # (P,)
     group_stratum: IntArray  # (G,)
     group_row: IntArray  # (G,)
 
     @classmethod
-    def of(cls, rows: IntArray, n_rows: int, design: SampleDesign) -> "Pairs":
+    def of(cls, domains: Domains, margin_set: int, design: SampleDesign) -> "Pairs":
+        """Return the pairs of a margin set, found once for all tables and datasets of its rows."""
+        key = (margin_set, id(design.psu), id(design.strata))
+        if key not in domains.pairs:
+            found = cls._found(domains.codes[margin_set], domains.n_rows, design)
+            domains.pairs[key] = (found, design.psu, design.strata)  # these are not forgotten
+        return cast(Pairs, domains.pairs[key][0])
+
+    @classmethod
+    def _found(cls, rows: IntArray, n_rows: int, design: SampleDesign) -> "Pairs":
         """Find the pairs by hashing, which unlike sorting or a full table is linear in n."""
         record: IntArray | None = None
-        psu, row = np.arange(len(rows)), rows
+        psu: IntArray | slice = slice(None)
+        row = rows
         if design.psu is not None:
             record, keys = pd.factorize(design.psu * n_rows + rows)
             psu, row = np.divmod(keys, n_rows)
@@ -234,7 +244,7 @@ def residual_squares(
         of_record = of_record[design.psu]
     squares, crossed = np.zeros(domains.n_rows), np.zeros(regression.coefficient.shape)
     for margin_set, rows in enumerate(domains.codes):
-        pairs, values = Pairs.of(rows, domains.n_rows, design), inside(margin_set)
+        pairs, values = Pairs.of(domains, margin_set, design), inside(margin_set)
         squares += squares_by_row(pairs, design, values, None)
         _add_by_row(crossed, rows, of_record, values)
     b = regression.coefficient
@@ -367,8 +377,8 @@ def linearised_variance(
             variance += residual_squares(regression, domains, sample_design, inside)
             variance *= whole
         rest = None if outside is None else Outside.of(weight, outside, sample_design)
-        for margin_set, rows in enumerate(domains.codes if regression is None else ()):
-            pairs = Pairs.of(rows, domains.n_rows, sample_design)
+        for margin_set in range(len(domains.codes) if regression is None else 0):
+            pairs = Pairs.of(domains, margin_set, sample_design)
             squares = squares_by_row(pairs, sample_design, inside(margin_set), rest)
             if average:
                 squares *= whole if calibrated else _averaging(pairs, sample_design)

@@ -229,7 +229,8 @@ class Composition:
         with np.errstate(divide="ignore", invalid="ignore"):
             for margin_set, rows in enumerate(table.domains.codes):
                 public, steps = self._choices[margin_set]
-                chosen = np.searchsorted(steps, rows - public)
+                # Where public columns alone make the rows there is one way.
+                chosen = None if steps.size == 1 else np.searchsorted(steps, rows - public)
                 inside = table.linearised.inside(rows)
                 self._inside[margin_set] += self._means(inside, chosen, steps.size)
             if table.linearised.outside is not None:

@@ -495,9 +495,11 @@ def _steps(weight: FloatArray, size: float, decimals: int, order: IntArray) -> F
     steps = np.maximum(np.rint(weight * float(Decimal(1).scaleb(decimals))), 1.0)
     missing = int(exact.to_integral_value()) - int(steps.sum())
     while missing:
-        ranked = order[np.argsort(-steps[order], kind="stable")]
-        able = ranked[steps[ranked] > 1.0] if missing < 0 else ranked
-        chosen = able[: abs(missing)]
+        able = order[steps[order] > 1.0] if missing < 0 else order
+        if abs(missing) < able.size:  # few are sorted
+            least = np.partition(steps[able], able.size - abs(missing))[able.size - abs(missing)]
+            able = able[steps[able] >= least]
+        chosen = able[np.argsort(-steps[able], kind="stable")][: abs(missing)]
         steps[chosen] += math.copysign(1.0, missing)
         missing -= int(math.copysign(chosen.size, missing))
     return steps

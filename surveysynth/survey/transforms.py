@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtri
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
@@ -43,6 +44,8 @@ SCALE_SHARE = 1e-3
 LEARNED_SHARE = 0.1
 #: The end of the guess that stands for a curve before one is learned.
 GUESSED_END = 3.0
+#: Means at which integrals are tabulated, for many records.
+MEANS = 4096
 #: The default range of a weight, in mean weights N/n: public, and far wider than designs are.
 OF_MEAN_WEIGHT = (0.01, 100.0)
 #: Probability spread evenly over the range, so that no place in it is out of reach.
@@ -378,6 +381,22 @@ class LearnedTransform(Transform):
             x = low + (part + share) / last * (high - low)
             y = self.divisor * np.sinh(x)
         return np.asarray(np.clip(y, self.low, self.high), dtype=np.float64)
+
+    def mean_of_inverse(self, mean: FloatArray, variance: FloatArray) -> FloatArray:
+        """Return E(inverse(z)) (n,) for normal z with these means and variances (n,).
+
+        Where many records share few variances, straight lines join the integrals at ``MEANS`` means
+        of each: they differ by a millionth, in the tails by up to a thousandth.
+        """
+        place, kinds = pd.factorize(np.broadcast_to(variance, mean.shape))
+        if len(self.knots) > 1 or mean.size < 4 * MEANS * kinds.size or not kinds.size:
+            return super().mean_of_inverse(mean, variance)
+        means = np.linspace(mean.min(), np.nextafter(mean.max(), np.inf), MEANS)
+        table = super().mean_of_inverse(np.tile(means, (kinds.size, 1)), kinds[:, None])
+        share = (mean - means[0]) * ((MEANS - 1) / (means[-1] - means[0]))
+        left = np.minimum(share.astype(np.int64), MEANS - 2)
+        share -= left
+        return (1.0 - share) * table[place, left] + share * table[place, left + 1]
 
     def describe(self, name: str) -> str:
         """Return the transform as a formula."""

@@ -95,7 +95,7 @@ def run(n: int, outcomes: tuple[str, ...], mechanism: str, units: bool) -> dict[
     """One release, as written to the results."""
     with tempfile.TemporaryDirectory() as name:
         spec = specification(Path(name), n, outcomes, mechanism, units)
-        spent = measured(spec, Path(name) / "out")
+        spent = measured(["release", str(spec), "--out", str(Path(name) / "out")])
     return {"n": n, "outcomes": list(outcomes), "mechanism": mechanism, "units": units, **spent}
 
 

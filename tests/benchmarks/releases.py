@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +50,21 @@ def specification(folder: Path, n: int, mechanism: str) -> Path:
     return path
 
 
-def measured(spec: Path, out: Path) -> dict[str, float]:
-    """Wall and processor seconds and peak GiB of one release in a process of its own."""
-    begin = time.perf_counter()
+def measured(command: Sequence[str], package: Path | None = None) -> dict[str, float]:
+    """Wall and processor seconds and peak GiB of one command in a process of its own.
+
+    package: another checkout that runs it.
+    """
+    begin, own = time.perf_counter(), ENVIRONMENT
+    if package is not None:
+        own = {**own, "PYTHONPATH": str(package)}
     child = subprocess.Popen(
-        [*RUN, "release", str(spec), "--out", str(out)], env=ENVIRONMENT,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
+        [*RUN, *command], env=own, cwd=package, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     _, status, usage = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
-        raise SystemExit(f"the release of {spec} ended with {child.returncode}")
+        raise SystemExit(f"{' '.join(command)} ended with {child.returncode}")
     return {
         "wall_seconds": round(time.perf_counter() - begin, 1),
         "processor_seconds": round(usage.ru_utime + usage.ru_stime, 1),
@@ -72,7 +77,7 @@ def run(n: int, mechanism: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         spec = specification(Path(folder) / "example", n, mechanism)
         out = Path(folder) / "out"
-        spent = measured(spec, out)
+        spent = measured(["release", str(spec), "--out", str(out)])
         privacy = json.loads((out / "release" / "privacy.json").read_text(encoding="utf-8"))
     datasets = privacy["m"] * privacy["settings"]["replicates_per_draw"]
     return {"n": n, "mechanism": mechanism, "datasets": datasets, **spent}

@@ -61,8 +61,9 @@ def run(outcome: str, mechanism: str, epsilon: float) -> dict[str, Any]:
     """One release: by statistic and outcome, distances in the sample's standard errors."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        spent = measured(specification(folder, outcome, mechanism, epsilon), folder / "out")
-        ss.adequacy(folder / "out")
+        spec, out = specification(folder, outcome, mechanism, epsilon), folder / "out"
+        spent = measured(["release", str(spec), "--out", str(out)])
+        ss.adequacy(out)
         rows = pd.read_csv(folder / "out" / "confidential" / "adequacy.csv").fillna({"outcome": ""})
     rows = rows[rows["sample_se"] > 0]
     distance = ((rows["published"] - rows["sample"]) / rows["sample_se"]).abs()

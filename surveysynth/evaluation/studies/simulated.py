@@ -1,7 +1,10 @@
-"""One release of simulated records: how large its standard errors will be, and how long it takes.
+"""Releases of simulated records: how large standard errors will be, and how long a release takes.
 
 Outcomes and weights are drawn from what is declared; design, tables and settings are the survey's
-own. No outcome and no weight of the survey is read, and nothing is spent.
+own. No outcome and no weight of the survey is read, and nothing is spent. A range says nothing of
+how far most values lie apart, and is stated wide: records that fill it have weights and amounts so
+uneven that the sample's own standard errors hide the noise. So their spread is one that is usual in
+surveys, unless it is declared or guessed.
 """
 
 import time
@@ -27,7 +30,7 @@ from surveysynth.models.units import INTRACLASS_GUESS
 from surveysynth.release.folder import plan_folder, staged_folder, swap_in
 from surveysynth.survey.outcome import BELOW, Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
-from surveysynth.survey.transforms import LearnedTransform
+from surveysynth.survey.transforms import GUESSED_END, LearnedTransform
 
 if TYPE_CHECKING:
     from surveysynth.config.spec import Spec
@@ -37,8 +40,10 @@ TABLE_NAME = "simulated_se.csv"
 WHAT = "standard errors of a simulated release"
 #: Of the simulation, which protects nobody: a check says the same whenever it is run.
 SEED = 0
-#: A range without a guess is this many standard normal SDs wide.
-_SDS_OF_RANGE = 6.0
+#: Simulated surveys, of at most so many records: the ratios of one vary by a tenth.
+REPEATS, MOST_REPEATED = 3, 20_000
+#: SDs of the logs of amounts and of weights, unless declared, guessed, or too large for a range.
+AMOUNT_SD, WEIGHT_SD = 0.7, 0.5
 _RATIO = "se_over_sample"
 #: Seconds that a release takes beside, for files, figures and the report on its fit.
 _OF_FILES = 5.0
@@ -49,11 +54,11 @@ Guesses = Mapping[str, tuple[float, float]]
 
 @dataclass(frozen=True, eq=False)
 class SimulatedRelease:
-    """The standard errors of a release of simulated records at one epsilon.
+    """The standard errors of releases of simulated records at one epsilon.
 
-    rows: labels, epsilon, ``se`` and ``se_over_sample`` of every row of every table; seconds: that
-    its numbers took; refused: why there was none, else empty; clipped: the share of records outside
-    the ball, where there is one.
+    rows: labels, epsilon, and medians of ``se`` and ``se_over_sample`` of every row of every table;
+    seconds: that the numbers of one took; refused: why one was not made, else empty; clipped: the
+    share of records outside the ball, where there is one.
     """
 
     epsilon: float
@@ -73,7 +78,7 @@ class SimulatedRelease:
         low, median, high = np.quantile(ratio, [0.1, 0.5, 0.9])
         return (
             f"OK to release{at}. Expected standard errors{' of means' if means.any() else ''}: "
-            f"{median:.1f} ({low:.1f} to {high:.1f}) times the sample's."
+            f"{median:.1f} ({low:.1f} to {high:.1f}) times the sample's, from simulated records."
         )
 
     def lines(self) -> list[str]:
@@ -109,17 +114,20 @@ def simulated_releases(
     if not all(0.0 < each < np.inf for each in epsilons):
         raise InputError(f"--epsilon: expected numbers above zero, got {list(epsilons)}.")
     _check_guesses(learned_outcomes(design.modelled), guesses or {})
-    rng = np.random.default_rng(SEED)
-    survey = Survey(design, _values(spec, design, model_of(spec).of(design), guesses or {}, rng))
+    rng, model = np.random.default_rng(SEED), model_of(spec).of(design)
+    surveys = [
+        Survey(design, _values(spec, design, model, guesses or {}, rng))
+        for _ in range(REPEATS if design.n <= MOST_REPEATED else 1)
+    ]
     own = spec.for_records(design.n)
-    sample = sample_rows(own, survey)[[*row_keys(own), "se"]]
-    found = [_at(own, own.privacy.stated_epsilon, survey, sample)]
+    samples = [sample_rows(own, each)[[*row_keys(own), "se"]] for each in surveys]
+    found = [_at(own, own.privacy.stated_epsilon, surveys, samples)]
     for each in sorted(set(epsilons)):
         changed: dict[str, Any] = {"epsilon": each}
         if own.privacy.rho_given is not None:
             changed["rho"] = None
         other = own.model_copy(update={"privacy": own.privacy.model_copy(update=changed)})
-        found.append(_at(other, each, survey, sample))
+        found.append(_at(other, each, surveys, samples))
     return found
 
 
@@ -146,7 +154,9 @@ def simulated_report(
                 for each in found]  # fmt: skip
     lines = [
         "Simulated: outcomes and weights are drawn from what is declared, with all categories "
-        "equally frequent and no effect of public columns; none of the survey's are read.",
+        "equally frequent and no effect of public columns; none of the survey's are read. Logs of "
+        f"amounts and weights without a declared spread or a guess have SDs of {AMOUNT_SD:g} and "
+        f"{WEIGHT_SD:g}, or less where their range is narrow.",
         "Standard errors over those of the simulated sample itself:",
         *(line for each in found for line in each.lines()),
     ]
@@ -161,22 +171,24 @@ def simulated_report(
 
 
 def _at(
-    spec: "Spec", epsilon: float, survey: Survey, sample: pd.DataFrame
+    spec: "Spec", epsilon: float, surveys: Sequence[Survey], samples: Sequence[pd.DataFrame]
 ) -> SimulatedRelease:
-    started = time.monotonic()
-    try:
-        made = released(spec, survey, np.random.SeedSequence(SEED))
-    except RefusedError as error:
-        return SimulatedRelease(epsilon, time.monotonic() - started, sample[:0], str(error))
-    seconds = time.monotonic() - started
-    keys = row_keys(spec)
-    rows = made.rows[[*keys, "se"]].merge(
-        sample, on=keys, suffixes=("", "_of_sample"), validate="one_to_one"
-    )
-    rows[_RATIO] = rows["se"] / rows.pop("se_of_sample").where(lambda se: se > 0)
+    keys, parts, clipped, started = row_keys(spec), [], [], time.monotonic()
+    for number, (survey, sample) in enumerate(zip(surveys, samples, strict=True)):
+        try:
+            made = released(spec, survey, np.random.SeedSequence([SEED, number]))
+        except RefusedError as error:
+            seconds = (time.monotonic() - started) / (number + 1)
+            return SimulatedRelease(epsilon, seconds, sample[:0], str(error))
+        rows = made.rows[[*keys, "se"]].merge(
+            sample, on=keys, suffixes=("", "_of_sample"), validate="one_to_one"
+        )
+        parts.append(rows.assign(**{_RATIO: rows["se"] / rows["se_of_sample"].replace(0, np.nan)}))
+        clipped += [each for key, each in made.realised.items() if key == "clipped_records"]
+    seconds = (time.monotonic() - started) / len(surveys)
+    rows = pd.concat(parts).groupby(keys, sort=False)[["se", _RATIO]].median().reset_index()
     rows.insert(len(keys), "epsilon", epsilon)
-    clipped = made.realised.get("clipped_records")
-    share = None if clipped is None else clipped / survey.design.n
+    share = float(np.mean(clipped)) / surveys[0].design.n if clipped else None
     return SimulatedRelease(epsilon, seconds, rows, clipped=share)
 
 
@@ -224,6 +236,9 @@ def _values(
                 if guess is not None and side != BELOW:
                     low, high = each.forward(np.array(guess), side).tolist()
                     centre, spread = 0.5 * (low + high), 0.5 * (high - low)
+                elif each.learned is not None:
+                    low, high = each.learned.of_side(each.split, side).grid
+                    centre, spread = 0.0, min(1.0, AMOUNT_SD * 2.0 * GUESSED_END / (high - low))
                 else:
                     centre, spread = typical(each, side, *declared) or (0.0, UNDECLARED)
                 z = np.where(category == side, centre + spread * unit, z)
@@ -254,13 +269,13 @@ def _weights(
     given, guess = design.weight_transform, guesses.get(str(design.weight_name))
     if isinstance(given, LearnedTransform):
         low, high = np.log(np.array(guess or (given.low, given.high)))
-        step = 0.5 * (high - low) if guess else (high - low) / _SDS_OF_RANGE
+        step = 0.5 * (high - low) if guess else min((high - low) / (2 * GUESSED_END), WEIGHT_SD)
         return np.clip(_exp(0.5 * (low + high) + step * unit), given.low, given.high)
     centre = None if declared is None else declared.centre
     spread = None if declared is None else declared.spread
     if centre is None:
         centre = float(np.log((design.population_size or design.n) / design.n))
-    return _exp(centre + (spread or design.guessed_weight_sd) * unit)
+    return _exp(centre + (spread or WEIGHT_SD) * unit)
 
 
 def _exp(logs: FloatArray) -> FloatArray:

@@ -39,6 +39,8 @@ from surveysynth.survey.outcome import Outcome
 
 #: Fewer draws say too little of the variance of a coefficient.
 LEAST_DRAWS = 5
+#: Records times ways to fill them that are looked at together.
+AT_ONCE = 2**18
 
 
 def steadied(
@@ -77,14 +79,22 @@ class _Law:
     mean: FloatArray
     covariance: FloatArray
 
-    def log_density(self, z: FloatArray, known: BoolArray) -> FloatArray:
-        """Return the log density (r,) of the known columns of z, without the constant."""
-        residual = np.where(known, z - self.mean, 0.0)
-        matrix = self._of(known)
-        solved = np.linalg.solve(matrix, residual[..., None])[..., 0]
-        return np.asarray(
-            -0.5 * (np.linalg.slogdet(matrix)[1] + (residual * solved).sum(-1)), dtype=np.float64
-        )
+    def log_density(self, z: FloatArray, known: BoolArray, place: IntArray) -> FloatArray:
+        """Return the log density (s, ways) of the known columns of z (s, q), but the constant.
+
+        known (u, q): of records that are alike; place (s,): which each is like. The laws are those
+        of all ways, one after the other, each of u records.
+        """
+        ways = len(self.mean) // len(known)
+        matrix = self._of(np.tile(known, (ways, 1)))
+        log_size = np.linalg.slogdet(matrix)[1]
+        found = np.empty((len(z), ways))
+        for k in range(ways):
+            law = k * len(known) + place
+            residual = np.where(known[place], z - self.mean[law], 0.0)
+            solved = np.linalg.solve(matrix[law], residual[..., None])[..., 0]
+            found[:, k] = -0.5 * (log_size[law] + (residual * solved).sum(-1))
+        return found
 
     def given(
         self, position: int, z: FloatArray, known: BoolArray
@@ -143,26 +153,30 @@ class Completion(Simulation):
         patterns, pattern = np.unique(lost, axis=0, return_inverse=True)
         known = self.layout.present(category)
         for number, missing in enumerate(patterns):
-            own = np.flatnonzero(pattern.reshape(-1) == number)
+            every = np.flatnonzero(pattern.reshape(-1) == number)
             which = np.flatnonzero(missing)
-            ways = list(product(*(range(self.layout.categories[j] - 1) for j in which)))
-            log_mass = np.zeros((own.size, len(ways)))
-            candidate = result[own]
-            for k, way in enumerate(ways if len(ways) > 1 else ()):
-                candidate[:, which] = way
-                law = self._law(candidate, cell[own])
-                log_mass[:, k] = self._log_mass(candidate, rows[own])
-                log_mass[:, k] += law.log_density(z[own], known[own])
-            chosen = drawn(log_mass - logsumexp(log_mass)[:, None], rng)
-            result[np.ix_(own, which)] = np.array(ways, dtype=np.int64)[chosen]
+            sizes = [range(self.layout.categories[j] - 1) for j in which]
+            ways = np.array(list(product(*sizes)), dtype=np.int64)
+            for own in np.array_split(every, -(-every.size * len(ways) // AT_ONCE)):
+                first = place = np.arange(own.size)
+                if self.effects is None:
+                    first, place = self._alike(cell[own], category[own], few=0)
+                kinds = own[first]
+                candidate = np.tile(category[kinds], (len(ways), 1))
+                candidate[:, which] = np.repeat(ways, kinds.size, axis=0)
+                log_mass = self._log_mass(candidate, np.tile(rows[kinds], len(ways)))
+                law = self._law(candidate, np.tile(cell[kinds], len(ways)))
+                log_mass = log_mass.reshape(len(ways), -1).T[place]
+                log_mass += law.log_density(z[own], known[kinds], place)
+                chosen = drawn(log_mass - logsumexp(log_mass)[:, None], rng)
+                result[np.ix_(own, which)] = ways[chosen]
         return result
 
     def _log_mass(self, category: IntArray, rows: IntArray) -> FloatArray:
         """Return log p(d | x, effects) (r,)."""
-        tilde = self._tilde(self.design.matrix.cell[rows], category)
-        result = np.zeros(rows.size)
+        cell, result = self.design.matrix.cell[rows], np.zeros(rows.size)
         for part, columns in zip(self.layout.logits, self.layout.logit_effects, strict=True):
-            shares = self._log_shares(part, columns, tilde, rows)
+            shares = self._log_shares(part, columns, cell, category, rows)
             result += np.take_along_axis(shares, category[:, [part.outcome]], axis=1)[:, 0]
         return result
 

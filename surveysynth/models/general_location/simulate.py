@@ -15,6 +15,7 @@ moments (Cohen 1950). Its uncut form N(mu, sigma^2) is called the parent.
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
@@ -30,6 +31,8 @@ from surveysynth.models.units import PSU_COVARIANCE
 from surveysynth.survey.outcome import ABOVE, BELOW, Outcome
 from surveysynth.survey.survey import PublicDesign
 
+#: So few records are computed one by one, alike or not.
+FEW = 2_000
 #: Bounds so many SDs away change no digit of a double.
 FAR = 9.0
 #: Largest SD of a parent in units of s. The larger it is, the closer is the law near a bound to an
@@ -172,7 +175,7 @@ class Simulation:
         """Draw n records as the sample would have them."""
         category = np.zeros((self.cell.size, len(self.layout.categories)), dtype=np.int64)
         for part, columns in zip(self.layout.logits, self.layout.logit_effects, strict=True):
-            log_shares = self._log_shares(part, columns, self._tilde(self.cell, category))
+            log_shares = self._log_shares(part, columns, self.cell, category)
             category[:, part.outcome] = drawn(log_shares, rng)
         return self._with_amounts(category, rng)
 
@@ -182,9 +185,30 @@ class Simulation:
         assert simulated.category is not None  # a simulation of this model has them
         z = columns_of(self.layout, simulated.category, simulated.z)
         mean, variance = self._moments(part, simulated.category, z)
-        return self.design.weight_transform.mean_of_inverse(mean, variance)
+        transform = self.design.weight_transform
+        if part.earlier.size or self.effects is not None:
+            return transform.mean_of_inverse(mean, variance)
+        pairs, place = np.unique(mean + 1j * variance, return_inverse=True)
+        return np.asarray(transform.mean_of_inverse(pairs.real, pairs.imag)[place])
 
     # ----------------------------------------------------------------------------------------
+
+    def _alike(
+        self, cell: IntArray, category: IntArray, few: int = FEW
+    ) -> tuple[IntArray, IntArray]:
+        """Return the first of all records that are alike (u,), and which each (r,) is like.
+
+        What cells (r,) and categories (r, p) say is computed once for them, unless they are few.
+        """
+        if cell.size <= few:
+            return np.arange(cell.size), np.arange(cell.size)
+        place = pd.factorize(cell)[0]
+        for size, own in zip(self.layout.categories, category.T, strict=True):
+            if size > 1:
+                place = pd.factorize(place * size + own)[0]
+        first = np.zeros(int(place.max()) + 1, dtype=np.int64)
+        first[place[::-1]] = np.arange(place.size)[::-1]
+        return first, place
 
     def _tilde(self, cell: IntArray, category: IntArray) -> FloatArray:
         return self.layout.tilde(self.design.matrix.x_cells[cell], category)
@@ -193,17 +217,20 @@ class Simulation:
         self,
         part: LogitPart,
         columns: slice,
-        tilde: FloatArray,
+        cell: IntArray,
+        category: IntArray,
         rows: IntArray | slice = slice(None),
     ) -> FloatArray:
-        """Return log shares (r, C) of an outcome's categories given x~ (r, W) and effects of PSUs.
+        """Return log shares (r, C) of an outcome's categories given earlier ones and PSUs' effects.
 
-        columns: of the effects; rows (r,): the records, all by default.
+        cell (r,), category (r, p); columns: of the effects; rows (r,): the records, by default all.
         """
+        first, place = self._alike(cell, category)
+        tilde = self._tilde(cell[first], category[first])
         eta = tilde[:, part.columns] @ self.theta[f"logit_{part.name}"]
-        if self.effects is not None:
-            eta = eta + self.effects[rows, columns]
-        return log_shares(eta)
+        if self.effects is None:
+            return np.asarray(log_shares(eta)[place])
+        return log_shares(eta[place] + self.effects[rows, columns])
 
     def _moments(
         self, part: RegressionPart, category: IntArray, z: FloatArray, cell: IntArray | None = None
@@ -217,14 +244,15 @@ class Simulation:
             mean, variance = self._moments(part, category, z, self.cell)
             return mean + self.effects[:, self.layout.amount_effects][:, part.position], variance
         cell = self.cell if cell is None else cell
-        group = self.group_of_cell[cell]
-        tilde = self._tilde(cell, category)
-        mean = self._mean(part, tilde, group)
-        if part.earlier.size:
-            before = [self.layout.regressions[int(k)] for k in part.earlier]
-            fitted = np.stack([self._mean(each, tilde, group) for each in before], axis=1)
+        first, place = self._alike(cell, category)
+        group, tilde = self.group_of_cell[cell[first]], self._tilde(cell[first], category[first])
+        mean = self._mean(part, tilde, group)[place]
+        before = [self.layout.regressions[int(k)] for k in part.earlier]
+        fitted = [self._mean(each, tilde, group)[place] for each in before]
+        group = group[place]
+        if before:
             there = self.layout.present(category)[:, part.earlier]
-            residual = np.where(there, z[:, part.earlier] - fitted, 0.0)
+            residual = np.where(there, z[:, part.earlier] - np.stack(fitted, axis=1), 0.0)
             mean = mean + (residual * self._slopes(part)[group]).sum(-1)
         variance = self.theta[f"variance_{part.name}"][group]
         if part.outcome is None:
@@ -485,7 +513,7 @@ class Population(Simulation):
         log_mass, zero = np.zeros((size, 1)), np.zeros((size, layout.q))
         none = np.zeros((size, 1), dtype=np.int64)
         for part, columns in zip(layout.logits, layout.logit_effects, strict=True):
-            log_mass = self._log_shares(part, columns, self._tilde(self.cell, none))
+            log_mass = self._log_shares(part, columns, self.cell, none)
         weight, masses = layout.regressions[-1], []
         for c in range(layout.categories[0]):
             category = none + c

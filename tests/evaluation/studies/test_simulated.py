@@ -36,10 +36,12 @@ lower = -600
 kind = "binary"
 [outcomes.income]
 range = [0, 100000]
+[outcomes.wealth]
+range = [0, 1000000]
 [outcomes.weight]
 range = [1, 1000]
 """
-ALL = 'outcome = ["benefit", "employed", "income"]\npredictors = "gender"'
+ALL = 'outcome = ["benefit", "employed", "income", "wealth"]\npredictors = "gender"'
 
 
 def several(
@@ -48,7 +50,8 @@ def several(
     """A survey whose answers lie ``shift`` away from others'."""
     rng = np.random.default_rng(8)
     frame = small_survey(n).assign(
-        benefit=rng.normal(3000 + shift, 600, n), income=rng.uniform(0, 50_000 + shift, n)
+        benefit=rng.normal(3000 + shift, 600, n), income=rng.uniform(0, 50_000 + shift, n),
+        wealth=rng.uniform(0, 500_000 + shift, n),
     )
     text = spec_text(survey=SURVEY, synthesizer=ALL, privacy=privacy, labels=KINDS,
                      tables="by = ['gender']\nstatistics = ['count', 'mean', 'share']")  # fmt: skip
@@ -63,7 +66,7 @@ def values_of(spec: Spec, guesses: dict[str, tuple[float, float]] | None = None)
 
 def misses(spec: Spec, made: Confidential) -> list[str]:
     """What of the values is not as it was declared."""
-    benefit, employed, income = made.outcome.T
+    benefit, employed, income, wealth = made.outcome.T
     weight = made.sampling_weight
     assert weight is not None
     above = benefit[benefit > 100]
@@ -76,10 +79,11 @@ def misses(spec: Spec, made: Confidential) -> list[str]:
         "below": [np.median(below) / -500],
         "income": [np.mean((x > 2.0) & (x < 6.0))],
         "weight": [np.log(weight).std(), np.log(weight).mean()],
+        "wealth": [np.arcsinh(wealth / 1000).std()],
     }
     wanted = {
         "thirds": [1 / 3] * 3, "binary": [0.5], "above": [1.0, 1.0], "below": [1.0],
-        "income": [0.683], "weight": [np.log(1000) / 6, np.log(1000) / 2],
+        "income": [0.683], "weight": [0.5, np.log(1000) / 2], "wealth": [0.7],
     }  # fmt: skip
     return [name for name in found if not np.allclose(found[name], wanted[name], atol=0.04)]
 
@@ -87,7 +91,7 @@ def misses(spec: Spec, made: Confidential) -> list[str]:
 def test_values_are_drawn_from_what_is_declared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a spread x 1.3 is told."""
+    """And a spread x 1.3 is told, and records that fill ranges."""
     spec = load_spec(several(tmp_path))
     guess = {"income": (100 * np.sinh(2.0), 100 * np.sinh(6.0))}
     made = values_of(spec, guess)
@@ -103,6 +107,10 @@ def test_values_are_drawn_from_what_is_declared(
     monkeypatch.setattr(simulated, "typical", wider)
     guess = {"income": (100 * np.sinh(4.0 - 2.6), 100 * np.sinh(4.0 + 2.6))}
     assert misses(spec, values_of(spec, guess)) == ["above", "income"]
+    monkeypatch.undo()
+    for name in ("AMOUNT_SD", "WEIGHT_SD"):
+        monkeypatch.setattr(simulated, name, np.inf)
+    assert set(misses(spec, values_of(spec))) >= {"weight", "wealth"}
 
 
 @pytest.mark.parametrize(
@@ -190,5 +198,5 @@ def test_every_kind_is_simulated(tmp_path: Path, privacy: str) -> None:
     (made,) = simulated.simulated_releases(spec, read_design(spec))
     assert made.refused == ""
     ratio = made.rows.groupby(["statistic", "outcome"])["se_over_sample"].median()
-    assert len(ratio) == 5
+    assert len(ratio) == 6
     assert ratio.between(0.5, 20.0).all()
