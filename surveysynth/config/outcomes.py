@@ -7,6 +7,7 @@ import numpy as np
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.config.outcome_section import (
+    LARGE_LOG,
     LEARNED,
     OF_LEARNED,
     WEIGHT,
@@ -35,8 +36,6 @@ from surveysynth.models import get_model, registered
 from surveysynth.survey.outcome import Outcome, OutcomeKind
 from surveysynth.survey.transforms import Transform
 
-#: No log of a sampling weight is as large: a weight of 5e8 would be.
-LARGE_LOG = 20.0
 _OF_TRANSFORM = ("transform", "scale", "shift", "power")
 _OF_MOMENTS = ("centre", "spread")
 

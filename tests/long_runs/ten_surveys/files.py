@@ -1,10 +1,10 @@
 """Public-use files of real surveys of many shapes: where each is, and the file that one releases.
 
-``python -m tests.long_runs.ten_surveys.files FOLDER`` brings the sources into ``FOLDER/raw``, checks
-their SHA-256, writes the files that are released into ``FOLDER``, and copies the specifications
-beside them. Nothing of it is committed. R's files are read by R itself, without a package. A
-file of Stata or SPSS is released as it was published. From the others, and where a codebook says
-how (a weight from two published sizes), a column is made here and nowhere else.
+``python -m tests.long_runs.ten_surveys.files FOLDER`` brings the sources into ``FOLDER/raw``,
+checks their SHA-256, writes the files that are released into ``FOLDER``, and the specifications
+beside them, at both epsilons. Nothing of it is committed. R's files are read by R itself, without a
+package. A file of Stata or SPSS is released as it was published. From the others, and where a
+codebook says how (a weight from two published sizes), a column is made here and nowhere else.
 """
 
 import shutil
@@ -220,7 +220,10 @@ def main() -> None:
         if not names or each.name in names:
             print(each.write(folder))
     for spec in Path(__file__).parent.glob("*.toml"):
-        shutil.copyfile(spec, folder / spec.name)
+        text = spec.read_text(encoding="utf-8")
+        (folder / spec.name).write_text(text, encoding="utf-8")
+        lower = text.replace("epsilon = 10.8 ", "epsilon = 3.6 ")
+        (folder / f"{spec.stem}_3.6.toml").write_text(lower, encoding="utf-8")
 
 
 if __name__ == "__main__":
