@@ -222,7 +222,7 @@ def main() -> None:
     for spec in Path(__file__).parent.glob("*.toml"):
         text = spec.read_text(encoding="utf-8")
         (folder / spec.name).write_text(text, encoding="utf-8")
-        lower = text.replace("epsilon = 10.8 ", "epsilon = 3.6 ")
+        lower = text.replace("\nepsilon = 10.8\n", "\nepsilon = 3.6\n")
         (folder / f"{spec.stem}_3.6.toml").write_text(lower, encoding="utf-8")
 
 
