@@ -175,7 +175,8 @@ def _unknown_levels(column: NumberColumn, outcome: Outcome) -> str:
     return (
         f"outcome {outcome.name!r}: {records(column.wrong)} with a value that is not among its "
         f"levels, {listing(outcome.levels)}{kinds}. List every level in "
-        f"outcomes.{outcome.name}.levels, in order, or correct these records."
+        f"outcomes.{outcome.name}.levels, in order, codes for no answer in missing_codes, or "
+        "correct these records."
     )
 
 

