@@ -229,6 +229,9 @@ def test_default_leaves_out_a_class_that_strata_determine_and_spans_the_same() -
     rank = np.linalg.matrix_rank(whole)
     assert mains.shape[1] == rank < whole.shape[1]
     assert np.linalg.matrix_rank(np.column_stack([mains, whole])) == rank
+    # The release writes the formula, from which the tables are rebuilt.
+    again = build(frame.iloc[::-1], matrix.formula, by=["size"], strata="stratum")
+    assert set(again.columns) == set(matrix.columns)
     assert "collinear" in message(frame, "stratum + size", by=["size"], strata="stratum")
 
 
