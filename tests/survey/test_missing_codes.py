@@ -75,8 +75,8 @@ def test_a_code_is_a_blank_cell(tmp_path: Path, missing: str, name: str) -> None
     np.testing.assert_array_equal(found.confidential.outcome, truth.confidential.outcome)
 
 
-def test_codes_are_blank_where_that_is_an_error_and_no_levels(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="blank or missing cells in 'income'"):
+def test_missing_says_what_becomes_of_codes_and_no_code_is_a_level(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"income\.missing_codes: survey\.missing must say"):
         survey(tmp_path, coded(), "fail")
     both = TEXT.replace("missing_codes = [8, 9.0]", "missing_codes = [3]")
     with pytest.raises(InputError, match="missing_codes: '3' is one of the levels"):

@@ -170,7 +170,7 @@ def _survey(
         '# Records with blank cells are an error. With missing = "drop" they are left out, and the',
         "# release reports how many."
         + (' With missing = "model" a missing answer is an answer of its own.' * choices.strict),
-        line("missing", "model") if coded and choices.strict else '# missing = "drop"',
+        line("missing", "model" if choices.strict else "drop") if coded else '# missing = "drop"',
     ]
     if rest:
         lines += [
