@@ -309,8 +309,8 @@ def _weight(choices: Choices) -> dict[str, list[str]]:
         return {}
     return {
         "outcomes.weight": [
-            "# Where population_size above is known, give it and delete this section: counts are then",
-            "# scaled to it, which is more precise, above all where weights have few values. Else:",
+            "# Where population_size above is known, give it and delete this section: counts are",
+            "# then scaled to it, which is better, above all where weights have few values. Else",
             "# a typical logarithm of the weight: that of population size over records, or 0 for",
             "# weights of mean 1. A hundredth to a hundred times that weight is the range learned.",
             line("centre", OPEN),
