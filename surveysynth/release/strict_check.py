@@ -111,8 +111,8 @@ def _unit_lines(
         lines.append(Warned(
             Kind.ACCURACY,
             f"this noise hides intraclass correlations below {2.0 * error:.2g}, and standard "
-            "errors may come out far too large. Raise epsilon, or declare survey.design_effect "
-            "from public sources.",
+            "errors may come out far too large or too small. Raise epsilon, or declare "
+            "survey.design_effect from public sources.",
         ))  # fmt: skip
     return lines
 
