@@ -113,6 +113,7 @@ def declaration_of(spec: "Spec") -> "Declaration":
         stratum_sizes=section.stratum_sizes,
         weights_from=section.weights_from,
         weight_transform=weight_transform(synthesizer, spec.outcomes),
+        missing_codes={name: each.missing_codes for name, each in spec.outcomes.items()},
     )
 
 

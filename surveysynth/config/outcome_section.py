@@ -1,17 +1,19 @@
 """``[outcomes.NAME]``: its keys, and the transforms that are learned by them."""
 
+import math
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator
+from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, model_validator
 
 from surveysynth.config.mistakes import shown
 from surveysynth.config.sections import Name, Section, SurveySection, as_tuple
 from surveysynth.config.synthesizer_section import SynthesizerSection
 from surveysynth.errors import InputError
 from surveysynth.models import get_model, registered
+from surveysynth.survey.columns import text_of
 from surveysynth.survey.outcome import OutcomeKind
 from surveysynth.survey.transforms import (
     LEARNED_SHARE,
@@ -59,6 +61,8 @@ def _written(value: float | tuple[float, float] | None) -> Any:
     """Return a number, or a list of two: Pydantic warns of pairs in a union."""
     return list(value) if isinstance(value, tuple) else value
 
+#: No log of a sampling weight is as large: a weight of 5e8 would be.
+LARGE_LOG = 20.0
 #: The section of the sampling weight, whatever its column is called.
 WEIGHT = "weight"
 
@@ -133,8 +137,13 @@ class OutcomeSection(Section):
     error. A proportion is the share of the second of two levels. Type: list of texts or whole
     numbers. Default: 0 and 1 for a binary outcome; required for a categorical one. Public: The
     levels, and that no record has another."""
+    missing_codes: Annotated[tuple[float, ...], BeforeValidator(as_tuple)] = ()
+    """Codes for no answer, such as -9 or 9999: cells with one count as blank, and `missing` says
+    what becomes of them. Without this, such a code is an answer of its own, or an amount. Type:
+    list of numbers. Public: The codes."""
     centre: Annotated[BySide, _by_side(positive=False), PlainSerializer(_written)] = None
-    """A typical value in the outcome's units; for the weight, a typical logarithm. Noisy statistics
+    """A typical value in the outcome's units; for the weight, a typical logarithm, alone for the
+    range that is learned, a hundredth to a hundred times its exponential. Noisy statistics
     clip records to a ball around it. Under the pseudo-posterior pseudo-records of an amount that
     some records lack are there. A value far off costs accuracy, never privacy. Type: a number, or
     with a split a list of two, above and below. Default: none; log(N/n) for the weight if N is
@@ -142,8 +151,15 @@ class OutcomeSection(Section):
     spread: Annotated[BySide, _by_side(positive=True), PlainSerializer(_written)] = None
     """A typical standard deviation on the scale of the transform. Noise is proportional to it, and
     records are clipped at a multiple of it. `surveysynth check` also simulates with it. Type: a
-    number above 0, or with a split a list of two, above and below. Default: none; 0.6 for the
-    weight. Public: The number, as for `centre`."""
+    number above 0, or with a split a list of two, above and below. Default: none: the transform
+    of the weight is learned, or by `fbp` its spread is 0.6. Public: The number, as for `centre`."""
+
+    @model_validator(mode="after")
+    def _codes_are_no_levels(self) -> "OutcomeSection":
+        both = [each for each in map(text_of, self.missing_codes) if each in self.levels]
+        if both:
+            raise ValueError(f"missing_codes: {both[0]!r} is one of the levels; it cannot be both.")
+        return self
 
     def of_side(self, side: int) -> tuple[float | None, float | None]:
         """Return centre and spread of a side of the split, or of all amounts without a split."""
@@ -194,15 +210,22 @@ def with_learned_weight(
 ) -> Outcomes:
     """Return the sections with the default of noisy statistics: the weight is learned.
 
-    Not where its center or spread is declared, and not by a model that needs its logarithm. A
-    spread that is guessed too small cuts weights, and no interval shows that.
+    Not where its spread is declared, and not by a model that needs its logarithm. A spread that is
+    guessed too small cuts weights, and no interval shows that. A declared center takes the place of
+    log(N/n).
     """
     given = sections.get(WEIGHT, OutcomeSection())
-    settled = {"transform", "range", "centre", "spread"} & given.model_fields_set
+    settled = {"transform", "range", "spread"} & given.model_fields_set
     modelled = survey.weight is not None and not survey.public_weights
     if settled or not modelled or WEIGHT in synthesizer.outcome or synthesizer.is_program:
         return sections
-    if survey.population_size is None or not get_model(synthesizer.model).takes_learned_weight:
+    if not get_model(synthesizer.model).takes_learned_weight:
+        return sections
+    if isinstance(given.centre, float) and abs(given.centre) <= LARGE_LOG:
+        low, high = (times * math.exp(given.centre) for times in OF_MEAN_WEIGHT)
+        own = given.model_dump(include=given.model_fields_set - {"centre"})
+        return {**sections, WEIGHT: OutcomeSection(**own, transform=LEARNED, range=(low, high))}
+    if given.centre is not None or survey.population_size is None:
         return sections
     return {**sections, WEIGHT: given.model_copy(update={"transform": LEARNED})}
 

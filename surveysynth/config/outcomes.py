@@ -12,6 +12,7 @@ from surveysynth._support.messages import (
     noisy_statistics_alone,
 )
 from surveysynth.config.outcome_section import (
+    LARGE_LOG,
     LEARNED,
     OF_LEARNED,
     WEIGHT,
@@ -150,8 +151,6 @@ def scale_problems(synthesizer: SynthesizerSection, outcomes: Outcomes) -> list[
     return problems
 
 
-#: No log of a sampling weight is as large: a weight of 5e8 would be.
-LARGE_LOG = 20.0
 _OF_TRANSFORM = ("transform", "scale", "shift", "power")
 _OF_MOMENTS = ("centre", "spread")
 

@@ -33,7 +33,6 @@ from surveysynth.estimation.replication import (
     replication_scale,
 )
 from surveysynth.survey.declaration import (
-    EFFECT_WITHOUT_PSU,
     MAX_DESIGN_EFFECT,
     UNKNOWN,
     Roles,
@@ -76,7 +75,8 @@ def setting_problems(section: "SurveySection") -> list[str]:
     if section.replicate_method is None:
         return [
             "replicate_method: missing; name the method of the replicate weights: brr, fay(0.5), "
-            "jk1, jkn, successive_difference or bootstrap. The documentation of the data states it."
+            "jk1, jk2, jkn, successive_difference or bootstrap. The documentation of the data "
+            "states it."
         ]
     if section.replicate_method == "jkn" and not isinstance(section.replicate_scale, tuple):
         return [
@@ -305,9 +305,9 @@ class SurveySection(Section):
     their names are published."""
     replicate_method: Annotated[str | None, BeforeValidator(_replicate_method)] = None
     """How the replicate weights were made: balanced half-samples, Fay's method with its factor, a
-    jackknife without or with strata, successive differences, a bootstrap. It sets the scale as R's
-    svrepdesign does. Type: "brr", "fay(0.5)", "jk1", "jkn", "successive_difference" or "bootstrap".
-    Public: Nothing."""
+    jackknife without strata, by pairs or with strata, successive differences, a bootstrap. It sets
+    the scale as R's svrepdesign does. Type: "brr", "fay(0.5)", "jk1", "jk2", "jkn",
+    "successive_difference" or "bootstrap". Public: Nothing."""
     replicate_scale: (
         Annotated[float, Field(gt=0)]
         | Annotated[tuple[Annotated[float, Field(ge=0)], ...], BeforeValidator(as_tuple)]
@@ -321,9 +321,9 @@ class SurveySection(Section):
     """Population sizes by stratum. They replace `weight` and `fpc` for a stratified sample with
     weights = "public". Public: The sizes, and with them the weights."""
     design_effect: Annotated[float, Field(ge=1, le=MAX_DESIGN_EFFECT)] | None = None
-    """For models without effects of `psu`: the factor by which clustering alone raises variances,
-    from an earlier survey. All variances are multiplied by it. Public: The factor. Never estimate
-    it from this survey."""
+    """For models without effects of `psu`, and files that do not name the units: the factor by
+    which clustering alone raises variances, from an earlier survey. All variances are multiplied by
+    it. Public: The factor. Never estimate it from this survey."""
     population_size: Annotated[float, Field(gt=0)] | None = None
     """The size of the population, to which synthetic weights are scaled. `fbp` requires it. Noisy
     statistics take the center of the log weight from it. Public: The number. It comes from a frame
@@ -350,8 +350,6 @@ class SurveySection(Section):
 
     @model_validator(mode="after")
     def _agree(self) -> "SurveySection":
-        if self.design_effect is not None and self.psu is None:
-            raise ValueError(EFFECT_WITHOUT_PSU)
         problems = weight_problems(
             self.kind_of_weights, self.weight, self.stratum_sizes, self.strata, self.psu, self.fpc
         ) or weights_from_problems(self.weights_from, self.weight, self.stratum_sizes)

@@ -229,6 +229,12 @@ class Spec(BaseModel):
             )
         synthesizer = self.synthesizer
         problems += public_weight_problems(survey, synthesizer, self.outcomes)
+        problems += [
+            f"outcomes.{name}.missing_codes: survey.missing must say what becomes of records with "
+            "such a code; set missing = 'drop', or 'model' under noisy statistics."
+            for name, each in self.outcomes.items()
+            if each.missing_codes and survey.missing == "fail"
+        ]
         if survey.population_size is None and "population_size" in synthesizer.requires:
             problems.append(
                 f"survey.population_size: missing; model {synthesizer.model!r} needs the public "

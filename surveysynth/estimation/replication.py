@@ -177,7 +177,7 @@ def agency_replicates(
 
 
 ReplicateMethod: TypeAlias = Literal[
-    "brr", "fay", "jk1", "jkn", "successive_difference", "bootstrap"
+    "brr", "fay", "jk1", "jk2", "jkn", "successive_difference", "bootstrap"
 ]
 
 
@@ -190,6 +190,7 @@ def replication_scale(method: ReplicateMethod, replicates: int, fay: float = 0.0
         "brr": 1.0 / replicates,
         "fay": 1.0 / (replicates * (1.0 - fay) ** 2),
         "jk1": (replicates - 1.0) / replicates,
+        "jk2": 1.0,
         "jkn": 1.0,
         "successive_difference": 4.0 / replicates,
         "bootstrap": 1.0 / max(replicates - 1.0, 1.0),

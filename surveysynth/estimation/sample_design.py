@@ -188,11 +188,13 @@ def _check_codes(name: str, codes: IntArray) -> None:
 class Clusters:
     """The PSUs of a design: their column and number, and the design's degrees of freedom.
 
-    effects: the model has an effect of each of them; else ``design_effect`` was declared, the
-    factor by which they raise the variances of a one-stage sample.
+    Without a column, as in a file that has replicate weights alone, records stand for them and a
+    design effect was declared. effects: the model has an effect of each of them; else
+    ``design_effect`` was declared, the factor by which they raise the variances of a one-stage
+    sample.
     """
 
-    column: str
+    column: str | None
     units: int
     strata: int
     df_design: int
@@ -207,7 +209,8 @@ class Clusters:
     def note(self) -> str:
         """A sentence below every table."""
         strata = "one stratum" if self.strata == 1 else f"{self.strata:,} strata"
-        sampled = f"{self.units:,} primary sampling units in {strata}"
+        units = "records" if self.column is None else "primary sampling units"
+        sampled = f"{self.units:,} {units} in {strata}"
         if self.design_effect is None:
             return (
                 f"Standard errors are by primary sampling unit: {sampled}, "
@@ -221,14 +224,17 @@ class Clusters:
 
 
 def clusters_of(design: "PublicDesign", model: "Model | None" = None) -> Clusters | None:
-    """Return the PSUs of a design, None without PSUs; without a model ``effects`` is False."""
+    """Return the PSUs of a design, or records with a declared design effect; None without both.
+
+    Without a model ``effects`` is False.
+    """
     from surveysynth.models.base import psu_codes
 
-    if design.psu is None or design.psu_name is None:
+    if design.psu is None and design.design_effect is None:
         return None
     sample = SampleDesign.from_public(design)
     return Clusters(
-        column=design.psu_name,
+        column=design.psu_name if design.psu is not None else None,
         units=len(sample.psu_strata),
         strata=sample.n_strata,
         df_design=sample.degrees_of_freedom,
@@ -249,11 +255,11 @@ def cluster_lines(design: "PublicDesign", model: "Model") -> list[str]:
             f"no effects in the model, standard errors of a one-stage sample times the square "
             f"root of the declared design effect of {clusters.design_effect:g}"
         )
-    lines = [
-        f"Clusters: {clusters.units:,} primary sampling units ({clusters.column}), "
-        f"{clusters.df_design:,} degrees of freedom; {how}."
-    ]
-    if design.strata is None:
+    units = f"{clusters.units:,} primary sampling units ({clusters.column})"
+    if clusters.column is None:
+        units = f"no column of primary sampling units, {clusters.units:,} records"
+    lines = [f"Clusters: {units}, {clusters.df_design:,} degrees of freedom; {how}."]
+    if design.strata is None or clusters.column is None:
         return lines
     # Right where PSUs are numbered by stratum, and a mistake where a PSU crosses strata.
     labels = design.frame[clusters.column]

@@ -78,6 +78,12 @@ SKEWED = (
     "by 0.19 at epsilon 5. Choose a transform that makes residuals symmetric."
 )
 
+WITHOUT_CLUSTERS = (
+    "without psu or design_effect the standard errors of the release are those of a sample without "
+    "clusters. If the survey has clusters, name their column as psu, or declare design_effect from "
+    "an earlier publication: the variance by replicate weights over that without clusters."
+)
+
 
 def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[Line]:
     """Return validation results, cell sizes n_d and the files of a release, one line each."""
@@ -128,6 +134,8 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     lines += cluster_lines(design, model)
     lines += _weight_lines(design)
     lines += replicate_lines(spec.survey, spec.data_path)
+    if spec.survey.replicate_weights and not (design.psu_name or design.design_effect):
+        lines.append(Warned(Kind.ACCURACY, WITHOUT_CLUSTERS))
     if design.population_size is not None:
         lines.append(f"Population size: {design.population_size:,.10g}.")
     if (calibration := calibration_of(spec, design)) is not None:
@@ -324,8 +332,8 @@ def _unit_lines(
         lines.append(Warned(
             Kind.ACCURACY,
             f"this noise hides intraclass correlations below {2.0 * error:.2g}, and standard "
-            "errors may come out far too large. Raise epsilon, or declare survey.design_effect "
-            "from public sources.",
+            "errors may come out far too large or too small. Raise epsilon, or declare "
+            "survey.design_effect from public sources.",
         ))  # fmt: skip
     return lines
 

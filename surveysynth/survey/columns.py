@@ -19,7 +19,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -253,11 +253,17 @@ def text_column(
     )  # fmt: skip
 
 
-def number_column(series: "pd.Series[Any]", name: str) -> NumberColumn:
+def number_column(
+    series: "pd.Series[Any]", name: str, missing_codes: Collection[float] = ()
+) -> NumberColumn:
     """Read a column as numbers; blank cells and the usual words for missing become NaN.
 
-    Raises ``InputError`` when the type of the column cannot hold numbers.
+    So do ``missing_codes``. Raises ``InputError`` when the type of the column cannot hold numbers.
     """
+    if missing_codes:
+        found = number_column(series, name)
+        blank = np.isin(found.values, list(missing_codes))
+        return replace(found, values=np.where(blank, np.nan, found.values))
     if isinstance(series.dtype, pd.CategoricalDtype):  # a missing cell is no category
         found = number_column(pd.Series(series.cat.categories), name)
         values = np.append(found.values, np.nan)[series.cat.codes.to_numpy()]
@@ -301,15 +307,19 @@ def _parse_quickly(series: "pd.Series[Any]") -> FloatArray | None:
 ALMOST_A_LEVEL = "a level in another case, or with other signs that look the same"
 
 
-def level_column(series: "pd.Series[Any]", outcome: Outcome) -> NumberColumn:
-    """Read a column of levels as their positions, NaN where missing.
+def level_column(
+    series: "pd.Series[Any]", outcome: Outcome, missing_codes: Collection[float] = ()
+) -> NumberColumn:
+    """Read a column of levels as their positions, NaN where missing or one of the codes for it.
 
     ``wrong`` counts cells that hold none of the levels. A binary outcome without levels has 0 and
     1, or true and false. Raises ``InputError`` as ``text_column`` does.
     """
-    text = text_column(series, outcome.name, outcome.levels)
+    codes = [text_of(float(code), outcome.name) for code in missing_codes]
+    text = text_column(series, outcome.name, (*outcome.levels, *codes))
     position = {} if outcome.is_labelled else {"False": 0.0, "True": 1.0}
     position |= {level: float(place) for place, level in enumerate(outcome.levels)}
+    position |= dict.fromkeys(codes, math.nan)
     values = np.array([*(position.get(level, -1.0) for level in text.levels), np.nan])[text.codes]
     known = {alike(level) for level in outcome.levels}
     almost = np.array([*(alike(level) in known for level in text.levels), False])[text.codes]

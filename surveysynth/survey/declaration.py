@@ -16,10 +16,6 @@ from surveysynth.survey.transforms import Transform
 
 #: Largest design effect of clustering that can be declared; it is about the size of a PSU.
 MAX_DESIGN_EFFECT = 1000
-EFFECT_WITHOUT_PSU = (
-    "design_effect: this requires primary sampling units; name their column as psu, or remove "
-    "design_effect."
-)
 MISSING_RULES = ("fail", "drop", "model")
 LONELY_RULES = ("fail", "remove", "certainty", "adjust", "average")
 
@@ -134,7 +130,8 @@ class Declaration:
 
     ``outcomes``: those declared with more than a name; ``source``: the name of the data in
     messages; ``orders`` and ``margins``: levels in table order and margin names, by column;
-    ``replicates``: columns of replicate weights, which are confidential like the weight.
+    ``replicates``: columns of replicate weights, which are confidential like the weight;
+    ``missing_codes``: codes for no answer, by outcome.
     """
 
     roles: Roles
@@ -155,6 +152,7 @@ class Declaration:
     weights_from: WeightsFrom = None
     replicates: tuple[str, ...] = ()
     weight_transform: Transform = Transform()  # noqa: RUF009  (frozen)
+    missing_codes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -182,7 +180,6 @@ class Declaration:
              f"missing: expected 'fail', 'drop' or 'model', got {self.missing!r}."),
             (not self.statistics or roles.weight is not None or self.weights == "public",
              "weight: missing; tables need the column of sampling weights. Name it as weight."),
-            (effect is None or roles.psu is not None, EFFECT_WITHOUT_PSU),
             (effect is None or 1.0 <= effect <= MAX_DESIGN_EFFECT,
              f"design_effect: expected a number between 1 and {MAX_DESIGN_EFFECT}, got "
              f"{effect!r}."),

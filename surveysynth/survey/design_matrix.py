@@ -155,6 +155,12 @@ def build_design_matrix(
     classes = [n for n in parsed.variables if isinstance(base[n].dtype, pd.CategoricalDtype)]
     shrunken = shrunken_terms(parsed, classes)
     columns, terms, rows = evaluate(without_terms(parsed, shrunken), base, n_records=len(frame))
+    kept = independent_columns(rows)
+    # Strata may determine one class of another column, which adds nothing then. A release writes
+    # the default formula out, and what is rebuilt from it is the same.
+    if len(kept) < len(columns) and text.startswith(default_formula(predicting(codes, alone))[0]):
+        columns, terms = (tuple(each[k] for k in kept) for each in (columns, terms))
+        rows = rows[:, kept]
     count = np.bincount(index, minlength=len(base))
     cells = [Cells.of(each, rows[:, np.isin(terms, mains)], count)
              for each, mains in shrunken.items()]  # fmt: skip

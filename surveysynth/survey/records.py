@@ -130,16 +130,17 @@ def _columns_of(
         name for name in roles.predictors if name not in roles.text and looks_numeric(frame[name])
     }
     for name in roles.needed:
+        codes = declaration.missing_codes.get(name, ())
         try:
             if name in roles.text or name not in numeric:
                 text[name] = text_column(frame[name], name, declaration.levels_of(name))
             # fpc is arithmetic even if the same column also labels strata.
             if name in levelled:
-                columns[name] = level_column(frame[name], levelled[name])
+                columns[name] = level_column(frame[name], levelled[name], codes)
                 if columns[name].wrong:
                     problems.append(_unknown_levels(columns[name], levelled[name]))
             elif name in numeric:
-                columns[name] = number_column(frame[name], name)
+                columns[name] = number_column(frame[name], name, codes)
         except InputError as error:
             problems.append(str(error))
     cells = "; ".join(
@@ -174,7 +175,8 @@ def _unknown_levels(column: NumberColumn, outcome: Outcome) -> str:
     return (
         f"outcome {outcome.name!r}: {records(column.wrong)} with a value that is not among its "
         f"levels, {listing(outcome.levels)}{kinds}. List every level in "
-        f"outcomes.{outcome.name}.levels, in order, or correct these records."
+        f"outcomes.{outcome.name}.levels, in order, codes for no answer in missing_codes, or "
+        "correct these records."
     )
 
 

@@ -237,7 +237,7 @@ class Survey:
                     f"CONFIDENTIAL: {outside:,} of {np.count_nonzero(~np.isnan(values)):,} values "
                     f"of {outcome.name!r} lie outside its declared range, {given.low:,.10g} to "
                     f"{given.high:,.10g}, and count as its ends. If they are codes for missing "
-                    "answers, leave these cells blank."
+                    "answers, name them in missing_codes of its section."
                 )
 
     def population_warning(self) -> str:

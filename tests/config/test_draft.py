@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyreadstat
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -224,6 +225,36 @@ def test_wrong_flags_are_told_and_nothing_is_written(
     for part in told:
         assert part in message
     assert os.listdir(data.parent) == ["survey.csv"]
+
+
+def test_labels_of_a_file_give_levels_and_codes_for_no_answer(data: Path) -> None:
+    frame = household_frame()[["field", "gender", "salary", "visits", "weight"]].assign(
+        health=1.0, smokes=2.0, **{f"item_{number}": 0.0 for number in range(30)}
+    )
+    labels = {
+        "health": {1.0: "Good", 2.0: "Fair", 3.0: "Poor"},
+        "smokes": {-8.0: "Refused", 1.0: "Yes", 2.0: "No"},
+        "visits": {-9.0: "Don't know", 0.0: "None", 99.0: "No answer"},
+    }
+    path = data.with_name("labelled.sav")
+    pyreadstat.write_sav(frame, str(path), variable_value_labels=labels)
+    made = ss.init(
+        path, weight="weight", by="gender", mechanism="noisy_statistics", epsilon=3.6,
+        population_size=1_000_000,
+        outcomes={"health": {"kind": "categorical"},
+                  "smokes": {"kind": "binary", "levels": ["2", "1"]},
+                  "visits": {"kind": "count", "range": [0, 60]}},
+    )  # fmt: skip
+    spec = ss.load_spec(made.path)
+    assert made.open == ()
+    assert spec.outcomes["health"].levels == ("1", "2", "3")
+    assert spec.outcomes["health"].missing_codes == ()
+    assert spec.outcomes["smokes"].missing_codes == (-8.0,)
+    assert spec.outcomes["visits"].missing_codes == (-9.0, 99.0)
+    assert spec.survey.missing == "model"
+    text = made.path.read_text(encoding="utf-8")
+    assert all(words in text for words in ('"Poor"', '"Refused"', '99 "No answer"'))
+    assert ("item_5" in text, "item_29" in text) == (True, False)  # of hundreds, some are named
 
 
 def test_a_file_that_is_there_stays_unless_told_otherwise(

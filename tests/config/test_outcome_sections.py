@@ -223,6 +223,21 @@ def test_a_count_is_declared_as_one() -> None:
     assert parse_spec(text).declared == (Outcome("visits", transform=Transform("identity")),)
 
 
+def test_a_typical_weight_alone_is_the_middle_of_the_range_that_is_learned() -> None:
+    noisy = {"privacy": "mechanism = 'noisy_statistics'"}
+    amount = "[outcomes.y]\nrange = [0, 9]\n[outcomes.weight]\ncentre = 3"
+    found = parse_spec(text_of(amount, **noisy)).outcomes["weight"]
+    assert found.range is not None
+    assert found.range == pytest.approx((np.exp(3) / 100, np.exp(3) * 100))
+    of_size = parse_spec(text_of(amount, **NOISY)).outcomes["weight"]
+    assert of_size.range == found.range
+    # A spread that is declared keeps the logarithm, and so does a model that needs it.
+    declared = parse_spec(text_of(f"{amount}\nspread = 0.9", **noisy)).outcomes["weight"]
+    assert (declared.range, declared.centre, declared.spread) == (None, 3.0, 0.9)
+    selection = parse_spec(text_of(amount, **{**NOISY, "synthesizer": "model = 'fbp'"}))
+    assert selection.outcomes["weight"].range is None
+
+
 def test_units_have_effects_on_every_kind_and_with_missing_answers() -> None:
     psu = "psu = 'school'"
     noisy = {"privacy": "mechanism = 'noisy_statistics'"}

@@ -216,6 +216,25 @@ def test_default_leaves_out_what_another_variable_determines() -> None:
     assert finer_by.formula == "field + gender + field:gender"
 
 
+def test_default_leaves_out_a_class_that_strata_determine_and_spans_the_same() -> None:
+    """Strata that are classes of size but for one, which holds the medium and the large."""
+    records = [20, 10, 10, 9, 8, 7]
+    size = np.repeat(["small", "medium", "large", "small", "medium", "large"], records)
+    stratum = np.repeat(["1", "2", "3", "4", "5", "5"], records)
+    frame = pd.DataFrame({"size": size, "stratum": stratum})
+    matrix = build(frame, None, by=["size"], strata="stratum")
+    own = np.equal.outer(stratum, np.unique(stratum)) * 1.0
+    whole = np.column_stack([own, np.equal.outer(size, np.unique(size)) * 1.0])
+    mains = dense(matrix)[:, ~matrix.ridged]
+    rank = np.linalg.matrix_rank(whole)
+    assert mains.shape[1] == rank < whole.shape[1]
+    assert np.linalg.matrix_rank(np.column_stack([mains, whole])) == rank
+    # The release writes the formula, from which the tables are rebuilt.
+    again = build(frame.iloc[::-1], matrix.formula, by=["size"], strata="stratum")
+    assert set(again.columns) == set(matrix.columns)
+    assert "collinear" in message(frame, "stratum + size", by=["size"], strata="stratum")
+
+
 def many_strata(n: int) -> pd.DataFrame:
     """Records in 60 strata by sex: 120 cells, as many records in each."""
     place = np.arange(n)

@@ -170,7 +170,6 @@ def test_saturated_predictors() -> None:
         ({"population_size": math.nan}, ["population_size", "finite"]),
         ({"population_size": 239}, ["population_size is 239", "240 records"]),
         ({"lonely_psu": "merge"}, ["lonely_psu", "certainty", "'merge'"]),
-        ({"design_effect": 2.0}, ["design_effect", "name their column as psu"]),
         ({"design_effect": 0.5, "psu": "school"}, ["design_effect", "between 1 and 1000", "0.5"]),
         ({"design_effect": float("nan"), "psu": "school"}, ["design_effect", "nan"]),
         ({"missing": "impute"}, ["'fail', 'drop' or 'model'", "'impute'"]),

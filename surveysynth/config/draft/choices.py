@@ -64,6 +64,10 @@ class DataFile:
         rare = int(np.count_nonzero(counts < LEAST_RECORDS))
         return PublicLevels(() if rare else column.levels, margin, rare, title, labels)
 
+    def value_labels(self, name: str) -> Mapping[str, str]:
+        """Return what a file of Stata or SPSS calls values of a column; no value is read."""
+        return self.table.described[name].labels if isinstance(self.table, LabelledTable) else {}
+
     def _called(self, name: str, levels: tuple[str, ...]) -> tuple[str, Mapping[str, str]]:
         """Return title and labels of the levels in the file; no labels if two are the same."""
         if not isinstance(self.table, LabelledTable):

@@ -23,6 +23,7 @@ from surveysynth.config.spec import parse_spec
 from surveysynth.errors import InputError
 from surveysynth.survey.records import LEAST_RECORDS
 
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _LEFT = re.compile(rf'({"|".join(ANSWERS)}) = "{re.escape(OPEN)}"')
 
@@ -72,16 +73,23 @@ def draft_text(
     columns: Sequence[str],
     levels: Mapping[str, PublicLevels],
     spec: str,
+    called: Mapping[str, Mapping[str, str]] | None = None,
 ) -> tuple[str, tuple[str, ...]]:
     """Return the specification of ``choices``, and its keys that are still to be filled in.
 
-    data: the path as written; columns: all names; levels: of the by columns; spec: the file name.
+    data: the path as written; columns: all names; levels: of the by columns; spec: the file name;
+    called: what the file calls values of outcomes.
     Raises ``InputError`` for constants that do not belong together.
     """
+    outcomes = {
+        f"outcomes.{key(each.name)}": _outcome(each, choices, (called or {}).get(each.name, {}))
+        for each in choices.outcomes
+    }
+    coded = any(each.startswith(_CODES) for lines in outcomes.values() for each in lines)
     sections = {
-        "survey": _survey(choices, data, columns),
+        "survey": _survey(choices, data, columns, coded=coded),
         "synthesizer": _synthesizer(choices),
-        **{f"outcomes.{key(each.name)}": _outcome(each, choices) for each in choices.outcomes},
+        **outcomes,
         **_weight(choices),
         "privacy": _privacy(choices),
         "tables": _tables(choices),
@@ -144,7 +152,9 @@ def _heading(choices: Choices, columns: int, spec: str) -> str:
     ])  # fmt: skip
 
 
-def _survey(choices: Choices, data: str, columns: Sequence[str]) -> list[str]:
+def _survey(
+    choices: Choices, data: str, columns: Sequence[str], *, coded: bool
+) -> list[str]:
     lines = [
         line("data", data, "relative to this file"),
         "# Sampling weights are confidential and synthesised with the outcomes. If they are",
@@ -160,11 +170,11 @@ def _survey(choices: Choices, data: str, columns: Sequence[str]) -> list[str]:
         '# Records with blank cells are an error. With missing = "drop" they are left out, and the',
         "# release reports how many."
         + (' With missing = "model" a missing answer is an answer of its own.' * choices.strict),
-        '# missing = "drop"',
+        line("missing", "model" if choices.strict else "drop") if coded else '# missing = "drop"',
     ]
     if rest:
         lines += [
-            f"# Not used: {named(rest)}. Public columns",
+            f"# Not used: {named(rest[:_NAMED])}{', ..' * (len(rest) > _NAMED)}. Public columns",
             "# can be published next to the synthetic outcomes: public_columns = [..].",
         ]
     return lines
@@ -229,23 +239,36 @@ def _synthesizer(choices: Choices) -> list[str]:
     return [model, outcome, *words, given]
 
 
-def _outcome(outcome: OutcomeChoice, choices: Choices) -> list[str]:
+def _outcome(
+    outcome: OutcomeChoice, choices: Choices, called: Mapping[str, str]
+) -> list[str]:
     if outcome.kind is None:
         given = [line(name, each) for name, each in outcome.constants.items()]
         return [*_KINDS.split("\n"), line("kind", OPEN), *given]
     lines = [line("kind", outcome.kind, _KIND_WORDS[outcome.kind])]
     if outcome.is_amount:
-        return lines + _amount(outcome, settled_amount(outcome, strict=choices.strict))
+        settled = settled_amount(outcome, strict=choices.strict)
+        ends = settled.get("range")
+        codes = [] if ends in (None, OPEN) else [
+            code for code in called
+            if _NUMBER.fullmatch(code) and not ends[0] <= float(code) <= ends[1]
+        ]
+        return lines + _amount(outcome, settled) + _codes("outside the range", codes, called)
     constants = dict(outcome.constants)
+    if called and "levels" not in constants:
+        lines += ["# The labels of the file. What is no answer belongs in missing_codes = [..]:",
+                  *(f"#   {value(code)} {value(label)}" for code, label in called.items())]
     if outcome.kind == "categorical":
-        constants.setdefault("levels", OPEN)
+        constants.setdefault("levels", list(called) or OPEN)
+    codes = [code for code in called if code not in constants.get("levels", called)]
     if outcome.levelled:
         lines.append(
             "# All levels that may occur, in order: from the questionnaire, never from the data."
         )
         if "levels" not in constants:
             lines.append('# levels = ["no", "yes"]        # default: 0 and 1, or true and false')
-    return lines + [line(name, each) for name, each in constants.items()]
+    lines += [line(name, each) for name, each in constants.items()]
+    return lines + _codes("not among the levels", codes, called)
 
 
 def _amount(outcome: OutcomeChoice, settled: Mapping[str, Any]) -> list[str]:
@@ -270,15 +293,26 @@ def _amount(outcome: OutcomeChoice, settled: Mapping[str, Any]) -> list[str]:
     return lines + (ends or ["# lower = 0                     # no synthetic amount lies below"])
 
 
+def _codes(where: str, codes: Sequence[str], called: Mapping[str, str]) -> list[str]:
+    """Return labelled codes for no answer, and the key that makes them so."""
+    numbers = [float(code) for code in codes if _NUMBER.fullmatch(code)]
+    words = ", ".join(f"{code} {value(called[code])}" for code in codes)
+    return [
+        f"# Labelled in the file and {where}, so no answer, as a blank cell:",
+        f"# {words}", line(_CODES, numbers),
+    ] if numbers else []  # fmt: skip
+
+
 def _weight(choices: Choices) -> dict[str, list[str]]:
     """Return the section of the weight, if noisy statistics have no population size."""
     if not choices.strict or choices.public_weights or choices.population_size is not None:
         return {}
     return {
         "outcomes.weight": [
-            "# For the log of the sampling weight: the logarithm of population size over records.",
-            "# Where the largest weights are more than about 50 times the smallest, give their",
-            "# range instead, from the design or an earlier survey: range = [low, high].",
+            "# Where population_size above is known, give it and delete this section: counts are",
+            "# then scaled to it, which is better, above all where weights have few values. Else",
+            "# a typical logarithm of the weight: that of population size over records, or 0 for",
+            "# weights of mean 1. A hundredth to a hundred times that weight is the range learned.",
             line("centre", OPEN),
         ]
     }
@@ -349,6 +383,9 @@ def _labels(levels: Mapping[str, PublicLevels]) -> dict[str, list[str]]:
 
 
 SPEC_NAME = "spec.toml"
+#: So many columns without a role are named; a file of an archive has hundreds.
+_NAMED = 12
+_CODES = "missing_codes"
 
 
 @dataclass(frozen=True)
@@ -404,7 +441,8 @@ def write_draft(data: DataFile, choices: Choices, out: Path, *, overwrite: bool)
     # The name of a link stays; folders are resolved, since a link has another folder above it.
     folder = os.path.relpath(data.path.parent.resolve(), out.parent.resolve())
     path = (Path(folder) / data.path.name).as_posix()
-    text, left = draft_text(choices, path, data.names, levels, out.name)
+    called = {each.name: data.value_labels(each.name) for each in choices.outcomes}
+    text, left = draft_text(choices, path, data.names, levels, out.name, called)
     if not left:
         parse_spec(text, out)
     try:

@@ -15,6 +15,7 @@ import pytest
 from surveysynth.config.build import model_of, read_design, read_survey
 from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.errors import InputError
+from surveysynth.estimation.replication import replication_scale
 from surveysynth.evaluation.compare.tables import sample_tables
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
@@ -207,3 +208,48 @@ def test_columns_that_are_not_there(tmp_path: Path, lines: str, words: str) -> N
     with pytest.raises(InputError) as caught:
         read_survey(spec)
     assert words in str(caught.value)
+
+
+def test_pairs_have_the_variance_of_two_units_in_each_stratum() -> None:
+    """A jackknife by pairs doubles one unit and drops the other: sum of (y_1 - y_2)^2 of totals."""
+    totals = np.array([[3.0, 5.0], [10.0, 4.0], [1.0, 1.5]])
+    each = totals.sum() + (totals[:, 0] - totals[:, 1])
+    scale = replication_scale("jk2", len(each))
+    taylor = 2.0 * ((totals - totals.mean(axis=1, keepdims=True)) ** 2).sum()
+    assert scale * ((each - totals.sum()) ** 2).sum() == pytest.approx(taylor)
+
+
+def test_replicate_weights_alone_take_a_design_effect_and_check_asks_for_it(
+    tmp_path: Path,
+) -> None:
+    region = np.repeat(["n", "s"], 50)
+    frame = pd.DataFrame({"region": region, "y": 10.0, "weight": 5.0, "rep1": 5.0, "rep2": 5.0})
+    frame.to_csv(tmp_path / "survey.csv", index=False)
+    text = """
+[survey]
+data = "survey.csv"
+weight = "weight"
+population_size = 100000
+replicate_weights = "rep*"
+replicate_method = "jk2"
+[synthesizer]
+outcome = ["y"]
+[outcomes.y]
+range = [0, 50]
+[privacy]
+mechanism = "noisy_statistics"
+epsilon = 3.6
+[tables]
+by = ["region"]
+statistics = ["count", "mean"]
+"""
+    told = {}
+    for effect in (None, 4.0):
+        more = "" if effect is None else f"[survey]\ndesign_effect = {effect}"
+        spec = parse_spec(text.replace("[survey]", more or "[survey]"), tmp_path / "spec.toml")
+        design = read_design(spec)
+        told[effect] = "\n".join(map(str, preview_lines(spec, design, model_of(spec))))
+    assert "without psu or design_effect" in told[None]
+    assert "without psu or design_effect" not in told[4.0]
+    assert "no column of primary sampling units" in told[4.0]
+    assert "declared design effect of 4" in told[4.0]

@@ -194,7 +194,8 @@ def record_sums(
         upper = np.triu_indices(u.shape[1])
         made = np.zeros((len(z), basis.shape[1] * u.shape[1] + upper[0].size))
         cross = (rows[here] @ basis)[:, :, None] * u[:, None, :]
-        made[here] = np.hstack([cross.reshape(len(u), -1), u[:, upper[0]] * u[:, upper[1]]])
+        cross = cross.reshape(len(u), basis.shape[1] * u.shape[1])  # of none, too
+        made[here] = np.hstack([cross, u[:, upper[0]] * u[:, upper[1]]])
         parts.append(made)
     if _counted(own):
         counts = np.zeros((len(z), own.counts.size))
