@@ -4,7 +4,7 @@ import math
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Final, TypeAlias
 
 from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, model_validator
 
@@ -172,7 +172,7 @@ class OutcomeSection(Section):
 Outcomes = Mapping[str, OutcomeSection]
 
 
-LEARNED = "learned"
+LEARNED: Final = "learned"
 #: Keys that only a learned transform has, and those that it replaces.
 OF_LEARNED = ("range", "learned_share", "learned_by")
 _REPLACED = ("scale", "power", "shift", "centre", "spread")

@@ -396,7 +396,8 @@ class LearnedTransform(Transform):
         share = (mean - means[0]) * ((MEANS - 1) / (means[-1] - means[0]))
         left = np.minimum(share.astype(np.int64), MEANS - 2)
         share -= left
-        return (1.0 - share) * table[place, left] + share * table[place, left + 1]
+        between: FloatArray = (1.0 - share) * table[place, left] + share * table[place, left + 1]
+        return between
 
     def describe(self, name: str) -> str:
         """Return the transform as a formula."""
