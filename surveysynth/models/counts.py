@@ -114,30 +114,6 @@ class CountStats(Unpickled):
         made: dict[str, Any] = {name: np.repeat(getattr(self, name), times, 0) for name in names}
         return replace(self, weight=None, **made)
 
-    def log_likelihood(self, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return value (b,), without log y!, and gradient (b, d) at points t (b, d).
-
-        A point is beta and, of a negative binomial, log phi; one for each database, or many of one.
-        """
-
-        def by_beta(by_eta: FloatArray) -> FloatArray:
-            return np.asarray((by_eta[:, None] @ self.x)[:, 0])
-
-        beta, log_phi = np.split(t, [self.x.shape[-1]], axis=1)
-        eta = np.minimum((self.x @ beta[:, :, None])[:, :, 0], LARGEST_ETA)
-        if not log_phi.size:
-            mean = self.mass * np.exp(eta)
-            return (self.sums * eta - mean).sum(1), by_beta(self.sums - mean)
-        phi, log_odds = np.exp(log_phi), eta - log_phi
-        log_rest = np.logaddexp(0.0, log_odds)
-        share = np.exp(log_odds - log_rest)
-        rising, slope = (self.value_mass * each for each in log_rising(phi, self.values))
-        value = self.sums * (log_odds - log_rest) - self.mass * phi * log_rest
-        of_mass = phi * self.mass * (log_rest - share) + self.sums * np.exp(-log_rest)
-        by_log_phi = phi * slope.sum(1, keepdims=True) - of_mass.sum(1, keepdims=True)
-        gradient = by_beta(self.sums - (self.sums + self.mass * phi) * share)
-        return value.sum(1) + rising.sum(1), np.append(gradient, by_log_phi, 1)
-
 
 class CountPosterior:
     """Log density of t (b, d) but for the prior of beta, with its expansion.
@@ -155,14 +131,32 @@ class CountPosterior:
         return CountPosterior(self.stats.repeated(times), self.phi_scale, self.ridge)
 
     def density(self, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return log-likelihood plus log prior of log phi (b,), and the gradient (b, d)."""
+        """Return log-likelihood without log y! plus log prior of log phi (b,), and gradient (b, d).
+
+        A point is beta and, of a negative binomial, log phi; one for each database, or many of one.
+        """
+        s = self.stats
+
+        def by_beta(by_eta: FloatArray) -> FloatArray:
+            return np.asarray((by_eta[:, None] @ s.x)[:, 0])
+
+        eta = np.minimum((s.x @ t[:, : self.k, None])[:, :, 0], LARGEST_ETA)
+        if self.phi_scale is None:
+            mean = s.mass * np.exp(eta)
+            return (s.sums * eta - mean).sum(1), by_beta(s.sums - mean)
         log_phi = np.clip(t[:, self.k :], -LARGEST_LOG_PHI, LARGEST_LOG_PHI)
-        value, gradient = self.stats.log_likelihood(np.append(t[:, : self.k], log_phi, 1))
-        if self.phi_scale is not None:
-            square = (self.phi_scale * np.exp(log_phi[:, 0])) ** -2
-            value = value - np.log1p(square) - log_phi[:, 0]
-            gradient[:, -1] += 1.0 - 2.0 / (1.0 + square)
-        return value, gradient
+        phi, log_odds = np.exp(log_phi), eta - log_phi
+        log_rest = np.logaddexp(0.0, log_odds)
+        share = np.exp(log_odds - log_rest)
+        rising, slope = (s.value_mass * each for each in log_rising(phi, s.values))
+        value = s.sums * (log_odds - log_rest) - s.mass * phi * log_rest
+        of_mass = phi * s.mass * (log_rest - share) + s.sums * np.exp(-log_rest)
+        square = (self.phi_scale * np.exp(log_phi)) ** -2
+        by_log_phi = phi * slope.sum(1, keepdims=True) - of_mass.sum(1, keepdims=True)
+        by_log_phi += 1.0 - 2.0 / (1.0 + square)
+        prior = np.log1p(square[:, 0])
+        total = value.sum(1) + rising.sum(1) - prior - log_phi[:, 0]
+        return total, np.append(by_beta(s.sums - (s.sums + s.mass * phi) * share), by_log_phi, 1)
 
     def penalized(self, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the same under the normal of precision ``ridge``."""
