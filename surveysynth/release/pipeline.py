@@ -97,7 +97,7 @@ class ReleaseResult:
 
 @shows_stages()
 def release(
-    spec_path: str | Path,
+    spec: str | Path,
     out: str | Path,
     *,
     confidential: str | Path | None = None,
@@ -169,23 +169,23 @@ def release(
     plan = plan_bundle(
         Path(out), None if confidential is None else Path(confidential), overwrite=overwrite
     )
-    spec = with_file_labels(load_spec(spec_path))
-    streams, test = Streams(seed, published=spec.privacy.rebuildable), seed is not None
-    chosen = engine_of(spec, model_of(spec))
+    specification = with_file_labels(load_spec(spec))
+    streams, test = Streams(seed, published=specification.privacy.rebuildable), seed is not None
+    chosen = engine_of(specification, model_of(specification))
     if chosen.compiled:  # a program that cannot run fails before anything is read
         say(stages.COMPILING)
         chosen.prepare()
-    pending = run_to_record(spec, plan, ledger, test=test)
-    with _advice_on_errors(pending), reserved(plan, files_of(spec)), ExitStack() as stack:
+    pending = run_to_record(specification, plan, ledger, test=test)
+    with _advice_on_errors(pending), reserved(plan, files_of(specification)), ExitStack() as stack:
         pending.require_room()  # before the confidential values are looked at
         say(stages.READING)
-        survey = read_survey(spec)
+        survey = read_survey(specification)
         refuse_sources(survey.design.confidential_sources)
         staging: list[Staging] = []
 
         def ready(facts: ReleaseFacts) -> None:
-            check_formats(spec, facts.design)
-            pending.entry = with_unit_size(pending.entry, spec, facts.design)
+            check_formats(specification, facts.design)
+            pending.entry = with_unit_size(pending.entry, specification, facts.design)
             survey.warn(stacklevel=4)
 
         def folder() -> Path:
@@ -193,8 +193,8 @@ def release(
             return staging[0].release
 
         made = run(
-            spec, survey, streams, test=test, chosen=chosen, keeper=None if test else pending,
-            say=say, ready=ready, folder=folder,
+            specification, survey, streams, test=test, chosen=chosen,
+            keeper=None if test else pending, say=say, ready=ready, folder=folder,
         )  # fmt: skip
         say(stages.DOCUMENTS)
         _write(made, staging[0], streams)
