@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from surveysynth._support.page import fragment
 from surveysynth._support.progress import shows_stages
@@ -15,18 +14,15 @@ from surveysynth.config.build import (
     spreads_of,
     with_file_labels,
 )
-from surveysynth.config.spec import load_spec
+from surveysynth.config.spec import Spec, load_spec
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior import feasibility
+from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 from surveysynth.models.weighted import weighted_form
 from surveysynth.release.preview import preview_lines
 from surveysynth.release.public_checks import Warned
 from surveysynth.release.run_record import ledger_of, spending
 from surveysynth.survey.declaration import refuse_sources
-
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
-    from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 
 Progress = Callable[[str], None]
 
@@ -63,8 +59,8 @@ class CheckResult:
     True
     """
 
-    preview: "tuple[str | Warned, ...]"
-    feasibility: "FeasibilityReport | None" = None
+    preview: tuple[str | Warned, ...]
+    feasibility: FeasibilityReport | None = None
     confidential: str = field(default="", repr=False)
     spent: tuple[str, ...] = ()
     no_room: str = ""
@@ -201,7 +197,7 @@ def check(
 
 
 def _of_the_bound(
-    specification: "Spec", time_limit: float | None, progress: Progress | None, *, quick: bool
+    specification: Spec, time_limit: float | None, progress: Progress | None, *, quick: bool
 ) -> CheckResult:
     """Preview a release by the pseudo-posterior and, unless quick, whether its bound is reached."""
     model, settings = model_of(specification), settings_of(specification)

@@ -9,7 +9,7 @@ import numpy as np
 from surveysynth._support.progress import shows_parts
 from surveysynth._support.types import FloatArray
 from surveysynth.config.build import mechanism_of, read_survey, with_file_labels
-from surveysynth.config.spec import load_spec
+from surveysynth.config.spec import Spec, load_spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import (
     UNBOUNDED,
@@ -18,8 +18,9 @@ from surveysynth.estimation.calibration import (
     Margin,
     Method,
 )
-from surveysynth.evaluation.compare.adequacy import compare_with_sample, write_adequacy
+from surveysynth.evaluation.compare.adequacy import Adequacy, compare_with_sample, write_adequacy
 from surveysynth.evaluation.studies.report import run_frame_study
+from surveysynth.evaluation.studies.results import CoverageResult
 from surveysynth.evaluation.studies.study import chosen_frame_study
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.learned.histogram import histograms_in, learned_design
@@ -33,14 +34,10 @@ from surveysynth.release.folder import CONFIDENTIAL, RECORDS_STEM, RELEASE
 from surveysynth.release.ledger import Ledger, LedgerSummary
 from surveysynth.release.microdata import read_json
 from surveysynth.release.run import facts_of, prepared
+from surveysynth.survey.survey import PublicDesign
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from surveysynth.config.spec import Spec
-    from surveysynth.evaluation.compare.adequacy import Adequacy
-    from surveysynth.evaluation.studies.results import CoverageResult
-    from surveysynth.survey.survey import PublicDesign
 
 
 __all__ = ["adequacy", "calibrate", "coverage", "ledger", "run_mechanism"]
@@ -172,7 +169,7 @@ def adequacy(
     *,
     confidential: str | Path | None = None,
     progress: Callable[[str], None] | None = None,
-) -> "Adequacy":
+) -> Adequacy:
     """Compare a release with its confidential sample, each row over its expected error.
 
     The result is confidential, and so is a decision that depends on it. It is written to
@@ -233,8 +230,8 @@ def adequacy(
 
 
 def _of_noise(
-    release: Path, design: "PublicDesign"
-) -> "tuple[PublicDesign, LocationStatistics | None]":
+    release: Path, design: PublicDesign
+) -> tuple[PublicDesign, LocationStatistics | None]:
     path = release / STATISTICS_NAME
     if not path.is_file():
         return design, None
@@ -243,7 +240,7 @@ def _of_noise(
     return learned_design(design, histograms_in(content)), statistics
 
 
-def _risk_weights(folder: Path) -> "FloatArray | None":
+def _risk_weights(folder: Path) -> FloatArray | None:
     import pandas as pd
 
     for path in folder.glob(f"{RECORDS_STEM}.*"):
@@ -258,9 +255,9 @@ Count = Callable[[str, int, int], None]
 @shows_parts
 def coverage(
     frame: "pd.DataFrame | str | Path | None" = None,
-    spec: "str | Path | Spec | Mapping[str, Any] | None" = None,
+    spec: str | Path | Spec | Mapping[str, Any] | None = None,
     *,
-    also: "Sequence[str | Path | Spec | Mapping[str, Any]]" = (),
+    also: Sequence[str | Path | Spec | Mapping[str, Any]] = (),
     samples: int = 100,
     seed: int = 0,
     n: int | None = None,
@@ -276,7 +273,7 @@ def coverage(
     scheduler: str | None = None,
     workers: int | None = 1,
     progress: Count | None = None,
-) -> "CoverageResult":
+) -> CoverageResult:
     """Draw samples from a public population again and again, release each, and compare with truth.
 
     A frame is a file of a whole population: a register, the last census, last year's file. It must

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,9 +12,11 @@ from surveysynth._support.progress import shows_stages
 from surveysynth.config.build import engine_of, model_of
 from surveysynth.config.mistakes import shown
 from surveysynth.config.outcome_section import weight_transform
-from surveysynth.config.spec import SOURCE, spec_of_survey
+from surveysynth.config.spec import SOURCE, Sections, Spec, spec_of_survey
 from surveysynth.config.tables_section import ALL_TABLES
 from surveysynth.errors import InputError
+from surveysynth.inference.synthesis import Inference
+from surveysynth.models.base import Model
 from surveysynth.release.microdata import public_order
 from surveysynth.release.private_tables import PrivateTables
 from surveysynth.release.run import Generators, run
@@ -23,14 +25,8 @@ from surveysynth.sampling.randomness import Streams
 from surveysynth.survey.declaration import refuse_sources
 from surveysynth.survey.outcome import zero_one
 from surveysynth.survey.records import binary_problems
-from surveysynth.survey.survey import Survey, require_survey
+from surveysynth.survey.survey import PublicDesign, Survey, require_survey
 from surveysynth.survey.transforms import LearnedTransform
-
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Sections, Spec
-    from surveysynth.inference.synthesis import Inference
-    from surveysynth.models.base import Model
-    from surveysynth.survey.survey import PublicDesign
 
 Progress = Callable[[str], None]
 
@@ -38,7 +34,7 @@ Progress = Callable[[str], None]
 @shows_stages()
 def tables(
     survey: Survey,
-    model: "str | Model" = "fbs",
+    model: str | Model = "fbs",
     epsilon: float | None = None,
     by: str | Sequence[str] | None = None,
     statistics: str | Sequence[str] = ("count", "mean"),
@@ -49,13 +45,13 @@ def tables(
     level: float = 0.95,
     where: str | None = None,
     several: Sequence[Mapping[str, Any]] | None = None,
-    inference: "Inference" = "debiased",
+    inference: Inference = "debiased",
     priors: Mapping[str, float] | None = None,
     options: Mapping[str, Any] | None = None,
     outcomes: Mapping[str, Mapping[str, Any]] | None = None,
     labels: Mapping[str, Mapping[str, Any]] | None = None,
     calibration: Sequence[Mapping[str, Any]] | None = None,
-    sections: "Sections | None" = None,
+    sections: Sections | None = None,
     survey_id: str | None = None,
     ledger: str | Path | None = None,
     seed: int | np.random.Generator | None = None,
@@ -198,8 +194,8 @@ def tables(
 
 
 def _recorder(
-    spec: "Spec",
-    design: "PublicDesign",
+    spec: Spec,
+    design: PublicDesign,
     survey_id: str | None,
     ledger: str | Path | None,
     *,
@@ -227,12 +223,12 @@ def _names(given: str | Sequence[str]) -> list[str]:
 
 
 def _specification(
-    design: "PublicDesign",
-    sections: "Sections",
+    design: PublicDesign,
+    sections: Sections,
     arguments: Mapping[str, Mapping[str, Any] | None],
     several: Sequence[Mapping[str, Any]] | None,
     calibration: Sequence[Mapping[str, Any]] | None = None,
-) -> "Spec":
+) -> Spec:
     """Return the specification of the arguments of ``tables``.
 
     Arguments that are None have the defaults of a file.
@@ -292,7 +288,7 @@ def _each_own(several: Any) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _survey_for(survey: Survey, spec: "Spec") -> Survey:
+def _survey_for(survey: Survey, spec: Spec) -> Survey:
     """Return the survey with the by columns and the order of records of a specification.
 
     Raises ``InputError`` as ``read_survey`` does for a file, and ``RefusedError`` for weights from

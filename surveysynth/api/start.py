@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth.config.draft.choices import Choices, OutcomeChoice, open_data
-from surveysynth.config.draft.text import SPEC_NAME, write_draft
+from surveysynth.config.draft.text import SPEC_NAME, Drafted, write_draft
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies.designs import SamplingDesign, proportional_allocation
 from surveysynth.evaluation.studies.population import (
@@ -23,8 +23,6 @@ from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from surveysynth.config.draft.text import Drafted
 
 
 DEFAULT_N = 1000
@@ -248,7 +246,7 @@ def init(
     by: str | Sequence[str] = (),
     population_size: float | None = None,
     overwrite: bool = False,
-) -> "Drafted":
+) -> Drafted:
     """Write a specification for a data file, with every choice explained in comments.
 
     The function reads the names of all columns and the values of the by columns, and no other
@@ -336,6 +334,6 @@ def init(
     return write_draft(file, choices, target, overwrite=overwrite)
 
 
-def _outcome(name: str, given: Mapping[str, Any] | None) -> "OutcomeChoice":
+def _outcome(name: str, given: Mapping[str, Any] | None) -> OutcomeChoice:
     constants = dict(given or {})
     return OutcomeChoice(name, constants.pop("kind", None), constants)

@@ -7,7 +7,7 @@ public columns only.
 
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -16,37 +16,29 @@ from surveysynth._support.messages import raise_problems, visible
 from surveysynth.config.calibration_section import method_of, place_of
 from surveysynth.config.outcome_section import WEIGHT, weight_transform
 from surveysynth.config.outcomes import strict_problems
-from surveysynth.config.privacy import as_noisy_statistics, as_pseudo_posterior
+from surveysynth.config.privacy import PrivacySection, as_noisy_statistics, as_pseudo_posterior
 from surveysynth.config.sections import LabelSection, columns_of_pattern, replicate_problems
-from surveysynth.config.spec import with_defaults
+from surveysynth.config.spec import Spec, with_defaults
 from surveysynth.errors import InputError
-from surveysynth.estimation.calibration import Calibration
+from surveysynth.estimation.calibration import Calibration, Margin
 from surveysynth.inference.synthesis import check_replicates
-from surveysynth.mechanisms.base import Declared
+from surveysynth.mechanisms.base import Declared, Mechanism
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, NoisySettings
 from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
+from surveysynth.models.base import Model
 from surveysynth.models.weighted import WeightedModel
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.columns import missing_column, text_column
 from surveysynth.survey.declaration import Declaration, make_roles
-from surveysynth.survey.files import LABELLED_SUFFIXES, LabelledTable, open_table
+from surveysynth.survey.files import LABELLED_SUFFIXES, LabelledTable, Table, open_table
 from surveysynth.survey.outcome import ABOVE, BELOW
 from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
-from surveysynth.survey.survey import public_design, survey_of
-
-if TYPE_CHECKING:
-    from surveysynth.config.privacy import PrivacySection
-    from surveysynth.config.spec import Spec
-    from surveysynth.estimation.calibration import Margin
-    from surveysynth.mechanisms.base import Mechanism
-    from surveysynth.models.base import Model
-    from surveysynth.survey.files import Table
-    from surveysynth.survey.survey import PublicDesign, Survey
+from surveysynth.survey.survey import PublicDesign, Survey, public_design, survey_of
 
 
-def read_survey(spec: "Spec") -> "Survey":
+def read_survey(spec: Spec) -> Survey:
     """Read and validate the survey that a specification names.
 
     Parameters
@@ -76,7 +68,7 @@ def read_survey(spec: "Spec") -> "Survey":
     return survey_of(table.read(declaration.columns), declaration)
 
 
-def read_design(spec: "Spec") -> "PublicDesign":
+def read_design(spec: Spec) -> PublicDesign:
     """Return the public half of the survey; cells of outcomes and weights are not read.
 
     Records without an outcome or a weight, which ``missing = "drop"`` leaves out of a release, are
@@ -86,7 +78,7 @@ def read_design(spec: "Spec") -> "PublicDesign":
     return public_design(table.read(declaration.public_part().roles.needed), declaration)
 
 
-def declaration_of(spec: "Spec") -> "Declaration":
+def declaration_of(spec: Spec) -> Declaration:
     """Return the declaration of the survey's columns in a specification."""
     section, synthesizer = spec.survey, spec.synthesizer
     roles = make_roles(
@@ -117,7 +109,7 @@ def declaration_of(spec: "Spec") -> "Declaration":
     )
 
 
-def calibration_of(spec: "Spec", design: "PublicDesign") -> "Calibration | None":
+def calibration_of(spec: Spec, design: PublicDesign) -> Calibration | None:
     """Return the known totals of a specification, for the records of a design; or None.
 
     Raises ``InputError``, naming the margin, for totals that no weights of these records can have:
@@ -135,7 +127,7 @@ def calibration_of(spec: "Spec", design: "PublicDesign") -> "Calibration | None"
     return made
 
 
-def margins_of(spec: "Spec") -> "list[Margin]":
+def margins_of(spec: Spec) -> list[Margin]:
     """Return the margins of a specification; raises ``InputError`` for files of totals."""
     return [
         each.margin(place_of(number), spec.path.parent)
@@ -143,7 +135,7 @@ def margins_of(spec: "Spec") -> "list[Margin]":
     ]
 
 
-def _open(spec: "Spec") -> "tuple[Table, Declaration]":
+def _open(spec: Spec) -> tuple[Table, Declaration]:
     declaration = declaration_of(spec)
     table = open_table(spec.data_path)
     absent = [
@@ -158,7 +150,7 @@ def _open(spec: "Spec") -> "tuple[Table, Declaration]":
     return table, replace(declaration, replicates=replicates)
 
 
-def model_of(spec: "Spec") -> "Model":
+def model_of(spec: Spec) -> Model:
     """Return the synthesizer of a specification, with its options."""
     synthesizer = spec.synthesizer
     if synthesizer.is_program:
@@ -171,7 +163,7 @@ def model_of(spec: "Spec") -> "Model":
     return model.under_noise() if spec.privacy.adds_noise else model
 
 
-def model_options(spec: "Spec") -> dict[str, Any]:
+def model_options(spec: Spec) -> dict[str, Any]:
     """Return the options of a registered model in a specification."""
     synthesizer = spec.synthesizer
     options = {"priors": dict(synthesizer.priors), **synthesizer.options}
@@ -182,7 +174,7 @@ def model_options(spec: "Spec") -> dict[str, Any]:
     return options
 
 
-def check_engine(spec: "Spec", model: "Model") -> None:
+def check_engine(spec: Spec, model: Model) -> None:
     """Raise ``InputError`` if the engine of a specification is not installed.
 
     The engine of a user's own Stan program is checked too. A release raises the same error.
@@ -205,7 +197,7 @@ def check_engine(spec: "Spec", model: "Model") -> None:
         chosen.prepare()  # compiled already: this looks for it
 
 
-def engine_of(spec: "Spec", model: "Model") -> "Model":
+def engine_of(spec: Spec, model: Model) -> Model:
     """Return the model with the sampler of a specification.
 
     A Stan program of the user is its own sampler.
@@ -218,7 +210,7 @@ def engine_of(spec: "Spec", model: "Model") -> "Model":
     return model.with_engine(StanEngine())
 
 
-def mechanism_of(spec: "Spec") -> "Mechanism":
+def mechanism_of(spec: Spec) -> Mechanism:
     """Return the mechanism of a specification, with its settings."""
     if spec.privacy.mechanism == "noisy_statistics":
         from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
@@ -227,7 +219,7 @@ def mechanism_of(spec: "Spec") -> "Mechanism":
     return PseudoPosterior(settings_of(spec))
 
 
-def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
+def noisy_settings_of(spec: Spec, **changes: Any) -> NoisySettings:
     """Return the settings of noisy statistics, all public; ``changes``: of a comparison."""
     synthesizer, privacy = spec.synthesizer, as_noisy_statistics(spec.privacy)
 
@@ -244,20 +236,20 @@ def noisy_settings_of(spec: "Spec", **changes: Any) -> "NoisySettings":
     })  # fmt: skip
 
 
-def _of_same_name(section: "PrivacySection", settings: type) -> dict[str, Any]:
+def _of_same_name(section: PrivacySection, settings: type) -> dict[str, Any]:
     """Return the keys of a section that the settings of its mechanism have too."""
     names = {each.name for each in fields(settings)}
     return {name: value for name, value in section if name in names}
 
 
-def declared_of(spec: "Spec") -> "tuple[dict[str, Declared], dict[str, Declared]]":
+def declared_of(spec: Spec) -> tuple[dict[str, Declared], dict[str, Declared]]:
     """Return what is declared by name, of amounts above a split (or of all) and below it."""
     above = {name: Declared(*each.of_side(ABOVE)) for name, each in spec.outcomes.items()}
     split = [each.name for each in spec.declared if each.split is not None]
     return above, {name: Declared(*spec.outcomes[name].of_side(BELOW)) for name in split}
 
 
-def spreads_of(spec: "Spec") -> dict[str, float]:
+def spreads_of(spec: Spec) -> dict[str, float]:
     """Return the declared SDs of outcomes on the scales of their transforms.
 
     With a split it is the SD of the amounts above it. Outcomes without a declared SD are left out.
@@ -268,7 +260,7 @@ def spreads_of(spec: "Spec") -> dict[str, float]:
     return {name: spread for name, spread in given.items() if spread is not None} | learned
 
 
-def settings_of(spec: "Spec") -> "MechanismSettings":
+def settings_of(spec: Spec) -> MechanismSettings:
     """Return the settings of the pseudo-posterior, all public."""
     privacy, synthesizer = as_pseudo_posterior(spec.privacy), spec.synthesizer
     of_papers = synthesizer.inference == "paper"
@@ -285,7 +277,7 @@ def method_name(model: str) -> str:
     return Path(model).stem
 
 
-def with_noisy_statistics(spec: "Spec") -> "Spec":
+def with_noisy_statistics(spec: Spec) -> Spec:
     """Return the specification with noisy statistics at the same epsilon.
 
     Raises ``InputError`` for missing settings, such as centres and spreads.
@@ -303,7 +295,7 @@ def with_noisy_statistics(spec: "Spec") -> "Spec":
     )
 
 
-def with_pseudo_posterior(spec: "Spec") -> "Spec":
+def with_pseudo_posterior(spec: Spec) -> Spec:
     """Return the specification with the pseudo-posterior at the same, but asymptotic, epsilon.
 
     The guarantees of the two mechanisms differ.
@@ -311,7 +303,7 @@ def with_pseudo_posterior(spec: "Spec") -> "Spec":
     return with_defaults(spec.model_copy(update={"privacy": as_pseudo_posterior(spec.privacy)}))
 
 
-def with_file_labels(spec: "Spec") -> "Spec":
+def with_file_labels(spec: Spec) -> Spec:
     """Return the specification with titles and labels from the data file.
 
     Titles of all columns with a role and labels of levels of public ones are added if the
@@ -335,7 +327,7 @@ def with_file_labels(spec: "Spec") -> "Spec":
 
 
 def _section(
-    spec: "Spec", table: LabelledTable, name: str, *, public: bool
+    spec: Spec, table: LabelledTable, name: str, *, public: bool
 ) -> LabelSection | None:
     """Return the section ``[labels.NAME]``, or None."""
     given = spec.labels.get(name)

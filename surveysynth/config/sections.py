@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 from pydantic import (
@@ -42,10 +42,7 @@ from surveysynth.survey.declaration import (
     weights_from_problems,
 )
 from surveysynth.survey.files import SUFFIX_WORDS, SUFFIXES, open_table
-
-if TYPE_CHECKING:
-    from surveysynth.survey.survey import Survey
-
+from surveysynth.survey.survey import Survey
 
 _FAY = re.compile(r"fay\((0(?:\.\d+)?|\.\d+)\)")
 #: Keys that no release depends on, and that none publishes.
@@ -115,7 +112,7 @@ def replicate_problems(
     return [text for holds, text in checks if not holds]
 
 
-def replicates_of(section: "SurveySection", survey: "Survey") -> ReplicateWeights | None:
+def replicates_of(section: "SurveySection", survey: Survey) -> ReplicateWeights | None:
     """Return the replicate weights of a survey, with the scale of their method; or None.
 
     Raises ``InputError`` for values that are no weights, without showing them.

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -53,11 +53,8 @@ from surveysynth.estimation.statistics import statistic_of
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.formula import parse_formula
 from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.survey import PublicDesign
 from surveysynth.survey.transforms import LearnedTransform
-
-if TYPE_CHECKING:
-    from surveysynth.survey.survey import PublicDesign
-
 
 #: Replaces the path of a file if the survey is in memory and the model may be an object.
 NO_FILE = "specification.toml"
@@ -444,7 +441,7 @@ _SETTLED = ("outcome", "predictors")
 
 
 def spec_of_survey(
-    design: "PublicDesign",
+    design: PublicDesign,
     sections: Sections,
     several: Sequence[Mapping[str, Any]] | None = None,
     *,
@@ -521,7 +518,7 @@ def _learned(given: LearnedTransform) -> dict[str, Any]:
     }
 
 
-def _survey(design: "PublicDesign") -> dict[str, Any]:
+def _survey(design: PublicDesign) -> dict[str, Any]:
     sources = design.weights_from
     keys = {
         "data": NO_DATA,
@@ -539,7 +536,7 @@ def _survey(design: "PublicDesign") -> dict[str, Any]:
     return {key: value for key, value in keys.items() if value is not None}
 
 
-def _weights(design: "PublicDesign") -> dict[str, Any]:
+def _weights(design: PublicDesign) -> dict[str, Any]:
     if design.public_weight is None:
         return {"weight": design.weight_name}
     if design.stratum_sizes is None:

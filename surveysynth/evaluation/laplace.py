@@ -9,12 +9,12 @@ of a specification, beside the tables of the sample itself.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, interval_of
 from surveysynth.estimation.domains import Domains, margin_set_of_row
@@ -37,11 +37,7 @@ from surveysynth.evaluation.compare.tables import (
     stacked,
 )
 from surveysynth.release.tables.table_builder import estimates_for, keys_of, rows_of
-
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
-    from surveysynth.survey.survey import Survey
-
+from surveysynth.survey.survey import Survey
 
 #: R.
 REPLICATES = 10
@@ -218,8 +214,8 @@ class Noise:
     statistics. Raises ``InputError`` for a survey without sampling weights.
     """
 
-    spec: "Spec"
-    survey: "Survey"
+    spec: Spec
+    survey: Survey
     sample: dict[Key, pd.DataFrame] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -263,7 +259,7 @@ class Noise:
 
     def _noisy(
         self,
-        spec: "Spec",
+        spec: Spec,
         samples: Mapping[Key, pd.DataFrame],
         keys: Sequence[EstimateKey],
         total: int,
@@ -297,7 +293,7 @@ class Noise:
         return result
 
 
-def _noise_fits(spec: "Spec") -> bool:
+def _noise_fits(spec: Spec) -> bool:
     """Return whether rows are of all records by public columns.
 
     Otherwise a record may change its row, which the sensitivities here do not allow for.

@@ -7,16 +7,14 @@ Names of synthesizers may end in ``_noisy`` (noisy statistics).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from surveysynth._support.messages import listing, nearest
 from surveysynth.config.build import mechanism_of, method_name
+from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.models import get_model, model_names
-
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
-    from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 
 SAMPLE, LAPLACE = "sample", "laplace"
 #: Methods without a model.
@@ -65,7 +63,7 @@ def noisy_models() -> tuple[str, ...]:
     return tuple(able)
 
 
-def method_names(spec: "Spec | None" = None) -> tuple[str, ...]:
+def method_names(spec: Spec | None = None) -> tuple[str, ...]:
     """Return every method of a comparison, with the specification's own program."""
     own = () if spec is None else (method_name(spec.synthesizer.model),)
     noisy = (f"{name}{NOISY}" for name in noisy_models())
@@ -73,7 +71,7 @@ def method_names(spec: "Spec | None" = None) -> tuple[str, ...]:
 
 
 def synthesizers(
-    spec: "Spec", models: Sequence[str] = (), methods: Sequence[str] = ()
+    spec: Spec, models: Sequence[str] = (), methods: Sequence[str] = ()
 ) -> tuple[list[Method], list[str]]:
     """Return the synthesizers to compare and the order of the pseudo-posterior's models.
 
@@ -127,7 +125,7 @@ def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def promises(
-    spec: "Spec", ran: Mapping[str, "Spec"], methods: Sequence[str]
+    spec: Spec, ran: Mapping[str, "Spec"], methods: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
     """Return what each method promises, JSON-ready.
 
@@ -154,7 +152,7 @@ def promises(
     return result
 
 
-def two_currencies(budget: "Budget") -> str:
+def two_currencies(budget: Budget) -> str:
     """Explain that the epsilons of the two mechanisms promise different things."""
     return (
         f"The number {budget.epsilon:.4g} stands for two promises, which are not the same. The "

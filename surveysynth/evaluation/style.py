@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 
 from surveysynth._support.page import whole_page
 from surveysynth._support.resources import render
+from surveysynth.config.spec import Spec
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.tables.labels import Labels, where_words
 from surveysynth.release.tables.layout import (
@@ -17,9 +18,6 @@ from surveysynth.release.tables.layout import (
     stub_heading,
     stub_rows,
 )
-
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
 
 Key = tuple[str, str | None]
 
@@ -87,7 +85,7 @@ def heading_of(labels: Labels, statistic: str, outcome: str | None) -> str:
     return words if outcome is None else f"{words}: {labels.titled_with_unit(outcome)}"
 
 
-def table_suffix(spec: "Spec") -> str:
+def table_suffix(spec: Spec) -> str:
     """Return name and subpopulation of a table, to follow its heading; may be empty."""
     section = spec.table
     name = f" (table {section.name})" if section.name else ""

@@ -2,15 +2,20 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from surveysynth._support.resources import render
+from surveysynth.config.spec import Spec
 from surveysynth.config.tables_section import table_files
+from surveysynth.estimation.calibration import Calibration
+from surveysynth.estimation.sample_design import Clusters
 from surveysynth.estimation.statistics import Statistic, statistic_of
+from surveysynth.inference.debias import DebiasRecord
+from surveysynth.mechanisms.base import Mechanism, Settings, Statement
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
 from surveysynth.release.microdata import Digits, format_of
+from surveysynth.release.read_back import ReleaseCounts
 from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.layout import (
     AnyRounding,
@@ -19,22 +24,13 @@ from surveysynth.release.tables.layout import (
     to_percent,
 )
 from surveysynth.release.writers.csv import MicrodataFormat
-
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
-    from surveysynth.estimation.calibration import Calibration
-    from surveysynth.estimation.sample_design import Clusters
-    from surveysynth.inference.debias import DebiasRecord
-    from surveysynth.mechanisms.base import Mechanism, Settings, Statement
-    from surveysynth.release.read_back import ReleaseCounts
-    from surveysynth.survey.survey import PublicDesign
-
+from surveysynth.survey.survey import PublicDesign
 
 #: So many factors are listed; of more, the smallest and the largest.
 _LISTED = 8
 
 
-def inference_words(record: "DebiasRecord") -> str:
+def inference_words(record: DebiasRecord) -> str:
     """Return a paragraph of the privacy statement, from ``templates/inference.j2``."""
     shifts: dict[str, list[float]] = {"scale": [], "location": []}
     for kind, shift in zip(record.kinds, record.shift, strict=record.debiased):
@@ -75,18 +71,18 @@ class ReleaseFacts:
     they take from an earlier release.
     """
 
-    spec: "Spec"
-    design: "PublicDesign"
-    mechanism: "Mechanism"
-    statement: "Statement"
+    spec: Spec
+    design: PublicDesign
+    mechanism: Mechanism
+    statement: Statement
     labels: Labels
     df_design: float
     test: bool
-    clusters: "Clusters | None" = None
-    debias: "DebiasRecord | None" = None
+    clusters: Clusters | None = None
+    debias: DebiasRecord | None = None
     engine: Mapping[str, str] = field(default_factory=dict)
-    calibration: "Calibration | None" = None
-    counts: "ReleaseCounts | None" = None
+    calibration: Calibration | None = None
+    counts: ReleaseCounts | None = None
 
     def with_counts(self) -> "ReleaseFacts":
         """Add to the statement that counts are those of an earlier release."""
@@ -121,16 +117,16 @@ class ReleaseFacts:
         )  # fmt: skip
         return replace(self, statement=statement)
 
-    def with_design(self, design: "PublicDesign") -> "ReleaseFacts":
+    def with_design(self, design: PublicDesign) -> "ReleaseFacts":
         """Return the facts with the design of the draws, whose transforms may be learned."""
         return self if design is self.design else replace(self, design=design)
 
-    def with_inference(self, record: "DebiasRecord") -> "ReleaseFacts":
+    def with_inference(self, record: DebiasRecord) -> "ReleaseFacts":
         """Add how the synthetic data come from the draws."""
         return replace(self._with_guarantee(inference_words(record)), debias=record)
 
     @property
-    def settings(self) -> "Settings":
+    def settings(self) -> Settings:
         """The settings that every mechanism has."""
         return self.mechanism.settings
 
@@ -177,7 +173,7 @@ class ReleaseFacts:
         return f"{self.mechanism.note} It is {outside}." if outside else self.mechanism.note
 
 
-def files_of(spec: "Spec") -> list[str]:
+def files_of(spec: Spec) -> list[str]:
     """Return the paths of all files of tables and figures in a release."""
     return [
         f"{folder}/{file}"
@@ -186,7 +182,7 @@ def files_of(spec: "Spec") -> list[str]:
     ]
 
 
-def rounding_of(spec: "Spec", labels: Labels) -> dict[tuple[str, str | None], AnyRounding]:
+def rounding_of(spec: Spec, labels: Labels) -> dict[tuple[str, str | None], AnyRounding]:
     """Return the rounding of each statistic and outcome; an outcome's own digits come first."""
 
     def rounding(kind: Statistic, digits: int | None) -> AnyRounding:

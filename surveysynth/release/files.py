@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +17,10 @@ from surveysynth._support.resources import render
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.config.calibration_section import inlined
 from surveysynth.config.sections import REPLICATE_KEYS
+from surveysynth.config.spec import Spec
 from surveysynth.config.tables_section import FORMATS, folder_of, unfolded
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.base import PrivateDraws, Released
 from surveysynth.release.documents.codebook import DDI_NAME, make_codebook, make_ddi
 from surveysynth.release.documents.context import make_privacy_record, shared_context
 from surveysynth.release.documents.dossier import make_dossier
@@ -34,13 +36,9 @@ from surveysynth.release.folder import (
 )
 from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.layout import Presentation, Shown
+from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers import csv
-
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
-    from surveysynth.mechanisms.base import PrivateDraws, Released
-    from surveysynth.release.tables.table import ReleaseTable
 
 
 def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Path) -> None:
@@ -165,7 +163,7 @@ def public_specification(facts: ReleaseFacts) -> dict[str, Any]:
 
 
 def write_confidential(
-    released: "Released", folder: Path, file_format: csv.MicrodataFormat
+    released: Released, folder: Path, file_format: csv.MicrodataFormat
 ) -> None:
     """Write realised values, diagnostics, and the mechanism's results by record, in file order."""
     import pandas as pd
@@ -208,7 +206,7 @@ class Compared:
     published: Published
 
 
-def published_of(tables: "Mapping[str, Mapping[str, Sequence[ReleaseTable]]]") -> Published:
+def published_of(tables: Mapping[str, Mapping[str, Sequence[ReleaseTable]]]) -> Published:
     """Return the estimates and standard errors of the tables of a release."""
     return {
         (name, each.statistic, each.outcome): (
@@ -221,9 +219,9 @@ def published_of(tables: "Mapping[str, Mapping[str, Sequence[ReleaseTable]]]") -
 
 def write_compared(
     folder: Path,
-    spec: "Spec",
-    draws: "PrivateDraws",
-    tables: "Mapping[str, Mapping[str, Sequence[ReleaseTable]]]",
+    spec: Spec,
+    draws: PrivateDraws,
+    tables: Mapping[str, Mapping[str, Sequence[ReleaseTable]]],
 ) -> None:
     """Write the file to the confidential folder of a release."""
     content = {

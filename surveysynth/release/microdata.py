@@ -25,19 +25,18 @@ import numpy as np
 
 from surveysynth._support.messages import listing
 from surveysynth._support.types import FloatArray, IntArray
+from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
+from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.tables.labels import Labels
 from surveysynth.release.writers.csv import MicrodataFormat, plain_text, write_records
 from surveysynth.survey.columns import natural_order, text_column
 from surveysynth.survey.files import read_with
 from surveysynth.survey.outcome import Outcome
+from surveysynth.survey.survey import PublicDesign
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from surveysynth.config.spec import Spec
-    from surveysynth.inference.synthesis import SyntheticDataset
-    from surveysynth.survey.survey import PublicDesign
 
 PROGRAMS: dict[str, str] = {"dta": "Stata", "sav": "SPSS"}
 
@@ -171,14 +170,14 @@ VARIANCE_SUFFIX = "_for_variance"
 CALIBRATED_SUFFIX = "_calibrated"
 
 
-def format_of(spec: "Spec") -> MicrodataFormat:
+def format_of(spec: Spec) -> MicrodataFormat:
     """Return the format of the microdata: as asked for, or parquet as the survey is, else csv."""
     if spec.all_tables.microdata is not None:
         return spec.all_tables.microdata
     return "parquet" if spec.survey.data.lower().endswith(".parquet") else "csv"
 
 
-def public_column_names(design: "PublicDesign") -> tuple[str, ...]:
+def public_column_names(design: PublicDesign) -> tuple[str, ...]:
     """Return the columns of the survey that are published unchanged, and the sampling fraction.
 
     With them and the synthetic columns every published estimate and SE can be recomputed.
@@ -195,14 +194,14 @@ def public_column_names(design: "PublicDesign") -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in by_role if name is not None))
 
 
-def fraction_name(design: "PublicDesign") -> str | None:
+def fraction_name(design: PublicDesign) -> str | None:
     """Return the column of sampling fractions: the fpc column's name where it is free."""
     if design.fpc is None or design.fpc_name is None:
         return None
     return f"{design.fpc_name}_fraction" if design.fpc_name in design.frame else design.fpc_name
 
 
-def public_frame(design: "PublicDesign") -> "pd.DataFrame":
+def public_frame(design: PublicDesign) -> "pd.DataFrame":
     """Return the public columns (n rows, file order)."""
     names, fraction = public_column_names(design), fraction_name(design)
     frame = design.frame[[name for name in names if name != fraction]].copy()
@@ -212,7 +211,7 @@ def public_frame(design: "PublicDesign") -> "pd.DataFrame":
     return frame
 
 
-def synthetic_column_names(design: "PublicDesign", *, separate_pair: bool) -> tuple[str, ...]:
+def synthetic_column_names(design: PublicDesign, *, separate_pair: bool) -> tuple[str, ...]:
     """Return the outcomes, the weight unless it is public, and the pair for variances.
 
     The pair is there only where it differs from outcomes and weight. A calibrated weight comes
@@ -226,13 +225,13 @@ def synthetic_column_names(design: "PublicDesign", *, separate_pair: bool) -> tu
     return names
 
 
-def weight_column(design: "PublicDesign") -> str:
+def weight_column(design: PublicDesign) -> str:
     """Return the column of the weight for estimates: synthetic, public, or calibrated."""
     base = base_weight_column(design)
     return base if design.calibrated_by is None else f"{base}{CALIBRATED_SUFFIX}"
 
 
-def base_weight_column(design: "PublicDesign") -> str:
+def base_weight_column(design: PublicDesign) -> str:
     """Return the column of the weight before calibration, synthetic or public."""
     return design.public_weight_name or design.weight_name or DEFAULT_WEIGHT_NAME
 
@@ -247,7 +246,7 @@ def _as_known(outcome: Outcome, values: FloatArray) -> "np.ndarray[Any, np.dtype
 
 
 def labelled_columns(
-    design: "PublicDesign", labels: Labels, *, separate_pair: bool
+    design: PublicDesign, labels: Labels, *, separate_pair: bool
 ) -> dict[str, LabelledColumn]:
     """Describe every column for files of Stata and SPSS, by name and in order."""
     synthetic = synthetic_column_names(design, separate_pair=separate_pair)
@@ -257,7 +256,7 @@ def labelled_columns(
     }
 
 
-def _public_labelled(design: "PublicDesign", labels: Labels, name: str) -> LabelledColumn:
+def _public_labelled(design: PublicDesign, labels: Labels, name: str) -> LabelledColumn:
     title = labels.titled_with_unit(name)
     if name == fraction_name(design) or design.frame[name].dtype.kind in "iufb":
         return LabelledColumn(title)
@@ -267,7 +266,7 @@ def _public_labelled(design: "PublicDesign", labels: Labels, name: str) -> Label
     return _of_levels(labels, name, title, found, positions=False)
 
 
-def _synthetic_labelled(design: "PublicDesign", labels: Labels, name: str) -> LabelledColumn:
+def _synthetic_labelled(design: PublicDesign, labels: Labels, name: str) -> LabelledColumn:
     base = name.removesuffix(VARIANCE_SUFFIX)
     title = labels.titled_with_unit(base) + (", for variances" if name != base else "")
     declared = {outcome.name: outcome for outcome in design.outcomes}.get(base)
@@ -302,7 +301,7 @@ class MicrodataWriter:
 
     def __init__(
         self,
-        design: "PublicDesign",
+        design: PublicDesign,
         folder: Path,
         file_format: MicrodataFormat,
         labels: Labels,
@@ -314,7 +313,7 @@ class MicrodataWriter:
         self._public = public_frame(design).iloc[self._order].reset_index(drop=True)
         folder.mkdir(exist_ok=True)
 
-    def write(self, dataset: "SyntheticDataset") -> None:
+    def write(self, dataset: SyntheticDataset) -> None:
         """Write a dataset."""
         separate = dataset.separate_pair
         columns = self._columns(dataset.outcome, dataset.weight, dataset.base_weight)
@@ -344,7 +343,7 @@ class MicrodataWriter:
         return [*(_as_known(declared, values) for declared, values in pairs), *weights]
 
 
-def public_order(design: "PublicDesign") -> IntArray:
+def public_order(design: PublicDesign) -> IntArray:
     """Return the order (n,) in which the microdata show the records of a design.
 
     By the public columns, the first column first. Ties cannot be distinguished.
@@ -368,7 +367,7 @@ MOST_MOVED = 0.01
 class Digits:
     """Amounts with ``significant`` digits, weights with as many on average (``weight_step``)."""
 
-    design: "PublicDesign"
+    design: PublicDesign
     significant: int
 
     @property
@@ -382,7 +381,7 @@ class Digits:
             return None
         return Decimal(1).scaleb(-self._decimals)
 
-    def rounded(self, dataset: "SyntheticDataset") -> "SyntheticDataset":
+    def rounded(self, dataset: SyntheticDataset) -> SyntheticDataset:
         """Round a dataset as it is published.
 
         Raises ``RefusedError`` where an outcome varies by too little for its digits.

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from surveysynth._support import progress as stages
 from surveysynth._support.page import fragment
@@ -24,7 +23,7 @@ from surveysynth.config.spec import load_spec
 from surveysynth.errors import StoppedError, SurveySynthError
 from surveysynth.release import files
 from surveysynth.release.documents.context import shared_context
-from surveysynth.release.facts import files_of
+from surveysynth.release.facts import ReleaseFacts, files_of
 from surveysynth.release.files import write_compared
 from surveysynth.release.folder import (
     DOSSIER_NAMES,
@@ -49,15 +48,11 @@ from surveysynth.release.public_checks import (
 )
 from surveysynth.release.read_back import COUNTS_NAME, PublishedRelease, statistics_folder
 from surveysynth.release.run import Progress, Run, facts_of, run, synthetic_estimates
-from surveysynth.release.run_record import hints_of, run_to_record, with_unit_size
+from surveysynth.release.run_record import PendingNoise, hints_of, run_to_record, with_unit_size
 from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.release.tables.table_builder import flat_tables, tables_of_each
 from surveysynth.sampling.randomness import Streams
 from surveysynth.survey.declaration import refuse_sources
-
-if TYPE_CHECKING:
-    from surveysynth.release.facts import ReleaseFacts
-    from surveysynth.release.run_record import PendingNoise
 
 
 @dataclass(frozen=True)
@@ -102,7 +97,7 @@ class ReleaseResult:
 
 @shows_stages()
 def release(
-    spec_path: str | Path,
+    spec: str | Path,
     out: str | Path,
     *,
     confidential: str | Path | None = None,
@@ -174,23 +169,23 @@ def release(
     plan = plan_bundle(
         Path(out), None if confidential is None else Path(confidential), overwrite=overwrite
     )
-    spec = with_file_labels(load_spec(spec_path))
-    streams, test = Streams(seed, published=spec.privacy.rebuildable), seed is not None
-    chosen = engine_of(spec, model_of(spec))
+    specification = with_file_labels(load_spec(spec))
+    streams, test = Streams(seed, published=specification.privacy.rebuildable), seed is not None
+    chosen = engine_of(specification, model_of(specification))
     if chosen.compiled:  # a program that cannot run fails before anything is read
         say(stages.COMPILING)
         chosen.prepare()
-    pending = run_to_record(spec, plan, ledger, test=test)
-    with _advice_on_errors(pending), reserved(plan, files_of(spec)), ExitStack() as stack:
+    pending = run_to_record(specification, plan, ledger, test=test)
+    with _advice_on_errors(pending), reserved(plan, files_of(specification)), ExitStack() as stack:
         pending.require_room()  # before the confidential values are looked at
         say(stages.READING)
-        survey = read_survey(spec)
+        survey = read_survey(specification)
         refuse_sources(survey.design.confidential_sources)
         staging: list[Staging] = []
 
-        def ready(facts: "ReleaseFacts") -> None:
-            check_formats(spec, facts.design)
-            pending.entry = with_unit_size(pending.entry, spec, facts.design)
+        def ready(facts: ReleaseFacts) -> None:
+            check_formats(specification, facts.design)
+            pending.entry = with_unit_size(pending.entry, specification, facts.design)
             survey.warn(stacklevel=4)
 
         def folder() -> Path:
@@ -198,8 +193,8 @@ def release(
             return staging[0].release
 
         made = run(
-            spec, survey, streams, test=test, chosen=chosen, keeper=None if test else pending,
-            say=say, ready=ready, folder=folder,
+            specification, survey, streams, test=test, chosen=chosen,
+            keeper=None if test else pending, say=say, ready=ready, folder=folder,
         )  # fmt: skip
         say(stages.DOCUMENTS)
         _write(made, staging[0], streams)
@@ -217,7 +212,7 @@ def release(
 
 
 @contextmanager
-def _advice_on_errors(pending: "PendingNoise") -> Iterator[None]:
+def _advice_on_errors(pending: PendingNoise) -> Iterator[None]:
     """Add to errors, and to Ctrl-C, what happens to noise that is pending.
 
     Once the release is published, nothing is left that Ctrl-C could stop.
@@ -236,7 +231,7 @@ def _advice_on_errors(pending: "PendingNoise") -> Iterator[None]:
         raise
 
 
-def _warned(facts: "ReleaseFacts") -> tuple[Warned, ...]:
+def _warned(facts: ReleaseFacts) -> tuple[Warned, ...]:
     """Return reasons not to publish the files, and what to look at before they are published."""
     barred = (Warned(Kind.UNPUBLISHABLE, text) for text in facts.warnings)
     return shown_last((*barred, *public_warnings(facts.spec, facts.design)))

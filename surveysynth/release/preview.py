@@ -4,7 +4,6 @@
 nor weights are read (strict 5).
 """
 
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from surveysynth.config.build import (
     settings_of,
 )
 from surveysynth.config.sections import replicate_lines
+from surveysynth.config.spec import Spec
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.sample_design import cluster_lines
 from surveysynth.estimation.subpopulation import WHERE, shown_rows
@@ -37,7 +37,7 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
 from surveysynth.mechanisms.noisy_statistics.release.unit_products import USUAL_ICC
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD, NoisySettings
 from surveysynth.mechanisms.pseudo_posterior.mechanism import outside_of_stated, smallest_records
-from surveysynth.models.base import psu_codes
+from surveysynth.models.base import Model, psu_codes
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.models.weighted import weighted_form
 from surveysynth.release.documents.codebook import DDI_NAME
@@ -59,13 +59,8 @@ from surveysynth.release.tables.table_builder import public_domains, row_counts,
 from surveysynth.survey.declaration import refuse_sources
 from surveysynth.survey.outcome import needs_general_form
 from surveysynth.survey.pooling import ROUNDING
+from surveysynth.survey.survey import PublicDesign
 from surveysynth.survey.transforms import LearnedTransform
-
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
-    from surveysynth.models.base import Model
-    from surveysynth.survey.survey import PublicDesign
-
 
 _SHOWN_CELLS = 40
 _DOCUMENTS = ", ".join(
@@ -85,7 +80,7 @@ WITHOUT_CLUSTERS = (
 )
 
 
-def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[Line]:
+def preview_lines(spec: Spec, design: PublicDesign, model: Model) -> list[Line]:
     """Return validation results, cell sizes n_d and the files of a release, one line each."""
     check_formats(spec, design)
     labels = without_rare(Labels(spec.labels), rare_levels(spec, design))
@@ -100,7 +95,7 @@ def preview_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     ]
 
 
-def _table_lines(spec: "Spec", design: "PublicDesign", labels: Labels) -> list[str]:
+def _table_lines(spec: Spec, design: PublicDesign, labels: Labels) -> list[str]:
     """Describe the cells of one table."""
     section = spec.table
     lines: list[str] = []
@@ -117,7 +112,7 @@ def _table_lines(spec: "Spec", design: "PublicDesign", labels: Labels) -> list[s
     return [*lines, ""]
 
 
-def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[Line]:
+def _survey_lines(spec: Spec, design: PublicDesign, model: Model) -> list[Line]:
     lines: list[Line] = [
         f"Survey: {design.n:,} records, {design.dropped:,} dropped for missing values."
     ]
@@ -163,7 +158,7 @@ def _survey_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[
     return lines + spec.privacy.risk_lines
 
 
-def _records_lines(spec: "Spec", design: "PublicDesign") -> list[Line]:
+def _records_lines(spec: Spec, design: PublicDesign) -> list[Line]:
     """State records per coefficient, and what is pooled so that there are enough."""
     settings, smallest = settings_of(spec), smallest_records(design)
     least = settings.least_records_of(design)
@@ -182,7 +177,7 @@ def _records_lines(spec: "Spec", design: "PublicDesign") -> list[Line]:
     return lines
 
 
-def _weight_lines(design: "PublicDesign") -> list[str]:
+def _weight_lines(design: PublicDesign) -> list[str]:
     """State how public weights are used, or what weights were computed from."""
     name = design.public_weight_name
     if name is None:
@@ -224,7 +219,7 @@ def budget_words(budget: Budget) -> str:
     return f"rho = {budget.rho:.4g} (epsilon = {budget.epsilon:.4g} at delta = {budget.delta:.3g})"
 
 
-def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
+def _guarantee(spec: Spec, design: PublicDesign, model: Model) -> str:
     if not spec.privacy.private:
         return 'risk = "none": NOT private'
     outside = outside_of_stated(design, settings_of(spec), weighted_form(model, design))
@@ -233,7 +228,7 @@ def _guarantee(spec: "Spec", design: "PublicDesign", model: "Model") -> str:
     )
 
 
-def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> list[str]:
+def _published_lines(spec: Spec, design: PublicDesign, model: Model) -> list[str]:
     privacy = spec.privacy.for_records(design.n)
     datasets = privacy.m * privacy.replicates_per_draw
     files = [
@@ -257,7 +252,7 @@ def _published_lines(spec: "Spec", design: "PublicDesign", model: "Model") -> li
     ]
 
 
-def check_strict(spec: "Spec") -> list[Line]:
+def check_strict(spec: Spec) -> list[Line]:
     """Return the lines on a specification by noisy statistics that ``check`` prints first.
 
     Raises ``InputError`` for a file, public columns or settings that a release could not take, and
@@ -284,7 +279,7 @@ def check_strict(spec: "Spec") -> list[Line]:
 
 
 def _noise_lines(
-    design: "PublicDesign", settings: NoisySettings, model: GeneralLocation
+    design: PublicDesign, settings: NoisySettings, model: GeneralLocation
 ) -> list[Line]:
     """State the noise of counts and moments by block, and of sums by PSU."""
     public = location_design(model, design, settings)
@@ -313,7 +308,7 @@ def _noise_lines(
 
 def _unit_lines(
     model: GeneralLocation,
-    design: "PublicDesign",
+    design: PublicDesign,
     settings: NoisySettings,
     public: LocationDesign,
 ) -> list[Line]:
@@ -338,7 +333,7 @@ def _unit_lines(
     return lines
 
 
-def _noise_guarantee(spec: "Spec", design: "PublicDesign", settings: NoisySettings) -> list[str]:
+def _noise_guarantee(spec: Spec, design: PublicDesign, settings: NoisySettings) -> list[str]:
     """State the guarantee, and what was not read."""
     dropped = (
         ["  (records without an outcome or a weight would be dropped; they are counted here)"]
@@ -352,7 +347,7 @@ def _noise_guarantee(spec: "Spec", design: "PublicDesign", settings: NoisySettin
     ]
 
 
-def _constants(design: "PublicDesign", settings: NoisySettings) -> list[Line]:
+def _constants(design: PublicDesign, settings: NoisySettings) -> list[Line]:
     """State the constants that were declared for the guarantee."""
     names, clipping = column_names(design), settings.clipping(design)
     if not needs_general_form(design.outcomes):
@@ -368,7 +363,7 @@ def _constants(design: "PublicDesign", settings: NoisySettings) -> list[Line]:
     ]  # fmt: skip
 
 
-def _clipped_weights(design: "PublicDesign", clipping: Clipping) -> list[Line]:
+def _clipped_weights(design: PublicDesign, clipping: Clipping) -> list[Line]:
     """State which weights are taken as they are, where their logarithm has a centre and spread."""
     if design.weight_name is None or isinstance(design.weight_transform, LearnedTransform):
         return []
@@ -382,7 +377,7 @@ def _clipped_weights(design: "PublicDesign", clipping: Clipping) -> list[Line]:
     )]  # fmt: skip
 
 
-def _units(design: "PublicDesign", settings: NoisySettings) -> list[str]:
+def _units(design: PublicDesign, settings: NoisySettings) -> list[str]:
     """State what is protected."""
     if settings.protect == RECORD:
         return ["Protected: single records.", ""]

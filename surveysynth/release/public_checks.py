@@ -13,10 +13,11 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pandas as pd
 
+from surveysynth.config.spec import Spec
 from surveysynth.errors import (
     FewRecordsWarning,
     FormulaCutWarning,
@@ -35,10 +36,7 @@ from surveysynth.release.microdata import (
 from surveysynth.release.tables.labels import Labels
 from surveysynth.survey.declaration import RHO_FACTORS
 from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
-
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
-    from surveysynth.survey.survey import PublicDesign
+from surveysynth.survey.survey import PublicDesign
 
 
 class Kind(Enum):
@@ -84,14 +82,14 @@ def shown_last(warned: Iterable[Warned]) -> tuple[Warned, ...]:
     return tuple(each for each in warned if each.kind in LAST)
 
 
-def check_formats(spec: "Spec", design: "PublicDesign") -> None:
+def check_formats(spec: Spec, design: PublicDesign) -> None:
     """Raise ``InputError`` for names of columns that files of the microdata cannot have."""
     pair = spec.privacy.down_weights and spec.synthesizer.inference == "debiased"
     synthetic = synthetic_column_names(design, separate_pair=pair)
     check_names((*public_column_names(design), *synthetic), format_of(spec))
 
 
-def check_calibrated_name(design: "PublicDesign") -> None:
+def check_calibrated_name(design: PublicDesign) -> None:
     """Raise ``InputError`` where a column already has the name of the calibrated weight."""
     name = weight_column(design)
     if name in design.frame or name in design.outcome_names:
@@ -106,7 +104,7 @@ def check_calibrated_name(design: "PublicDesign") -> None:
 LEAST_OF_A_KIND = 50
 
 
-def public_warnings(spec: "Spec", design: "PublicDesign") -> tuple[Warned, ...]:
+def public_warnings(spec: Spec, design: PublicDesign) -> tuple[Warned, ...]:
     """Return all that the specification and the public columns say against a release."""
     return (
         *delta_warning(spec, design), *weights_warning(design), *design_warnings(design),
@@ -114,14 +112,14 @@ def public_warnings(spec: "Spec", design: "PublicDesign") -> tuple[Warned, ...]:
     )  # fmt: skip
 
 
-def design_warnings(design: "PublicDesign") -> tuple[Warned, ...]:
+def design_warnings(design: PublicDesign) -> tuple[Warned, ...]:
     """Return what the public columns cost in accuracy."""
     return (
         *left_out_warning(design), *formula_warnings(design), *few_record_warnings(design)
     )  # fmt: skip
 
 
-def weights_warning(design: "PublicDesign") -> tuple[Warned, ...]:
+def weights_warning(design: PublicDesign) -> tuple[Warned, ...]:
     """Say which confidential answers may be in the weights, or ask; empty where none are."""
     if not gap_of_weights(design):
         return ()
@@ -141,7 +139,7 @@ def weights_warning(design: "PublicDesign") -> tuple[Warned, ...]:
     ),)  # fmt: skip
 
 
-def formula_warnings(design: "PublicDesign") -> tuple[Warned, ...]:
+def formula_warnings(design: PublicDesign) -> tuple[Warned, ...]:
     """Name the levels, cells, and interactions without coefficients of their own; or nothing."""
     texts = []
     if left_out := design.matrix.left_out:
@@ -164,7 +162,7 @@ def formula_warnings(design: "PublicDesign") -> tuple[Warned, ...]:
     return tuple(Warned(Kind.FORMULA, text) for text in texts)
 
 
-def few_record_warnings(design: "PublicDesign") -> tuple[Warned, ...]:
+def few_record_warnings(design: PublicDesign) -> tuple[Warned, ...]:
     """Warn of kinds of values that have few records even if all kinds are equally common.
 
     How many records are at a spike is confidential; the number of records and of kinds is not.
@@ -184,7 +182,7 @@ def few_record_warnings(design: "PublicDesign") -> tuple[Warned, ...]:
     )
 
 
-def left_out_warning(design: "PublicDesign") -> tuple[Warned, ...]:
+def left_out_warning(design: PublicDesign) -> tuple[Warned, ...]:
     """Warn where leaving out records with missing cells moves counts."""
     return (Warned(
         Kind.LEFT_OUT,
@@ -194,7 +192,7 @@ def left_out_warning(design: "PublicDesign") -> tuple[Warned, ...]:
     ),) * bool(design.shift)  # fmt: skip
 
 
-def warn_of_design(design: "PublicDesign", stacklevel: int = 2) -> None:
+def warn_of_design(design: PublicDesign, stacklevel: int = 2) -> None:
     """Issue a Python warning for each of these reasons; all are public."""
     for each in design_warnings(design):
         if category := BEFORE.get(each.kind):
@@ -205,7 +203,7 @@ def warn_of_design(design: "PublicDesign", stacklevel: int = 2) -> None:
 _LARGE, _SMALL = 0.1, 0.01
 
 
-def delta_warning(spec: "Spec", design: "PublicDesign") -> tuple[Warned, ...]:
+def delta_warning(spec: Spec, design: PublicDesign) -> tuple[Warned, ...]:
     """Warn of a delta that is too large, with the remedy; empty where it is not."""
     budget, n = spec.privacy.cost, design.n
     if budget is None or (delta := budget.delta) * n <= _LARGE:
@@ -224,7 +222,7 @@ def delta_warning(spec: "Spec", design: "PublicDesign") -> tuple[Warned, ...]:
 NOT_SHOWN = "(rare level, not shown)"
 
 
-def rare_levels(spec: "Spec", design: "PublicDesign") -> dict[str, tuple[str, ...]]:
+def rare_levels(spec: Spec, design: PublicDesign) -> dict[str, tuple[str, ...]]:
     """Return undeclared levels with fewer than ``LEAST_RECORDS`` records, by public column.
 
     Units, columns of numbers, and columns with so many levels that they are names or notes of

@@ -22,7 +22,7 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.config.build import calibration_of, declaration_of, model_of, noisy_settings_of
 from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
-from surveysynth.estimation.calibration import calibrated_dataset, twelve_digits
+from surveysynth.estimation.calibration import Calibration, calibrated_dataset, twelve_digits
 from surveysynth.inference.synthesis import Inference, SyntheticDataset, datasets_of
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.learned.histogram import histograms_in, learned_design
@@ -48,8 +48,6 @@ from surveysynth.survey.where import columns_of, parse_where
 if TYPE_CHECKING:
     import pandas as pd
 
-    from surveysynth.estimation.calibration import Calibration
-
 
 #: Key of the counts in ``statistics.json``.
 COUNTS_NAME = "counts"
@@ -71,7 +69,7 @@ class ReleaseCounts:
 
     @classmethod
     def of(
-        cls, design: "PublicDesign", columns: Sequence[str], datasets: Iterable[SyntheticDataset]
+        cls, design: PublicDesign, columns: Sequence[str], datasets: Iterable[SyntheticDataset]
     ) -> "ReleaseCounts":
         """Add up the weights of datasets on the records of a design."""
         labels = _cells_of(design, columns)
@@ -113,7 +111,7 @@ class ReleaseCounts:
         return f"the weights of every synthetic dataset add up in {by} to those of an earlier one"
 
     def matched(
-        self, design: "PublicDesign", datasets: Iterable[SyntheticDataset]
+        self, design: PublicDesign, datasets: Iterable[SyntheticDataset]
     ) -> Iterator[SyntheticDataset]:
         """Yield datasets with weights that add up, by cell, to those of the earlier release.
 
@@ -132,15 +130,15 @@ class ReleaseCounts:
 
 
 def published_datasets(
-    spec: "Spec",
-    design: "PublicDesign",
-    model: "Model",
-    draws: "PrivateDraws",
+    spec: Spec,
+    design: PublicDesign,
+    model: Model,
+    draws: PrivateDraws,
     rng: np.random.Generator,
     *,
     inference: Inference,
     counts: ReleaseCounts | None,
-    calibration: "Calibration | None",
+    calibration: Calibration | None,
 ) -> Iterator[SyntheticDataset]:
     """Yield the datasets of a release as they are published: rounded, with the tables' weights.
 
@@ -156,12 +154,12 @@ def published_datasets(
         yield each if calibration is None else calibrated_dataset(calibration, each)
 
 
-def cell_sizes(design: "PublicDesign", columns: Sequence[str]) -> Counter[Cell]:
+def cell_sizes(design: PublicDesign, columns: Sequence[str]) -> Counter[Cell]:
     """Return the numbers of records by cell."""
     return Counter(_cells_of(design, columns))
 
 
-def _cells_of(design: "PublicDesign", columns: Sequence[str]) -> list[Cell]:
+def _cells_of(design: PublicDesign, columns: Sequence[str]) -> list[Cell]:
     """Return the cell of every record; a number has one text, whatever the format of the file."""
     if not columns:
         return [()] * design.n

@@ -7,16 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from surveysynth._support import progress as stages
 from surveysynth.config.build import calibration_of, engine_of, mechanism_of, model_of
+from surveysynth.config.spec import Spec
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign, clusters_of
 from surveysynth.inference.synthesis import published_draws
-from surveysynth.models.base import require
+from surveysynth.mechanisms.base import Mechanism, NoiseKeeper, PrivateDraws, Released
+from surveysynth.models.base import Model, require
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.microdata import MicrodataWriter, public_order
 from surveysynth.release.public_checks import check_calibrated_name, warn_of_design
@@ -29,12 +30,7 @@ from surveysynth.release.tables.table_builder import (
     tables_of_each,
 )
 from surveysynth.sampling.randomness import Streams
-
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
-    from surveysynth.mechanisms.base import Mechanism, NoiseKeeper, PrivateDraws, Released
-    from surveysynth.models.base import Model
-    from surveysynth.survey.survey import PublicDesign, Survey
+from surveysynth.survey.survey import PublicDesign, Survey
 
 Progress = Callable[[str], None]
 """Called with the name of each stage as it begins; never with anything computed from the data."""
@@ -61,11 +57,11 @@ class Run:
     record; draws: what datasets are made from; estimates: of every table, by name.
     """
 
-    facts: "ReleaseFacts"
-    survey: "Survey"
-    model: "Model"
-    released: "Released"
-    draws: "PrivateDraws"
+    facts: ReleaseFacts
+    survey: Survey
+    model: Model
+    released: Released
+    draws: PrivateDraws
     estimates: dict[str, Estimates]
 
     @cached_property
@@ -75,15 +71,15 @@ class Run:
 
 
 def run(
-    spec: "Spec",
-    survey: "Survey",
+    spec: Spec,
+    survey: Survey,
     streams: Generators | Streams,
     *,
     test: bool,
-    chosen: "Model | None" = None,
-    keeper: "NoiseKeeper | None" = None,
+    chosen: Model | None = None,
+    keeper: NoiseKeeper | None = None,
     say: Progress = lambda stage: None,
-    ready: "Callable[[ReleaseFacts], None]" = lambda facts: None,
+    ready: Callable[[ReleaseFacts], None] = lambda facts: None,
     folder: Callable[[], Path | None] = lambda: None,
 ) -> Run:
     """Run a specification on a survey.
@@ -114,8 +110,8 @@ def run(
 
 
 def prepared(
-    spec: "Spec", survey: "Survey", chosen: "Model | None" = None
-) -> "tuple[Survey, Model, Mechanism]":
+    spec: Spec, survey: Survey, chosen: Model | None = None
+) -> tuple[Survey, Model, Mechanism]:
     """Return the survey as the mechanism gets it, the model of its design, and the mechanism.
 
     The survey has the ridge, and small strata pooled. Records of noisy statistics are sorted as
@@ -135,9 +131,9 @@ def prepared(
 
 
 def synthetic_estimates(
-    facts: "ReleaseFacts",
-    model: "Model",
-    draws: "PrivateDraws",
+    facts: ReleaseFacts,
+    model: Model,
+    draws: PrivateDraws,
     rng: np.random.Generator,
     folder: Path | None,
     *,
@@ -168,14 +164,14 @@ def synthetic_estimates(
 
 
 def facts_of(
-    spec: "Spec",
-    design: "PublicDesign",
-    mechanism: "Mechanism",
-    model: "Model",
+    spec: Spec,
+    design: PublicDesign,
+    mechanism: Mechanism,
+    model: Model,
     *,
     test: bool,
     counts: ReleaseCounts | None = None,
-) -> "ReleaseFacts":
+) -> ReleaseFacts:
     """Gather the public facts for the files of a release.
 
     ``counts``: of an earlier release, where they are not to be read from its folder. Raises

@@ -10,11 +10,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from surveysynth._support.resources import version_of
 from surveysynth.config.build import mechanism_of, method_name, noisy_settings_of
 from surveysynth.config.sections import REPLICATE_KEYS
+from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.release.atomic import PRIVATE_MODE, signals_delayed, write_whole
 from surveysynth.release.folder import DRAWN, BundlePlan, copies_of
@@ -31,10 +32,7 @@ from surveysynth.release.ledger import (
     text_of,
 )
 from surveysynth.survey.files import open_table
-
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
-    from surveysynth.survey.survey import PublicDesign
+from surveysynth.survey.survey import PublicDesign
 
 #: What may change between the noise and another attempt: how long chains run, and no more.
 _OF_CHAINS = {"chains", "draws", "warmup"}
@@ -153,7 +151,7 @@ class PendingNoise:
         )
 
 
-def purpose_of(spec: "Spec", entry: LedgerEntry) -> str:
+def purpose_of(spec: Spec, entry: LedgerEntry) -> str:
     """Return what noise is for: a hash of the data, the version and the specification.
 
     The length of chains, calibration, and the keys for the ledger are left out of it.
@@ -171,7 +169,7 @@ def purpose_of(spec: "Spec", entry: LedgerEntry) -> str:
 
 
 def run_to_record(
-    spec: "Spec", plan: BundlePlan, ledger: str | Path | None, *, test: bool
+    spec: Spec, plan: BundlePlan, ledger: str | Path | None, *, test: bool
 ) -> PendingNoise:
     """Return the run that is about to begin, with its place in the ledger.
 
@@ -207,7 +205,7 @@ class Recorder:
 
 
 def ledger_of(
-    spec: "Spec", path: str | Path | None = None, *, survey: str | None = None
+    spec: Spec, path: str | Path | None = None, *, survey: str | None = None
 ) -> Ledger:
     """Return the ledger of the survey of a specification, or of ``survey``, with the budget."""
     budget = spec.privacy.budget
@@ -215,7 +213,7 @@ def ledger_of(
     return Ledger.of(survey or survey_id(spec.survey.id, spec.data_path), path, limit)
 
 
-def spending(spec: "Spec", ledger: Ledger) -> tuple[list[str], str]:
+def spending(spec: Spec, ledger: Ledger) -> tuple[list[str], str]:
     """Return the totals of a ledger before a release, and why its budget has no room.
 
     The reason is "" where there is room. Reads the settings and the ledger, and no records.
@@ -231,7 +229,7 @@ def spending(spec: "Spec", ledger: Ledger) -> tuple[list[str], str]:
     return lines, ""
 
 
-def cost_words(spec: "Spec") -> str:
+def cost_words(spec: Spec) -> str:
     """Return what one release by a specification spends."""
     cost = spec.privacy.cost
     if cost is not None:
@@ -256,7 +254,7 @@ def hints_of(ledger: Ledger, entry: LedgerEntry, *, named: bool) -> tuple[str, .
     return tuple(f"Ledger: {hint}" for hint in hints)
 
 
-def entry_of(spec: "Spec", *, test: bool, released: bool = True) -> LedgerEntry:
+def entry_of(spec: Spec, *, test: bool, released: bool = True) -> LedgerEntry:
     """Return the entry of one run on files; ``released`` is false for comparisons.
 
     Raises ``InputError`` where the data file cannot be read.
@@ -273,7 +271,7 @@ def entry_of(spec: "Spec", *, test: bool, released: bool = True) -> LedgerEntry:
 
 
 def entry_in_memory(
-    spec: "Spec", design: "PublicDesign", survey: str, *, test: bool
+    spec: Spec, design: PublicDesign, survey: str, *, test: bool
 ) -> LedgerEntry:
     """Return the entry of one run on a survey in memory, with the id that its caller gives it."""
     content = spec.model_dump_json(exclude={"path"})
@@ -283,7 +281,7 @@ def entry_in_memory(
 
 
 def _entry(
-    spec: "Spec", survey: str, spec_sha256: str, data_sha256: str, *, test: bool, released: bool
+    spec: Spec, survey: str, spec_sha256: str, data_sha256: str, *, test: bool, released: bool
 ) -> LedgerEntry:
     privacy, settings = spec.privacy, mechanism_of(spec).settings
     cost = privacy.cost
@@ -305,7 +303,7 @@ def _entry(
     )
 
 
-def with_unit_size(entry: LedgerEntry, spec: "Spec", design: "PublicDesign") -> LedgerEntry:
+def with_unit_size(entry: LedgerEntry, spec: Spec, design: PublicDesign) -> LedgerEntry:
     """Return the entry with the size of the largest unit of protection, a public number."""
     if not entry.in_rho:
         return entry

@@ -136,16 +136,15 @@ def test_errors_are_of_residuals(
     assert cell["se"] == pytest.approx(np.sqrt(within + between), rel=1e-7)
 
 
-@pytest.mark.parametrize("statistic", ["mean", "count"])
 @pytest.mark.parametrize("pair", [False, True])
 def test_the_programs_recompute_calibrated_tables(
-    make_spec: MakeSpec, tmp_path: Path, by_hand: Install, pair: bool, statistic: str  # noqa: F811
+    make_spec: MakeSpec, tmp_path: Path, by_hand: Install, pair: bool  # noqa: F811
 ) -> None:
     names = ["salary"] if pair else ["salary", "employed"]
     by_hand(names, pair=pair)
     spec = spec_of(
         make_spec, names, PLAIN if pair else MARGINS, privacy=PAPERS if pair else NOISY,
-        tables=f"by = ['field', 'gender']\nstatistics = ['{statistic}']",
+        tables="by = ['field', 'gender']\nstatistics = ['mean']",
     )  # fmt: skip
     release(spec, tmp_path / "out", seed=1)
     folder = tmp_path / "out" / "release"

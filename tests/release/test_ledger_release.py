@@ -3,6 +3,7 @@ ledgers read back, and listings of the file system."""
 
 import shutil
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -112,7 +113,8 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return noted
 
     for user in ("release.pipeline", "api.check"):
-        monkeypatch.setattr(f"surveysynth.{user}.read_survey", note("read_survey"))
+        module = import_module(f"surveysynth.{user}")
+        monkeypatch.setattr(module, "read_survey", note("read_survey"))
     monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", note("run"))
     return seen
 

@@ -37,28 +37,26 @@ from surveysynth.evaluation.compare.tables import (
 )
 from surveysynth.evaluation.style import PageTable, Row, cells, columns, heading_of, page
 from surveysynth.inference.synthesis import SyntheticDataset, synthesise
+from surveysynth.mechanisms.base import PrivateDraws
+from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
+    LocationStatistics,
+)
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     noisy_sums,
     record_scores,
     record_sums,
 )
-from surveysynth.models.base import psu_codes
+from surveysynth.models.base import Model, psu_codes
+from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.figure_style import FAINT, INK, MARK, WARNING, draw, new_figure, png_bytes
 from surveysynth.release.files import Published
 from surveysynth.release.folder import ADEQUACY_PAGE, ADEQUACY_ROWS
 from surveysynth.release.tables.layout import show_ratio
 from surveysynth.release.tables.table_builder import estimates_for
+from surveysynth.survey.survey import Survey
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from surveysynth.mechanisms.base import PrivateDraws
-    from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
-        LocationStatistics,
-    )
-    from surveysynth.models.base import Model
-    from surveysynth.release.facts import ReleaseFacts
-    from surveysynth.survey.survey import Survey
 
 
 #: Datasets of each draw from which expected errors are computed.
@@ -76,7 +74,7 @@ class Findings:
     the farthest under the model; expected: of rows in the order of tables and their keys.
     """
 
-    facts: "ReleaseFacts"
+    facts: ReleaseFacts
     rows: Mapping[Key, pd.DataFrame]
     p_value: float
     expected: ExpectedError
@@ -104,13 +102,13 @@ class Findings:
 
 
 def compare_with_sample(
-    facts: "ReleaseFacts",
-    model: "Model",
-    survey: "Survey",
-    draws: "PrivateDraws",
+    facts: ReleaseFacts,
+    model: Model,
+    survey: Survey,
+    draws: PrivateDraws,
     published: Published,
     *,
-    statistics: "LocationStatistics | None" = None,
+    statistics: LocationStatistics | None = None,
     risk_weights: FloatArray | None = None,
     seed: int = 0,
 ) -> Findings:
@@ -205,7 +203,7 @@ def rows_with_sample(
 
 
 def _sums(
-    facts: "ReleaseFacts", model: "Model", statistics: "LocationStatistics | None"
+    facts: ReleaseFacts, model: Model, statistics: LocationStatistics | None
 ) -> tuple[Addends, tuple[FloatArray, FloatArray] | None]:
     """Return what records add to noisy statistics, and these; or to the scores of the model."""
     design = facts.design
@@ -305,7 +303,7 @@ def farthest_rows(found: Findings) -> PageTable:
     )
 
 
-def _named(found: Findings, row: "dict[Hashable, object]") -> str:
+def _named(found: Findings, row: dict[Hashable, object]) -> str:
     """Return a row in words: its table, its level, and its by-columns."""
     labels, outcome = found.facts.labels, row["outcome"]
     parts = [heading_of(labels, str(row["statistic"]), None if outcome is None else str(outcome))]

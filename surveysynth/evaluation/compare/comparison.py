@@ -7,7 +7,6 @@ noisy tables are read from the data.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 from zlib import crc32
 
 import numpy as np
@@ -17,6 +16,7 @@ from surveysynth._support.messages import raise_problems
 from surveysynth._support.progress import NOISY_TABLES, synthesizer_stage
 from surveysynth.config.build import with_noisy_statistics, with_pseudo_posterior
 from surveysynth.config.outcomes import kind_problems
+from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.linearised import Rule
 from surveysynth.evaluation.compare.adequacy import Findings, compare_with_sample
@@ -33,16 +33,13 @@ from surveysynth.evaluation.methods import (
     synthesizers,
 )
 from surveysynth.inference.synthesis import SyntheticDataset, synthesise
+from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.release.files import published_of
 from surveysynth.release.run import Generators, run
+from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform
-
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
-    from surveysynth.mechanisms.noisy_statistics.accounting import Budget
-    from surveysynth.survey.survey import Survey
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,13 +50,13 @@ class ModelRun:
     """
 
     title: str
-    spec: "Spec"
+    spec: Spec
     dataset: SyntheticDataset
     found: Findings | None = None
 
 
 def run_synthesizer(
-    spec: "Spec", survey: "Survey", stream: np.random.SeedSequence, *, seeded: bool
+    spec: Spec, survey: Survey, stream: np.random.SeedSequence, *, seeded: bool
 ) -> tuple[ModelRun, dict[Key, pd.DataFrame]]:
     """Run the mechanism and make the tables that a release of ``spec`` would publish.
 
@@ -110,13 +107,13 @@ class Comparison:
     that promise zero-concentrated privacy, if there are any.
     """
 
-    spec: "Spec"
-    survey: "Survey"
+    spec: Spec
+    survey: Survey
     sensitivity: Rule
     tables: Mapping[Key, Mapping[str, pd.DataFrame]]
     runs: Mapping[str, ModelRun]
     left_out: Mapping[str, str] = field(default_factory=dict)
-    strict_budget: "Budget | None" = None
+    strict_budget: Budget | None = None
 
     @cached_property
     def methods(self) -> tuple[str, ...]:
@@ -183,8 +180,8 @@ class Comparison:
 
 
 def compare(
-    spec: "Spec",
-    survey: "Survey",
+    spec: Spec,
+    survey: Survey,
     *,
     models: Sequence[str] = (),
     methods: Sequence[str] = (),
@@ -249,7 +246,7 @@ class _Streams:
 class _Made:
     """Tables, runs and reasons, as methods are added to a comparison."""
 
-    def __init__(self, spec: "Spec", survey: "Survey", streams: _Streams) -> None:
+    def __init__(self, spec: Spec, survey: Survey, streams: _Streams) -> None:
         self.spec, self.survey, self.streams = spec, survey, streams
         self._noise = Noise(spec, survey)
         self.frames: dict[Key, dict[str, pd.DataFrame]] = {
@@ -302,12 +299,12 @@ class _Made:
             self.frames[key][method] = table
 
 
-def _with_log_weight(survey: "Survey") -> "Survey":
+def _with_log_weight(survey: Survey) -> Survey:
     """Return the survey with the log weight, which the pseudo-posterior models."""
     return replace(survey, design=replace(survey.design, weight_transform=Transform()))
 
 
-def _with_model(spec: "Spec", name: str) -> "Spec":
+def _with_model(spec: Spec, name: str) -> Spec:
     """Return the specification with another model and default options.
 
     Raises ``InputError`` for kinds of outcomes that the model does not take.

@@ -13,6 +13,7 @@ from surveysynth._support.types import FloatArray
 from surveysynth.estimation.quantiles import weighted_quantiles
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.evaluation.compare.adequacy import differences_figure
+from surveysynth.evaluation.compare.comparison import Comparison
 from surveysynth.evaluation.compare.tables import ROUNDING, sample_weight
 from surveysynth.evaluation.methods import SAMPLE, color_of, label_of
 from surveysynth.evaluation.style import heading_of
@@ -23,8 +24,6 @@ from surveysynth.survey.transforms import Transform
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from surveysynth.evaluation.compare.comparison import Comparison
 
 
 #: What lies outside these shares of a dataset on both sides is not shown.
@@ -129,7 +128,7 @@ def bars(panel: Any, outcome: Outcome, curves: Sequence[Curve], title: str) -> N
         legend(panel, curves)
 
 
-def rmse_violins(comparison: "Comparison") -> "Figure":
+def rmse_violins(comparison: Comparison) -> "Figure":
     """Draw RMSE against the sample over the rows of each table, by method, a panel a statistic."""
     keys, labels = list(comparison.tables), Labels(comparison.spec.labels)
     rows = max(len(each) for each in comparison.tables.values())
@@ -154,13 +153,13 @@ def rmse_violins(comparison: "Comparison") -> "Figure":
     return figure
 
 
-def differences(comparison: "Comparison") -> "Figure":
+def differences(comparison: Comparison) -> "Figure":
     """Draw differences from the sample in expected errors, a panel for each synthesizer."""
     found = {name: run.found for name, run in comparison.runs.items() if run.found is not None}
     return differences_figure({label_of(name): each for name, each in found.items()})
 
 
-def densities(comparison: "Comparison") -> "Figure":
+def densities(comparison: Comparison) -> "Figure":
     """Draw weighted distributions of every outcome: confidential sample and synthesizers."""
     survey, runs = comparison.survey, comparison.runs
     outcomes, labels = survey.design.outcomes, Labels(comparison.spec.labels)

@@ -13,7 +13,7 @@ from surveysynth._support import progress as stages
 from surveysynth._support.page import Picture, fragment
 from surveysynth._support.progress import shows_stages
 from surveysynth.config.build import read_survey, with_file_labels
-from surveysynth.config.spec import load_spec
+from surveysynth.config.spec import Spec, load_spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.linearised import Rule
 from surveysynth.estimation.sample_design import clusters_of
@@ -56,8 +56,6 @@ from surveysynth.release.tables.layout import ABSENT, rounding_of_column, show_r
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from surveysynth.config.spec import Spec
 
 
 _BOUNDS = {
@@ -163,7 +161,7 @@ def _tables(
 
 
 def _table(
-    comparison: Comparison, spec: "Spec", key: Key, by_method: "Mapping[str, pd.DataFrame]"
+    comparison: Comparison, spec: Spec, key: Key, by_method: "Mapping[str, pd.DataFrame]"
 ) -> tuple[str, PageTable, bool]:
     """Put estimates with standard errors of every method side by side."""
     labels = Labels(spec.labels)
@@ -233,7 +231,7 @@ class ComparisonResult:
     """The location of the files, the comparison, and the totals of the ledger."""
 
     out: Path
-    comparison: "Comparison"
+    comparison: Comparison
     ledger: LedgerSummary
 
     def _repr_html_(self) -> str:
@@ -343,7 +341,7 @@ def sensitivity_of(word: str) -> Rule:
     return cast("Rule", word)
 
 
-def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
+def _write(comparison: Comparison, folder: Path, *, test: bool) -> None:
     pictures = make_pictures(comparison)
     (folder / FIGURES).mkdir()
     for picture in pictures:
@@ -358,7 +356,7 @@ def _write(comparison: "Comparison", folder: Path, *, test: bool) -> None:
     (folder / REPORT_NAME).write_text(report, encoding="utf-8")
 
 
-def make_pictures(comparison: "Comparison") -> "list[Picture]":
+def make_pictures(comparison: Comparison) -> list[Picture]:
     """Draw all figures of a report."""
     def picture(name: str, heading: str, text: str, figure: Callable[..., Any]) -> Picture:
         return Picture(name, heading, text, png_bytes(draw(figure, comparison)))

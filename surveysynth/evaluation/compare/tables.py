@@ -6,7 +6,7 @@ by itself. All frames are confidential.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -14,21 +14,18 @@ import pandas as pd
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.config import build
 from surveysynth.config.sections import replicates_of
+from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.replication import ReplicatedSample
 from surveysynth.estimation.statistics import TABLE
 from surveysynth.release.tables.table_builder import Tables, estimates_of_each, tables_of_each
 from surveysynth.survey.survey import Confidential, Survey
 
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
-
-
 Key: TypeAlias = tuple[str, str | None]
 """A statistic and an outcome by their names, None for counts."""
 
 
-def stacked(spec: "Spec", tables: Mapping[str, Mapping[Key, pd.DataFrame]]) -> (
+def stacked(spec: Spec, tables: Mapping[str, Mapping[Key, pd.DataFrame]]) -> (
     dict[Key, pd.DataFrame]
 ):
     """Stack the frames of all tables, by name, into one for each key.
@@ -47,7 +44,7 @@ def stacked(spec: "Spec", tables: Mapping[str, Mapping[Key, pd.DataFrame]]) -> (
     }
 
 
-def _below_each_other(spec: "Spec", frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def _below_each_other(spec: Spec, frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     parts = [frame.assign(**{TABLE: name}) for name, frame in frames.items()]
     whole = pd.concat(parts, ignore_index=True)
     by = [name for name in spec.by if name in whole]
@@ -56,7 +53,7 @@ def _below_each_other(spec: "Spec", frames: Mapping[str, pd.DataFrame]) -> pd.Da
     return whole[[*first, *(name for name in whole if name not in first)]]
 
 
-def by_table(spec: "Spec", frame: pd.DataFrame) -> "Iterator[tuple[Spec, pd.DataFrame]]":
+def by_table(spec: Spec, frame: pd.DataFrame) -> "Iterator[tuple[Spec, pd.DataFrame]]":
     """Yield the rows of each table in a stacked frame, with its by-columns and specification."""
     for each in spec.each_table:
         if not spec.named_tables:
@@ -68,7 +65,7 @@ def by_table(spec: "Spec", frame: pd.DataFrame) -> "Iterator[tuple[Spec, pd.Data
             yield each, rows.drop(columns=[TABLE, *others])
 
 
-def frames(spec: "Spec", made: Mapping[str, Tables]) -> dict[Key, pd.DataFrame]:
+def frames(spec: Spec, made: Mapping[str, Tables]) -> dict[Key, pd.DataFrame]:
     """Return tables in the form of a release, by name, without degrees of freedom.
 
     n comes before the numbers, the flag after; several tables are stacked.
@@ -93,13 +90,13 @@ def _columns(frame: pd.DataFrame) -> pd.DataFrame:
 ROUNDING = 1e-9
 
 
-def without_flags(spec: "Spec") -> "Spec":
+def without_flags(spec: Spec) -> Spec:
     """Return the specification with every row kept, even if a release would withhold it."""
     unflagged = tuple(each.model_copy(update={"flags": "none"}) for each in spec.tables)
     return spec.model_copy(update={"tables": unflagged})
 
 
-def sample_weight(survey: "Survey") -> FloatArray:
+def sample_weight(survey: Survey) -> FloatArray:
     """Return the weights (n,) for estimates of the sample; raise ``InputError`` without any."""
     weight = survey.sampling_weight
     if weight is None:
@@ -107,7 +104,7 @@ def sample_weight(survey: "Survey") -> FloatArray:
     return weight
 
 
-def sample_tables(spec: "Spec", survey: "Survey") -> dict[Key, pd.DataFrame]:
+def sample_tables(spec: Spec, survey: Survey) -> dict[Key, pd.DataFrame]:
     """Estimate the tables of a specification from the sample itself.
 
     Design, statistics and weights are those of a release. Values are real, so variances are by PSU
@@ -120,7 +117,7 @@ def sample_tables(spec: "Spec", survey: "Survey") -> dict[Key, pd.DataFrame]:
     return frames(spec, tables_of_each(spec.for_records(by_psu.n), by_psu, estimates))
 
 
-def _replication(spec: "Spec", survey: "Survey") -> ReplicatedSample | None:
+def _replication(spec: Spec, survey: Survey) -> ReplicatedSample | None:
     """Return the rule of the sample's replicate weights, calibrated like its weight; or None."""
     replicates = replicates_of(spec.survey, survey)
     if replicates is None:

@@ -6,16 +6,14 @@ raises TypeError; and its systematic selection in random order takes units with 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
 
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
-
-if TYPE_CHECKING:
-    from surveysynth.evaluation.studies.population import Population
+from surveysynth.evaluation.studies.population import Population
 
 DesignKind: TypeAlias = Literal["pps_wr", "pps", "srs", "two_stage"]
 Allocation: TypeAlias = Literal["proportional", "equal", "power"]
@@ -153,7 +151,7 @@ class SamplingDesign:
         """True if samples have PSUs."""
         return self.kind == "two_stage"
 
-    def check(self, population: "Population") -> None:
+    def check(self, population: Population) -> None:
         """Raise ``InputError`` if the design does not fit the population."""
         by_size = self.kind in ("pps_wr", "pps") or self.clusters == "size" or self.within == "pps"
         if by_size and population.size is None:
@@ -179,7 +177,7 @@ class SamplingDesign:
     def _clusters_drawn(self, n: int) -> int:
         return max(MINIMUM, round(n / self.per_cluster))
 
-    def draw(self, population: "Population", rng: np.random.Generator) -> pd.DataFrame:
+    def draw(self, population: Population, rng: np.random.Generator) -> pd.DataFrame:
         """Draw one sample: rows of the population, stratum by stratum, adding ``weight``.
 
         A cluster that was drawn twice is two PSUs, so the PSUs of a sample are numbered anew.
@@ -192,7 +190,7 @@ class SamplingDesign:
         return frame
 
     def select(
-        self, population: "Population", rng: np.random.Generator
+        self, population: Population, rng: np.random.Generator
     ) -> tuple[IntArray, FloatArray, IntArray]:
         """Draw one sample: rows (n,) of the population, weights (n,), and the draw of each record.
 
@@ -219,7 +217,7 @@ class SamplingDesign:
             draws.append(draw)
         return np.concatenate(rows), np.concatenate(weights), np.concatenate(draws)
 
-    def _sizes(self, population: "Population") -> IntArray:
+    def _sizes(self, population: Population) -> IntArray:
         if population.drawn is not None:
             return population.drawn_by_stratum
         units = np.array([rows.size for rows in population.stratum_rows])

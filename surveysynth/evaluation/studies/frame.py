@@ -74,7 +74,7 @@ def columns_of(frame: "pd.DataFrame | Path") -> tuple[str, ...]:
     return names
 
 
-def refuse_survey_file(frame: Path, spec: "Spec") -> None:
+def refuse_survey_file(frame: Path, spec: Spec) -> None:
     """Raise ``InputError`` if the frame is the confidential data file of the survey, or a copy."""
     data = spec.data_path
     if not (frame.is_file() and data.is_file()):
@@ -88,7 +88,7 @@ def refuse_survey_file(frame: Path, spec: "Spec") -> None:
 
 
 def read_frame(
-    frame: "pd.DataFrame | Path", spec: "Spec", *, size: str | None, drawn: str | None,
+    frame: "pd.DataFrame | Path", spec: Spec, *, size: str | None, drawn: str | None,
     source: str = "the frame",
 ) -> Population:
     """Return a frame as the population of a study.
@@ -136,7 +136,7 @@ def read_frame(
 
 
 def _problems(
-    spec: "Spec", raw: pd.DataFrame, records: Records, roles: Roles, size: str | None
+    spec: Spec, raw: pd.DataFrame, records: Records, roles: Roles, size: str | None
 ) -> Iterator[str]:
     if records.dropped:
         counts = {name: int(raw[name].isna().sum()) for name in roles.needed}
@@ -162,7 +162,7 @@ def _problems(
         )
 
 
-def check_design(design: SamplingDesign, population: Population, spec: "Spec") -> None:
+def check_design(design: SamplingDesign, population: Population, spec: Spec) -> None:
     """Raise ``InputError`` if the design does not fit the frame or the specification."""
     survey = spec.survey
     if design.two_stage and survey.psu is None:
@@ -197,7 +197,7 @@ def check_design(design: SamplingDesign, population: Population, spec: "Spec") -
     design.check(population)
 
 
-def drawn_spec(spec: Spec, population: "Population") -> Spec:
+def drawn_spec(spec: Spec, population: Population) -> Spec:
     """Return a specification for samples of the frame, with its public sizes and totals.
 
     Rows that a release would withhold are kept, so that all are judged.
@@ -221,7 +221,7 @@ def drawn_spec(spec: Spec, population: "Population") -> Spec:
     return spec.model_copy(update={"survey": survey.model_copy(update=changes), **unwithheld})
 
 
-def _totals(by: tuple[str, ...], amount: str | None, population: "Population") -> Any:
+def _totals(by: tuple[str, ...], amount: str | None, population: Population) -> Any:
     frame = population.frame
     values = pd.Series(1.0, index=frame.index) if amount is None else frame[amount].astype(float)
     if not by:

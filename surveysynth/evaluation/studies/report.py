@@ -33,6 +33,7 @@ from surveysynth.evaluation.studies.tasks import (
     REPLICATES_NAME,
     REPORT_NAME,
     SUMMARY_NAME,
+    Progress,
     Store,
     open_folder,
     replace_file,
@@ -44,8 +45,6 @@ from surveysynth.release.figure_style import draw, log_ticks, new_figure, png_by
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-    from surveysynth.evaluation.studies.tasks import Progress
 
 
 #: A method whose intervals cover too little is drawn down to here.
@@ -151,7 +150,7 @@ def run_frame_study(
     resume: bool = False,
     scheduler: str | None = None,
     workers: int | None = None,
-    progress: "Progress | None" = None,
+    progress: Progress | None = None,
 ) -> CoverageResult:
     """Run a study and write it to ``out``, a new folder or, with ``resume``, one of this study.
 

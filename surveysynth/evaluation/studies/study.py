@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,11 +45,9 @@ from surveysynth.evaluation.studies.population import (
 from surveysynth.evaluation.studies.tasks import Task, TaskResult
 from surveysynth.release.run import Generators, run
 from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
+from surveysynth.survey.declaration import Declaration
 from surveysynth.survey.survey import PublicDesign, Survey, survey_of
 from surveysynth.survey.transforms import Transform
-
-if TYPE_CHECKING:
-    from surveysynth.survey.declaration import Declaration
 
 NUMBERS = ("estimate", "se", "df", "ci_lower", "ci_upper")
 
@@ -341,7 +339,7 @@ class FrameStudy:
 
 def chosen_frame_study(
     frame: "pd.DataFrame | Path | None",
-    specs: "Sequence[str | Path | Spec | Mapping[str, Any]]",
+    specs: Sequence[str | Path | Spec | Mapping[str, Any]],
     *,
     samples: int,
     seed: int,
@@ -391,7 +389,7 @@ def chosen_frame_study(
     return FrameStudy(population, sampling, named, samples, seed, laplace, source)
 
 
-def _spec_of(given: "str | Path | Spec | Mapping[str, Any]") -> Spec:
+def _spec_of(given: str | Path | Spec | Mapping[str, Any]) -> Spec:
     if isinstance(given, Spec):
         return given
     if isinstance(given, Mapping):

@@ -5,7 +5,7 @@ elements follow https://ddialliance.org/Specification/DDI-Codebook/2.5.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from surveysynth._support.messages import xml_text
 from surveysynth._support.resources import environment, version_of
@@ -23,9 +23,7 @@ from surveysynth.release.microdata import (
     weight_column,
 )
 from surveysynth.survey.outcome import Outcome
-
-if TYPE_CHECKING:
-    from surveysynth.survey.survey import PublicDesign
+from surveysynth.survey.survey import PublicDesign
 
 
 def make_codebook(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any]:
@@ -80,7 +78,7 @@ def _numbered(column: dict[str, Any], written: LabelledColumn) -> dict[str, Any]
     return column
 
 
-def public_roles(design: "PublicDesign", name: str) -> dict[str, str]:
+def public_roles(design: PublicDesign, name: str) -> dict[str, str]:
     """Return the roles of a public column: a word for programs, and its meaning."""
     is_weight, calibrated = name == design.public_weight_name, design.calibrated_by is not None
     roles = (

@@ -7,19 +7,17 @@ import math
 import platform
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from surveysynth._support.resources import version_of
 from surveysynth.config.build import model_of
 from surveysynth.config.privacy import as_noisy_statistics
+from surveysynth.config.tables_section import TablesSection
+from surveysynth.inference.debias import DebiasRecord
 from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.mechanisms.noisy_statistics.settings import RECORD
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.tables.labels import listed
-
-if TYPE_CHECKING:
-    from surveysynth.config.tables_section import TablesSection
-    from surveysynth.inference.debias import DebiasRecord
 
 _LIBRARIES = ("surveysynth", "numpy", "scipy", "pandas")
 
@@ -126,7 +124,7 @@ def make_privacy_record(
     }
 
 
-def _debiasing(record: "DebiasRecord") -> dict[str, Any]:
+def _debiasing(record: DebiasRecord) -> dict[str, Any]:
     """Return what was done to the draws, from public inputs alone.
 
     Numbers have six significant digits, not the last ones, which are those of the draws.
@@ -185,7 +183,7 @@ def _settings(facts: ReleaseFacts, context: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _of_table(section: "TablesSection") -> dict[str, Any]:
+def _of_table(section: TablesSection) -> dict[str, Any]:
     return {
         **({} if section.where is None else {"where": section.where}),
         "flags": section.flags,

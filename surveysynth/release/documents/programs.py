@@ -29,11 +29,10 @@ from surveysynth.release.microdata import (
 from surveysynth.release.tables.table import ReleaseTable, well_filled
 from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers.csv import safe_text
+from surveysynth.survey.survey import PublicDesign
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-    from surveysynth.survey.survey import PublicDesign
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def make_example(
     }
 
 
-def _row(table: ReleaseTable, design: "PublicDesign") -> int:
+def _row(table: ReleaseTable, design: PublicDesign) -> int:
     """Return the row to recompute, from 0: a cell with enough records where there is one."""
     frame = table.frame
     shown = frame["se"].notna()
@@ -116,7 +115,7 @@ def _row(table: ReleaseTable, design: "PublicDesign") -> int:
     return 0
 
 
-def has_lonely_stratum(design: "PublicDesign") -> bool:
+def has_lonely_stratum(design: PublicDesign) -> bool:
     """Return True if some stratum has a single record (or primary sampling unit)."""
     strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
     if design.psu is not None and design.design_effect is None:

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.config.build import calibration_of
+from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import (
     Combined,
@@ -35,23 +36,19 @@ from surveysynth.estimation.subpopulation import (
     shown_rows,
 )
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
-from surveysynth.mechanisms.base import COMBINING_RULES
+from surveysynth.mechanisms.base import COMBINING_RULES, Mechanism
 from surveysynth.release.tables.labels import Labels, listed
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
+from surveysynth.survey.survey import PublicDesign
 from surveysynth.survey.where import columns_of, parse_where
 
-if TYPE_CHECKING:
-    from surveysynth.config.spec import Spec
-    from surveysynth.mechanisms.base import Mechanism
-    from surveysynth.survey.survey import PublicDesign
 
-
-def by_korn_graubard(spec: "Spec", kind: Statistic) -> bool:
+def by_korn_graubard(spec: Spec, kind: Statistic) -> bool:
     """Return whether a statistic has the intervals of the NCHS standards, which judge by them."""
     return spec.table.flags in ("nchs", "nchs_marked") and kind.standard == "proportion"
 
 
-def level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
+def level_note(spec: Spec, design: PublicDesign, key: Key) -> list[str]:
     """Name the level that a proportion counts, where levels have names."""
     statistic, column = key
     if column is None or not statistic_of(statistic).binary:
@@ -63,7 +60,7 @@ def level_note(spec: "Spec", design: "PublicDesign", key: Key) -> list[str]:
     return [f"Of all with a value of {outcome.name}, the share of {label!r}."]
 
 
-def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[str]:
+def table_notes(spec: Spec, design: PublicDesign, statistic: str) -> list[str]:
     """Return what readers of a table must know of its estimates and intervals."""
     m = spec.privacy.m
     noise = " and the noise that protects privacy" if m > 1 else ""
@@ -111,7 +108,7 @@ def table_notes(spec: "Spec", design: "PublicDesign", statistic: str) -> list[st
     return notes
 
 
-def method_note(spec: "Spec") -> str:
+def method_note(spec: Spec) -> str:
     """Return how estimates and standard errors were made."""
     m, replicates = spec.privacy.m, spec.privacy.replicates_per_draw
     datasets = f"{m * replicates} synthetic dataset{'s' if m * replicates > 1 else ''}"
@@ -123,7 +120,7 @@ def method_note(spec: "Spec") -> str:
     )
 
 
-def _known_totals(spec: "Spec", kind: Statistic) -> list[str]:
+def _known_totals(spec: Spec, kind: Statistic) -> list[str]:
     """Name the totals that weights add up to, where estimates show them."""
     if spec.calibration:
         margins = "; ".join(each.words for each in spec.calibration)
@@ -139,7 +136,7 @@ def _known_totals(spec: "Spec", kind: Statistic) -> list[str]:
     return []
 
 
-def _contrasted(spec: "Spec", contrast: Contrast) -> str:
+def _contrasted(spec: Spec, contrast: Contrast) -> str:
     """Name the rows that are compared, in words."""
 
     def named(level: str | None) -> str:
@@ -151,7 +148,7 @@ def _contrasted(spec: "Spec", contrast: Contrast) -> str:
     return f"{first} {between} {named(contrast.second)}"
 
 
-def synthetic_columns(spec: "Spec") -> tuple[str, ...]:
+def synthetic_columns(spec: Spec) -> tuple[str, ...]:
     """Return the outcomes that decide in which row of a table a record is.
 
     These are outcomes among the by columns or in the condition of the subpopulation.
@@ -165,7 +162,7 @@ Tables: TypeAlias = Mapping[str, Sequence[ReleaseTable]]
 """One table of a release: by statistic, one ``ReleaseTable`` an outcome."""
 
 
-def rows_of(spec: "Spec", design: "PublicDesign") -> Domains | RowsByOutcome:
+def rows_of(spec: Spec, design: PublicDesign) -> Domains | RowsByOutcome:
     """Return the rows of one table, with labelled margins.
 
     Of a subpopulation there are also rows outside, which ``shown_rows`` leaves out.
@@ -192,7 +189,7 @@ def rows_of(spec: "Spec", design: "PublicDesign") -> Domains | RowsByOutcome:
     return rows
 
 
-def row_counts(spec: "Spec", design: "PublicDesign") -> list[int]:
+def row_counts(spec: Spec, design: PublicDesign) -> list[int]:
     """Return the rows of one table by statistic; only some rows show contrasts."""
     rows = rows_of(spec, design)
     shown, counts = shown_rows(rows), []
@@ -202,7 +199,7 @@ def row_counts(spec: "Spec", design: "PublicDesign") -> list[int]:
     return counts
 
 
-def subpopulation_of(spec: "Spec", design: "PublicDesign") -> Subpopulation | None:
+def subpopulation_of(spec: Spec, design: PublicDesign) -> Subpopulation | None:
     """Return the subpopulation of one table, or None for all records.
 
     Raises ``InputError`` for a condition that the columns do not allow.
@@ -216,11 +213,11 @@ def subpopulation_of(spec: "Spec", design: "PublicDesign") -> Subpopulation | No
         raise InputError(f"tables.where{_named(spec)}: {error}") from None
 
 
-def _named(spec: "Spec") -> str:
+def _named(spec: Spec) -> str:
     return f" of table {spec.table.name!r}" if spec.table.name else ""
 
 
-def public_domains(spec: "Spec", design: "PublicDesign") -> Domains:
+def public_domains(spec: Spec, design: PublicDesign) -> Domains:
     """Return the rows of one table over all levels of outcomes, public with their record numbers.
 
     Of a subpopulation these are the rows that public columns allow inside.
@@ -232,15 +229,15 @@ def public_domains(spec: "Spec", design: "PublicDesign") -> Domains:
     return build_domains(design.frame, by, design.levels, margins)
 
 
-def keys_of(spec: "Spec") -> tuple[Key, ...]:
+def keys_of(spec: Spec) -> tuple[Key, ...]:
     """Return every table that a specification asks for, in its order."""
     return table_keys(spec.table.statistics, spec.declared, spec.table.by)
 
 
 def estimates_of_each(
-    spec: "Spec",
-    design: "PublicDesign",
-    mechanism: "Mechanism | None" = None,
+    spec: Spec,
+    design: PublicDesign,
+    mechanism: Mechanism | None = None,
     rule: CombiningRule | None = None,
 ) -> dict[str, Estimates]:
     """Return ``estimates_for`` every table of a release, by name, "" for a table without one."""
@@ -260,7 +257,7 @@ def flat_tables(tables: Mapping[str, Tables]) -> Tables:
 
 
 def tables_of_each(
-    spec: "Spec", design: "PublicDesign", estimates: Mapping[str, Estimates]
+    spec: Spec, design: PublicDesign, estimates: Mapping[str, Estimates]
 ) -> dict[str, Tables]:
     """Return ``release_tables`` of every table of a release, by name."""
     return {
@@ -270,9 +267,9 @@ def tables_of_each(
 
 
 def estimates_for(
-    spec: "Spec",
-    design: "PublicDesign",
-    mechanism: "Mechanism | None" = None,
+    spec: Spec,
+    design: PublicDesign,
+    mechanism: Mechanism | None = None,
     rule: CombiningRule | None = None,
 ) -> Estimates:
     """Return the collector of datasets for one table.
@@ -298,7 +295,7 @@ def estimates_for(
     )
 
 
-def release_tables(spec: "Spec", design: "PublicDesign", estimates: Estimates) -> Tables:
+def release_tables(spec: Spec, design: PublicDesign, estimates: Estimates) -> Tables:
     """Combine one table, by statistic in the order of the specification."""
     tables: dict[str, list[ReleaseTable]] = {}
     for key in estimates.keys:
@@ -308,7 +305,7 @@ def release_tables(spec: "Spec", design: "PublicDesign", estimates: Estimates) -
 
 
 def _table(
-    spec: "Spec", design: "PublicDesign", key: Key, combined: Combined, estimates: Estimates
+    spec: Spec, design: PublicDesign, key: Key, combined: Combined, estimates: Estimates
 ) -> ReleaseTable:
     statistic, column = key
     lines, categories = estimates.lines(key), estimates.levels(key)
@@ -348,7 +345,7 @@ def _table(
 
 
 def _interval(
-    spec: "Spec", kind: Statistic, combined: Combined, lines: TableLines, times: int
+    spec: Spec, kind: Statistic, combined: Combined, lines: TableLines, times: int
 ) -> tuple[FloatArray, FloatArray]:
     """Return the interval that the specification asks for, of every row and level."""
     level = spec.table.level
