@@ -396,7 +396,8 @@ class LearnedTransform(Transform):
         share = (mean - means[0]) * ((MEANS - 1) / (means[-1] - means[0]))
         left = np.minimum(share.astype(np.int64), MEANS - 2)
         share -= left
-        return (1.0 - share) * table[place, left] + share * table[place, left + 1]
+        low, high = table[place, left], table[place, left + 1]
+        return np.asarray(low + share * (high - low), dtype=np.float64)
 
     def describe(self, name: str) -> str:
         """Return the transform as a formula."""
