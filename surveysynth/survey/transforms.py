@@ -44,8 +44,8 @@ SCALE_SHARE = 1e-3
 LEARNED_SHARE = 0.1
 #: The end of the guess that stands for a curve before one is learned.
 GUESSED_END = 3.0
-#: Means at which integrals are tabulated, for many records.
-MEANS = 4096
+#: Means at which integrals are tabulated, where there are so many times as many records.
+MEANS, PER_MEAN = 4096, 4.0
 #: The default range of a weight, in mean weights N/n: public, and far wider than designs are.
 OF_MEAN_WEIGHT = (0.01, 100.0)
 #: Probability spread evenly over the range, so that no place in it is out of reach.
@@ -389,7 +389,7 @@ class LearnedTransform(Transform):
         of each: they differ by a millionth, in the tails by up to a thousandth.
         """
         place, kinds = pd.factorize(np.broadcast_to(variance, mean.shape))
-        if len(self.knots) > 1 or mean.size < 4 * MEANS * kinds.size or not kinds.size:
+        if len(self.knots) > 1 or not mean.size or mean.size < PER_MEAN * MEANS * kinds.size:
             return super().mean_of_inverse(mean, variance)
         means = np.linspace(mean.min(), np.nextafter(mean.max(), np.inf), MEANS)
         table = super().mean_of_inverse(np.tile(means, (kinds.size, 1)), kinds[:, None])

@@ -214,3 +214,18 @@ def test_rows_of_weight_zero_have_no_mean_and_raise_no_warning() -> None:
     count = estimates(DESIGNS["clusters"], "count", "ratio", weight=weight)
     assert (count.estimate[empty] == 0).all()
     assert (count.variance[empty] == 0).all()
+
+
+def test_rows_that_are_kept_serve_every_design() -> None:
+    """Variances of one layout by three designs in turn are those of a layout of their own."""
+    shared = build_domains(FRAME, ("a", "b"), LEVELS)
+    for design in (*DESIGNS.values(), *DESIGNS.values()):
+        for domains in (shared, build_domains(FRAME, ("a", "b"), LEVELS)):
+            made = estimate_domains(
+                domains, design, weight=WEIGHT, outcome=OUTCOME, statistic="mean",
+                linearisation="plain",
+            )  # fmt: skip
+            if domains is shared:
+                first = made.variance
+        np.testing.assert_array_equal(first, made.variance)
+    assert len(shared.pairs) == 4 * len({id(each.psu) for each in DESIGNS.values()})

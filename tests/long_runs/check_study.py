@@ -53,10 +53,10 @@ EXPENDITURE = {
 
 def cases(frames: Path, folder: Path) -> Iterator[tuple[str, Spec]]:
     """Yield names and specifications of the files, which are written to a folder."""
-    for name in POPULATIONS:
-        (folder / f"{name}.csv").write_bytes((frames / f"{name}.csv").read_bytes())
-        write_sample(folder, FRAMES[name])
-        for words, setting in {"declared": "noisy_3.6", "range alone": "learned_3.6"}.items():
+    for words, setting in {"range alone": "learned_3.6", "declared": "noisy_3.6"}.items():
+        for name in POPULATIONS:
+            (folder / f"{name}.csv").write_bytes((frames / f"{name}.csv").read_bytes())
+            write_sample(folder, FRAMES[name])
             yield f"{name}, {words}", spec_of(SETTINGS[setting].specification(FRAMES[name]), folder)
     if REAL.is_file():
         found = pd.read_csv(REAL)
@@ -102,7 +102,7 @@ def study(spec: Spec, releases: int) -> dict[str, Any]:
     began = time.process_time()
     result: dict[str, Any] = {"announced": announced(spec)}
     result["seconds"] = round(time.process_time() - began, 1)
-    with patch.multiple(simulated, AMOUNT_SD=np.inf, WEIGHT_SD=np.inf):
+    with patch.multiple(simulated, AMOUNT_SD=np.inf, WEIGHT_SD=np.inf, REPEATS=1):
         result["filled"] = announced(spec)
     design, own = read_design(spec), spec.for_records(read_design(spec).n)
     model = model_of(spec).of(design)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import surveysynth as ss
 from surveysynth.errors import RefusedError
 from surveysynth.inference.synthesis import SyntheticDataset, synthesise
-from surveysynth.release.microdata import Digits, to_significant
+from surveysynth.release.microdata import Digits, _steps, to_significant
 from surveysynth.release.pipeline import release
 from surveysynth.survey.survey import Survey
 from tests.surveys import small_survey
@@ -70,6 +70,22 @@ def test_who_gets_the_last_step_does_not_tell_the_order_of_the_file() -> None:
         larger = survey.design.frame["field"].to_numpy()[made > made.min()]
         assert 0 < len(larger) < 30
         assert set(larger) == {"a"}
+
+
+@pytest.mark.parametrize("factor", [0.7, 1.0, 1.6])
+def test_last_steps_go_to_the_largest_weights(factor: float) -> None:
+    """As if all weights were sorted, the order of public columns first."""
+    rng = np.random.default_rng(3)
+    weight = np.maximum(np.round(np.exp(2.0 + rng.standard_normal(500))), 1.0)
+    order = rng.permutation(500)
+    size = float(np.rint(factor * weight.sum()))
+    made = _steps(weight, size, 0, order)
+    ranked = order[np.argsort(-weight[order], kind="stable")]
+    missing = int(abs(size - weight.sum()))
+    if missing < 500:
+        np.testing.assert_array_equal(np.flatnonzero(made != weight), np.sort(ranked[:missing]))
+    assert made.sum() == size
+    assert made.min() >= 1.0
 
 
 def test_spikes_bounds_and_domains_stay() -> None:

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from surveysynth.errors import InputError
+from surveysynth.survey import transforms
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import (
     BINS,
@@ -119,3 +120,19 @@ def test_bounds_and_a_split_outside_the_range_are_errors() -> None:
         Outcome("pay", transform=transform, lower=0.0)
     with pytest.raises(InputError, match=r"outcomes\.pay\.split: expected a number inside"):
         Outcome("pay", "semicontinuous", transform, split=0.0)
+
+
+@pytest.mark.parametrize("means", [4096, 32], ids=["as it is", "too few means"])
+def test_many_weights_have_the_mean_of_a_few(monkeypatch: pytest.MonkeyPatch, means: int) -> None:
+    """A table for many records against the integral of each; rejects a coarse one."""
+    rng = np.random.default_rng(2)
+    counts = np.histogram(rng.normal(0.0, 8.0, 20_000), np.arange(-32.0, 33.0))[0] + 0.5
+    knots = normal_scores(counts[None])
+    given = LearnedTransform(low=0.3, high=3000.0, curves=(tuple(map(tuple, knots.tolist())),))
+    mean, variance = 1.2 * rng.standard_normal(30_000), np.repeat([0.3, 0.8], 15_000)
+    one_by_one = given.mean_of_inverse(mean, variance)
+    monkeypatch.setattr(transforms, "MEANS", means)
+    monkeypatch.setattr(transforms, "PER_MEAN", 0.0)
+    off = np.abs(given.mean_of_inverse(mean, variance) / one_by_one - 1.0)
+    assert (np.median(off) < 2e-6 and off.max() < 1e-3) == (means == 4096)
+    assert off.max() > 0

@@ -194,13 +194,13 @@ class Simulation:
     # ----------------------------------------------------------------------------------------
 
     def _alike(
-        self, cell: IntArray, category: IntArray, few: int = FEW
+        self, cell: IntArray, category: IntArray, few: int | None = None
     ) -> tuple[IntArray, IntArray]:
         """Return the first of all records that are alike (u,), and which each (r,) is like.
 
         What cells (r,) and categories (r, p) say is computed once for them, unless they are few.
         """
-        if cell.size <= few:
+        if cell.size <= (FEW if few is None else few):
             return np.arange(cell.size), np.arange(cell.size)
         place = pd.factorize(cell)[0]
         for size, own in zip(self.layout.categories, category.T, strict=True):

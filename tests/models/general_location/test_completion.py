@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from surveysynth.models.general_location import simulate
 from surveysynth.models.general_location.completion import LEAST_DRAWS, steadied
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralFBP, GeneralFBS
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
-from tests.models.general_location.general_cases import general_design
+from tests.models.general_location.general_cases import (
+    draw,
+    general_design,
+    model_for,
+    random_theta,
+)
 
 PLAIN = Transform("identity")
 SICK = Outcome("sick", "binary", missing=True)
@@ -243,3 +249,24 @@ def test_an_amount_is_filled_given_the_effects_of_its_unit(outcome: Outcome) -> 
         assert filled.mean() == pytest.approx(given.mean(), abs=error)
         assert filled.std() == pytest.approx(given.std(), rel=0.03)
     assert abs(made.z[first & lost, 1].mean() - made.z[~first & lost, 1].mean()) > 0.15
+
+
+@pytest.mark.parametrize("psus", [0, 30], ids=["records", "units"])
+@pytest.mark.parametrize(
+    "outcomes", [(SICK, WORK), (SICK, WORK, INCOME), (WORK, TAX)], ids=["levels", "all", "spikes"]
+)
+def test_records_that_are_alike_are_computed_once(
+    monkeypatch: pytest.MonkeyPatch, outcomes: tuple[Outcome, ...], psus: int
+) -> None:
+    """The same dataset, filled, and the same weights, as one record after the other."""
+    design, model = general_design(3000, outcomes, psus=psus), model_for(["region"])
+    theta = draw(random_theta(model.of(design), design, 1), 0)
+    made = []
+    for few in (0, 10**9):
+        monkeypatch.setattr(simulate, "FEW", few)
+        own, stream = model.of(design), np.random.default_rng(4)
+        sample = own.completed(theta, design, own.simulate(theta, design, stream), stream)
+        made.append((sample.category, sample.z, own.smooth_weight(theta, design, sample)))
+    np.testing.assert_array_equal(made[0][0], made[1][0])
+    for once, each in zip(made[0][1:], made[1][1:], strict=True):
+        np.testing.assert_allclose(once, each, rtol=1e-12, atol=1e-12)
