@@ -80,7 +80,6 @@ RETIRED = {
     "tables.digits_mean": "Set digits in [labels.COLUMN] of the outcome.",
     "tables.figures": "Name them in formats, beside the formats of tables.",
     "tables.flag_action": 'Set flags = "nchs_marked" or "statcan_marked", which withhold nothing.',
-    "tables.round_counts": "Standard errors say how far counts are rounded; leave it out.",
     "tables.period": 'Write it after the place, as in place = "United States, 2026".',
     "survey.replicate_fay": 'Write it into replicate_method = "fay(0.5)".',
     "survey.replicate_rscales": "Give the list of numbers as replicate_scale.",

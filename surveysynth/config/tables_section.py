@@ -281,6 +281,9 @@ class TablesSection(Section):
     """The layout of tables for reading: "columns" has estimate, standard error and interval in
     columns, "compact" has estimate (standard error) in one, and "crosstab" has the levels of the
     last by column side by side. Files for programs do not change. Public: Nothing else."""
+    round_counts: Annotated[int, Field(ge=1, le=10**9)] | None = None
+    """The number to whose multiples counts are rounded in tables for reading. Default: the power of
+    ten of the median standard error. Public: Nothing else; csv files are not rounded."""
     microdata: Microdata = None
     """The format of the synthetic datasets. dta (Stata) and sav (SPSS) have labels of columns and
     of values. Default: parquet if the survey is a parquet file, otherwise csv. Public: The same

@@ -19,6 +19,7 @@ from surveysynth.release.read_back import ReleaseCounts
 from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.layout import (
     AnyRounding,
+    Rounding,
     Warranted,
     to_digits,
     to_percent,
@@ -186,6 +187,9 @@ def rounding_of(spec: Spec, labels: Labels) -> dict[tuple[str, str | None], AnyR
     """Return the rounding of each statistic and outcome; an outcome's own digits come first."""
 
     def rounding(kind: Statistic, digits: int | None) -> AnyRounding:
+        base = spec.all_tables.round_counts
+        if base is not None and not (kind.needs_outcome or kind.percent or kind.unit == "ratio"):
+            return Rounding(float(base), 0)  # counts and their differences
         if kind.percent:
             return to_percent(1 if digits is None else digits)
         return Warranted() if digits is None else to_digits(digits)

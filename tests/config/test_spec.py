@@ -384,6 +384,7 @@ def test_linear_weights_take_their_keys() -> None:
         ("tables", "layout = 'colums'", ["tables.layout", "Did you mean 'columns'"]),
         ("tables", "formats = ['tex']", ["tables.formats[1]", "'latex'"]),
         ("tables", "formats = ['gif']", ["tables.formats[1]", "'png'"]),
+        ("tables", "round_counts = 0", ["tables.round_counts"]),
         ("labels", "field = 3", ["labels.field", "section of keys"]),
         ("labels.field", "levles = {}", ["labels.field.levles", "Did you mean 'levels'"]),
         ("labels.field", "levels = {1 = 2}", ["labels.field.levels.1", "a text"]),

@@ -187,4 +187,5 @@ def _of_table(section: TablesSection) -> dict[str, Any]:
     return {
         **({} if section.where is None else {"where": section.where}),
         "flags": section.flags,
+        "round_counts": section.round_counts,
     }
