@@ -187,7 +187,7 @@ def test_check_names_them_and_reads_none(tmp_path: Path) -> None:
         (f'{KEPT}\nreplicate_fay = 0.5', "replicate_fay: Fay's factor goes with"),
         ('replicate_weights = "r*"\nreplicate_method = "fay"', "replicate_fay: Fay's factor goes"),
         ('replicate_weights = "r*"\nreplicate_method = "jkn"', "replicate_rscales: missing"),
-        ('replicate_weights = "r*"\nreplicate_method = "jk2"', "'jkn'"),
+        ('replicate_weights = "r*"\nreplicate_method = "jk9"', "'jkn'"),
     ],
 )  # fmt: skip
 def test_settings_that_contradict_each_other(lines: str, words: str) -> None:
