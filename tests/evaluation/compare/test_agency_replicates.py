@@ -185,7 +185,7 @@ def test_check_names_them_and_reads_none(tmp_path: Path) -> None:
         ('replicate_weights = "r*"\nreplicate_method = "fay"', "'fay(0.5)'"),
         ('replicate_weights = "r*"\nreplicate_method = "fay(1)"', "'fay(0.5)'"),
         ('replicate_weights = "r*"\nreplicate_method = "jkn"', "replicate_scale: missing"),
-        ('replicate_weights = "r*"\nreplicate_method = "jk2"', "'jkn'"),
+        ('replicate_weights = "r*"\nreplicate_method = "jk9"', "'jkn'"),
     ],
 )  # fmt: skip
 def test_settings_that_contradict_each_other(lines: str, words: str) -> None:

@@ -2,7 +2,7 @@
 
 ``python -m tests.long_runs.real_files SPEC --out FILE.json`` measures; then
 ``python -m tests.long_runs.ten_surveys.summary FILE.json ..`` writes the golden, of each file and
-epsilon a line for each statistic, and prints the table. Lines of rows are not kept.
+epsilon a line for each statistic, and the table of the page. Lines of rows are not kept.
 """
 
 import json
@@ -16,6 +16,8 @@ from tests.long_runs.real_files import RARE, lines_of
 from tests.long_runs.ten_surveys.files import FILES
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "ten_surveys.json"
+PAGE = Path(__file__).parents[3] / "vignettes" / "will_it_work.md"
+START, END = "<!-- table -->", "<!-- end -->"
 EPSILONS = ("10.8", "3.6")
 #: What the table shows, in this order; where there are medians, quantiles of amounts.
 SHOWN = {"count": "counts", "mean": "means", "median": "medians", "share": "shares"}
@@ -73,7 +75,7 @@ def table(golden: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    """Write what the files hold into the golden, and print the table."""
+    """Write what the files hold into the golden, and the table into the page."""
     golden = json.loads(GOLDEN.read_text(encoding="utf-8")) if GOLDEN.exists() else {}
     for path in map(Path, sys.argv[1:]):
         name = path.stem.removesuffix("_3.6")
@@ -81,7 +83,9 @@ def main() -> None:
         golden.setdefault(name, {})[epsilon] = measured(path)
     text = json.dumps(golden, indent=1, ensure_ascii=False, sort_keys=True)
     GOLDEN.write_text(text + "\n", encoding="utf-8")
-    print("\n".join(table(golden)))
+    before, _, after = PAGE.read_text(encoding="utf-8").partition(START)
+    made = "\n".join([before + START, *table(golden), END + after.partition(END)[2]])
+    PAGE.write_text(made, encoding="utf-8")
 
 
 if __name__ == "__main__":
