@@ -33,7 +33,7 @@ from .errors import (
     FormulaCutWarning as FormulaCutWarning,
 )
 from .errors import (
-    RecordsLeftOutWarning as RecordsLeftOutWarning,
+    DroppedRecordsWarning as DroppedRecordsWarning,
 )
 from .estimation.calibration import CalibratedWeights as CalibratedWeights
 from .estimation.combining import (
@@ -76,7 +76,7 @@ from .inference.debias import Debiased as Debiased
 from .inference.debias import DebiasRecord as DebiasRecord
 from .inference.debias import debias_draws as debias_draws
 from .inference.synthesis import SyntheticDataset as SyntheticDataset
-from .inference.synthesis import synthesise as synthesise
+from .inference.synthesis import synthesize as synthesize
 from .mechanisms.base import Declared as Declared
 from .mechanisms.base import PrivateDraws as PrivateDraws
 from .mechanisms.pseudo_posterior.fit import ConfidentialFit as ConfidentialFit

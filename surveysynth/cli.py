@@ -118,7 +118,7 @@ def check(
         bool | None,
         typer.Option(
             "--simulate/--quick",
-            help="Simulate a release for expected standard errors, or check validity alone. "
+            help="Simulate a release for expected standard errors, or only validate SPEC. "
             "Default: simulate for noisy statistics.",
         ),
     ] = None,
@@ -215,7 +215,7 @@ def adequacy(
 ) -> None:
     """CONFIDENTIAL: is a release near its sample?
 
-    Each difference is divided by its expected error, the noise included. Epsilon does not cover the
+    Each difference is divided by its expected error, noise included. Epsilon does not cover the
     result, nor a decision that depends on it.
     """
     from surveysynth._support.progress import ADEQUACY_STAGES, StageReporter
@@ -237,7 +237,7 @@ def compare(
     seed: SeedOption = None,
     model: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A further synthesizer. May be repeated."),
+        typer.Option(metavar="NAME", help="Another synthesizer. May be repeated."),
     ] = None,
     methods: Annotated[
         list[str] | None,
@@ -252,7 +252,7 @@ def compare(
         ),
     ] = "paper",
 ) -> None:
-    """CONFIDENTIAL: methods beside the sample.
+    """CONFIDENTIAL: compare methods on the sample.
 
     Writes a CONFIDENTIAL report on sample, noise and synthesis at one epsilon, and no release.
     """
@@ -304,7 +304,7 @@ def rebuild(
 ) -> None:
     """Rebuild tables from published files.
 
-    The release must be by noisy statistics.
+    Works for releases by noisy statistics only.
     """
     from surveysynth._support.progress import REBUILD_STAGES, StageReporter
     from surveysynth.release.pipeline import rebuild as run

@@ -51,9 +51,9 @@ class FewRecordsWarning(PublicWarning):
     """A spike or a pattern of outcomes has few records, even if all are equally common."""
 
 
-class RecordsLeftOutWarning(PublicWarning):
-    """Leaving out records with missing cells, which are public, moves counts and means."""
+class DroppedRecordsWarning(PublicWarning):
+    """Dropping records with missing cells, which are public, changes counts and means."""
 
 
 class ConfidentialWarning(SurveySynthWarning):
-    """What the confidential values say against a run: CONFIDENTIAL, for who runs it alone."""
+    """Confidential values speak against a run: CONFIDENTIAL, only for the person who runs it."""

@@ -63,11 +63,11 @@ BY = 'by = ["field", "gender"]'
 PLAN = "chains = 2\ndraws = 300\nwarmup = 100"
 PSEUDO = 'mechanism = "pseudo_posterior"\nepsilon = 20.0\nm = 2\nreplicates_per_draw = 2'
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 20.0\nm = 10\nreplicates_per_draw = 1'
-AMOUNTS = "[outcomes.salary]\ncentre = 22000\nspread = 0.5\n"
+AMOUNTS = "[outcomes.salary]\ncenter = 22000\nspread = 0.5\n"
 KINDS = """[outcomes.benefit]
 kind = "semicontinuous"
 spikes = [0]
-centre = 3000
+center = 3000
 spread = 0.6
 [outcomes.employed]
 kind = "binary"

@@ -120,7 +120,7 @@ MISTAKES = (
             {"labels": KINDS.format("semicontinuous"), "privacy": STRICT}),
     Mistake("A statistic is misspelled", {"tables": 'statistics = ["count", "means"]'}),
     Mistake("A statistic is for another kind of outcome", {"tables": 'statistics = ["share"]'}),
-    Mistake("Noisy statistics without centre and spread", {"privacy": STRICT}),
+    Mistake("Noisy statistics without center and spread", {"privacy": STRICT}),
     Mistake("Totals of a calibration contradict each other",
             {"labels": CALIBRATED.format(4_000, 5_000, FIELDS)}),
     Mistake("A total of a calibration is below zero",

@@ -55,7 +55,7 @@ def assembled(
     sample = ss.SampleDesign.from_public(design)
     datasets = [
         Digits(design, 6).rounded(dataset)
-        for dataset in ss.synthesise(
+        for dataset in ss.synthesize(
             model, design, draws, replicates_per_draw=replicates, rng=rng,
             scale_to=design.population_size,
         )
@@ -118,9 +118,9 @@ SPECS = {
     "pseudo_posterior": ("", {}),
     "noisy_statistics": (
         "replicates_per_draw = 2\n"
-        "[outcomes.salary]\ncentre = 90000.0\nspread = 0.5\n",
+        "[outcomes.salary]\ncenter = 90000.0\nspread = 0.5\n",
         {
-            "outcomes": {"salary": {"centre": 90000.0, "spread": 0.5}},
+            "outcomes": {"salary": {"center": 90000.0, "spread": 0.5}},
         },
     ),
 }

@@ -41,7 +41,7 @@ def listing(names: Sequence[str], limit: int = 12) -> str:
     return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown
 
 
-def capitalised(text: str) -> str:
+def capitalized(text: str) -> str:
     """Return the text with a capital first letter and the others unchanged."""
     return text[:1].upper() + text[1:]
 

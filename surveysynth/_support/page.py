@@ -124,7 +124,7 @@ class Picture:
         return b64encode(self.png).decode("ascii")
 
 
-def whole_page(title: str, mark: str, body: Sequence[str], style: str = "") -> str:
+def full_page(title: str, mark: str, body: Sequence[str], style: str = "") -> str:
     """Return a complete page, with ``mark`` (if not empty) at its top and end.
 
     body: HTML; style: CSS added to that of all pages.

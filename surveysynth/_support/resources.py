@@ -22,7 +22,7 @@ THREAD_VARIABLES = (
 
 
 def tables_directory(package: Path = _PACKAGE) -> Path:
-    """Return the folder with the catalogue of tables and the published figures.
+    """Return the folder with the catalog of tables and the published figures.
 
     Raises ``FileNotFoundError`` when the installation lacks it, which is a defect of the build.
     """

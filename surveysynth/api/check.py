@@ -40,7 +40,7 @@ class CheckResult:
         for noisy statistics, which reach any epsilon.
     confidential
         A warning for the user only, if the sum of the weights is far from the population size, or
-        amounts lie outside their declared range. Empty otherwise; the text does not include it.
+        amounts are outside their declared range. Empty otherwise; the text does not include it.
     spent
         The total of the survey's ledger, and whether the budget has room for a release.
     no_room
@@ -115,7 +115,7 @@ def check(
 ) -> CheckResult:
     """Preview a release: what would be published, how well, and whether epsilon can be reached.
 
-    For noisy statistics neither outcomes nor weights are looked at.
+    For noisy statistics neither outcomes nor weights are read.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def check(
         By name of a learned column two values between which about two thirds of the population
         lie, for ``simulate``.
     simulate
-        Whether to release records that are simulated from what is declared: the report has the
+        True to release records simulated from the declarations: the report has the
         standard errors of every table over those of the simulated sample, how long a release takes,
         and what share of the records would be clipped. By default for noisy statistics, and where
         ``out``, ``guesses`` or ``epsilons`` ask for it. False checks validity alone, for the

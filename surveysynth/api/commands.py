@@ -118,7 +118,7 @@ def calibrate(
     ------
     InputError
         For totals below zero, classes without a total or without records, totals that contradict
-        each other, and bounds that no weights keep. The message names the margin.
+        each other, and bounds that no weights can satisfy. The message names the margin.
 
     References
     ----------
@@ -291,13 +291,13 @@ def coverage(
         population size and sizes of strata are replaced by those of the frame. None, without a
         frame, for releases of the published simulation by both mechanisms at epsilon 10.8.
     also
-        Further specifications of the same tables, such as another mechanism or epsilon.
+        Other specifications of the same tables, such as another mechanism or epsilon.
     samples
         Number of samples.
     seed
         Another seed draws other samples and other noise.
     n
-        Records of a sample. Required for a frame unless ``allocation`` names a column.
+        Records per sample. Required for a frame unless ``allocation`` names a column.
     design
         "pps" (systematic, in proportion to ``size``), "pps_wr" (with replacement), "srs", or
         "two_stage" for clusters; None for the one that the specification and ``size`` imply.
@@ -332,7 +332,7 @@ def coverage(
     -------
     CoverageResult
         ``summary``, ``by_size`` and ``rows``: coverage, bias, RMSE and length of every method
-        against the truth, beside those of the sample's own estimates.
+        against the truth, next to those of the sample's own estimates.
 
     Raises
     ------

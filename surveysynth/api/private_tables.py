@@ -74,7 +74,7 @@ def tables(
         "count", "total", "mean", "proportion".
     mechanism
         "noisy_statistics" or "pseudo_posterior": required, unless ``sections`` give it. They
-        promise different things; noisy statistics need a public range or centre of each amount.
+        promise different things; noisy statistics need a public range or center of each amount.
     m, replicates_per_draw
         Numbers of released draws, and of synthetic datasets of each; None for the mechanism's
         default (20 and 10 for noisy statistics, 3 and 4 for the pseudo-posterior).
@@ -94,8 +94,8 @@ def tables(
     options
         Options of the model, and chains, warmup and draws: keys of [synthesizer].
     outcomes
-        A public centre and spread of each amount, as noisy statistics require unless its transform
-        is a ``LearnedTransform``: ``{"salary": {"centre": 80_000, "spread": 0.5}}``.
+        A public center and spread of each amount, as noisy statistics require unless its transform
+        is a ``LearnedTransform``: ``{"salary": {"center": 80_000, "spread": 0.5}}``.
     labels
         Labels by column, as in [labels.COLUMN]: title, unit, levels, ...
     calibration
@@ -137,8 +137,8 @@ def tables(
         If levels, cells, or interactions have too few records for coefficients of their own.
     FewRecordsWarning
         If spikes have few records even if all kinds of values are equally common.
-    RecordsLeftOutWarning
-        If leaving out records with missing cells moves counts and means.
+    DroppedRecordsWarning
+        If dropping records with missing cells changes counts and means.
     ConfidentialWarning
         Amounts outside their declared range, and weights far from the population size.
 

@@ -31,7 +31,7 @@ ConstantOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME.KEY=VALUE",
-        help="A constant of an outcome, from a public source. KEY is centre, range, spread, "
+        help="A constant of an outcome, from a public source. KEY is center, range, spread, "
         "transform, scale, power, shift, spikes, lower, upper or levels. May be repeated.",
     ),
 ]
@@ -104,7 +104,7 @@ def init_command(
 ) -> None:
     """Write a specification for your data file.
 
-    It explains every choice. On a terminal, it prompts for missing flags. The command reads the
+    The file explains every choice. On a terminal, init prompts for missing flags. It reads the
     names of all columns and the values of the --by columns, and nothing else of the data.
     """
     _write(
@@ -236,7 +236,7 @@ SamplesOption = Annotated[int, typer.Option(help="Number of samples.", min=1)]
 ResumeOption = Annotated[
     bool,
     typer.Option(
-        "--resume", help="Continue with what is missing in DIR; --samples may be more than before."
+        "--resume", help="Run the tasks that DIR lacks; --samples may be larger than before."
     ),
 ]
 SchedulerOption = Annotated[
@@ -253,11 +253,11 @@ AlsoOption = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="SPEC2",
-        help="A further specification of the same tables. May be repeated.",
+        help="Another specification of the same tables. May be repeated.",
     ),
 ]
 RecordsOption = Annotated[
-    int | None, typer.Option("--n", help="Records of a sample.", min=2)
+    int | None, typer.Option("--n", help="Records per sample.", min=2)
 ]
 DesignOption = Annotated[
     str | None,
@@ -275,12 +275,12 @@ AllocationOption = Annotated[
     str,
     typer.Option(
         metavar="RULE",
-        help="Of n to strata: proportional, equal, power, or a column with the "
+        help="How to divide n among strata: proportional, equal, power, or a column with the "
         "sample size of each stratum.",
     ),
 ]
 PerClusterOption = Annotated[
-    int, typer.Option(help="For two_stage: units of a cluster.", min=1)
+    int, typer.Option(help="For two_stage: units per cluster.", min=1)
 ]
 ClustersOption = Annotated[
     str, typer.Option(metavar="RULE", help="For two_stage: units, size or srs.")
@@ -289,7 +289,8 @@ WithinOption = Annotated[
     str, typer.Option(metavar="RULE", help="For two_stage: srs or pps.")
 ]
 LaplaceOption = Annotated[
-    bool, typer.Option("--laplace", help="Also Laplace noise on the tables.")
+    bool,
+    typer.Option("--laplace", help="Also release the tables with Laplace noise, as a comparator."),
 ]
 
 
@@ -315,9 +316,9 @@ def study_command(
     """Measure coverage over repeated samples.
 
     Samples are drawn from FRAME, a public file of a whole population such as a register or last
-    year's file, and released as SPEC says; FRAME costs no budget. Without FRAME they are 1,000
-    records of the papers' simulated population, and without SPEC too its releases by both
-    mechanisms at epsilon 10.8. Exit code 4: tasks failed; the measures are those of the others.
+    year's file, and released as SPEC says. FRAME costs no budget. Without FRAME, samples of 1,000
+    records come from the papers' simulated population; without SPEC too, both mechanisms release
+    them at epsilon 10.8. Exit code 4: some tasks failed, and the results come from the others.
     """
     from surveysynth._support.progress import report_count
     from surveysynth.api.commands import coverage

@@ -29,14 +29,14 @@ DEFAULT_N = 1000
 DEFAULT_SEED = 2022
 
 _SPEC = """\
-# A specification for surveysynth: what the survey is, how it is synthesised, what is published.
+# A specification for surveysynth: what the survey is, how it is synthesized, what is published.
 # Run:  surveysynth check {name}
 #       surveysynth release {name} --out out
 spec_version = 1
 
 [survey]
 data = "survey.csv"            # relative to this file
-weight = "weight"              # sampling weight: confidential, it is synthesised too
+weight = "weight"              # sampling weight: confidential, it is synthesized too
 strata = "field"               # public: the sample was drawn by field
 population_size = {size}       # public: from a frame or a published source
 weights_from = []              # the weights were not made from confidential answers
@@ -73,7 +73,7 @@ unit = "US dollars"
 
 _NOISY = """\
 [outcomes.salary]              # public: last year's publication, say
-centre = 100000                # a typical value
+center = 100000                # a typical value
 spread = 0.5                   # a typical standard deviation of its logarithm
 
 [privacy]
@@ -257,12 +257,12 @@ def init(
     data
         A csv or parquet file, or one of Stata (.dta), SPSS (.sav) or SAS (.xpt).
     out
-        The file to write, spec.toml beside the data unless given.
+        The file to write. Default: spec.toml in the folder of the data.
     outcomes
         Confidential columns, each with its kind ("continuous", "semicontinuous", "count", "binary",
         "categorical") and constants from public sources: range (the lowest and the highest
         possible value, all that an amount or a count needs), spikes, levels. An amount may instead
-        have transform, centre (a typical value), spread, scale, power, shift, lower, upper. Missing
+        have transform, center (a typical value), spread, scale, power, shift, lower, upper. Missing
         constants stay open in the file; None leaves the kind open too.
     weight
         Column of sampling weights; required.

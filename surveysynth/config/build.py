@@ -280,7 +280,7 @@ def method_name(model: str) -> str:
 def with_noisy_statistics(spec: Spec) -> Spec:
     """Return the specification with noisy statistics at the same epsilon.
 
-    Raises ``InputError`` for missing settings, such as centres and spreads.
+    Raises ``InputError`` for missing settings, such as centers and spreads.
     """
     privacy = as_noisy_statistics(spec.privacy)
     if privacy is spec.privacy:

@@ -134,7 +134,7 @@ def why_not_toml(error: Exception, text: str) -> str:
     if line and re.search(r'"[^"]*\\', text.splitlines()[int(line[1]) - 1]):
         return f"line {line[1]}: {BACKSLASH}"
     if "'\\n'" in reason:
-        reason += "; the line ends within a text: close its quote"
+        reason += "; the line ends inside quotes: close them"
     return reason
 
 
@@ -170,18 +170,18 @@ OPEN = "?"
 
 #: How to fill in a key, with the keys that the answer calls for: one reading is enough.
 ANSWERS = {
-    "kind": 'for an amount "continuous", or "semicontinuous" with spikes = [0], or for a whole '
-    'number "count", all with range = [low, high]; for an answer "binary", or "categorical" with '
-    'levels = ["..", ".."]',
+    "kind": '"continuous" for an amount, "semicontinuous" with spikes = [0] for one that is often '
+    'zero, or "count" for a whole number, each with range = [low, high]; "binary" for yes or no, '
+    'or "categorical" with levels = ["..", ".."]',
     "levels": 'all answers that may occur, such as levels = ["no", "yes"]',
     "range": "the lowest and the highest possible value, such as range = [0, 500000]",
     "transform": 'leave it out and write range = [low, high], or choose "log", "asinh" or '
     '"yeo_johnson"',
     "scale": "about a tenth of a typical value, such as scale = 1000",
-    "centre": "a typical value, such as centre = 30000",
+    "center": "a typical value, such as center = 30000",
     "spread": "a typical standard deviation on the scale of the transform, such as spread = 0.5",
 }
-_WEIGHT = "the logarithm of a typical weight, population size over records, such as centre = 5.3"
+_WEIGHT = "the logarithm of a typical weight, population size over records, such as center = 5.3"
 
 Location = tuple[int | str, ...]
 Mistake = tuple[ErrorDetails, Location]
@@ -213,7 +213,7 @@ def raise_mistakes(
     for place in dict.fromkeys(left):
         key = str(place[-1])
         answer = ANSWERS.get(key, f"see {key} in the reference of keys")
-        if place == ("outcomes", "weight", "centre"):
+        if place == ("outcomes", "weight", "center"):
             answer = _WEIGHT
         places.setdefault(answer, []).append(where_of(place))
     count = len(dict.fromkeys(left))

@@ -61,6 +61,13 @@ def _written(value: float | tuple[float, float] | None) -> Any:
     """Return a number, or a list of two: Pydantic warns of pairs in a union."""
     return list(value) if isinstance(value, tuple) else value
 
+
+def american(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Spell the key ``centre`` as ``center``, unless both are there: then one is unknown."""
+    return {"center" if key == "centre" and "center" not in given else key: value
+            for key, value in given.items()}  # fmt: skip
+
+
 #: No log of a sampling weight is as large: a weight of 5e8 would be.
 LARGE_LOG = 20.0
 #: The section of the sampling weight, whatever its column is called.
@@ -73,9 +80,9 @@ BySide: TypeAlias = float | tuple[float, float] | None
 class OutcomeSection(Section):
     """``[outcomes.NAME]``: kind, transform, spikes, split, bounds and levels, all public.
 
-    ``Outcome`` checks that the keys belong together. With a split, centre is a typical value above
+    ``Outcome`` checks that the keys belong together. With a split, center is a typical value above
     it and one below, and spread is one number or two: noisy statistics use them, and
-    pseudo-records. ``[outcomes.weight]`` has centre and spread of the log weight, or the range of
+    pseudo-records. ``[outcomes.weight]`` has center and spread of the log weight, or the range of
     the weight.
     """
 
@@ -92,10 +99,10 @@ class OutcomeSection(Section):
     "categorical" has several levels, and "count" is a whole number in a public `range`; for the
     models of counts, `poisson` and `negative_binomial`, it has none. Public: The kind."""
     transform: TransformKind | None = None
-    """The scale on which amounts are modelled. "learned" takes a public `range` alone: a part of
+    """The scale on which amounts are modeled. "learned" takes a public `range` alone: a part of
     the budget goes to a noisy histogram, and amounts become normal scores of it. Default: "learned"
     with a `range`, otherwise "log", or "yeo_johnson" with a `scale` or a `power`. The weight takes
-    "learned" alone; otherwise it is modelled as its logarithm. Public: The transform."""
+    "learned" alone; otherwise it is modeled as its logarithm. Public: The transform."""
     scale: float | None = None
     """The divisor of the transform, in the outcome's units: about a tenth of a typical value.
     Default: none: 1. Public: The number."""
@@ -122,7 +129,7 @@ class OutcomeSection(Section):
     Default: "cells" for a count, otherwise "all". Public: The rule, and the curves."""
     spikes: Annotated[tuple[float, ...], BeforeValidator(as_tuple)] = ()
     """Values where many records lie exactly, such as 0 or a top code. Whether a record is at a
-    spike is modelled as a category. Public: The values; synthetic records lie there too."""
+    spike is modeled as a category. Public: The values; synthetic records lie there too."""
     lower: float | None = None
     """No synthetic amount is below this number. A record below it is an error. Public: The number,
     and that no record is below it."""
@@ -141,7 +148,7 @@ class OutcomeSection(Section):
     """Codes for no answer, such as -9 or 9999: cells with one count as blank, and `missing` says
     what becomes of them. Without this, such a code is an answer of its own, or an amount. Type:
     list of numbers. Public: The codes."""
-    centre: Annotated[BySide, _by_side(positive=False), PlainSerializer(_written)] = None
+    center: Annotated[BySide, _by_side(positive=False), PlainSerializer(_written)] = None
     """A typical value in the outcome's units; for the weight, a typical logarithm, alone for the
     range that is learned, a hundredth to a hundred times its exponential. Noisy statistics
     clip records to a ball around it. Under the pseudo-posterior pseudo-records of an amount that
@@ -152,7 +159,13 @@ class OutcomeSection(Section):
     """A typical standard deviation on the scale of the transform. Noise is proportional to it, and
     records are clipped at a multiple of it. `surveysynth check` also simulates with it. Type: a
     number above 0, or with a split a list of two, above and below. Default: none: the transform
-    of the weight is learned, or by `fbp` its spread is 0.6. Public: The number, as for `centre`."""
+    of the weight is learned, or by `fbp` its spread is 0.6. Public: The number, as for `center`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_american(cls, given: Any) -> Any:
+        """Take ``centre`` for ``center``."""
+        return american(given) if isinstance(given, Mapping) else given
 
     @model_validator(mode="after")
     def _codes_are_no_levels(self) -> "OutcomeSection":
@@ -162,11 +175,11 @@ class OutcomeSection(Section):
         return self
 
     def of_side(self, side: int) -> tuple[float | None, float | None]:
-        """Return centre and spread of a side of the split, or of all amounts without a split."""
-        centre, spread = (
-            each[side] if isinstance(each, tuple) else each for each in (self.centre, self.spread)
+        """Return center and spread of a side of the split, or of all amounts without a split."""
+        center, spread = (
+            each[side] if isinstance(each, tuple) else each for each in (self.center, self.spread)
         )
-        return centre, spread
+        return center, spread
 
 
 Outcomes = Mapping[str, OutcomeSection]
@@ -175,7 +188,7 @@ Outcomes = Mapping[str, OutcomeSection]
 LEARNED: Final = "learned"
 #: Keys that only a learned transform has, and those that it replaces.
 OF_LEARNED = ("range", "learned_share", "learned_by")
-_REPLACED = ("scale", "power", "shift", "centre", "spread")
+_REPLACED = ("scale", "power", "shift", "center", "spread")
 
 
 def of_counts(synthesizer: SynthesizerSection) -> bool:
@@ -221,11 +234,11 @@ def with_learned_weight(
         return sections
     if not get_model(synthesizer.model).takes_learned_weight:
         return sections
-    if isinstance(given.centre, float) and abs(given.centre) <= LARGE_LOG:
-        low, high = (times * math.exp(given.centre) for times in OF_MEAN_WEIGHT)
-        own = given.model_dump(include=given.model_fields_set - {"centre"})
+    if isinstance(given.center, float) and abs(given.center) <= LARGE_LOG:
+        low, high = (times * math.exp(given.center) for times in OF_MEAN_WEIGHT)
+        own = given.model_dump(include=given.model_fields_set - {"center"})
         return {**sections, WEIGHT: OutcomeSection(**own, transform=LEARNED, range=(low, high))}
-    if given.centre is not None or survey.population_size is None:
+    if given.center is not None or survey.population_size is None:
         return sections
     return {**sections, WEIGHT: given.model_copy(update={"transform": LEARNED})}
 
@@ -370,8 +383,6 @@ def _transform(
         share = LEARNED_SHARE / (outcomes + learns_weight(synthesizer, sections))
     low, high = section.range
     try:
-        return LearnedTransform(
-            low=low, high=high, share=share, by=section.learned_by, whole=whole
-        )
+        return LearnedTransform(low=low, high=high, share=share, by=section.learned_by, whole=whole)
     except InputError as error:
         raise InputError(f"{where}.{error}") from None

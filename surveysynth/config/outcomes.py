@@ -112,7 +112,7 @@ def public_weight_problems(
     synthesizer: SynthesizerSection,
     outcomes: Outcomes,
 ) -> list[str]:
-    """Return settings that public weights exclude: those of modelled or scaled weights."""
+    """Return settings that public weights exclude: those of modeled or scaled weights."""
     if not survey.public_weights:
         return []
     problems = []
@@ -123,26 +123,26 @@ def public_weight_problems(
         )
     if WEIGHT in outcomes and WEIGHT not in synthesizer.outcome:
         problems.append(
-            "outcomes.weight: weights = 'public' are not modelled and need neither centre, "
+            "outcomes.weight: weights = 'public' are not modeled and need neither center, "
             "spread nor range; leave it out."
         )
     return problems
 
 
 def scale_problems(synthesizer: SynthesizerSection, outcomes: Outcomes) -> list[str]:
-    """Return amounts that lack a public centre and spread, or a range to learn them from."""
+    """Return amounts that lack a public center and spread, or a range to learn them from."""
     problems = []
     for name in synthesizer.outcome:
         section = outcomes.get(name, OutcomeSection())
         learned = is_learned(name, synthesizer, section)
         if learned or section.kind in ("binary", "categorical"):
             continue
-        missing = [key for key in ("centre", "spread") if getattr(section, key) is None]
+        missing = [key for key in ("center", "spread") if getattr(section, key) is None]
         if missing:
             problems.append(
                 f"outcomes.{name}: {' and '.join(missing)} missing. Declare the public range of "
                 "the outcome, range = [low, high], and no transform: its transform is then learned "
-                "within the budget. Or declare both with a transform: centre, a typical value in "
+                "within the budget. Or declare both with a transform: center, a typical value in "
                 "the outcome's own units (with a split one above it and one below), and spread, a "
                 "typical standard deviation on the scale of the transform. Take them from public "
                 "sources (a codebook, last year's publication, a register), never from these "
@@ -152,7 +152,7 @@ def scale_problems(synthesizer: SynthesizerSection, outcomes: Outcomes) -> list[
 
 
 _OF_TRANSFORM = ("transform", "scale", "shift", "power")
-_OF_MOMENTS = ("centre", "spread")
+_OF_MOMENTS = ("center", "spread")
 
 
 def declared_outcome(
@@ -248,21 +248,21 @@ def _moment_problems(outcome: Outcome, section: OutcomeSection) -> list[str]:
         pairs = [key for key in _OF_MOMENTS if isinstance(getattr(section, key), tuple)]
         if pairs:
             return [f"{where}.{pairs[0]}: expected one number; only a split requires two."]
-    elif section.centre is not None and not (
-        isinstance(section.centre, tuple)
-        and section.centre[1] < outcome.split < section.centre[0]
+    elif section.center is not None and not (
+        isinstance(section.center, tuple)
+        and section.center[1] < outcome.split < section.center[0]
     ):
         return [
-            f"{where}.centre: expected two typical values, one above the split at "
-            f"{outcome.split:.15g} and one below it, in this order, got {section.centre!r}."
+            f"{where}.center: expected two typical values, one above the split at "
+            f"{outcome.split:.15g} and one below it, in this order, got {section.center!r}."
         ]
     problems = []
     for side in outcome.sides:
-        centre, _ = section.of_side(side)
-        if centre is not None and outcome.violations(np.array([centre]), side):
+        center, _ = section.of_side(side)
+        if center is not None and outcome.violations(np.array([center]), side):
             problems.append(
-                f"{where}.centre: expected a typical value in the outcome's own units, at which "
-                f"{outcome.formula(side)} is defined, got {centre!r}."
+                f"{where}.center: expected a typical value in the outcome's own units, at which "
+                f"{outcome.formula(side)} is defined, got {center!r}."
             )
     return problems
 
@@ -285,17 +285,17 @@ def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> li
         if WEIGHT in synthesizer.outcome or other:
             key = f".{other[0]}" if other else ""
             problems.append(
-                f"outcomes.{WEIGHT}{key}: this section is for the sampling weight and has centre "
+                f"outcomes.{WEIGHT}{key}: this section is for the sampling weight and has center "
                 "and spread of its logarithm, or its range and transform = 'learned'; rename an "
                 "outcome of that name."
             )
-        elif isinstance(weight.centre, tuple) or isinstance(weight.spread, tuple):
+        elif isinstance(weight.center, tuple) or isinstance(weight.spread, tuple):
             problems.append(
-                f"outcomes.{WEIGHT}: expected one centre and one spread of the log weight."
+                f"outcomes.{WEIGHT}: expected one center and one spread of the log weight."
             )
-        elif weight.centre is not None and abs(weight.centre) > LARGE_LOG:
+        elif weight.center is not None and abs(weight.center) > LARGE_LOG:
             problems.append(
-                f"outcomes.weight.centre: expected a typical log weight, got {weight.centre!r}; if "
+                f"outcomes.weight.center: expected a typical log weight, got {weight.center!r}; if "
                 "that is a weight, give its logarithm."
             )
     return problems
@@ -418,9 +418,9 @@ def strict_problems(
     problems += scale_problems(synthesizer, outcomes)
     of_weight = outcomes.get(WEIGHT, OutcomeSection())
     modelled = not (survey.public_weights or learns_weight(synthesizer, outcomes))
-    if survey.population_size is None and of_weight.centre is None and modelled:
+    if survey.population_size is None and of_weight.center is None and modelled:
         problems.append(
-            "outcomes.weight.centre: missing; without survey.population_size noisy statistics need "
+            "outcomes.weight.center: missing; without survey.population_size noisy statistics need "
             "a typical log weight from public sources (log of population over sample size). Or "
             "declare the public range of the weight, range = [low, high]."
         )

@@ -34,10 +34,10 @@ class PrivacySection(Section):
     epsilon: Annotated[float, Field(gt=0)] = math.nan
     """The privacy cost of the whole release: all draws, tables and microdata together. The epsilon
     of the pseudo-posterior is asymptotic; that of noisy statistics belongs to `delta`. Default:
-    required, or `rho`. Public: The number, which is the target and an upper bound. The realised
+    required, or `rho`. Public: The number, which is the target and an upper bound. The realized
     epsilon is confidential."""
     m: Annotated[int, Field(ge=1, le=1000)] = 3
-    """The number of draws of the model from which data are synthesised. With the pseudo-posterior
+    """The number of draws of the model from which data are synthesized. With the pseudo-posterior
     each draw costs epsilon / m, so more draws lower the weights of records further. With noisy
     statistics draws are free, and at least 10 are required. Public: The number, and the synthetic
     data of m draws."""
@@ -306,7 +306,7 @@ class NoisyStatisticsSection(PrivacySection):
     epsilon. Default: that of epsilon and delta. Public: The number."""
     promise: ClassVar[str] = (
         "exact noise on sums; (epsilon, delta), proved for every survey of any size; declare a "
-        "public range of each amount, or its centre and spread"
+        "public range of each amount, or its center and spread"
     )
     adds_noise: ClassVar[bool] = True
     default_plan: ClassVar[SamplingPlan] = NOISY_PLAN

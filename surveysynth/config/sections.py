@@ -259,7 +259,7 @@ class SurveySection(Section):
     it, a copy of the data file in another folder counts as another survey. Default: the location of
     the data file. Public: Nothing: the id stays in the ledger."""
     weight: Name | None = None
-    """The column of sampling weights. They are synthesised together with the outcomes. Type: name
+    """The column of sampling weights. They are synthesized together with the outcomes. Type: name
     of a column. Public: Synthetic weights. The real ones are confidential, unless weights =
     "public"."""
     strata: Name | None = None
@@ -280,7 +280,7 @@ class SurveySection(Section):
     "remove" and "certainty" contribute nothing to the variance, "adjust" centers the unit at zero,
     "average" uses the average of the other strata. Public: The rule."""
     weights: Annotated[str, BeforeValidator(_weights)] = "confidential"
-    """Whether the weights are protected and synthesised, or are constants of the design that anyone
+    """Whether the weights are protected and synthesized, or are constants of the design that anyone
     can compute and are used and published unchanged. With "release:PATH" they are protected, and
     add up in every cell and dataset to those of an earlier release by noisy statistics of the same
     sample, whose folder is at PATH: no cell has two counts, and counts cost nothing again. Type:

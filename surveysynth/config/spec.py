@@ -21,6 +21,7 @@ from surveysynth.config.mistakes import raise_mistakes, read_text, why_not_toml
 from surveysynth.config.outcome_section import (
     WEIGHT,
     OutcomeSection,
+    american,
     weight_transform,
     with_learned_weight,
     without_learned_weight,
@@ -336,7 +337,7 @@ class Spec(BaseModel):
         return "ratio" if scaled else "plain"
 
     def margin_label(self, column: str) -> str:
-        """Return the name of the margin over ``column`` (``All`` unless labelled otherwise)."""
+        """Return the name of the margin over ``column`` (``All`` unless labeled otherwise)."""
         return self.labels[column].margin if column in self.labels else "All"
 
 
@@ -488,7 +489,7 @@ def spec_of_survey(
 
 
 def _section(outcome: Outcome) -> dict[str, Any]:
-    """Return [outcomes.NAME] without centre and spread."""
+    """Return [outcomes.NAME] without center and spread."""
     keys: dict[str, Any] = {"kind": outcome.kind, "levels": list(outcome.levels)}
     if outcome.learned is not None:
         keys = {
@@ -549,8 +550,8 @@ def _refuse_settled(given: Mapping[str, Mapping[str, Any]]) -> None:
     settled += [
         f"outcomes.{name}.{key}"
         for name, keys in given.get("outcomes", {}).items()
-        for key in keys
-        if key not in ("centre", "spread")
+        for key in american(keys)
+        if key not in ("center", "spread")
     ]
     if settled:
         raise InputError(f"{settled[0]}: the survey sets this; pass it to Survey.from_frame.")

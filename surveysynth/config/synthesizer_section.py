@@ -94,8 +94,8 @@ class SynthesizerSection(_WithOptions):
     Type: one of the models, or the path of a .toml file that declares a Stan program. Public: The
     model."""
     outcome: OneOrMoreNames
-    """The confidential columns to synthesise, one or a list. If outcomes are of several kinds, each
-    is modelled given those before it. Type: name of a column, or a list of them. Default: required,
+    """The confidential columns to synthesize, one or a list. If outcomes are of several kinds, each
+    is modeled given those before it. Type: name of a column, or a list of them. Default: required,
     unless sections [outcomes.NAME] name the outcomes, in their order. Public: That these columns
     were measured; their values are not."""
     predictors: Name | None = None

@@ -17,7 +17,7 @@ from surveysynth._support.messages import listing, nearest
 from surveysynth.config.sections import Names, Section, Text, as_tuple, distinct, known_name
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import COUNT, MEAN, STATISTICS, statistic_of
-from surveysynth.estimation.subpopulation import levels_held
+from surveysynth.estimation.subpopulation import levels_present
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.where import Relation, Value, columns_of, parse_where, relations
 
@@ -32,8 +32,8 @@ class Format:
 
     ending: the suffix of its files; meaning: a description for readers of a release; writer:
     "module:function", called as function(shown, folder, format) with the tables as
-    ``release.tables.layout.Shown``; one_file: the name of a file with all tables, if there is one;
-    file_each: True if each statistic has a file; folder: the folder in a release.
+    ``release.tables.layout.TableSet``; one_file: the name of a file with all tables, if there is
+    one; file_each: True if each statistic has a file; folder: the folder in a release.
     """
 
     ending: str
@@ -162,7 +162,7 @@ def statistic_name(value: Any) -> Any:
         raise ValueError(str(error)) from None
 
 
-def own_files(names: tuple[str, ...]) -> tuple[str, ...]:
+def has_files(names: tuple[str, ...]) -> tuple[str, ...]:
     """Return the statistics; raise ``ValueError`` if two have the same file name."""
     stems = [statistic_of(name).stem.casefold() for name in names]
     for name, stem in zip(names, stems, strict=True):
@@ -229,7 +229,7 @@ Statistics = Annotated[
     tuple[Annotated[str, BeforeValidator(statistic_name)], ...],
     BeforeValidator(as_tuple),
     AfterValidator(distinct),
-    AfterValidator(own_files),
+    AfterValidator(has_files),
     Field(min_length=1),
 ]
 Formats = Annotated[
@@ -485,7 +485,7 @@ def _of_outcome(relation: Relation, outcome: Outcome) -> list[str]:
     known: set[Value] = set(levels)
     if relation.of_numbers:
         try:
-            levels_held(relation, levels)  # which are then numbers
+            levels_present(relation, levels)  # which are then numbers
         except InputError as error:
             return [str(error)]
         known = {float(level) for level in levels}
@@ -495,6 +495,6 @@ def _of_outcome(relation: Relation, outcome: Outcome) -> list[str]:
             f"{place} {unknown[0]!r} is not among the levels of {outcome.name!r}, "
             f"{listing(levels)}.{nearest(str(unknown[0]), levels)}"
         ]
-    if not levels_held(relation, levels).any():
+    if not levels_present(relation, levels).any():
         return [f"{place} no level of {outcome.name!r} satisfies this: {listing(levels)}."]
     return []

@@ -386,7 +386,7 @@ class Calibration:
         empty = np.flatnonzero(~x.any(axis=0) & (self.totals != 0))
         if empty.size:
             raise InputError(
-                f"{self.labels[empty[0]]}: no record is in this class, so that no weights have its "
+                f"{self.labels[empty[0]]}: no record is in this class, so no weights can reach its "
                 "total. Merge it with another class, or leave the margin out."
             )
         weight = calibrated_weights(
@@ -436,7 +436,7 @@ class Calibration:
         for levels in given - possible:
             raise InputError(
                 f"{margin.place}.totals: no record of the survey is in "
-                f"{_words(margin.by, levels)}, so that no weights have its total. Merge it with "
+                f"{_words(margin.by, levels)}, so no weights can reach its total. Merge it with "
                 "another class, or leave the margin out."
             )
 
@@ -466,7 +466,7 @@ class Calibration:
                 is_, verb = first[0], "is" if first[0].startswith("the") else "add up to"
                 raise InputError(
                     f"{margin.place}.totals: they add up to {size:,.10g}, but {is_} {verb} "
-                    f"{first[1]:,.10g}: these contradict each other. Correct one of them."
+                    f"{first[1]:,.10g}, a contradiction. Correct one of them."
                 )
             first = first or (f"those of {margin.place}", size)
 

@@ -1,6 +1,6 @@
 """One estimate, variance and interval out of several synthetic datasets (methods 5).
 
-What is combined are the estimates of datasets, linearised where they are ratios (``Stack``).
+What is combined are the estimates of datasets, linearized where they are ratios (``Stack``).
 
 Partial synthesis after Reiter (2003): the total variance is u + b/m. Rubin's rule for missing
 data, u + (1 + 1/m) b, would count the variance between draws once too often here: the synthetic
@@ -45,7 +45,7 @@ class Stack:
     """Numerators and denominators of one table in m x r datasets, as they stream by (methods 5.6).
 
     The estimate of a row is R = sum A / sum N of numerators and denominators: that of the datasets
-    stacked in one file. Linearised at R it is R + (A - R N) / mean N, with the mean R over
+    stacked in one file. Linearized at R it is R + (A - R N) / mean N, with the mean R over
     datasets, and between draws the variance of R times the number of draws. A dataset without
     records of the row counts 0 and 0; a sum is its own.
     """
@@ -69,7 +69,7 @@ class Stack:
 
     @property
     def values(self) -> FloatArray:
-        """The linearised estimates e (m, r, D), NaN in rows without records in any dataset.
+        """The linearized estimates e (m, r, D), NaN in rows without records in any dataset.
 
         Raises ``InputError`` before any dataset was added.
         """
@@ -280,7 +280,7 @@ def t_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray, Flo
     Parameters
     ----------
     combined
-        Of ``combine``.
+        The result of ``combine``.
     level
         Strictly between 0 and 1.
 
@@ -315,7 +315,7 @@ def logit_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray,
     Parameters
     ----------
     combined
-        Of ``combine``.
+        The result of ``combine``.
     level
         Strictly between 0 and 1.
 

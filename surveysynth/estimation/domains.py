@@ -169,12 +169,12 @@ def build_domains(
     levels
         The levels of each by variable in table order. A level without records keeps its rows.
     margin_labels
-        What stands for "summed over", by variable; "All" where none is given.
+        The label for "summed over", by variable; "All" where none is given.
 
     Returns
     -------
     Domains
-        ``table`` with a row a cell or margin, ``n`` records of each.
+        ``table`` with one row per cell or margin, and ``n``, the records in each.
 
     Raises
     ------
@@ -297,7 +297,7 @@ def build_rows(
     for name, each in zip(by, labels, strict=True):
         if each.margin in each.levels:
             raise InputError(
-                f"The margin of '{name}' is labelled '{each.margin}', which is also one of its "
+                f"The margin of '{name}' is labeled '{each.margin}', which is also one of its "
                 "levels; choose another label for the margin."
             )
     sizes = [len(each.names) for each in labels]

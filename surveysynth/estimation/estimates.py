@@ -2,7 +2,7 @@
 
 Releases, comparisons and studies all estimate here, so that they judge what would be published.
 
-``Kept`` keeps linearized tables, for covariances between rows of different tables.
+``StoredTables`` keeps linearized tables, for covariances between rows of different tables.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from surveysynth.estimation.domains import Domains, TableRows
 from surveysynth.estimation.quantiles import Weighted
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.estimation.subpopulation import WHERE, shown_pairs, shown_rows
+from surveysynth.estimation.subpopulation import WHERE, displayed_pairs, displayed_rows
 from surveysynth.estimation.taylor import Linearisation, LinearisedTable, linearise_domains
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.survey.outcome import Outcome
@@ -106,7 +106,7 @@ class Estimates:
         self.separate_pair = False
         self._fewest: IntArray | None = None
         self._pairs = {
-            key: shown_pairs(contrast, rows)
+            key: displayed_pairs(contrast, rows)
             for key in self.keys
             if (contrast := statistic_of(key[0]).contrast) is not None
         }
@@ -135,7 +135,7 @@ class Estimates:
     def lines(self, key: Key) -> TableLines:
         """Return the lines of a table: all rows, or for a contrast the rows that show one."""
         contrast, by_dataset = statistic_of(key[0]).contrast, self.rows.by_dataset
-        held, n = shown_rows(self.rows), self.fewest
+        held, n = displayed_rows(self.rows), self.fewest
         if contrast is not None:
             pairs = self._pairs[key]
             held, n = pairs.holds & held, self._fewest_of[key]
@@ -259,7 +259,7 @@ def _least(known: IntArray | None, n: IntArray) -> IntArray:
 
 
 @dataclass
-class Kept(CombiningRule):
+class StoredTables(CombiningRule):
     """A combining rule that keeps what it is given, in the order of tables, levels, datasets."""
 
     tables: list[list[LinearisedTable]] = field(default_factory=list)

@@ -1,6 +1,6 @@
-"""Array functions of statistics: estimates of rows, and the linearised variable of records.
+"""Array functions of statistics: estimates of rows, and the linearized variable of records.
 
-A contrast is of two rows, one less the other or over it. A record has one linearised variable for
+A contrast is of two rows, one less the other or over it. A record has one linearized variable for
 it, u_1 - u_2 or (u_1 - rho u_2) / t_2, and one row that it stands in, so that everything that is
 done with the rows of a table (Taylor variances, both combining rules) is done with contrasts too,
 and covariances need no matrix.
@@ -54,7 +54,7 @@ class Linearise(Protocol):
     def __call__(
         self, domains: Domains, weight: FloatArray, outcome: FloatArray, *, calibrated: bool
     ) -> Linearised:
-        """Return the estimates and the linearised variable."""
+        """Return the estimates and the linearized variable."""
         ...
 
 
@@ -228,7 +228,7 @@ class Pairs:
 def contrasted(
     contrast: Contrast, domains: Domains, weight: FloatArray, made: Linearised
 ) -> tuple[Domains, Linearised]:
-    """Return the contrasts of linearised rows, and the rows that show them."""
+    """Return the contrasts of linearized rows, and the rows that show them."""
     pairs = Pairs.of(contrast, domains)
     second = made.estimate[pairs.second]
     estimate = np.where(pairs.holds, contrast.combine(made.estimate, second), np.nan)
@@ -236,7 +236,7 @@ def contrasted(
         factor, scale = np.ones(estimate.size), pairs.holds.astype(np.float64)
     else:
         factor = np.where(pairs.holds, estimate, 0.0)
-        # Where a dataset has nothing to compare with, it has no linearised variable either.
+        # Where a dataset has nothing to compare with, it has no linearized variable either.
         scale = np.where(pairs.holds & (second != 0.0), 1.0 / second, 0.0)
         factor = np.where(scale != 0.0, factor, 0.0)
     # In the last margin set every record has its level.

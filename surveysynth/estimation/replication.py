@@ -44,7 +44,7 @@ from surveysynth.estimation.taylor import (
     records_of,
 )
 
-Centre: TypeAlias = Literal["estimate", "mean"]
+Center: TypeAlias = Literal["estimate", "mean"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,11 +58,11 @@ class ReplicateWeights:
     unit
         Row of ``multipliers`` that a record uses, shape (n,).
     scale, rscales
-        The variance is scale * sum_r rscales_r (estimate_r - centre)^2; rscales (R,).
+        The variance is scale * sum_r rscales_r (estimate_r - center)^2; rscales (R,).
     df
         Degrees of freedom of that variance.
-    centre
-        What squares are taken around: the full sample's "estimate" or the replicates' "mean".
+    center
+        The center of the squares: the full sample's "estimate" or the replicates' "mean".
 
     Examples
     --------
@@ -80,7 +80,7 @@ class ReplicateWeights:
     scale: float
     rscales: FloatArray
     df: float
-    centre: Centre = "estimate"
+    center: Center = "estimate"
 
     def __post_init__(self) -> None:
         if self.multipliers.ndim != 2 or self.n_replicates < 1:
@@ -98,8 +98,8 @@ class ReplicateWeights:
             raise InputError("The scale must be finite and above zero, and rscales not below zero.")
         if not self.df > 0:
             raise InputError(f"The degrees of freedom must be above zero, but are {self.df}.")
-        if self.centre not in ("estimate", "mean"):
-            raise InputError(f"The centre must be estimate or mean, but got '{self.centre}'.")
+        if self.center not in ("estimate", "mean"):
+            raise InputError(f"The center must be estimate or mean, but got '{self.center}'.")
 
     @property
     def n(self) -> int:
@@ -124,7 +124,7 @@ def agency_replicates(
     rscales: FloatArray | None = None,
     df: float | None = None,
     combined: bool = True,
-    centre: Centre = "estimate",
+    center: Center = "estimate",
 ) -> ReplicateWeights:
     """Take replicate weights as an agency publishes them.
 
@@ -140,9 +140,9 @@ def agency_replicates(
     df
         As stated; by default the rank of the replicate weights less one, as in R's survey.
     combined
-        Whether the columns are complete weights.
-    centre
-        What squares are taken around: the full sample's "estimate" or the replicates' "mean".
+        True if the columns are complete weights.
+    center
+        The center of the squares: the full sample's "estimate" or the replicates' "mean".
 
     Returns
     -------
@@ -173,7 +173,7 @@ def agency_replicates(
         require_finite(multipliers)
         df = max(float(np.linalg.matrix_rank(multipliers * weight[:, None], rtol=1e-7)) - 1.0, 1.0)
     rscales = np.ones(replicates) if rscales is None else np.asarray(rscales, dtype=np.float64)
-    return ReplicateWeights(multipliers, np.arange(weight.size), scale, rscales, df, centre)
+    return ReplicateWeights(multipliers, np.arange(weight.size), scale, rscales, df, center)
 
 
 ReplicateMethod: TypeAlias = Literal[
@@ -303,7 +303,7 @@ def replicate_estimates(
 def replication_variance(
     full: FloatArray, each: FloatArray, replicates: ReplicateWeights
 ) -> FloatArray:
-    """Return scale * sum_r rscales_r (estimate_r - centre)^2 by row: full (D,), each (R, D).
+    """Return scale * sum_r rscales_r (estimate_r - center)^2 by row: full (D,), each (R, D).
 
     A replicate without an estimate of a row (it gives the row no weight) is left out of that row;
     the others replace it in proportion to their rscales.
@@ -312,11 +312,11 @@ def replication_variance(
     usable = np.isfinite(each)
     with np.errstate(invalid="ignore", divide="ignore"):
         share = np.where(usable, rscales, 0.0).sum(axis=0) / rscales.sum()
-        centre = full
-        if replicates.centre == "mean":
+        center = full
+        if replicates.center == "mean":
             counted = usable & (rscales > 0)
-            centre = np.where(counted, each, 0.0).sum(axis=0) / counted.sum(axis=0)
-        squares = np.where(usable, rscales * (each - centre) ** 2, 0.0).sum(axis=0)
+            center = np.where(counted, each, 0.0).sum(axis=0) / counted.sum(axis=0)
+        squares = np.where(usable, rscales * (each - center) ** 2, 0.0).sum(axis=0)
         return np.asarray(replicates.scale * squares / share)
 
 

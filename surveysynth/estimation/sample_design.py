@@ -36,11 +36,11 @@ class SampleDesign:
         Sampling fraction of PSUs in each stratum, in [0, 1], shape (H,). None: all zero, as in
         sampling with replacement.
     lonely_psu
-        What a stratum with a single PSU contributes, in R's words: "remove" and "certainty"
+        The contribution of a stratum with a single PSU, in R's words: "remove" and "certainty"
         nothing, "adjust" the square of its value around zero, "average" the average of the other
         strata, "fail" an error. A completely sampled stratum is not lonely: it contributes nothing.
     design_effect
-        A declared factor of clustering: variances are then those of a one-stage sample of the
+        A declared factor for clustering: variances are then those of a one-stage sample of the
         records, times this factor, with the degrees of freedom of the PSUs. None: by PSU.
 
     Raises

@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from surveysynth._support.messages import capitalised, listing
+from surveysynth._support.messages import capitalized, listing
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.linearised import (
@@ -103,7 +103,7 @@ class Statistic:
     @property
     def title(self) -> str:
         """In words, at the head of sheets and sections."""
-        return capitalised(self.plural)
+        return capitalized(self.plural)
 
     @property
     def additive(self) -> bool:
@@ -162,7 +162,7 @@ class Statistic:
                 f"transform = 'identity' in [outcomes.NAME], got {got}{also}."
             )
         return (
-            f"{self.name!r} is of outcomes that are {' or '.join(self.kinds)}, got {got}."
+            f"{self.name!r} needs an outcome that is {' or '.join(self.kinds)}, got {got}."
             f"{self.instead}"
         )
 
@@ -247,7 +247,7 @@ def of_share(p: float) -> Statistic:
         file=plural if median else file_name("percentiles", percent.replace(".", "_")),
         share=p,
         explanation=(
-            f"{capitalised(plural)}: F(x) is the share of the weight of a cell with "
+            f"{capitalized(plural)}: F(x) is the share of the weight of a cell with "
             "values up to x, "
             f"over all datasets in one file, and the estimate Q is the smallest value with F(Q) at "
             f"least {p:g}. With q_l the shares up to that one Q in the datasets, their standard "
@@ -366,7 +366,7 @@ def _contrast(arguments: tuple[str, ...], name: str, kind: ContrastKind) -> Stat
         signed=not ratio,
         explanation=(
             f"{noun.capitalize()}s ({rows}): each is of the estimates of two rows, "
-            f"with u = {formula} in a dataset, from the linearised variables u_1 and u_2 of both, "
+            f"with u = {formula} in a dataset, from the linearized variables u_1 and u_2 of both, "
             "so that their covariance is in the variance. `n` is of the row with fewer records."
         ),
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """Tables of a subpopulation, by domain estimation.
 
-Every record stays in the sample; those outside have a linearised variable of zero. Whether a
+Every record stays in the sample; those outside have a linearized variable of zero. Whether a
 record is inside is one more by variable of the rows, with the levels "inside" and "outside". A
 table shows the first. Contrasts, quantiles, both combining rules and calibration need to know
 nothing of subpopulations, and a variance has the design of the whole sample, as with R's
@@ -159,7 +159,7 @@ class Subpopulation(Classes):
     def _of_levels(self, relation: Relation) -> BoolArray:
         """Return flags (L,) of the levels of an outcome that satisfy a relation."""
         outcome = next(each for each in self.outcomes if each.name == relation.column)
-        return levels_held(relation, outcome.category_names)
+        return levels_present(relation, outcome.category_names)
 
 
 def _whole(condition: Condition, holds: Callable[[Relation], BoolArray]) -> BoolArray:
@@ -172,7 +172,7 @@ def _whole(condition: Condition, holds: Callable[[Relation], BoolArray]) -> Bool
     return folded(condition, holds, np.logical_not, joined)
 
 
-def levels_held(relation: Relation, levels: Sequence[str]) -> BoolArray:
+def levels_present(relation: Relation, levels: Sequence[str]) -> BoolArray:
     """Return flags (L,) of levels that satisfy a relation; levels are numbers if its literals are.
 
     Raises ``InputError`` for a level that is not a number and one that is not there.
@@ -196,14 +196,15 @@ def levels_held(relation: Relation, levels: Sequence[str]) -> BoolArray:
             f"character {relation.place}: {relation.column!r} is compared with a number, but "
             f"{wrong:,} of its {len(levels):,} levels are not numbers; put the literal in quotes."
         )
-    return _numbers_held(relation, numbers.to_numpy(dtype=np.float64))
+    return _numbers_present(relation, numbers.to_numpy(dtype=np.float64))
 
 
 def _of_column(relation: Relation, column: pd.Series) -> BoolArray:
     """Return the records (n,) of a public column for which a relation holds."""
     if not pd.api.types.is_numeric_dtype(column):
         codes, levels = column.astype("str").factorize()
-        return np.asarray(levels_held(relation, [str(each) for each in levels])[codes], dtype=bool)
+        present = levels_present(relation, [str(each) for each in levels])
+        return np.asarray(present[codes], dtype=bool)
     if not relation.of_numbers:
         raise InputError(
             f"character {relation.place}: {relation.column!r} is a column of numbers; write its "
@@ -216,10 +217,10 @@ def _of_column(relation: Relation, column: pd.Series) -> BoolArray:
             f"character {relation.place}: {records(missing)} without a value of "
             f"{relation.column!r}; complete them, or leave them out (survey.missing = 'drop')."
         )
-    return _numbers_held(relation, values)
+    return _numbers_present(relation, values)
 
 
-def _numbers_held(relation: Relation, values: FloatArray) -> BoolArray:
+def _numbers_present(relation: Relation, values: FloatArray) -> BoolArray:
     if relation.operator in COMPARE:
         return np.asarray(COMPARE[relation.operator](values, relation.values[0]), dtype=bool)
     found = np.isin(values, np.array(relation.values, dtype=np.float64))
@@ -264,7 +265,7 @@ def build_public_rows(
     return build_domains(frame, (WHERE, *by), own, margin_labels)
 
 
-def shown_rows(rows: TableRows) -> BoolArray:
+def displayed_rows(rows: TableRows) -> BoolArray:
     """Return which rows (D,) a table shows: those inside that may have records.
 
     A condition may leave a level no record whatever the outcomes, as ``field == "A"`` does in a
@@ -294,14 +295,14 @@ def shown_rows(rows: TableRows) -> BoolArray:
     return shown
 
 
-def shown_pairs(contrast: Contrast, rows: TableRows) -> Pairs:
+def displayed_pairs(contrast: Contrast, rows: TableRows) -> Pairs:
     """Return the rows of a table that a contrast compares.
 
     Raises ``InputError`` for a by variable or a level that the table does not have, or that its
     subpopulation leaves out: every number would be missing.
     """
     pairs = Pairs.of(contrast, rows)
-    shown = set(rows.table[contrast.column][shown_rows(rows)])
+    shown = set(rows.table[contrast.column][displayed_rows(rows)])
     levels = [level for level in pairs.labels.levels if level in shown]
     for wanted in (contrast.first, contrast.second):
         if wanted is not None and wanted not in levels:

@@ -1,10 +1,10 @@
-"""Estimates of all table rows with Taylor-linearised variances (methods 5).
+"""Estimates of all table rows with Taylor-linearized variances (methods 5).
 
 Agrees with R's survey package: ``svyby`` with ``svytotal`` and ``svymean`` under the plain
 linearisation, the same after ``calibrate(~1, N)`` under the ratio linearisation, and after
 ``calibrate`` with further variables under calibration.
 
-The rows of a margin set are disjoint, so a record (or PSU) has a linearised value of its own in few
+The rows of a margin set are disjoint, so a record (or PSU) has a linearized value of its own in few
 rows, mostly one: these (PSU, row) pairs are handled one by one, and the PSUs without a record in a
 row by sums over their stratum. No records-by-rows matrix is made; work and memory grow with the
 number of records. Squares are taken around stratum means found beforehand, so that a variance is
@@ -86,7 +86,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Outside:
-    """The part of a calibrated count or total from records outside a row: centre per unit weight.
+    """The part of a calibrated count or total from records outside a row: center per unit weight.
 
     The weights of PSUs are kept as deviations from their stratum's mean, so that the squares of
     the PSUs that have no record in a row can be summed without looking at them.
@@ -102,7 +102,7 @@ class Outside:
 
     @classmethod
     def of(cls, weight: FloatArray, centre: FloatArray, design: SampleDesign) -> "Outside":
-        """Sum the weights (n,) for centres (D,)."""
+        """Sum the weights (n,) for centers (D,)."""
         psu_weight = weight if design.psu is None else _sums(design.psu, weight)
         stratum_weight = _sums(design.psu_strata, psu_weight)
         single = design.psus_in_stratum == 1
@@ -154,7 +154,7 @@ def _squares_without(
 ) -> FloatArray:
     """Squares of the PSUs that have no record in a row, in strata that have some, shape (G,).
 
-    Such a PSU deviates by -(centre * its weight + mean) = -(centre * deviation + level); over the
+    Such a PSU deviates by -(center * its weight + mean) = -(center * deviation + level); over the
     stratum the deviations add up to zero, hence over these PSUs to minus the sum of the others.
     """
     centre = outside.centre[pairs.group_row]
@@ -190,7 +190,7 @@ _LITTLE = 1e-4
 
 @dataclass(frozen=True, eq=False)
 class Regression:
-    """The part of a linearised variable that calibration explains.
+    """The part of a linearized variable that calibration explains.
 
     weighted: w x (n, p); coefficient: B of each row (D, p).
     """
@@ -225,7 +225,7 @@ def residual_squares(
 ) -> FloatArray:
     """Return sums over strata of squared deviations of the residuals of PSUs, (D,).
 
-    With z = u / w the linearised variable of a row per unit of weight, the residual is w (z - x'B),
+    With z = u / w the linearized variable of a row per unit of weight, the residual is w (z - x'B),
     B = (sum d x x')^-1 sum d x z, whatever the method that made the weights w from d (Deville and
     Sarndal 1992). Every record has one in every row. With S the sum over strata of squared
     deviations of PSUs, and W the sums of w x,
@@ -358,7 +358,7 @@ def linearised_variance(
     calibrated: bool,
     regression: Regression | None = None,
 ) -> FloatArray:
-    """Taylor variances (D,) of a linearised variable.
+    """Taylor variances (D,) of a linearized variable.
 
     inside: from a margin set to u (n,) of records in the rows that they are in there; outside (D,):
     a record that is not in a row has u = -outside times its weight (n,), or zero for None;
@@ -417,13 +417,13 @@ def estimate_domains(
     weight
         Survey weights, shape (n,).
     outcome
-        Outcome in original units, shape (n,); for counts it is not looked at and may be None.
+        Outcome in original units, shape (n,); for counts it is not used and may be None.
     statistic
         A name of ``STATISTICS``. A proportion is the mean of an outcome that is 0 or 1 in the
         survey; synthetic values of it may lie between, so that is not checked here. A share is the
         mean of the indicator of one level.
     linearisation
-        "plain" for weights as they stand; "ratio" for weights scaled to a known population size,
+        "plain" for unchanged weights; "ratio" for weights scaled to a known population size,
         whose sum does not vary from sample to sample. They differ for counts and totals.
     population_size
         Under "ratio" the weights are scaled to it (they stay as they are if they sum to it
@@ -497,7 +497,7 @@ def linearise_domains(
     population_size: float | None = None,
     calibration: CalibratedWeights | None = None,
 ) -> LinearisedTable:
-    """Compute estimates and linearised variables, without variances.
+    """Compute estimates and linearized variables, without variances.
 
     Raises ``InputError`` as it does.
     """

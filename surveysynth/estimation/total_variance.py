@@ -61,7 +61,7 @@ class TotalVariance(CombiningRule):
 
 
 class _Collected:
-    """Estimates and variances of every dataset, (m, r, D), and the sums of linearised variables."""
+    """Estimates and variances of every dataset, (m, r, D), and the sums of linearized variables."""
 
     def __init__(
         self, draws: int, replicates: int, sample_design: SampleDesign, group: IntArray,
@@ -245,7 +245,7 @@ class Composition:
     def variance(self, sample_design: SampleDesign) -> FloatArray:
         """V_X (D,) of the datasets so far.
 
-        Where u of a record outside a row is a centre times its weight, this is the product of the
+        Where u of a record outside a row is a center times its weight, this is the product of the
         means of both, whose covariance between datasets is of smaller order.
         """
         table, count = self._table, self._count

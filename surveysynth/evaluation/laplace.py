@@ -27,7 +27,7 @@ from surveysynth.estimation.replication import (
 )
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of, values_of
-from surveysynth.estimation.subpopulation import shown_rows
+from surveysynth.estimation.subpopulation import displayed_rows
 from surveysynth.estimation.taylor import Linearisation
 from surveysynth.evaluation.compare.tables import (
     Key,
@@ -272,7 +272,7 @@ class Noise:
         """
         design, share = self.survey.design, len(keys) / total
         estimates = estimates_for(spec, design)  # for its rows and its design
-        shown = shown_rows(rows_of(spec, design))
+        shown = displayed_rows(rows_of(spec, design))
         result = {}
         for table in laplace_tables(
             estimates.domains, estimates.sample_design, weight=sample_weight(self.survey),

@@ -157,7 +157,7 @@ def two_currencies(budget: Budget) -> str:
     return (
         f"The number {budget.epsilon:.4g} stands for two promises, which are not the same. The "
         "pseudo-posterior's is an asymptotic epsilon: 2 m times a bound that is found on this one "
-        "database, and that a neighbouring database can pass at any finite n. That of noisy "
+        "database, and that a neighboring database can pass at any finite n. That of noisy "
         "statistics is "
         f"(epsilon, delta) = ({budget.epsilon:.4g}, {budget.delta:.3g}), "
         f"rho = {budget.rho:.4g}, proved for all valid databases at any number of records. Equal "

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from surveysynth._support.page import whole_page
+from surveysynth._support.page import full_page
 from surveysynth._support.resources import render
 from surveysynth.config.spec import Spec
 from surveysynth.estimation.statistics import statistic_of
@@ -75,7 +75,7 @@ def cells(*texts: object) -> list[Cell]:
 def page(title: str, mark: str, template: str, /, **context: Any) -> str:
     """Return a page that needs nothing else; the template escapes every label."""
     body = render("surveysynth.evaluation", f"templates/{template}", **context)
-    return whole_page(title, mark, [body])
+    return full_page(title, mark, [body])
 
 
 def heading_of(labels: Labels, statistic: str, outcome: str | None) -> str:

@@ -72,10 +72,10 @@ class DebiasRecord:
     n_simulated
         Records of each.
     kinds
-        What was shifted, d of them: "scale", the log of a residual scale; "location", a coefficient
+        The d shifted parts: "scale", the log of a residual scale; "location", a coefficient
         of a mean.
     shift, standard_error
-        What was added to them in every draw (d,), zeros where nothing was, and its Monte Carlo
+        The shift (d,) added to them in every draw, zero where there was none, and its Monte Carlo
         error.
     reason
         In words, where it is not "debiased".
@@ -264,14 +264,14 @@ def thinned(design: PublicDesign, most: int) -> PublicDesign:
 
 @dataclass(frozen=True)
 class Debiased:
-    """The draws to synthesise from, debiased or as they were released, and what was done.
+    """The draws to synthesize from, debiased or as they were released, and what was done.
 
     Attributes
     ----------
     draws
-        Of the same settings as those that were released.
+        The debiased draws, with the settings of the released ones.
     record
-        What was done to them.
+        A record of the shifts.
 
     Examples
     --------
@@ -302,13 +302,13 @@ def debias_draws(
     Parameters
     ----------
     model, design, private_draws
-        Of the release.
+        Those of the release.
     rng
         For the simulated databases.
     databases
         Simulated a round; rounded up to a multiple of m.
     rounds
-        How often the shift is found again, at most.
+        The largest number of times that the shift is found again.
     progress
         Called with the name of the stage.
 

@@ -74,7 +74,7 @@ class SyntheticDataset:
         )
 
 
-def synthesise(
+def synthesize(
     model: Model,
     design: PublicDesign,
     private_draws: PrivateDraws,
@@ -106,7 +106,7 @@ def synthesise(
     Yields
     ------
     SyntheticDataset
-        In the order of draws and replicates.
+        Datasets in the order of draws and replicates.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def synthesise(
     >>> settings = ss.MechanismSettings(epsilon=10.8, m=1)
     >>> design, rng = settings.prepared(survey.design), np.random.default_rng(1)
     >>> private, _ = ss.run_mechanism(model, design, survey.confidential, settings, rng)
-    >>> for data in ss.synthesise(
+    >>> for data in ss.synthesize(
     ...     model, design, private, replicates_per_draw=2, rng=rng, scale_to=100_000
     ... ):
     ...     print(data.draw, data.replicate, data.outcome.shape, round(data.weight.sum()))
@@ -262,9 +262,9 @@ def datasets_of(
 ) -> Iterator[SyntheticDataset]:
     """Return the synthetic datasets of a release of ``published_draws``, one at a time.
 
-    Raises as ``synthesise`` does.
+    Raises as ``synthesize`` does.
     """
-    return synthesise(
+    return synthesize(
         model,
         design,
         draws,

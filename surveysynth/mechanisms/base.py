@@ -184,7 +184,7 @@ class PrivateDraws:
     theta
         Its parameters by name, m draws on the leading axis.
     settings
-        Of the mechanism, all public.
+        The mechanism's settings, all public.
 
     Examples
     --------
@@ -221,7 +221,7 @@ COMBINING_RULES: Mapping[Combining, str] = {
 class Released(Unpickled):
     """The result of a run: draws and files to publish, and what must stay confidential.
 
-    published: contents of further published files, JSON-ready, by name; realised: scalars for the
+    published: contents of further published files, JSON-ready, by name; realized: scalars for the
     confidential folder, JSON-ready; by_record: columns (n,) for it, or none; design: the
     one that draws are of, where transforms were learned.
     """
@@ -315,7 +315,7 @@ class Declared:
 
     Parameters
     ----------
-    centre
+    center
         A typical value, in the units of an outcome or as a log weight.
     spread
         A typical SD, on the scale of the transform or of log weights.
@@ -323,23 +323,23 @@ class Declared:
     Examples
     --------
     >>> import surveysynth as ss
-    >>> ss.Declared(centre=40_000.0, spread=0.6).spread
+    >>> ss.Declared(center=40_000.0, spread=0.6).spread
     0.6
     """
 
-    centre: float | None = None
+    center: float | None = None
     spread: float | None = None
 
 
 def typical(
     outcome: Outcome, side: int, above: Mapping[str, Declared], below: Mapping[str, Declared]
 ) -> tuple[float, float] | None:
-    """Return centre and spread of an amount on the scale of its transform; None if undeclared.
+    """Return center and spread of an amount on the scale of its transform; None if undeclared.
 
     above, below: what is declared by name, of amounts above a split (or of all) and below it."""
     if outcome.learned is not None:
         return 0.0, 1.0  # its values are about standard normal
     given = (below if side == BELOW else above).get(outcome.name)
-    if given is None or given.centre is None or given.spread is None:
+    if given is None or given.center is None or given.spread is None:
         return None
-    return float(outcome.forward(np.array([given.centre]), side)[0]), given.spread
+    return float(outcome.forward(np.array([given.center]), side)[0]), given.spread

@@ -47,7 +47,7 @@ def locked(target: Path, *, seconds: float = -1) -> Iterator[None]:
                 path.unlink()
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """Replace a file with one of mode 0600, flushed to disk; a folder of mode 0700 is made for it.
 
     A file that a killed run left half written, ``partial_name``, is replaced too.

@@ -35,7 +35,7 @@ from surveysynth.release.folder import (
     RECORDS_STEM,
 )
 from surveysynth.release.tables.labels import where_words
-from surveysynth.release.tables.layout import Presentation, Shown
+from surveysynth.release.tables.layout import Presentation, TableSet
 from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers import csv
@@ -44,7 +44,7 @@ from surveysynth.release.writers import csv
 def write_tables(facts: ReleaseFacts, tables: Mapping[str, Tables], release: Path) -> None:
     """Write every table in every format asked for, in its folder; ``tables``: by name."""
     for table, of_table in facts.each_table.items():
-        section, shown = of_table.spec.table, Shown(tables[table], presentation_of(of_table))
+        section, shown = of_table.spec.table, TableSet(tables[table], presentation_of(of_table))
         for name in section.formats:
             made = FORMATS[name]
             folder = release / folder_of(made, table)
@@ -165,7 +165,7 @@ def public_specification(facts: ReleaseFacts) -> dict[str, Any]:
 def write_confidential(
     released: Released, folder: Path, file_format: csv.MicrodataFormat
 ) -> None:
-    """Write realised values, diagnostics, and the mechanism's results by record, in file order."""
+    """Write realized values, diagnostics, and the mechanism's results by record, in file order."""
     import pandas as pd
 
     write_json(finite_or_text(released.realised), folder / REALISED_NAME)

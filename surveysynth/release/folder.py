@@ -25,7 +25,7 @@ from surveysynth.release.atomic import (
     signals_delayed,
     temporary_folder,
     try_writing,
-    write_whole,
+    write_atomically,
 )
 from surveysynth.release.ledger import LEDGER_NAME, Ledger, LedgerEntry, merge, read_ledger, text_of
 
@@ -260,7 +260,7 @@ def publish_folder(
         flush(folder)
         with signals_delayed():
             entries = ledger.record(runs, copies)
-            write_whole(folder / LEDGER_NAME, text_of(merge(copies, entries)))
+            write_atomically(folder / LEDGER_NAME, text_of(merge(copies, entries)))
             _swap([(folder, target)])
     return entries
 
@@ -296,7 +296,7 @@ def publish(
         entries = ledger.record([run], copies)
         try:
             copy = merge(copies, entries)
-            write_whole(staging.confidential / LEDGER_NAME, text_of(copy))
+            write_atomically(staging.confidential / LEDGER_NAME, text_of(copy))
             _swap(moves)
         except OSError as error:
             raise InputError(

@@ -204,7 +204,7 @@ class LedgerSummary:
         return "; ".join(parts)
 
     def sentences(self) -> list[str]:
-        """Return sentences for the person who ran the command, without realised values."""
+        """Return sentences for the person who ran the command, without realized values."""
         lines = []
         if self.unprotected:
             lines.append(
@@ -254,7 +254,7 @@ def _runs(count: int) -> str:
     return "1 run" if count == 1 else f"{count} runs"
 
 
-def summarise(entries: Sequence[LedgerEntry], survey: str) -> LedgerSummary:
+def summarize(entries: Sequence[LedgerEntry], survey: str) -> LedgerSummary:
     """Add up the runs on the survey with this id (basic composition, strict 1.7)."""
     here = [entry for entry in entries if entry.survey == survey]
     released = [entry for entry in here if entry.released]
@@ -417,7 +417,7 @@ class Ledger:
 
     def summary(self) -> LedgerSummary:
         """Add up the runs on the survey."""
-        return summarise(self.entries(), self.survey)
+        return summarize(self.entries(), self.survey)
 
     def require_room(self, asked: LedgerEntry, copies: Sequence[LedgerEntry] = ()) -> None:
         """Raise ``RefusedError`` where a run would take the total above the limit.

@@ -38,19 +38,19 @@ from surveysynth.release.folder import (
     staged_folder,
     swap_in,
 )
-from surveysynth.release.ledger import LedgerSummary, summarise
+from surveysynth.release.ledger import LedgerSummary, summarize
 from surveysynth.release.public_checks import (
     Kind,
     Warned,
     check_formats,
+    last_messages,
     public_warnings,
-    shown_last,
 )
 from surveysynth.release.read_back import COUNTS_NAME, PublishedRelease, statistics_folder
 from surveysynth.release.run import Progress, Run, facts_of, run, synthetic_estimates
 from surveysynth.release.run_record import PendingNoise, hints_of, run_to_record, with_unit_size
 from surveysynth.release.tables.table import ReleaseTable
-from surveysynth.release.tables.table_builder import flat_tables, tables_of_each
+from surveysynth.release.tables.table_builder import flat_tables, tables_by_name
 from surveysynth.sampling.randomness import Streams
 from surveysynth.survey.declaration import refuse_sources
 
@@ -148,8 +148,8 @@ def release(
         If levels, cells, or interactions have too few records for coefficients of their own.
     FewRecordsWarning
         If spikes have few records even if all kinds of values are equally common.
-    RecordsLeftOutWarning
-        If leaving out records with missing cells moves counts and means.
+    DroppedRecordsWarning
+        If dropping records with missing cells changes counts and means.
     ConfidentialWarning
         Before noise is drawn: amounts outside their declared range, and weights far from the
         population size.
@@ -206,7 +206,7 @@ def release(
         pending.published = True
     return ReleaseResult(
         plan.out, plan.confidential, flat_tables(made.tables), warned,
-        summarise(entries, pending.ledger.survey), pending.ledger.path,
+        summarize(entries, pending.ledger.survey), pending.ledger.path,
         hints, survey.confidential_warning(),
     )  # fmt: skip
 
@@ -234,7 +234,7 @@ def _advice_on_errors(pending: PendingNoise) -> Iterator[None]:
 def _warned(facts: ReleaseFacts) -> tuple[Warned, ...]:
     """Return reasons not to publish the files, and what to look at before they are published."""
     barred = (Warned(Kind.UNPUBLISHABLE, text) for text in facts.warnings)
-    return shown_last((*barred, *public_warnings(facts.spec, facts.design)))
+    return last_messages((*barred, *public_warnings(facts.spec, facts.design)))
 
 
 def _write(made: Run, staging: Staging, streams: Streams) -> None:
@@ -319,7 +319,7 @@ def rebuild(
             every=all_datasets,
         )  # fmt: skip
         say(stages.DOCUMENTS)
-        tables = tables_of_each(facts.spec, facts.design, estimates)
+        tables = tables_by_name(facts.spec, facts.design, estimates)
         files.write_tables(facts, tables, folder)
         files.write_dossier(facts, shared_context(facts), folder)
         made = [*files_of(spec), *DOSSIER_NAMES]

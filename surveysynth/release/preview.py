@@ -18,7 +18,7 @@ from surveysynth.config.sections import replicate_lines
 from surveysynth.config.spec import Spec
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.sample_design import cluster_lines
-from surveysynth.estimation.subpopulation import WHERE, shown_rows
+from surveysynth.estimation.subpopulation import WHERE, displayed_rows
 from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.mechanism import GUARANTEE, column_names
@@ -194,7 +194,7 @@ def _weight_lines(design: PublicDesign) -> list[str]:
 
 def _cell_lines(domains: Domains, labels: Labels) -> list[str]:
     """List unweighted cell sizes; only the smallest cells when there are many."""
-    margin, inside = domains.table["is_margin"].to_numpy(dtype=bool), shown_rows(domains)
+    margin, inside = domains.table["is_margin"].to_numpy(dtype=bool), displayed_rows(domains)
     interior = np.flatnonzero(~margin & inside)
     shown = interior if interior.size else np.flatnonzero(inside)
     n = domains.n[shown]
@@ -341,7 +341,7 @@ def _noise_guarantee(spec: Spec, design: PublicDesign, settings: NoisySettings) 
         else []
     )
     return [
-        f"Privacy: {GUARANTEE}, {budget_words(settings.budget)}, for every pair of neighbours.",
+        f"Privacy: {GUARANTEE}, {budget_words(settings.budget)}, for every pair of neighbors.",
         f"No outcome{' and no weight' if design.weight_name else ''} was read for what follows.",
         *dropped,
     ]
@@ -356,15 +356,15 @@ def _constants(design: PublicDesign, settings: NoisySettings) -> list[Line]:
     constants = zip(names, clipping.centre, clipping.spread, strict=True)
     return [
         "Declared, on the scale of the model:",
-        *(f"  {name}: centre {centre:.5g}, spread {spread:.5g}"
+        *(f"  {name}: center {centre:.5g}, spread {spread:.5g}"
           for name, centre, spread in constants),
-        f"  records are clipped to {clipping.radius:.4g} spreads from the centres",
+        f"  records are clipped to {clipping.radius:.4g} spreads from the centers",
         *_clipped_weights(design, clipping),
     ]  # fmt: skip
 
 
 def _clipped_weights(design: PublicDesign, clipping: Clipping) -> list[Line]:
-    """State which weights are taken as they are, where their logarithm has a centre and spread."""
+    """State which weights are taken as they are, where their logarithm has a center and spread."""
     if design.weight_name is None or isinstance(design.weight_transform, LearnedTransform):
         return []
     reach = clipping.radius * clipping.spread[-1]

@@ -12,7 +12,7 @@ from surveysynth.mechanisms.base import Statement
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.files import presentation_of
 from surveysynth.release.tables.labels import listed, span
-from surveysynth.release.tables.layout import Presentation, Shown
+from surveysynth.release.tables.layout import Presentation, TableSet
 from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.release.tables.table_builder import Tables, flat_tables
 
@@ -41,9 +41,9 @@ class PrivateTables:
     n
         Number of records of the survey.
     recorded
-        Whether a ledger has the run.
+        True if a ledger has recorded the run.
     several
-        Of several tables each by itself, by name; ``private_tables["NAME"]`` is one of them, and
+        Several tables by name; ``private_tables["NAME"]`` is one of them, and
         ``tables`` has all under "NAME/statistic". Empty where there is one.
 
     Examples
@@ -107,7 +107,7 @@ class PrivateTables:
 
         if self.several:
             return "\n".join(each._repr_html_() for each in self.several.values())
-        shown = Shown(self.tables, self.presentation)
+        shown = TableSet(self.tables, self.presentation)
         return "\n".join(map(render_fragment, shown.layouts.values()))
 
     def __getitem__(self, statistic: str) -> "PrivateTables":
@@ -189,7 +189,7 @@ class PrivateTables:
             For a statistic that there is no table of, and where there are several tables: choose
             one first, as ``private_tables["NAME"].plot()``.
         """
-        from surveysynth.release.writers.figures import shown_figure
+        from surveysynth.release.writers.figures import display_figure
 
         if self.several:
             raise InputError(
@@ -198,7 +198,7 @@ class PrivateTables:
             )
         of_outcomes = (name for name in self.tables if statistic_of(name).needs_outcome)
         chosen = statistic or next(of_outcomes, self.statistics[0])
-        return shown_figure(self._of(chosen), self.presentation)
+        return display_figure(self._of(chosen), self.presentation)
 
     def _of(self, statistic: str) -> Sequence[ReleaseTable]:
         if statistic not in self.tables:

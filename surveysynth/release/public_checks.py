@@ -19,11 +19,11 @@ import pandas as pd
 
 from surveysynth.config.spec import Spec
 from surveysynth.errors import (
+    DroppedRecordsWarning,
     FewRecordsWarning,
     FormulaCutWarning,
     InputError,
     PublicWarning,
-    RecordsLeftOutWarning,
 )
 from surveysynth.mechanisms.base import gap_of_weights
 from surveysynth.release.microdata import (
@@ -56,7 +56,7 @@ class Kind(Enum):
 LAST = frozenset({Kind.UNPUBLISHABLE, Kind.GUARANTEE, Kind.RARE_LEVELS, Kind.LEFT_OUT})
 #: Kinds that ``release`` shows as Python warnings, before anything is spent.
 BEFORE: Mapping[Kind, type[PublicWarning]] = {
-    Kind.LEFT_OUT: RecordsLeftOutWarning,
+    Kind.LEFT_OUT: DroppedRecordsWarning,
     Kind.FORMULA: FormulaCutWarning,
     Kind.FEW_RECORDS: FewRecordsWarning,
 }
@@ -77,7 +77,7 @@ class Warned:
 Line: TypeAlias = str | Warned
 
 
-def shown_last(warned: Iterable[Warned]) -> tuple[Warned, ...]:
+def last_messages(warned: Iterable[Warned]) -> tuple[Warned, ...]:
     """Return the warnings that stand with the last lines of a release."""
     return tuple(each for each in warned if each.kind in LAST)
 
@@ -115,7 +115,7 @@ def public_warnings(spec: Spec, design: PublicDesign) -> tuple[Warned, ...]:
 def design_warnings(design: PublicDesign) -> tuple[Warned, ...]:
     """Return what the public columns cost in accuracy."""
     return (
-        *left_out_warning(design), *formula_warnings(design), *few_record_warnings(design)
+        *dropped_records_warning(design), *formula_warnings(design), *few_record_warnings(design)
     )  # fmt: skip
 
 
@@ -182,7 +182,7 @@ def few_record_warnings(design: PublicDesign) -> tuple[Warned, ...]:
     )
 
 
-def left_out_warning(design: PublicDesign) -> tuple[Warned, ...]:
+def dropped_records_warning(design: PublicDesign) -> tuple[Warned, ...]:
     """Warn where leaving out records with missing cells moves counts."""
     return (Warned(
         Kind.LEFT_OUT,
@@ -218,7 +218,7 @@ def delta_warning(spec: Spec, design: PublicDesign) -> tuple[Warned, ...]:
     ),)  # fmt: skip
 
 
-#: Shown instead of such a level where cells are listed.
+#: TableSet instead of such a level where cells are listed.
 NOT_SHOWN = "(rare level, not shown)"
 
 

@@ -46,7 +46,7 @@ class Release:
     Attributes
     ----------
     folder
-        Of the published files.
+        The folder of the published files.
     tables
         Unrounded, by file name without its ending ("counts", "means"; of several tables
         "NAME/counts"), where the release has csv files; by-columns are codes as text, ``outcome``

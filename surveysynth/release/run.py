@@ -25,9 +25,9 @@ from surveysynth.release.read_back import ReleaseCounts, counts_of, published_da
 from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.table_builder import (
     Tables,
-    estimates_of_each,
+    estimates_by_table,
     rows_of,
-    tables_of_each,
+    tables_by_name,
 )
 from surveysynth.sampling.randomness import Streams
 from surveysynth.survey.survey import PublicDesign, Survey
@@ -67,7 +67,7 @@ class Run:
     @cached_property
     def tables(self) -> dict[str, Tables]:
         """The tables, by name."""
-        return tables_of_each(self.facts.spec, self.facts.design, self.estimates)
+        return tables_by_name(self.facts.spec, self.facts.design, self.estimates)
 
 
 def run(
@@ -145,7 +145,7 @@ def synthetic_estimates(
     given.
     """
     spec, design, mechanism = facts.spec, facts.design, facts.mechanism
-    estimates = estimates_of_each(spec, design, mechanism)
+    estimates = estimates_by_table(spec, design, mechanism)
     writer = None
     if folder is not None:
         writer = MicrodataWriter(

@@ -17,7 +17,7 @@ from surveysynth.config.build import mechanism_of, method_name, noisy_settings_o
 from surveysynth.config.sections import REPLICATE_KEYS
 from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.release.atomic import PRIVATE_MODE, signals_delayed, write_whole
+from surveysynth.release.atomic import PRIVATE_MODE, signals_delayed, write_atomically
 from surveysynth.release.folder import DRAWN, BundlePlan, copies_of
 from surveysynth.release.ledger import (
     LEDGER_NAME,
@@ -109,9 +109,9 @@ class PendingNoise:
                 folder.parent.mkdir(exist_ok=True)
                 folder.mkdir(mode=PRIVATE_MODE, exist_ok=True)
                 copy = merge(read_ledger(folder / LEDGER_NAME), entries)
-                write_whole(folder / LEDGER_NAME, text_of(copy))
+                write_atomically(folder / LEDGER_NAME, text_of(copy))
                 if statistics is not None:
-                    write_whole(folder / DRAWN / f"{self.entry.run}.json", statistics)
+                    write_atomically(folder / DRAWN / f"{self.entry.run}.json", statistics)
             except OSError as error:
                 raise InputError(
                     f"the noisy numbers of the run could not be kept in {folder}: "

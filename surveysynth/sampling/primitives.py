@@ -26,8 +26,8 @@ MANY = 16
 
 def half_t_log_density(scale: FloatArray, df: float, prior_scale: float) -> FloatArray:
     """Return the log density, up to a constant, of half-t(df, 0, prior_scale) at ``scale``."""
-    standardised = scale / prior_scale
-    return np.asarray(-0.5 * (df + 1.0) * np.log1p(standardised * standardised / df))
+    standardized = scale / prior_scale
+    return np.asarray(-0.5 * (df + 1.0) * np.log1p(standardized * standardized / df))
 
 
 def inverse_wishart_root(df: FloatArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:

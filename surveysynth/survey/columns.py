@@ -304,7 +304,7 @@ def _parse_quickly(series: "pd.Series[Any]") -> FloatArray | None:
 
 
 #: The kind of a cell that is almost a level.
-ALMOST_A_LEVEL = "a level in another case, or with other signs that look the same"
+ALMOST_A_LEVEL = "a level in another case, or in characters that look the same"
 
 
 def level_column(
@@ -385,9 +385,9 @@ _KINDS = tuple(
          r"|[+-]?[1-9]\d{0,2}([ _'’\u00a0\u2009\u202f])\d{3}(?:\3\d{3})*([.,]\d*)?"
          r"|[+-]?[\d_]+(\.\d*)?"),
         ("with a decimal comma", r"[+-]?\d*,\d+(e[+-]?\d+)?"),
-        ("with words or a unit beside digits", r"(?=.*\d)(?=.*[^\W\d_]).*"),
+        ("with words or a unit next to digits", r"(?=.*\d)(?=.*[^\W\d_]).*"),
         ("with words", r".*[^\W\d_].*"),
-        ("with other signs beside digits", r".*\d.*"),
+        ("with other signs next to digits", r".*\d.*"),
     )
 )  # fmt: skip
 

@@ -322,7 +322,7 @@ def refuse_sources(names: Sequence[str]) -> None:
         return
     few, many = RHO_FACTORS
     raise RefusedError(
-        f"weights_from: the weights were computed from {listing(names)}, no public column. One "
+        f"weights_from: the weights were computed from {listing(names)}, not a public column. One "
         "changed answer would then change the weights of other records too, which the guarantee "
         f"does not cover: on three public files rho was {few:g} to {many:g} times what is stated. "
         "Nothing was fitted. Give the base weights as weight, with weights_from for these alone, "

@@ -206,7 +206,7 @@ def _open_csv(content: bytes, name: str) -> _Csv:
         raise InputError(f"{name}: the header cannot be parsed as csv.") from None
     if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
         raise InputError(
-            f"{name}: the header has other separators than commas; save the file with commas."
+            f"{name}: the header is not separated by commas; save the file with commas."
         )
     _check_names(header, name)
     header_lines = reader.line_num

@@ -52,7 +52,7 @@ class Outcome:
         Split of a semicontinuous outcome, or None: amounts above and below it have separate
         regressions.
     missing
-        Whether missing answers are a category of their own.
+        True if missing answers are a separate category.
 
     Raises
     ------
@@ -383,7 +383,7 @@ def undeclared(outcome: Outcome, side: int) -> str:
     """Say that an amount lacks its public constants."""
     where = outcome.side_name(side)
     return (
-        f"The outcome {outcome.name!r} needs a declared centre and spread"
+        f"The outcome {outcome.name!r} needs a declared center and spread"
         f"{f' {where}' if where else ''}, from public sources and never from these data: a typical "
         "value in its own units and a typical standard deviation on the scale of its transform. Or "
         "declare a public range and learn the transform."

@@ -147,7 +147,7 @@ class _Pool:
         self.left_out: list[str] = []
         self.small_cells: Mapping[str, tuple[int, int]] = {}
         self.in_small_cell: BoolArray = np.zeros(len(self.base), dtype=bool)
-        self.own_cells: dict[str, OwnCells] = {}
+        self.own_cells: dict[str, CellSizes] = {}
         self.given_up: dict[str, BoolArray] = {}
         for factor in self.factors.values():
             factor.small = factor.n < least
@@ -312,7 +312,7 @@ class _Pool:
             self._shrunken_cells(term, rows[:, np.isin(terms, mains)], count, origin)
             for term, mains in shrunken.items()
         ]
-        self.own_cells = {each.term: OwnCells.of(each, count, origin) for each in cells}
+        self.own_cells = {each.term: CellSizes.of(each, count, origin) for each in cells}
         for each in cells:
             lost = ~each.kept & (each.records > 0)
             if lost.any() and each.kept.any():
@@ -386,14 +386,14 @@ class _Factor:
 
 
 @dataclass(frozen=True)
-class OwnCells:
+class CellSizes:
     """Of base rows (B,): records in the cell of an interaction, and True if it has an indicator."""
 
     size: IntArray
     kept: BoolArray
 
     @classmethod
-    def of(cls, cells: Cells, count: IntArray, origin: IntArray) -> "OwnCells":
+    def of(cls, cells: Cells, count: IntArray, origin: IntArray) -> "CellSizes":
         """Read them where a base row stands for itself; others have no cell of their own."""
         first = np.flatnonzero(np.diff(origin, prepend=-1))
         cell = cells.of_row[first]

@@ -53,7 +53,7 @@ class PublicDesign:
     by
         Columns by which tables are made.
     levels
-        Levels of each by column in table order (a labelled level may have no record).
+        Levels of each by column in table order (a labeled level may have no record).
     matrix
         The model matrix X (n, k) and its formula.
     strata
@@ -408,7 +408,7 @@ def _range_problems(declaration: Declaration, n: int) -> list[str]:
             "the range of the weight is in mean weights N/n: population_size is missing."
         ]  # fmt: skip
     if declaration.weights == "public":
-        return ["weight_transform: public weights are not modelled; leave it out."]
+        return ["weight_transform: public weights are not modeled; leave it out."]
     if given.low <= 0:
         return [f"the range of the weight must start above zero, got {given.low!r}."]
     if size is None or not n or given.low < size / n < given.high:

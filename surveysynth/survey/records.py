@@ -92,7 +92,7 @@ def read_records(frame: pd.DataFrame, declaration: Declaration) -> Records:
         if cells:
             problems.append(
                 f"blank or missing cells in {cells}. Fill them in, or set missing = \"drop\" to "
-                "leave such records out. By noisy statistics, missing = \"model\" keeps records "
+                "leave such records out. Under noisy statistics, missing = \"model\" keeps records "
                 f"whose answers are missing.{_words_for_missing(text)}"
             )
     # All that is wrong, at once; of public columns alone there are no amounts to judge.
@@ -165,7 +165,7 @@ def _words_for_missing(text: Mapping[str, TextColumn]) -> str:
 
 def _unreadable(column: NumberColumn) -> str:
     """Return how many cells hold no number, and the kinds of text that they hold."""
-    return f"{records(column.wrong)} with text that is no number ({in_words(column.kinds)})"
+    return f"{records(column.wrong)} with text that is not a number ({in_words(column.kinds)})"
 
 
 def _unknown_levels(column: NumberColumn, outcome: Outcome) -> str:
@@ -332,7 +332,7 @@ def undeclared_levels(column: TextColumn, declared: Sequence[str]) -> str:
     levels = int(np.count_nonzero(~known))
     return (
         f"{records(outside)} {'has' if outside == 1 else 'have'} a level that is not listed "
-        f"({levels:,} such in the data; not shown, since they may be values of another column)."
+        f"({levels:,} such in the data; not shown, because they may be values of another column)."
         f"{kinds} List every level, or correct these records."
     )
 

@@ -62,7 +62,7 @@ def determined_problems(
     constant = np.ptp(values, axis=0) <= _CONSTANT * size
     if constant.any():
         return [
-            f"outcome {name!r} is constant after its transform, so it cannot be modelled. Choose "
+            f"outcome {name!r} is constant after its transform, so it cannot be modeled. Choose "
             "another outcome (or another scale)."
             for name, same in zip(names, constant, strict=True)
             if same

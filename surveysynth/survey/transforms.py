@@ -67,7 +67,7 @@ class Transform:
     kind
         "log", "identity", "asinh" or "yeo_johnson".
     scale, shift
-        In the units of the outcome.
+        Numbers in the units of the outcome.
     power
         Power of "yeo_johnson", from 0 to 2; 0.5 by default.
 
@@ -199,9 +199,9 @@ class LearnedTransform(Transform):
         strata that are predictors, "all" for one of all records. None: "cells" for a count,
         otherwise "all".
     whole
-        Whether the outcome is a count: whole numbers from ``low`` to ``high``.
+        True for a count: whole numbers from ``low`` to ``high``.
     relative
-        Whether the range of a weight is in mean weights N/n, which are not known yet.
+        True if the range of a weight is in mean weights N/n, which are not known yet.
     curves
         z at the ends of the parts of bins, (sides, strata, parts + 1); empty before it is learned.
     expected, noise_variance

@@ -26,7 +26,7 @@ def seconds(n: int, epsilon: float, by: list[str], seed: int) -> float:
         survey,
         epsilon=epsilon,
         options={"covariance_by": by},
-        outcomes={"salary": {"centre": 80_000, "spread": 0.5}},
+        outcomes={"salary": {"center": 80_000, "spread": 0.5}},
         mechanism="noisy_statistics",
         seed=seed,
     )

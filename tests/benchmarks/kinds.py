@@ -20,8 +20,8 @@ from tests.benchmarks.releases import MECHANISMS, measured
 
 RESULTS = Path(__file__).with_suffix(".json")
 OUTCOMES = {
-    "pay": 'transform = "log"\ncentre = 22000\nspread = 0.7',
-    "income": 'kind = "semicontinuous"\nspikes = [0]\ntransform = "log"\ncentre = 22000\n'
+    "pay": 'transform = "log"\ncenter = 22000\nspread = 0.7',
+    "income": 'kind = "semicontinuous"\nspikes = [0]\ntransform = "log"\ncenter = 22000\n'
               "spread = 0.8",
     "works": 'kind = "binary"\nlevels = [0, 1]',
     "health": 'kind = "categorical"\nlevels = ["1", "2", "3", "4"]',

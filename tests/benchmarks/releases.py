@@ -24,7 +24,7 @@ MECHANISMS = ("pseudo_posterior", "noisy_statistics")
 RESULTS = Path(__file__).with_suffix(".json")
 #: From here on the survey is a parquet file, as one of this size would be.
 PARQUET_FROM = 1_000_000
-DECLARED = "\n[outcomes.salary]\ncentre = 80000\nspread = 0.5\n"
+DECLARED = "\n[outcomes.salary]\ncenter = 80000\nspread = 0.5\n"
 RUN = (sys.executable, "-m", "surveysynth")
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 

@@ -62,12 +62,12 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 COMPLETE = {
-    "amount": [*PSEUDO, *BY, "--outcome", "salary:continuous", "--constant", "salary.centre=25000"],
+    "amount": [*PSEUDO, *BY, "--outcome", "salary:continuous", "--constant", "salary.center=25000"],
     "logarithm": [*PSEUDO, "--outcome", "salary:continuous", "--constant", "salary.transform=log"],
     "noisy": [*STRICT, *BY, "--outcome", "salary:continuous", "--constant",
               "salary.range=0,500000", "--population-size", "9000", "--weights-from", "gender"],
     "declared": [*STRICT, *BY, "--outcome", "salary:continuous", "--constant",
-                 "salary.centre=25000", "--constant", "salary.spread=2",
+                 "salary.center=25000", "--constant", "salary.spread=2",
                  "--population-size", "9000"],
     "kinds": [*STRICT, *BY, "--population-size", "9000", "--outcome",
               "benefit:semicontinuous", "--constant", "benefit.range=0,20000", "--outcome",
@@ -114,7 +114,7 @@ def test_the_command_check_is_content(data: Path, capsys: pytest.CaptureFixture[
 
 
 def test_what_follows_from_typical_values() -> None:
-    said = OutcomeChoice("income", "continuous", {"centre": 25_000.0})
+    said = OutcomeChoice("income", "continuous", {"center": 25_000.0})
     settled = settled_amount(said, strict=True)
     assert (settled["transform"], settled["power"], settled["scale"]) == ("yeo_johnson", 0.5, 2000)
     assert settled["spread"] == "?"
@@ -131,7 +131,7 @@ def test_a_range_is_all_that_an_amount_needs(strict: bool) -> None:
         signed = OutcomeChoice("income", kind, {"range": [-9e4, 9e5]})
         assert "split" not in settled_amount(signed, strict=strict)
     for constants, told in (
-        ({"range": [0, 9e5], "centre": 5.0}, "centre is for a transform that is declared"),
+        ({"range": [0, 9e5], "center": 5.0}, "center is for a transform that is declared"),
         ({"range": [5, 5]}, "range of 'income': expected two numbers, the lower first; got 5, 5"),
         ({"range": [0, 1, 2]}, "expected two numbers"),
     ):
@@ -148,7 +148,7 @@ def test_keys_without_an_answer_are_left_open_and_named_by_check(
     told = capsys.readouterr().out
     left = [
         "outcomes.salary.kind", "outcomes.benefit.range", "outcomes.heating.levels",
-        "outcomes.weight.centre",
+        "outcomes.weight.center",
     ]  # fmt: skip
     assert [line.strip() for line in told.splitlines() if line.startswith("  ")] == left
     assert cli.main(["check", str(data.with_name("spec.toml"))]) == 2
@@ -204,10 +204,10 @@ def test_unreadable_confidential_cells_are_not_noticed(data: Path) -> None:
         ([*PSEUDO, "--outcome", "salary:amount"], ["'semicontinuous'", "got 'amount'"]),
         ([*PSEUDO, "--outcome", "salary", "--by", "salary"], ["'salary' is confidential"]),
         ([*PSEUDO, "--outcome", "weight"], ["'weight'", "rename"]),
-        ([*PSEUDO, "--outcome", "salary", "--constant", "salary.center=3"],
-         ["unknown key 'center'", "Did you mean 'centre'"]),
-        ([*PSEUDO, "--outcome", "salary", "--constant", "salary.centre=1,000"], ["'1,000'"]),
-        ([*PSEUDO, "--outcome", "salary", "--constant", "centre=3"], ["NAME.KEY=VALUE"]),
+        ([*PSEUDO, "--outcome", "salary", "--constant", "salary.centr=3"],
+         ["unknown key 'centr'", "Did you mean 'center'"]),
+        ([*PSEUDO, "--outcome", "salary", "--constant", "salary.center=1,000"], ["'1,000'"]),
+        ([*PSEUDO, "--outcome", "salary", "--constant", "center=3"], ["NAME.KEY=VALUE"]),
         ([*PSEUDO[2:], "--outcome", "salary", "--mechanism", "laplace"], ["'laplace'"]),
         ([*PSEUDO, "--outcome", "salary", "--epsilon", "0"], ["epsilon", "above zero"]),
         ([*PSEUDO, "--outcome", "visits:count", "--constant", "visits.transform=log"],
@@ -373,8 +373,8 @@ def test_flags_take_names_with_their_own_signs_whole() -> None:
     assert (one.name, one.kind) == ("a:binary", None)
     (one,) = read_outcomes(["a:binary:count"], [], columns)
     assert (one.name, one.kind) == ("a:binary", "count")
-    two = read_outcomes(["a:continuous", "a.b:continuous"], ["a.b.centre=3", "a.scale=2"], columns)
-    assert [each.constants for each in two] == [{"scale": 2.0}, {"centre": 3.0}]
+    two = read_outcomes(["a:continuous", "a.b:continuous"], ["a.b.center=3", "a.scale=2"], columns)
+    assert [each.constants for each in two] == [{"scale": 2.0}, {"center": 3.0}]
     assert split_columns("--by", ["x,y"], columns) == ("x,y",)
     assert split_columns("--by", ["x, y", "x"], ("x", "y")) == ("x", "y")
 
@@ -468,7 +468,7 @@ def test_one_message_has_all_open_keys_and_one_edit_answers_it(
     told = capsys.readouterr().err
     assert "4 keys are still open" in told
     open_keys = [f"outcomes.{name}.kind" for name in ("salary", "benefit", "heating")]
-    assert all(key in told for key in [*open_keys, "outcomes.weight.centre", "privacy.m:"])
+    assert all(key in told for key in [*open_keys, "outcomes.weight.center", "privacy.m:"])
     assert told.count("for an amount") == 1  # one line for the three
     assert "survey.design_effect" not in told
     spec.write_text(text.replace("[survey]", '[survey]\npsu = "unit"'))
@@ -477,7 +477,7 @@ def test_one_message_has_all_open_keys_and_one_edit_answers_it(
         ('kind = "?"', 'kind = "continuous"\nrange = [0, 200000]'),
         ('kind = "?"', 'kind = "semicontinuous"\nspikes = [0]\nrange = [0, 20000]'),
         ('kind = "?"', 'kind = "categorical"\nlevels = ["gas", "oil"]'),
-        ('centre = "?"', "centre = 3.7"),
+        ('center = "?"', "center = 3.7"),
     ]
     for question, answer in answers:
         assert question in text
@@ -506,7 +506,7 @@ def test_what_weights_were_computed_from(answer: str, columns: tuple[str, ...], 
 def test_the_answer_about_weights_reaches_the_file(data: Path, given: Any) -> None:
     made = ss.init(
         data, weight="weight", by=["gender"], mechanism="pseudo_posterior", epsilon=1,
-        outcomes={"salary": {"kind": "continuous", "centre": 25_000}}, weights_from=given,
+        outcomes={"salary": {"kind": "continuous", "center": 25_000}}, weights_from=given,
     )  # fmt: skip
     assert load_spec(made.path).survey.weights_from == given
     hint = '"school": public for every record? Then name it in public_columns.'
@@ -516,15 +516,15 @@ def test_the_answer_about_weights_reaches_the_file(data: Path, given: Any) -> No
 def test_the_function_says_what_the_command_says(data: Path) -> None:
     made = ss.init(
         data, weight="weight", by=["field", "gender"], strata="field", mechanism="pseudo_posterior",
-        epsilon=10.8, outcomes={"salary": {"kind": "continuous", "centre": 25_000}},
+        epsilon=10.8, outcomes={"salary": {"kind": "continuous", "center": 25_000}},
     )  # fmt: skip
     by_function = made.path.read_text()
     assert cli.main(["init", str(data), *COMPLETE["amount"], "--overwrite"]) == 0
     assert made.path.read_text() == by_function
     with pytest.raises(InputError, match="at least one"):
         ss.init(data, weight="weight", mechanism="pseudo_posterior", epsilon=1, outcomes={})
-    with pytest.raises(InputError, match="unknown constant 'center'"):
+    with pytest.raises(InputError, match="unknown constant 'centr'"):
         ss.init(
             data, weight="weight", mechanism="pseudo_posterior", epsilon=1,
-            outcomes={"salary": {"center": 3}},
+            outcomes={"salary": {"centr": 3}},
         )  # fmt: skip

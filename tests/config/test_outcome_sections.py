@@ -68,10 +68,10 @@ transform = "yeo_johnson"
 scale = 10000
 power = 0.4
 upper = 149999.5
-centre = 30000
+center = 30000
 spread = 1.0
 [outcomes.weight]
-centre = 4.0
+center = 4.0
 spread = 0.5
 [outcomes.works]
 kind = "binary"
@@ -82,7 +82,7 @@ levels = [1, 2, "none"]
 [outcomes.smokes]
 kind = "binary"
 [outcomes.hours]
-centre = 20
+center = 20
 spread = 1.0
 transform = "identity"
 scale = 10
@@ -104,7 +104,7 @@ def test_sections_name_the_outcomes_in_their_order() -> None:
 
 
 def test_a_list_settles_the_order_and_may_name_more() -> None:
-    amount = "transform = 'asinh'\nscale = 5\ncentre = 3.0\nspread = 1"
+    amount = "transform = 'asinh'\nscale = 5\ncenter = 3.0\nspread = 1"
     sections = f"[outcomes.works]\nkind = 'binary'\n[outcomes.pay]\n{amount}\n"
     sections += f"[outcomes.rent]\n{amount}"
     listed = "outcome = ['pay', 'works', 'rent']"
@@ -151,7 +151,8 @@ def test_transforms_of_a_section(keys: str, transform: Transform) -> None:
         ("kind = 'binary'\nlevels = ['a']", ["outcomes.y.levels", "'binary' has two levels"]),
         ("kind = 'binary'\ntransform = 'log'", ["outcomes.y.transform", "amounts"]),
         ("kind = 'binary'\nupper = 1", ["outcomes.y.upper", "amounts"]),
-        ("kind = 'binary'\ncentre = 0.5", ["outcomes.y.centre", "amounts"]),
+        ("kind = 'binary'\ncenter = 0.5", ["outcomes.y.center", "amounts"]),
+        ("center = 1\ncentre = 2\nspread = 1", ["outcomes.y.centre", "unknown key"]),
         ("kind = 'count'", ["outcomes.y.range", "missing", "[0, 20]"]),
         ("lower = 0", ["outcomes.y.lower", "log(y)", "not defined"]),
         ("lower = -3\nshift = 3", ["outcomes.y.lower", "not defined"]),
@@ -164,7 +165,7 @@ def test_transforms_of_a_section(keys: str, transform: Transform) -> None:
         ("power = 3", ["outcomes.y.power", "between 0 and 2"]),
         ("scale = 0", ["outcomes.y.scale", "positive"]),
         ("transform = 'asinh'\nshift = 1", ["outcomes.y.shift", "'log'"]),
-        ("centre = -1", ["outcomes.y.centre", "log(y)"]),
+        ("center = -1", ["outcomes.y.center", "log(y)"]),
         ("transform = 'sqrt'", ["outcomes.y.transform", "'log'", "'sqrt'"]),
         ("shift = nan", ["outcomes.y.shift", "finite"]),
     ],
@@ -189,11 +190,11 @@ def test_the_section_of_the_weight_is_of_the_weight() -> None:
         text = refusal(f"[outcomes.y]\n[outcomes.weight]\n{keys}")
         assert "outcomes.weight." in text
         assert "rename an outcome" in text
-    same_name = refusal("[outcomes.weight]\ncentre = 1", synthesizer="outcome = 'weight'")
+    same_name = refusal("[outcomes.weight]\ncenter = 1", synthesizer="outcome = 'weight'")
     assert "rename an outcome" in same_name
 
 
-MOMENTS = "centre = 3\nspread = 1"
+MOMENTS = "center = 3\nspread = 1"
 ZEROS = f"kind = 'semicontinuous'\nspikes = [0]\n{MOMENTS}"
 
 
@@ -213,7 +214,7 @@ def test_models_take_the_kinds_that_they_declare(model: str, keys: str, remedy: 
     text = refusal(f"[outcomes.y]\n{keys}", synthesizer=f"model = '{model}'", survey=size)
     assert "outcomes.y." in text
     assert remedy in text
-    constants = "" if "centre" in keys or "levels" in keys or "binary" in keys else MOMENTS
+    constants = "" if "center" in keys or "levels" in keys or "binary" in keys else MOMENTS
     able = text_of(f"[outcomes.y]\n{keys}\n{constants}", **NOISY)
     assert parse_spec(able).synthesizer.model == "fbs"
 
@@ -242,7 +243,7 @@ def test_units_have_effects_on_every_kind_and_with_missing_answers() -> None:
     psu = "psu = 'school'"
     noisy = {"privacy": "mechanism = 'noisy_statistics'"}
     size = f"{psu}\npopulation_size = 1000"
-    for keys in ("kind = 'binary'", "upper = 9\ncentre = 3\nspread = 1"):
+    for keys in ("kind = 'binary'", "upper = 9\ncenter = 3\nspread = 1"):
         kind = f"[outcomes.y]\n{keys}"
         text = refusal(kind, survey=psu)
         assert "survey.psu" in text
@@ -252,7 +253,7 @@ def test_units_have_effects_on_every_kind_and_with_missing_answers() -> None:
         assert parse_spec(text_of(kind, survey=missing, **noisy)).survey.missing == "model"
         assert "noisy_statistics" in refusal(kind, survey=f"{psu}\nmissing = 'model'")
     assert parse_spec(text_of("[outcomes.y]", survey=f"{psu}\ndesign_effect = 2"))
-    groups, constants = "covariance_by = ['region']", "[outcomes.y]\ncentre = 3\nspread = 1"
+    groups, constants = "covariance_by = ['region']", "[outcomes.y]\ncenter = 3\nspread = 1"
     assert parse_spec(text_of(constants, survey=size, synthesizer=groups, **noisy)).survey.psu
     assert "covariance_by" in refusal(constants, survey=size, synthesizer=groups)
 
@@ -261,8 +262,8 @@ def test_noisy_statistics_need_constants_of_amounts_alone() -> None:
     given = {"privacy": "mechanism = 'noisy_statistics'", "survey": "population_size = 1000"}
     parse_spec(text_of("[outcomes.y]\nkind = 'binary'", **given))
     amount = "[outcomes.y]\nkind = 'semicontinuous'\nspikes = [0]"
-    assert "outcomes.y: centre and spread missing" in refusal(amount, **given)
-    parse_spec(text_of(f"{amount}\ncentre = 3\nspread = 1.0", **given))
+    assert "outcomes.y: center and spread missing" in refusal(amount, **given)
+    parse_spec(text_of(f"{amount}\ncenter = 3\nspread = 1.0", **given))
 
 
 SPLIT = "[outcomes.tax]\nkind = 'semicontinuous'\nsplit = 0\nscale = 1000\n"
@@ -272,39 +273,39 @@ def test_a_split_has_a_centre_on_each_side() -> None:
     strict = {"privacy": "mechanism = 'noisy_statistics'", "survey": "population_size = 1000"}
     transform = Transform("yeo_johnson", scale=1000.0)
     expected = Outcome("tax", "semicontinuous", transform, split=0.0)
-    spec = parse_spec(text_of(f"{SPLIT}centre = [5000, -1000.0]\nspread = 1.5", **strict))
+    spec = parse_spec(text_of(f"{SPLIT}center = [5000, -1000.0]\nspread = 1.5", **strict))
     assert spec.declared == (expected,)
     settings = noisy_settings_of(spec)
     assert settings.declared["tax"] == Declared(5000.0, 1.5)
     assert settings.declared_below["tax"] == Declared(-1000.0, 1.5)
-    two = parse_spec(text_of(f"{SPLIT}centre = [5000, -1000]\nspread = [1.5, 1]", **strict))
+    two = parse_spec(text_of(f"{SPLIT}center = [5000, -1000]\nspread = [1.5, 1]", **strict))
     assert noisy_settings_of(two).declared_below["tax"].spread == 1.0
-    assert "centre and spread missing" in refusal(SPLIT, **strict)
+    assert "center and spread missing" in refusal(SPLIT, **strict)
     for keys, parts in (
-        ("centre = 5000", ["outcomes.tax.centre", "one above the split at 0 and one below"]),
-        ("centre = [-1000, 5000]", ["outcomes.tax.centre", "in this order"]),
-        ("centre = [1, 2, 3]", ["outcomes.tax.centre", "or two (above and below a split), got 3"]),
-        ("centre = ['a', 2]", ["outcomes.tax.centre", "a number, got 'a'"]),
+        ("center = 5000", ["outcomes.tax.center", "one above the split at 0 and one below"]),
+        ("center = [-1000, 5000]", ["outcomes.tax.center", "in this order"]),
+        ("center = [1, 2, 3]", ["outcomes.tax.center", "or two (above and below a split), got 3"]),
+        ("center = ['a', 2]", ["outcomes.tax.center", "a number, got 'a'"]),
         ("spread = [1, 0]", ["outcomes.tax.spread", "greater than 0, got 0"]),
         ("spread = [1, inf]", ["outcomes.tax.spread", "a finite number"]),
         ("upper = -2", ["outcomes.tax.split", "between lower and upper"]),
-        ("centre = [5, -5]\nshift = -9\ntransform = 'log'\nscale = 1", ["centre", "log(tax + -9)"]),
+        ("center = [5, -5]\nshift = -9\ntransform = 'log'\nscale = 1", ["center", "log(tax + -9)"]),
     ):
         text = refusal(SPLIT.replace("scale = 1000\n", "") + keys)
         for part in parts:
             assert part in text
-    pairs = "[outcomes.y]\ncentre = [3, 2]"
-    assert "outcomes.y.centre: expected one number" in refusal(pairs)
+    pairs = "[outcomes.y]\ncenter = [3, 2]"
+    assert "outcomes.y.center: expected one number" in refusal(pairs)
     assert "outcomes.y.split" in refusal("[outcomes.y]\nsplit = 0")
-    of_weight = "[outcomes.y]\n[outcomes.weight]\ncentre = [3, 2]"
-    assert "one centre and one spread" in refusal(of_weight)
+    of_weight = "[outcomes.y]\n[outcomes.weight]\ncenter = [3, 2]"
+    assert "one center and one spread" in refusal(of_weight)
 
 
 def test_a_split_of_a_survey_in_memory_is_that_of_a_file() -> None:
     outcome = Outcome("salary", "semicontinuous", Transform("asinh", 10.0), split=20_000.0)
     survey = Survey.from_frame(small_survey(), outcomes=[outcome], weight="weight", by=["field"],
                                population_size=10_000)  # fmt: skip
-    moments = {"centre": [30_000, 15_000], "spread": (1.0, 2.0)}
+    moments = {"center": [30_000, 15_000], "spread": (1.0, 2.0)}
     privacy = {"mechanism": "noisy_statistics", "epsilon": 10.8}
     given = {"outcomes": {"salary": moments}, "privacy": privacy}
     spec = spec_of_survey(survey.design, given)
@@ -388,7 +389,7 @@ def test_a_survey_in_memory_says_the_same() -> None:
     sections = {"tables": {"by": ["field"]}, "privacy": PSEUDO}
     noisy = {**sections, "privacy": {**PSEUDO, "mechanism": "noisy_statistics"}}
     scales = {
-        "benefit": {"centre": 60_000, "spread": 1.0}, "salary": {"centre": 60_000, "spread": 0.5},
+        "benefit": {"center": 60_000, "spread": 1.0}, "salary": {"center": 60_000, "spread": 0.5},
     }  # fmt: skip
     assert spec_of_survey(survey.design, {**noisy, "outcomes": scales}).declared == outcomes
     with pytest.raises(InputError, match="'noisy_statistics'"):
@@ -410,7 +411,7 @@ KEYS = {
     ).map(repr),
     "transform": st.sampled_from(["log", "identity", "asinh", "yeo_johnson", "sqrt"]).map(repr),
     "scale": NUMBERS, "power": NUMBERS, "shift": NUMBERS, "lower": NUMBERS, "upper": NUMBERS,
-    "centre": NUMBERS, "spread": NUMBERS,
+    "center": NUMBERS, "spread": NUMBERS,
     "spikes": st.lists(NUMBERS, max_size=3),
     "levels": st.lists(st.one_of(WORDS, st.integers(0, 2)), max_size=4),
 }  # fmt: skip
@@ -451,7 +452,7 @@ def test_any_sections_give_a_spec_or_an_error_that_names_section_and_key(
 #: Further keys of a count, most of which are for other kinds.
 BESIDE_A_RANGE: dict[str, Any] = {
     "learned_by": "'cells'", "learned_share": 0.2, "spikes": [0], "lower": 0, "split": 1,
-    "transform": "'log'", "centre": 2, "levels": "['a', 'b']", "scale": 2,
+    "transform": "'log'", "center": 2, "levels": "['a', 'b']", "scale": 2,
 }  # fmt: skip
 #: Ends of a range: whole numbers, others, and far too large ones.
 ENDS = st.one_of(

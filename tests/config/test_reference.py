@@ -83,7 +83,7 @@ def test_a_default_that_is_a_value_is_that_of_the_settings(key: Key) -> None:
 def test_defaults_of_noisy_statistics_are_those_of_a_specification() -> None:
     spec = parse_spec(
         "spec_version = 1\n[survey]\ndata = 'a.csv'\nweight = 'w'\npopulation_size = 10\n"
-        "[synthesizer]\noutcome = 'y'\n[outcomes.y]\ncentre = 1\nspread = 1\n"
+        "[synthesizer]\noutcome = 'y'\n[outcomes.y]\ncenter = 1\nspread = 1\n"
         "[privacy]\nepsilon = 1\nmechanism = 'noisy_statistics'\n"
     )
     told = {

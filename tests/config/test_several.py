@@ -25,11 +25,11 @@ outcome = ["salary", "status", "member"]
 predictors = "field + gender + age"
 [outcomes.salary]
 kind = "continuous"
-centre = 20000
+center = 20000
 spread = 0.5
 transform = "log"
 [outcomes.weight]
-centre = 4
+center = 4
 spread = 0.5
 [outcomes.status]
 kind = "categorical"

@@ -43,7 +43,7 @@ outcome = "salary"
 mechanism = "noisy_statistics"
 epsilon = 10.8
 [outcomes.salary]
-centre = 20000
+center = 20000
 spread = 0.5
 """
 
@@ -178,7 +178,7 @@ def test_epsilon_is_no_default(tmp_path: Path) -> None:
 #: The lines of both mechanisms in an error, each with what it promises and what it requires.
 BOTH = (
     r'\n +mechanism = "noisy_statistics"  # .*\(epsilon, delta\), proved for every.*; declare a '
-    r"public range of each amount, or its centre and spread\n +"
+    r"public range of each amount, or its center and spread\n +"
     r'mechanism = "pseudo_posterior"  # .*asymptotic '
     r"epsilon.*; nothing to declare$"
 )

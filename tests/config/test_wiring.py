@@ -51,7 +51,7 @@ def test_settings_of_noisy_statistics(tmp_path: Path) -> None:
     )
     outcome = (
         "[outcomes.weight]\ncentre = 4.5\nspread = 0.7\n"
-        "[outcomes.salary]\ncentre = 40000.0\nspread = 0.6\n"
+        "[outcomes.salary]\ncenter = 40000.0\nspread = 0.6\n"
     )
     spec = spec_of(tmp_path, privacy=f"{privacy}\n{outcome}", synthesizer=FIT)
     made, default = noisy_settings_of(spec), NoisySettings(noisy_settings_of(spec).budget)
@@ -59,8 +59,9 @@ def test_settings_of_noisy_statistics(tmp_path: Path) -> None:
     given = {"m": 12, "radius": 4.5, "protect": "field"}
     for key, value in given.items():
         assert getattr(made, key) == value != getattr(default, key), key
-    assert (made.weight.centre, made.weight.spread) == (4.5, 0.7)
-    assert made.declared["salary"].centre == 40000.0
+    # Either spelling.
+    assert (made.weight.center, made.weight.spread) == (4.5, 0.7)
+    assert made.declared["salary"].center == 40000.0
     assert made.declared["salary"].spread == 0.6
     assert (made.plan.chains, made.plan.warmup, made.plan.draws) == (5, 77, 99)
 

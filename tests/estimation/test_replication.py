@@ -220,7 +220,7 @@ def test_a_replicate_without_weight_is_left_out_of_the_row() -> None:
     expected = [0.25 * (1 + 0 + 2), 0.25 * (1 + 2 * 4) / (3 / 4)]
     np.testing.assert_allclose(replication_variance(full, each, replicates), expected)
     around = ReplicateWeights(
-        np.ones((2, 4)), np.arange(2), 0.25, replicates.rscales, df=3.0, centre="mean"
+        np.ones((2, 4)), np.arange(2), 0.25, replicates.rscales, df=3.0, center="mean"
     )
     expected = [0.25 * (1 + 0 + 2), 0.25 * (0.25 + 2 * 0.25) / (3 / 4)]
     np.testing.assert_allclose(replication_variance(full, each, around), expected)

@@ -251,7 +251,7 @@ def test_rows_of_a_dataset_are_those_of_its_column_as_text(by: tuple[str, ...]) 
 
 def test_rows_by_an_outcome_are_laid_out_with_care() -> None:
     frame = region_frame(4)
-    with pytest.raises(InputError, match="margin of 'status' is labelled 'works'"):
+    with pytest.raises(InputError, match="margin of 'status' is labeled 'works'"):
         build_rows(frame, ["status"], {}, {"status": ByOutcome(1, STATUS)}, {"status": "works"})
     with pytest.raises(InputError, match="named only once"):
         build_rows(frame, ["status", "status"], {}, {"status": ByOutcome(1, STATUS)})

@@ -24,8 +24,8 @@ from surveysynth.estimation.subpopulation import (
     Subpopulation,
     build_public_rows,
     build_subpopulation,
-    shown_pairs,
-    shown_rows,
+    displayed_pairs,
+    displayed_rows,
 )
 from surveysynth.estimation.taylor import estimate_domains
 from surveysynth.estimation.total_variance import TotalVariance, public_rows
@@ -211,7 +211,7 @@ def test_a_synthetic_condition_is_rows_by_that_outcome(rule: Any, by: list[str])
 
 def test_levels_that_the_condition_excludes_have_no_rows() -> None:
     rows = rows_inside("a in ('a1', 'a2') and b == 'b2'", ["a", "b"])
-    table = rows.table[shown_rows(rows)]
+    table = rows.table[displayed_rows(rows)]
     assert sorted(set(table["a"])) == ["All", "a1", "a2"]
     assert sorted(set(table["b"])) == ["All", "b2"]
     assert len(table) == 6
@@ -240,7 +240,7 @@ def test_levels_that_a_condition_on_outcomes_excludes_have_no_rows(
     inside = Subpopulation(parse_where(where), FRAME, outcomes)
     assert not inside.is_public
     rows = build_subpopulation(inside, ["a", "kind"], LEVELS, {"kind": ByOutcome(1, KIND)})
-    table = rows.table[shown_rows(rows)]
+    table = rows.table[displayed_rows(rows)]
     assert list(table["a"].unique()) == ["All", *a]
     assert list(table["kind"].unique()) == ["All", *kinds]
     assert len(table) == (1 + len(a)) * (1 + len(kinds))
@@ -249,13 +249,13 @@ def test_levels_that_a_condition_on_outcomes_excludes_have_no_rows(
         for level in of_all:
             contrast = Contrast("difference", column, level, None)
             if level in kept:
-                assert shown_pairs(contrast, rows).holds.any()
+                assert displayed_pairs(contrast, rows).holds.any()
                 continue
             with pytest.raises(InputError, match=f"{kept[-1]!r}, but names {level!r}"):
-                shown_pairs(contrast, rows)
+                displayed_pairs(contrast, rows)
     # What is told beforehand has the same rows, and the records that may be inside.
     public = build_public_rows(inside, ["a"], LEVELS)
-    assert list(public.table["a"][shown_rows(public)]) == ["All", *a]
+    assert list(public.table["a"][displayed_rows(public)]) == ["All", *a]
     may_be = [
         any(inside.inside(np.full((len(FRAME), 2), [s, k], dtype=float))[i]
             for s in range(2) for k in range(3))
@@ -324,10 +324,10 @@ def test_contrasts_have_the_rows_that_the_table_shows() -> None:
 
 def test_a_contrast_with_a_level_outside_is_refused() -> None:
     rows = rows_inside("a in ('a1', 'a2')", ["a", "b"])
-    assert shown_pairs(Contrast("difference", "a", "a1", "a2"), rows).holds.any()
+    assert displayed_pairs(Contrast("difference", "a", "a1", "a2"), rows).holds.any()
     for contrast in (Contrast("ratio", "a", "a3", "a1"), Contrast("ratio", "a", None, "a3")):
         with pytest.raises(InputError, match=r"has, which are 'a1', 'a2', but names 'a3'\."):
-            shown_pairs(contrast, rows)
+            displayed_pairs(contrast, rows)
     with pytest.raises(InputError, match=r"but names 'a3'\."):
         made_of(rows, sample_design(CLUSTERS), "difference(mean, a: a1 - a3)")
 

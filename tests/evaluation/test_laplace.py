@@ -120,7 +120,7 @@ def written_out(seed: int, rule: str) -> list[tuple[FloatArray, FloatArray]]:
     ]  # fmt: skip
 
 
-def standardised(seed: int, rng: Any, rule: str = "paper") -> list[FloatArray]:
+def standardized(seed: int, rng: Any, rule: str = "paper") -> list[FloatArray]:
     """(noisy - exact) / scale of each table, (1 + R, rows with records)."""
     tables = SAMPLE.tables(rng, sensitivity=rule)
     result = []
@@ -157,7 +157,7 @@ def assert_unit_laplace(noise: FloatArray) -> None:
 
 @pytest.mark.parametrize("rule", ["paper", "honest"])
 def test_noise_has_the_stated_scale(rule: str) -> None:
-    for noise in standardised(21, np.random.default_rng(21), rule):
+    for noise in standardized(21, np.random.default_rng(21), rule):
         # Cells that a half-sample leaves with one weight have no number; there are few.
         usable = np.isfinite(noise).all(axis=1)
         assert usable[0]
@@ -167,7 +167,7 @@ def test_noise_has_the_stated_scale(rule: str) -> None:
 
 @pytest.mark.parametrize("wrong", [{"factor": 1.3}, {"factor": 0.7}, {"shared": True}])
 def test_wrong_noise_is_told_apart(wrong: dict[str, Any]) -> None:
-    for noise in standardised(21, Altered(21, **wrong)):
+    for noise in standardized(21, Altered(21, **wrong)):
         with pytest.raises(AssertionError):
             assert_unit_laplace(noise[np.isfinite(noise).all(axis=1)])
 

@@ -1,4 +1,4 @@
-"""Propensity scores against SciPy's optimiser, and the expected pMSE by resampling."""
+"""Propensity scores against SciPy's optimizer, and the expected pMSE by resampling."""
 
 import numpy as np
 import pandas as pd

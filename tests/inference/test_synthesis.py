@@ -30,7 +30,7 @@ def draws(design, model, spread=0.3):
 
 def datasets(design, model, *, r=2, seed=1, scale_to=5000.0, private=None, variance="sample"):
     return list(
-        synthesis.synthesise(
+        synthesis.synthesize(
             model, design, private or draws(design, model), replicates_per_draw=r,
             rng=np.random.default_rng(seed), scale_to=scale_to, variance=variance,
         )
@@ -78,7 +78,7 @@ def test_outcomes_are_in_original_units(transform):
 
 
 def test_confidential_data_cannot_be_passed():
-    names = set(inspect.signature(synthesis.synthesise).parameters)
+    names = set(inspect.signature(synthesis.synthesize).parameters)
     public = {"model", "design", "private_draws", "replicates_per_draw", "rng", "scale_to"}
     assert names == public | {"variance"}
     assert "Confidential" not in vars(synthesis)

@@ -76,7 +76,7 @@ outcome = "salary"
 predictors = "field + gender"
 {synthesizer}
 [outcomes.salary]
-centre = 22000
+center = 22000
 spread = 0.45
 [privacy]
 {privacy}

@@ -111,7 +111,7 @@ def rows(survey: ss.Survey) -> pd.DataFrame:
 def distances(survey: ss.Survey, truth: pd.DataFrame, method: Method, seed: int) -> FloatArray:
     """(rows,): estimate less the sample's, in the sample's standard errors, of one release."""
     mechanism = "noisy_statistics" if method.noisy else "pseudo_posterior"
-    outcomes = {"salary": {"centre": 70_000.0, "spread": 1.5}}
+    outcomes = {"salary": {"center": 70_000.0, "spread": 1.5}}
     tables = ss.tables(
         survey, method.model, EPSILON, mechanism=mechanism, statistics=list(STATISTICS), seed=seed,
         sections={"outcomes": outcomes},

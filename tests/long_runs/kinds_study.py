@@ -175,7 +175,7 @@ class Part:
                 np.sqrt(np.concatenate([each.variance for each in made])),
             )
         moments = {
-            name: dict(zip(("centre", "spread"), given, strict=True))
+            name: dict(zip(("center", "spread"), given, strict=True))
             for name, (_, given) in OUTCOMES.items()
             if given is not None and self.method.privacy and name in survey.design.outcome_names
         }

@@ -54,11 +54,11 @@ EPSILON = 10.8
 TRANSFORMS: dict[str, dict[str, Any]] = {
     "learned": {"range": list(RANGE)},
     "power 0.4": {
-        "transform": "yeo_johnson", "scale": 5000.0, "power": 0.4, "centre": 30_000.0,
+        "transform": "yeo_johnson", "scale": 5000.0, "power": 0.4, "center": 30_000.0,
         "spread": 2.5,
     },
     "power 0.2": {
-        "transform": "yeo_johnson", "scale": 5000.0, "power": 0.2, "centre": 30_000.0,
+        "transform": "yeo_johnson", "scale": 5000.0, "power": 0.2, "center": 30_000.0,
         "spread": 2.3,
     },
 }  # fmt: skip
@@ -222,7 +222,7 @@ def consumer_survey(name: str, method: str) -> tuple[ss.Survey, dict[str, Any]]:
         frame, outcomes=outcome, weight="weight", by=["region", "sex"], strata="region",
         population_size=round(kinds_study.HOUSEHOLDS * len(frame) / 6481),
     )  # fmt: skip
-    given = dict(zip(("centre", "spread"), moments, strict=True)) if moments else {}
+    given = dict(zip(("center", "spread"), moments, strict=True)) if moments else {}
     return survey, {} if learned else {name: given}
 
 

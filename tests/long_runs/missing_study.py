@@ -74,7 +74,7 @@ def estimate(sample: pd.DataFrame, missing: str, seed: int) -> tuple[np.ndarray,
     made = ss.tables(
         survey, mechanism="noisy_statistics", epsilon=EPSILON, statistics=["mean", "proportion"],
         m=M, replicates_per_draw=REPLICATES, seed=seed,
-        sections={"outcomes": {"income": {"centre": 4.0, "spread": 1.0}}},
+        sections={"outcomes": {"income": {"center": 4.0, "spread": 1.0}}},
     )  # fmt: skip
     ends = pd.concat([made["mean"].frame, made["proportion"].frame])[["ci_lower", "ci_upper"]]
     low, high = ends.to_numpy(dtype=float).T

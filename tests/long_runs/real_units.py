@@ -26,8 +26,8 @@ REAL = Path(__file__).parents[3] / "shared" / "data" / "ce2015q3.csv"
 GOLDEN = Path(__file__).parents[1] / "golden" / "real_units.json"
 AMOUNT = 'kind = "semicontinuous"\nspikes = [0]\ntransform = "yeo_johnson"\npower = 0.4\nlower = 0'
 OUTCOMES = {
-    "income": f"{AMOUNT}\nscale = 10000\ncentre = 45000\nspread = 2.0",
-    "health_spending": f"{AMOUNT}\nscale = 100\ncentre = 300\nspread = 1.7",
+    "income": f"{AMOUNT}\nscale = 10000\ncenter = 45000\nspread = 2.0",
+    "health_spending": f"{AMOUNT}\nscale = 100\ncenter = 300\nspread = 1.7",
     "education": f'kind = "categorical"\nlevels = {json.dumps(list("12345678"))}',
     "earners": 'kind = "count"\nrange = [0, 8]',
     "vehicles": 'kind = "count"\nrange = [0, 20]',

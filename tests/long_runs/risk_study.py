@@ -29,7 +29,7 @@ import pandas as pd  # noqa: E402
 from scipy.stats import ks_2samp  # noqa: E402
 
 from surveysynth.evaluation.microdata import identification_risk  # noqa: E402
-from surveysynth.inference.synthesis import synthesise  # noqa: E402
+from surveysynth.inference.synthesis import synthesize  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.risk import CountBased, Pairwise  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run  # noqa: E402
@@ -83,7 +83,7 @@ class Runs:
             self.model, survey.design, survey.confidential, options,
             np.random.default_rng(self.seed),
         )  # fmt: skip
-        data = synthesise(
+        data = synthesize(
             self.model, survey.design, private, replicates_per_draw=1, scale_to=None,
             rng=np.random.default_rng(self.seed + 1), variance="release",
         )  # fmt: skip

@@ -92,7 +92,7 @@ spikes = [0]
 transform = "yeo_johnson"
 scale = 10000
 power = 0.4
-centre = 45000
+center = 45000
 spread = 2.0
 [tables]
 by = ["region", "sex"]
@@ -104,7 +104,7 @@ weight = "weight"
 population_size = 117000000
 [outcomes.zinc]
 transform = "log"
-centre = 85
+center = 85
 spread = 0.18
 [tables]
 by = ["region", "race"]
@@ -117,7 +117,7 @@ strata = "region"
 population_size = 61395
 [outcomes.earnings]
 transform = "log"
-centre = 16
+center = 16
 spread = 0.6
 [tables]
 by = ["region", "sex"]

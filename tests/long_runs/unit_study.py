@@ -167,7 +167,7 @@ def released_rows(
         survey_of(frame, people, effects=effects), "fbs", epsilon,
         statistics=["count", "mean", "share"], replicates_per_draw=3, seed=seed,
         sections={
-            "outcomes": {"amount": {"centre": 7000.0, "spread": 1.0}},
+            "outcomes": {"amount": {"center": 7000.0, "spread": 1.0}},
             "privacy": {"mechanism": "noisy_statistics"},
         },
     )  # fmt: skip

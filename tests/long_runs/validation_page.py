@@ -181,7 +181,7 @@ def _numbers(value: Any) -> int:
 
 
 def tables_again() -> str:
-    """Published tables, and the catalogue."""
+    """Published tables, and the catalog."""
     table = published_tables.comparison()
     apart = published_tables.differences(table, "published").abs()
     ratio = table["published_ci_length"] / table["ci_length"]
@@ -195,7 +195,7 @@ def tables_again() -> str:
     in {int((apart < 2).sum())} cells and by more than three in {int((apart > 3).sum())}.
     [Replication](replication.md) has every cell, and the other papers' tables.''',
     '''The catalog in `tables/` has four releases with all their tables. On every change of the
-    code, `python -m tests.catalogue` makes them again and compares every number.''',
+    code, `python -m tests.catalog` makes them again and compares every number.''',
 )}"""
 
 

@@ -9,7 +9,7 @@ from scipy import stats as st
 from scipy.special import gammaln, psi
 
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.inference.synthesis import synthesise
+from surveysynth.inference.synthesis import synthesize
 from surveysynth.mechanisms.pseudo_posterior.fit import Database
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run, run_batch
@@ -301,7 +301,7 @@ def test_the_mechanism_reaches_its_target_and_synthesis_follows(name):
     private, fit = run(model, design, confidential, settings, rng)
     assert 0.97 * 2.0 <= fit.realised_bound <= 2.0
     assert not any(key.endswith("__") for key in private.theta)
-    synthetic = synthesise(model, design, private, replicates_per_draw=2, rng=rng, scale_to=1e5)
+    synthetic = synthesize(model, design, private, replicates_per_draw=2, rng=rng, scale_to=1e5)
     outcome = []
     for dataset in synthetic:
         np.testing.assert_allclose(dataset.weight.sum(), 1e5)

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats as st
 
 from surveysynth.errors import InputError
-from surveysynth.inference.synthesis import synthesise
+from surveysynth.inference.synthesis import synthesize
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run
 from surveysynth.models import get_model
@@ -129,7 +129,7 @@ def test_the_mechanism_reaches_its_target_and_synthesis_follows(q):
     assert 0.97 * 1.8 <= fit.realised_bound <= 1.8
     assert set(private.theta) >= {"beta", "variance"}
     datasets = list(
-        synthesise(model, design, private, replicates_per_draw=2, rng=rng, scale_to=1e5)
+        synthesize(model, design, private, replicates_per_draw=2, rng=rng, scale_to=1e5)
     )
     assert len(datasets) == 6
     log_outcome = np.log([dataset.outcome for dataset in datasets])

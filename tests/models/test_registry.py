@@ -73,7 +73,7 @@ def test_a_specification_gives_each_option_to_its_model_alone(name: str) -> None
         assert other != option.default
         text = spec_of(name, f"{key} = {shown(other)}")
         if not (option.choices or option.most):  # of noisy statistics alone
-            constants = "[outcomes.salary]\ncentre = 3\nspread = 1\n"
+            constants = "[outcomes.salary]\ncenter = 3\nspread = 1\n"
             text = text.replace("pseudo_posterior", "noisy_statistics") + f"\n{constants}"
         assert getattr(model_of(parse_spec(text)), key) == other
         for model in model_names():

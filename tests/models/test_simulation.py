@@ -163,8 +163,8 @@ def test_fbs_weight_in_a_narrow_window_of_the_outcome() -> None:
     smooth = model.smooth_weight(theta, design, simulated)
     y = simulated.z[:, 0]
     for cell in (0, 1):
-        centre = X_CELLS[cell] @ theta["beta"][:, 0]
-        inside = (design.matrix.cell == cell) & (np.abs(y - centre - 0.3) < 0.01)
+        center = X_CELLS[cell] @ theta["beta"][:, 0]
+        inside = (design.matrix.cell == cell) & (np.abs(y - center - 0.3) < 0.01)
         weights = np.exp(simulated.z[inside, 1])
         error = weights.std() / np.sqrt(weights.size)
         assert abs(weights.mean() - smooth[inside].mean()) < 4.0 * error

@@ -33,8 +33,8 @@ def coefficient_log_prior(
     """
     k, q = beta.shape[-2:]
     omega = CorrelationRoot.from_unconstrained(u, k)
-    standardised = beta * np.exp(-log_scale)
-    white = np.linalg.solve(omega.root, standardised)
+    standardized = beta * np.exp(-log_scale)
+    white = np.linalg.solve(omega.root, standardized)
     precise = np.linalg.solve(omega.root.swapaxes(-1, -2), white)
     scales, scale_slope = unconstrained.half_t_log_density(log_scale, HALF_T_DF, prior_scale)
     lkj_value, lkj_weight = unconstrained.lkj_log_density(omega, lkj)
@@ -50,6 +50,6 @@ def coefficient_log_prior(
     return PriorTerm(
         value=value,
         beta=-precise * np.exp(-log_scale),
-        log_scale=standardised * precise - 1.0 + scale_slope,
+        log_scale=standardized * precise - 1.0 + scale_slope,
         correlation=omega.gradient(precise @ white.swapaxes(-1, -2), lkj_weight - q),
     )

@@ -150,7 +150,7 @@ def lkj_log_density(root: CorrelationRoot, shape: float) -> tuple[FloatArray, Fl
 
 @lru_cache(maxsize=64)
 def _lkj_parts(d: int, shape: float) -> tuple[float, FloatArray]:
-    """Log of the normalising constant, and the weights (d,) on log_diagonal."""
+    """Log of the normalizing constant, and the weights (d,) on log_diagonal."""
     weight = np.asarray(d - 1.0 - np.arange(d) + 2.0 * (shape - 1.0), dtype=np.float64)
     weight[0] = 0.0  # the first diagonal element is one
     weight.setflags(write=False)

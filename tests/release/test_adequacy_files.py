@@ -34,7 +34,7 @@ STRICT = {
     "synthesizer": "chains = 8\ndraws = 60\nwarmup = 60\npredictors = 'field + gender'\n"
     "inference = 'debiased'",
     "privacy": 'mechanism = "noisy_statistics"\nepsilon = 10.8\nm = 10\nreplicates_per_draw = 1',
-    "labels": "[outcomes.salary]\ncentre = 22000\nspread = 0.45",
+    "labels": "[outcomes.salary]\ncenter = 22000\nspread = 0.45",
 }
 
 

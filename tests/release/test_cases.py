@@ -31,7 +31,7 @@ from tests.surveys import small_survey
 pytestmark = pytest.mark.usefixtures("stand_in_posterior", "own_ledgers")
 
 MakeSpec = Callable[..., Path]
-LEARNED = "[outcomes.salary]\nrange = [1000, 500000]\n[outcomes.weight]\ncentre = 4.0\nspread = 1.0"
+LEARNED = "[outcomes.salary]\nrange = [1000, 500000]\n[outcomes.weight]\ncenter = 4.0\nspread = 1.0"
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def runs_recorded() -> int:
     [
         ("gender", "", "blank or missing cells in 'gender': 1 record"),
         ("field", "", "blank or missing cells in 'field': 1 record"),
-        ("fraction", "1,000", "'fraction': 1 record with text that is no number"),
+        ("fraction", "1,000", "'fraction': 1 record with text that is not a number"),
     ],
 )
 def test_case_01_check_says_of_a_blank_public_cell_what_release_says(
@@ -130,7 +130,7 @@ def test_case_02_nothing_is_said_to_be_unpublished(
     def fail(*_: Any) -> None:
         raise ValueError
 
-    monkeypatch.setattr(pipeline, "summarise", fail)
+    monkeypatch.setattr(pipeline, "summarize", fail)
     code, _, told = run("release", strict_spec(make_spec), "--out", tmp_path / "out")
     assert code == exits.DEFECT
     assert (tmp_path / "out" / "release").is_dir()

@@ -28,14 +28,14 @@ YES = "=ja, \"`x`\""
 SECTIONS = f"""
 [outcomes.salary]
 upper = 1e9
-centre = 60000
+center = 60000
 spread = 0.5
 [outcomes.benefit]
 kind = "semicontinuous"
 spikes = [0, 5000]
 transform = "yeo_johnson"
 scale = 1000
-centre = 1500
+center = 1500
 spread = 0.5
 [outcomes.works]
 kind = "binary"
@@ -91,10 +91,10 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     def install(*, size: float | None = None) -> dict[tuple[int, int], SyntheticDataset]:
         made = datasets_by_hand(len(frame_of()), size=size)
 
-        def synthesise(*_: Any, **__: Any) -> Iterator[SyntheticDataset]:
+        def synthesize(*_: Any, **__: Any) -> Iterator[SyntheticDataset]:
             yield from made.values()
 
-        monkeypatch.setattr(synthesis_module, "synthesise", synthesise)
+        monkeypatch.setattr(synthesis_module, "synthesize", synthesize)
         return made
 
     return install
@@ -262,7 +262,7 @@ transform = "yeo_johnson"
 scale = 10000
 power = 0.3
 lower = -1000000
-centre = [60000, 15000]
+center = [60000, 15000]
 spread = 1.0
 """ + WEIGHT
 

@@ -267,7 +267,7 @@ def test_noise_of_tables_in_python_is_recorded_before_anything_follows_from_it(
         small_survey(), outcome="salary", weight="weight", by=["gender"], predictors="gender",
         population_size=30_000,
     )  # fmt: skip
-    sections = {"outcomes": {"salary": {"centre": 22000, "spread": 0.45}}}
+    sections = {"outcomes": {"salary": {"center": 22000, "spread": 0.45}}}
     with pytest.raises(RefusedError, match="Planted"):
         ss.tables(
             survey, mechanism="noisy_statistics", epsilon=2.0, sections=sections, survey_id="s"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import surveysynth as ss
 from surveysynth.errors import RefusedError
-from surveysynth.inference.synthesis import SyntheticDataset, synthesise
+from surveysynth.inference.synthesis import SyntheticDataset, synthesize
 from surveysynth.release.microdata import Digits, _steps, to_significant
 from surveysynth.release.pipeline import release
 from surveysynth.survey.survey import Survey
@@ -130,7 +130,7 @@ def test_a_draw_shows_to_the_digits_that_are_published_and_no_further() -> None:
     first = next(iter(theta))
     theta[first] = theta[first] + 0.3 * rng.standard_normal(theta[first].shape)
     draws = ss.PrivateDraws("fbs", theta, ss.MechanismSettings(epsilon=10.8, m=1))
-    (dataset,) = synthesise(
+    (dataset,) = synthesize(
         model, design, draws, replicates_per_draw=1, rng=rng, scale_to=30_000.0
     )
     made = Digits(design, 6).rounded(dataset)

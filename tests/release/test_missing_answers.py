@@ -20,7 +20,7 @@ from tests.surveys import small_survey
 MakeSpec = Callable[..., Path]
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 20.0\nm = 10\nreplicates_per_draw = 1'
 PLAN = "chains = 8\ndraws = 60\nwarmup = 60\npredictors = 'gender'\ninference = 'debiased'"
-SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45"
+SALARY = "[outcomes.salary]\ncenter = 22000\nspread = 0.45"
 SURVEY = 'population_size = 30000\nstrata = "gender"\nmissing = "model"'
 
 

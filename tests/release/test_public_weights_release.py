@@ -27,7 +27,7 @@ SIZES = "weights = 'public'\nweight = 'weight'"
 STRATA = "weights = 'public'\nstratum_sizes = { a = 8000, b = 10000.5, c = 80 }"
 SHORT = "chains = 4\ndraws = 250\nwarmup = 100\npredictors = 'field + gender'"
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 10.8\nm = 10\nreplicates_per_draw = 1'
-SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45"
+SALARY = "[outcomes.salary]\ncenter = 22000\nspread = 0.45"
 QUICK = "epsilon = 60\nm = 2\nreplicates_per_draw = 2"
 
 
@@ -107,7 +107,7 @@ def test_files_of_a_release(
         assert privacy["settings"]["formula"].startswith("field + gender + log(weight / ")
     if strict:
         statistics = json.loads((out / "statistics.json").read_text())["statistics"]
-        assert len(statistics["centre"]) == 1
+        assert len(statistics["center"]) == 1
         again = rebuild(out, tmp_path / "again")
         assert again.different == ()
         assert len(again.same) == 6
@@ -152,7 +152,7 @@ def test_outcomes_of_other_kinds_and_rows_by_one_of_them(
         frame, survey=SIZES, privacy=NOISY + "epsilon = 50",
         tables='by = ["gender", "works"]\nstatistics = ["count", "mean", "share"]',
         labels='[outcomes.works]\nkind = "binary"\nlevels = ["no", "yes"]\n'
-        '[outcomes.benefit]\nkind = "semicontinuous"\nspikes = [0]\ncentre = 400\nspread = 0.5',
+        '[outcomes.benefit]\nkind = "semicontinuous"\nspikes = [0]\ncenter = 400\nspread = 0.5',
     )  # fmt: skip
     spec.write_text(spec.read_text().replace('outcome = "salary"\n', ""))
     result = release(spec, tmp_path / "out", seed=5)
@@ -208,7 +208,7 @@ def test_check_tells_the_expected_errors(
     [
         ({"synthesizer": "model = 'fbp'", "survey": f"{SIZES}\npopulation_size = 1e6"},
          "use 'fbs'"),
-        ({"survey": SIZES, "labels": "[outcomes.weight]\ncentre = 3.0"}, "leave it out"),
+        ({"survey": SIZES, "labels": "[outcomes.weight]\ncenter = 3.0"}, "leave it out"),
         ({"survey": "weights = 'open'"}, "'confidential', 'public' or 'release:PATH'"),
         ({"survey": STRATA}, "remove one of the two"),
         ({"survey": "stratum_sizes = { a = 10 }"}, "set weights = 'public'"),

@@ -13,13 +13,13 @@ import pytest
 
 import surveysynth as ss
 from surveysynth.cli import main
-from surveysynth.release.public_checks import BEFORE, LAST, Kind, Warned, shown_last
+from surveysynth.release.public_checks import BEFORE, LAST, Kind, Warned, last_messages
 from tests.release.fuzzing import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT
 from tests.surveys import small_survey
 
 MakeSpec = Callable[..., Path]
 NOISY = 'epsilon = 10.8\nmechanism = "noisy_statistics"'
-SALARY = '[outcomes.salary]\ncentre = 60000\nspread = 0.5'
+SALARY = '[outcomes.salary]\ncenter = 60000\nspread = 0.5'
 
 
 def test_check_shows_every_warning_without_being_asked_for_details() -> None:
@@ -34,7 +34,7 @@ def test_check_shows_every_warning_without_being_asked_for_details() -> None:
 
 
 def test_a_release_repeats_only_what_decides_about_publication() -> None:
-    shown = shown_last(Warned(kind, "") for kind in Kind)
+    shown = last_messages(Warned(kind, "") for kind in Kind)
     assert [each.kind for each in shown] == [
         Kind.UNPUBLISHABLE, Kind.GUARANTEE, Kind.RARE_LEVELS, Kind.LEFT_OUT,
     ]  # fmt: skip

@@ -66,7 +66,7 @@ KINDS = """outcome = ["salary", "employed"]
 predictors = "field + gender"
 covariance_by = []
 [outcomes.salary]
-centre = 22000
+center = 22000
 spread = 0.6
 [outcomes.employed]
 kind = "binary"
@@ -252,7 +252,7 @@ def test_a_notebook_makes_the_tables_of_the_file(
     )  # fmt: skip
     made = ss.tables(
         sample, mechanism="noisy_statistics", epsilon=10.8, m=10, replicates_per_draw=1, seed=5,
-        sections={"outcomes": {"salary": {"centre": 22000.0, "spread": 0.6}},
+        sections={"outcomes": {"salary": {"center": 22000.0, "spread": 0.6}},
                   "synthesizer": {"covariance_by": []}},
         several=[
             {"name": "by_field", "by": "field", "statistics": ["mean", "median"]},
@@ -310,7 +310,7 @@ def test_noisy_statistics_are_rebuilt_with_every_table(tmp_path: Path) -> None:
     )
     spec = spec_of(
         tmp_path / "survey", tables, survey="population_size = 30000",
-        synthesizer="[outcomes.salary]\ncentre = 22000\nspread = 0.6",
+        synthesizer="[outcomes.salary]\ncenter = 22000\nspread = 0.6",
     )  # fmt: skip
     release(spec, tmp_path / "out", seed=2)
     again = rebuild(tmp_path / "out", tmp_path / "again")

@@ -39,8 +39,8 @@ pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
 ALL = 'formats = ["csv", "html", "latex", "xlsx", "markdown", "svg"]'
 DECLARED = {
-    "salary": "centre = 60000\nspread = 0.5\n",
-    "benefit": 'kind = "semicontinuous"\nspikes = [0]\ncentre = 1500\nspread = 0.5\n',
+    "salary": "center = 60000\nspread = 0.5\n",
+    "benefit": 'kind = "semicontinuous"\nspikes = [0]\ncenter = 1500\nspread = 0.5\n',
     "works": 'kind = "binary"\nlevels = ["no", "ja, \\"`x`\\""]\n',
     "employed": 'kind = "binary"\n',
     "sector": 'kind = "categorical"\nlevels = ["3", "1", "none"]\n',
@@ -111,10 +111,10 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> Install:
                 data = replace(data, variance_outcome=other, variance_weight=weight[::-1])
             made[key] = data
 
-        def synthesise(*_: Any, **__: Any) -> Iterator[SyntheticDataset]:
+        def synthesize(*_: Any, **__: Any) -> Iterator[SyntheticDataset]:
             yield from made.values()
 
-        monkeypatch.setattr(synthesis_module, "synthesise", synthesise)
+        monkeypatch.setattr(synthesis_module, "synthesize", synthesize)
         return made
 
     return install
@@ -368,7 +368,7 @@ def test_mistakes_are_told(make_spec: MakeSpec) -> None:
             read_survey(load_spec(spec_of(make_spec, OF_ROWS, tables=tables)))
         assert words in str(raised.value).replace("'employed', 'sector'", "employed, sector")
     spec = spec_of(make_spec, ["salary"], tables='statistics = ["share"]')
-    with pytest.raises(InputError, match=r"tables.statistics: 'share' is of outcomes that are"):
+    with pytest.raises(InputError, match=r"tables.statistics: 'share' needs an outcome that is"):
         load_spec(spec)
 
 

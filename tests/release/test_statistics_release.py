@@ -28,11 +28,11 @@ pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 MakeSpec = Callable[..., Path]
 KINDS = f"""outcome = ["salary", "tax", "employed"]
 [outcomes.salary]
-centre = 22000
+center = 22000
 spread = 0.5
 [outcomes.tax]
 transform = "log"
-centre = 4000
+center = 4000
 spread = 0.5
 [outcomes.employed]
 kind = "binary"

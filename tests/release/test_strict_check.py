@@ -1,7 +1,7 @@
 """``surveysynth check`` for noisy statistics, and units of protection end to end.
 
 Truth: files whose outcomes and weights are unreadable or planted; the design that a whole survey
-has; expected errors asked for one by one; pandas; whole numbers of two neighbouring databases."""
+has; expected errors asked for one by one; pandas; whole numbers of two neighboring databases."""
 
 import json
 import re
@@ -128,14 +128,14 @@ def test_what_is_said_before_anything_is_read(make_spec: MakeSpec) -> None:
     budget = Budget.of_epsilon(3.6, 1e-6)
     assert f"rho = {budget.rho:.4g} (epsilon = 3.6 at delta = 1e-06)" in text
     assert "No outcome and no weight was read" in text
-    assert f"log(salary): centre {np.log(22000):.5g}, spread 0.45" in text
+    assert f"log(salary): center {np.log(22000):.5g}, spread 0.45" in text
     assert "on sums and products in each of 6 groups of rows" in text
     assert "Protected: single records." in text
     assert "statistics.json" in text
 
 
 def test_which_weights_are_taken_as_they_are(make_spec: MakeSpec) -> None:
-    """All that lie within the ball if the outcome is at its centre; none where a range is given."""
+    """All that lie within the ball if the outcome is at its center; none where a range is given."""
     declared = f"{SALARY}\n[outcomes.weight]\nspread = 0.6\n"
     spec = load_spec(strict_spec(make_spec, labels=declared))
     design, settings = read_design(spec), noisy_settings_of(spec)
@@ -258,7 +258,7 @@ def test_values_that_overflow_are_bad_input(make_spec: MakeSpec, kind: str) -> N
     frame = small_survey()
     frame.loc[0, "salary"] = 1e308
     for scale, valid in (("1e-6", False), ("1.0", True)):
-        labels = "[outcomes.salary]\ncentre = 1.0\nspread = 1.0\n"
+        labels = "[outcomes.salary]\ncenter = 1.0\nspread = 1.0\n"
         labels += f"transform = '{kind}'\nscale = {scale}"
         spec = load_spec(strict_spec(make_spec, frame, labels=labels))
         if not valid:

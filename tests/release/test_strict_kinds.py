@@ -28,7 +28,7 @@ CANARY = 54321.98765
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 20.0\nm = 10\nreplicates_per_draw = 1'
 # Every chain is one of a batch: many short ones.
 PLAN = "chains = 16\ndraws = 20\nwarmup = 60\npredictors = 'gender'\ninference = 'debiased'"
-AMOUNT = '[outcomes.benefit]\nkind = "semicontinuous"\nspikes = [0]\ncentre = 3000\nspread = 0.6\n'
+AMOUNT = '[outcomes.benefit]\nkind = "semicontinuous"\nspikes = [0]\ncenter = 3000\nspread = 0.6\n'
 KINDS = (
     AMOUNT
     + '[outcomes.employed]\nkind = "binary"\n'
@@ -168,7 +168,7 @@ def test_levels_and_spikes_come_out_as_declared(made: tuple[Path, Path]) -> None
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ({"labels": KINDS.replace("centre = 3000\n", "")}, "outcomes.benefit: centre missing"),
+        ({"labels": KINDS.replace("center = 3000\n", "")}, "outcomes.benefit: center missing"),
         ({"labels": KINDS.replace("spread = 0.6", "")}, "outcomes.benefit: spread missing"),
         ({"privacy": "delta = 1e-7"}, "only for mechanism = 'noisy_statistics'"),
         ({"survey": f"{SURVEY}\npsu = 'field'"}, "design_effect"),
@@ -232,7 +232,7 @@ def test_check_tells_the_noise(
 
 SHARES = "by = ['gender']\nstatistics = ['count', 'share']"
 BINARY = '[outcomes.employed]\nkind = "binary"\n'
-SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45\n"
+SALARY = "[outcomes.salary]\ncenter = 22000\nspread = 0.45\n"
 PUBLIC = f"weights = 'public'\n{SURVEY}"
 
 

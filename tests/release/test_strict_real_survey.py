@@ -39,7 +39,7 @@ epsilon = 3.6
 delta = 1e-6
 [outcomes.income_scaled]
 transform = "identity"
-centre = 2.5
+center = 2.5
 spread = 1.8
 [tables]
 by = ["region", "sex"]

@@ -23,7 +23,7 @@ from tests.surveys import clustered_survey, lonely_survey, small_survey
 
 MakeSpec = Callable[..., Path]
 RATIO = "population_size = 30000"
-SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45"
+SALARY = "[outcomes.salary]\ncenter = 22000\nspread = 0.45"
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 10.8\nm = 10\nreplicates_per_draw = 1'
 SMALL_MODEL = "predictors = 'field + gender'"
 #: Noise is fitted again with longer chains where these do not converge; the pseudo-posterior, whose
@@ -49,7 +49,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     ("lines", "frame"),
     [
         ({}, small_survey()),
-        ({"survey": 'fpc = "fraction"', "labels": f"{SALARY}\n[outcomes.weight]\ncentre = 4.0"},
+        ({"survey": 'fpc = "fraction"', "labels": f"{SALARY}\n[outcomes.weight]\ncenter = 4.0"},
          small_survey()),
         ({"synthesizer": f"model = 'fbp'\n{SHORT}"}, small_survey()),
         ({"synthesizer": f"model = 'normal'\n{SHORT}", "data": "survey.parquet"}, small_survey()),
@@ -225,7 +225,7 @@ def test_models_without_such_statistics_are_refused(make_spec: MakeSpec, tmp_pat
     frame = small_survey().assign(visits=np.arange(240) % 7)
     spec = strict_spec(
         make_spec, frame, synthesizer=f"model = 'poisson'\n{SHORT}",
-        labels="[outcomes.salary]\ncentre = 3\nspread = 1",
+        labels="[outcomes.salary]\ncenter = 3\nspread = 1",
     )  # fmt: skip
     with pytest.raises(InputError, match=r"poisson.*fbs"):
         release(spec, tmp_path / "out")
@@ -295,14 +295,14 @@ def test_rebuilding_tells_of_damaged_microdata(
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
-        ({"labels": "[outcomes.salary]\ncentre = 22000"}, "outcomes.salary: spread missing"),
-        ({"labels": ""}, "centre and spread missing"),
-        ({"labels": "[outcomes.salary]\ncentre = 1\nspread = 0"}, "spread: expected a number"),
-        ({"labels": "[outcomes.salary]\ncentre = -1\nspread = 1"},
+        ({"labels": "[outcomes.salary]\ncenter = 22000"}, "outcomes.salary: spread missing"),
+        ({"labels": ""}, "center and spread missing"),
+        ({"labels": "[outcomes.salary]\ncenter = 1\nspread = 0"}, "spread: expected a number"),
+        ({"labels": "[outcomes.salary]\ncenter = -1\nspread = 1"},
          "at which log(salary) is defined"),
-        ({"labels": f"{SALARY}\n[outcomes.weight]\ncentre = 245"}, "give its logarithm"),
-        ({"labels": f"{SALARY}\n[outcomes.wages]\ncentre = 2"}, "does not name it"),
-        ({"survey": ""}, "outcomes.weight.centre: missing"),
+        ({"labels": f"{SALARY}\n[outcomes.weight]\ncenter = 245"}, "give its logarithm"),
+        ({"labels": f"{SALARY}\n[outcomes.wages]\ncenter = 2"}, "does not name it"),
+        ({"survey": ""}, "outcomes.weight.center: missing"),
         ({"privacy": f"{STRICT}\ndelta = 1.0"}, "delta: expected a number less than 1"),
         ({"privacy": f"{STRICT}\nrho = 0.5"}, "rho and epsilon: give one of them"),
         ({"privacy": STRICT.replace("m = 10", "m = 9")}, "at least 10 draws, got 9"),

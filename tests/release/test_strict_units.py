@@ -168,7 +168,7 @@ def test_a_share_of_the_budget_is_no_longer_declared(make_spec: MakeSpec) -> Non
 @pytest.mark.parametrize("outcome", ["benefit", "salary"])
 def test_shares_are_judged_by_the_noise_of_the_release(make_spec: MakeSpec, outcome: str) -> None:
     """A benefit that some lack has sums in one stage, a plain amount in two."""
-    label = AMOUNT if outcome == "benefit" else "[outcomes.salary]\ncentre = 50000\nspread = 0.6\n"
+    label = AMOUNT if outcome == "benefit" else "[outcomes.salary]\ncenter = 50000\nspread = 0.6\n"
     synthesizer = f'outcome = "{outcome}"\ncovariance_by = ["gender"]\n{PLAN}'
     given = {"survey": SURVEY, "synthesizer": synthesizer, "labels": label}
     tables = "by = ['gender']\nstatistics = ['count', 'mean']"

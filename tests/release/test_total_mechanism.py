@@ -36,7 +36,7 @@ TRANSFORMS = {
     "asinh": (ss.Transform("asinh", scale=4.0), SIGNED),
     "identity": (ss.Transform("identity", scale=2.0), SIGNED),
 }
-OUTCOMES = {"salary": {"centre": 22_000.0, "spread": 0.5}}
+OUTCOMES = {"salary": {"center": 22_000.0, "spread": 0.5}}
 PRIVACY = {"mechanism": "noisy_statistics", "epsilon": 10.8}
 
 
@@ -100,7 +100,7 @@ def run_command(frame: pd.DataFrame, kind: str) -> tuple[int, str, list[str]]:
         survey="population_size = 30000",
         synthesizer='predictors = "field + gender"',
         privacy='mechanism = "noisy_statistics"',
-        labels=f'[outcomes.salary]\ncentre = 22000\nspread = 0.5\ntransform = "{kind}"\n{scale}',
+        labels=f'[outcomes.salary]\ncenter = 22000\nspread = 0.5\ntransform = "{kind}"\n{scale}',
     )
     planted = RefusedError("Planted.")
     told: list[str] = []

@@ -24,7 +24,7 @@ from tests.surveys import make_survey, small_survey
 
 MakeSpec = Callable[..., Path]
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 3.6\nm = 10'
-SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45"
+SALARY = "[outcomes.salary]\ncenter = 22000\nspread = 0.45"
 SIZE = "population_size = 30000"
 ASSUMED = "that nobody's weight depends on the answers of others: neighbors differ in the answers"
 GAP = "0.29 to 0.83 of the stated sensitivity, so that rho was 1.7 to 3.4 times what is stated"
@@ -164,7 +164,7 @@ def test_check_asks_and_states(make_spec: MakeSpec) -> None:
 
 def test_surveys_in_memory_follow_the_same_rules() -> None:
     given = {"mechanism": "noisy_statistics", "epsilon": 3.6, "seed": 1,
-             "outcomes": {"salary": {"centre": 22_000, "spread": 0.45}}}  # fmt: skip
+             "outcomes": {"salary": {"center": 22_000, "spread": 0.45}}}  # fmt: skip
     frame, rest = small_survey(), {"population_size": 30_000}
     for wrong in (["salary"], "employed"):
         survey = make_survey(frame, weights_from=wrong, **rest)

@@ -79,7 +79,7 @@ def stan_density(built, points):
 
 def unwhitened(case, u):
     """The embedded u (d,) of the u of ``fbs.stan``, and log |d beta / d white|: beta given all else
-    is normal, with mean and precision by record-free generalised least squares, and white are its
+    is normal, with mean and precision by record-free generalized least squares, and white are its
     standard normal coordinates by the precision's Cholesky factor. Analytic, so that complex steps
     give its derivatives."""
     k, q = case.shape[:2]

@@ -126,7 +126,7 @@ def test_public_weights_are_data_of_a_program_and_nothing_else() -> None:
     )
     simulated = model.simulate(private.draw(0), data.design, np.random.default_rng(1))
     np.testing.assert_array_equal(simulated.z[:, 1], np.log(weight))
-    for dataset in synthesis.synthesise(
+    for dataset in synthesis.synthesize(
         model, data.design, private, replicates_per_draw=1, rng=np.random.default_rng(2),
         scale_to=9000,
     ):  # fmt: skip
@@ -175,7 +175,7 @@ def test_what_leaves_the_mechanism_is_of_the_released_draws_alone() -> None:
     flat = fit.theta["y_rep"].reshape(PLAN.kept, -1)
     np.testing.assert_array_equal(private.theta["y_rep"][..., 0], flat[positions])
     datasets = list(
-        synthesis.synthesise(
+        synthesis.synthesize(
             program(), survey().design, private, replicates_per_draw=1,
             rng=np.random.default_rng(1), scale_to=9000.0,
         )
@@ -254,7 +254,7 @@ def test_a_python_function_makes_any_number_of_datasets(tmp_path: Path) -> None:
     private, _ = run(model)
     assert set(private.theta) == {"mu"}
     datasets = list(
-        synthesis.synthesise(
+        synthesis.synthesize(
             model, survey().design, private, replicates_per_draw=3,
             rng=np.random.default_rng(1), scale_to=None,
         )

@@ -1,6 +1,6 @@
 """Cells and columns. Truth: the texts that a strategy builds its values from, and that the files of
 all formats, and the frame that they were written from, have the same columns; each value's text is
-said by hand, and so is the kind of text that is no number, which a person sees at a glance."""
+said by hand, and so is the kind of text that is not a number, which a person sees at a glance."""
 
 import datetime
 import decimal
@@ -225,9 +225,9 @@ CELLS = {
     "with a comparison sign": ["<5", ">= 100", "~20", "≤3"],
     "with a range": ["10-20", "10 – 20", "10 to 20", "1,000-2,000"],
     "with brackets": ["(1,234)", "(12)", "[3]"],
-    "with words or a unit beside digits": ["31 kg", "12k", "about 30", "3rd", "x1"],
+    "with words or a unit next to digits": ["31 kg", "12k", "about 30", "3rd", "x1"],
     "with words": ["refused", "n.a.", "don't know", "Ünbekannt", "日本"],
-    "with other signs beside digits": ["1;2", "12*", "1-2-3-4", "#3"],
+    "with other signs next to digits": ["1;2", "12*", "1-2-3-4", "#3"],
     "with signs only": ["-", "*", "?", "—", "€"],
     "with a cell of another type": [[1], object()],
 }  # fmt: skip

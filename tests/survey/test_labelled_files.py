@@ -90,7 +90,7 @@ def test_titles_and_labels_are_those_of_the_file(ending: str) -> None:
     assert found["weight"].title == ""
     assert found["day"].kind == "date or time"
     assert (found["salary"].kind, found["sex"].kind) == ("number", "text")
-    if ending == "xpt":  # SAS keeps labels of values in a catalogue of its own
+    if ending == "xpt":  # SAS keeps labels of values in a catalog of its own
         assert not any(each.labels for each in found.values())
         return
     assert found["region"].labels == {**REGIONS, "4": "Abroad"}

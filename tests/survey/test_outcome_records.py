@@ -132,7 +132,7 @@ def test_codes_are_levels_as_they_are_written() -> None:
         (BENEFIT, CANARY_OUTCOME, ["2 records outside", "to 80,000", "top code is a spike"]),
         (BENEFIT, -31415.0, ["2 records where log(benefit)", "spikes = [0]"]),
         (BENEFIT, np.inf, ["2 records with an infinite value"]),
-        (BENEFIT, "s3cret", ["2 records with text that is no number"]),
+        (BENEFIT, "s3cret", ["2 records with text that is not a number"]),
     ],
 )
 def test_values_outside_what_is_declared_are_counted_and_not_quoted(

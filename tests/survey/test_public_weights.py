@@ -145,7 +145,7 @@ def test_a_confidential_weight_that_x_tells_is_refused_with_the_remedy() -> None
         ({"weight": "salary"}, "'salary' is an outcome, which is confidential"),
         ({"weight": "wage"}, "there is no column 'wage'"),
         ({"frame": good().assign(weight=0.0)}, "240 records with a value of zero"),
-        ({"frame": good().assign(weight="x")}, "with text that is no number"),
+        ({"frame": good().assign(weight="x")}, "with text that is not a number"),
         ({"frame": good().assign(weight=np.nan)}, "blank or missing cells"),
     ],
     ids=lambda value: value[:12] if isinstance(value, str) else "",

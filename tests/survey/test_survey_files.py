@@ -41,7 +41,7 @@ def test_absent_files(tmp_path: Path) -> None:
         (b"\n\n", "column names"),
         (b"field,gender,weight,salary", "no records"),
         (b"field,gender,weight,salary\n\n", "no records"),
-        (b"field;gender;weight;salary\n1;M;2;3\n", "separators"),
+        (b"field;gender;weight;salary\n1;M;2;3\n", "not separated by commas"),
         ("field,gender,weight,salary\n1,ü,2,3\n".encode("latin-1"), "not UTF-8"),
         ("field,gender,weight,salary\n1,M,2,3\n".encode("utf-16"), "UTF-16"),
         (b"field,gender,weight,salary\n1,M,\0,3\n", "NUL"),

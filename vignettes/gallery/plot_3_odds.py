@@ -14,6 +14,6 @@ figure, axes = plt.subplots(figsize=(6, 4), layout="constrained")
 for epsilon in (0.5, 1, 2, 3.6, 10.8):
     odds = np.exp(epsilon) * before / (1 - before)
     axes.plot(before, odds / (1 + odds), label=f"epsilon {epsilon:g}")
-axes.plot(before, before, color="grey", linestyle=":", label="nothing learned")
+axes.plot(before, before, color="gray", linestyle=":", label="nothing learned")
 axes.set(xlabel="probability before", ylabel="largest probability after")
 axes.legend()

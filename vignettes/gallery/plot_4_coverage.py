@@ -24,5 +24,5 @@ figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
 axes.boxplot(
     [means[means.method == name].coverage.dropna() for name in names], tick_labels=names.values()
 )
-axes.axhline(0.95, color="grey", linestyle=":")
+axes.axhline(0.95, color="gray", linestyle=":")
 axes.set(ylabel="coverage of means, by cell")

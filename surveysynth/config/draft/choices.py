@@ -10,7 +10,7 @@ import numpy as np
 
 from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth.config.mistakes import OPEN
-from surveysynth.config.outcome_section import WEIGHT
+from surveysynth.config.outcome_section import WEIGHT, american
 from surveysynth.config.privacy import NOISY_STATISTICS, PROMISES, PSEUDO_POSTERIOR
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import looks_like_value, text_column
@@ -102,7 +102,7 @@ Kind = Literal["continuous", "semicontinuous", "count", "binary", "categorical"]
 KINDS: tuple[str, ...] = get_args(Kind)
 MECHANISMS = tuple(PROMISES)
 
-_NUMBERS = ("centre", "spread", "scale", "power", "shift", "lower", "upper")
+_NUMBERS = ("center", "spread", "scale", "power", "shift", "lower", "upper")
 _LISTS_OF_NUMBERS = ("range", "spikes")
 #: Constants of an amount whose transform is declared and not learned from a range.
 DECLARED = ("transform", *_NUMBERS)
@@ -132,6 +132,7 @@ class OutcomeChoice:
                 f"outcome {self.name!r}: expected a kind among {listing(KINDS)}, got "
                 f"{self.kind!r}.{nearest(self.kind, KINDS)}"
             )
+        object.__setattr__(self, "constants", american(self.constants))
         for key in self.constants:
             if key not in CONSTANTS:
                 raise InputError(
@@ -290,16 +291,16 @@ def _declared_amount(given: dict[str, Any], name: str, *, strict: bool) -> dict[
             f"range of {name!r}: the transform is learned from a range alone, and {key} is for a "
             "transform that is declared; leave one of them out."
         )
-    centre = given.get("centre")
-    scaled = {"scale", "power"} & set(given) or centre
+    center = given.get("center")
+    scaled = {"scale", "power"} & set(given) or center
     given.setdefault("transform", "yeo_johnson" if scaled else OPEN)
     kind = given["transform"]
     if kind in ("yeo_johnson", "asinh") and "scale" not in given:
-        given["scale"] = float(f"{abs(centre) / 10:.0e}") if centre else OPEN
+        given["scale"] = float(f"{abs(center) / 10:.0e}") if center else OPEN
     if kind == "yeo_johnson":
         given.setdefault("power", 0.5)
     if strict:
-        given.setdefault("centre", OPEN)
+        given.setdefault("center", OPEN)
         given.setdefault("spread", OPEN)
     return given
 
@@ -318,7 +319,7 @@ def check_said(choices: Choices) -> None:
     missing = [_FLAGS[part] for part in _REQUIRED if not getattr(choices, part)]
     if missing:
         raise InputError(
-            "there is no terminal for questions. Give these flags, which have no default: "
+            "there is no terminal to ask on. Give these flags, which have no default: "
             f"{', '.join(missing)}."
         )
 
@@ -353,6 +354,7 @@ def _read_constant(text: str, names: Sequence[str]) -> tuple[str, str, object]:
     for name in sorted(names, key=len, reverse=True):
         key, sign, value = text.removeprefix(f"{name}.").partition("=")
         if text.startswith(f"{name}.") and sign:
+            (key,) = american({key: None})
             if key not in CONSTANTS:
                 raise InputError(
                     f"--constant {text!r}: unknown key {key!r}.{nearest(key, CONSTANTS)} Known: "
@@ -365,7 +367,7 @@ def _read_constant(text: str, names: Sequence[str]) -> tuple[str, str, object]:
             levels = [part.strip() for part in value.split(",")]
             return name, key, levels if key == "levels" else value.strip()
     raise InputError(
-        f"--constant {text!r}: expected NAME.KEY=VALUE, such as salary.centre=45000, where NAME is "
+        f"--constant {text!r}: expected NAME.KEY=VALUE, such as salary.center=45000, where NAME is "
         "an outcome."
     )
 

@@ -52,14 +52,14 @@ _RANGE = """\
 # The lowest and the highest possible value, from a questionnaire or a codebook, never from the
 # data. Values outside count as the nearer end; a generous range costs little. A tenth of the
 # budget learns the transform: a noisy histogram over the range. Instead of a range, transform,
-# centre and spread may be declared"""
+# center and spread may be declared"""
 
 _TRANSFORM = """\
 # The model is normal on the scale of the transform: "yeo_johnson" lies between the logarithm
 # (power 0) and the amount itself (power 1); "log" suits amounts above zero that are products."""
 
 _MOMENTS = """\
-# centre: a typical value. spread: a typical standard deviation on the scale of the transform.
+# center: a typical value. spread: a typical standard deviation on the scale of the transform.
 # Noisy statistics need both, from public sources. Values far off cost accuracy, never privacy."""
 
 _MECHANISMS = """\
@@ -157,7 +157,7 @@ def _survey(
 ) -> list[str]:
     lines = [
         line("data", data, "relative to this file"),
-        "# Sampling weights are confidential and synthesised with the outcomes. If they are",
+        "# Sampling weights are confidential and synthesized with the outcomes. If they are",
         '# constants of the sample design that anyone can compute, weights = "public" uses and',
         "# publishes them unchanged.",
         *(['weights = "public"'] if choices.public_weights else []),
@@ -235,7 +235,7 @@ def _synthesizer(choices: Choices) -> list[str]:
         words[-1] += " Effects of units can stand for those of"
         words.append("# strata: without them there are fewer cells, and releases are far quicker.")
         given = line("predictors", formula)
-    outcome = line("outcome", outcomes, "confidential: what is synthesised")
+    outcome = line("outcome", outcomes, "confidential: what is synthesized")
     return [model, outcome, *words, given]
 
 
@@ -281,11 +281,11 @@ def _amount(outcome: OutcomeChoice, settled: Mapping[str, Any]) -> list[str]:
         return [*lines, *_RANGE.split("\n"), line("range", settled["range"])]
     lines += [*_TRANSFORM.split("\n"), line("transform", settled["transform"])]
     derived = "scale" not in outcome.constants and settled.get("scale") != OPEN
-    tenth = "about a tenth of a typical value" + " (centre)" * derived
+    tenth = "about a tenth of a typical value" + " (center)" * derived
     words = {"scale": tenth, "power": "public, as all of these"}
     lines += [line(k, settled[k], words.get(k, "")) for k in ("scale", "power", "shift")
               if k in settled]  # fmt: skip
-    moments = [k for k in ("centre", "spread") if k in settled]
+    moments = [k for k in ("center", "spread") if k in settled]
     if moments:
         lines += _MOMENTS.split("\n")
     lines += [line(k, settled[k]) for k in moments]
@@ -313,7 +313,7 @@ def _weight(choices: Choices) -> dict[str, list[str]]:
             "# then scaled to it, which is better, above all where weights have few values. Else",
             "# a typical logarithm of the weight: that of population size over records, or 0 for",
             "# weights of mean 1. A hundredth to a hundred times that weight is the range learned.",
-            line("centre", OPEN),
+            line("center", OPEN),
         ]
     }
 

@@ -18,7 +18,7 @@ import pandas as pd
 from surveysynth._support.page import Picture
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
-from surveysynth.estimation.estimates import Kept
+from surveysynth.estimation.estimates import StoredTables
 from surveysynth.estimation.statistics import LEVEL, TABLE, statistic_of
 from surveysynth.evaluation.compare.expected_error import (
     FAR,
@@ -36,7 +36,7 @@ from surveysynth.evaluation.compare.tables import (
     without_flags,
 )
 from surveysynth.evaluation.style import PageTable, Row, cells, columns, heading_of, page
-from surveysynth.inference.synthesis import SyntheticDataset, synthesise
+from surveysynth.inference.synthesis import SyntheticDataset, synthesize
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (
     LocationStatistics,
@@ -138,11 +138,11 @@ def compare_with_sample(
             each.draw, each.replicate, each.variance_outcome, each.variance_weight,
             each.variance_outcome, each.variance_weight,
         )
-        for each in synthesise(
+        for each in synthesize(
             model, design, draws, replicates_per_draw=REPLICATES, rng=rng, scale_to=None
         )
     ]  # fmt: skip
-    kept = [Kept() for _ in spec.each_table]
+    kept = [StoredTables() for _ in spec.each_table]
     collectors = [
         estimates_for(each, design, rule=rule)
         for each, rule in zip(spec.each_table, kept, strict=True)

@@ -32,7 +32,7 @@ from surveysynth.evaluation.methods import (
     promises,
     synthesizers,
 )
-from surveysynth.inference.synthesis import SyntheticDataset, synthesise
+from surveysynth.inference.synthesis import SyntheticDataset, synthesize
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
@@ -67,7 +67,7 @@ def run_synthesizer(
     facts, design, draws = made.facts, made.facts.design, made.draws
     (figures,) = stream.spawn(1)
     shown = next(
-        synthesise(
+        synthesize(
             made.model, design, draws, replicates_per_draw=1, rng=np.random.default_rng(figures),
             scale_to=design.population_size, variance="sample",
         )
@@ -193,7 +193,7 @@ def compare(
 
     ``methods`` selects; without it all noise, fbs and fbp by either mechanism, and the
     specification's own model are compared. ``models`` are added. A method that does not fit the
-    survey (fbp without a population size, noisy statistics without declared centres) or is refused
+    survey (fbp without a population size, noisy statistics without declared centers) or is refused
     is left out, with the reason. Noise and synthesis have separate random streams.
 
     Raises ``InputError`` for a seed below zero or an unknown model or method, and ``RefusedError``

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.estimation.estimates import Estimates, Kept
+from surveysynth.estimation.estimates import Estimates, StoredTables
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.survey.survey import Confidential
 
@@ -110,7 +110,7 @@ Addends = Callable[[Confidential], FloatArray]
 
 
 def expected_error(
-    tables: Sequence[tuple[Estimates, Kept]],
+    tables: Sequence[tuple[Estimates, StoredTables]],
     datasets: Sequence[SyntheticDataset],
     addends: Addends,
     noisy: tuple[FloatArray, FloatArray] | None,

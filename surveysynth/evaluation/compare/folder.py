@@ -49,7 +49,7 @@ from surveysynth.release.facts import rounding_of
 from surveysynth.release.figure_style import MARK, draw, png_bytes
 from surveysynth.release.files import write_json
 from surveysynth.release.folder import plan_folder, publish_folder, staged_folder
-from surveysynth.release.ledger import LEDGER_NAME, LedgerSummary, summarise
+from surveysynth.release.ledger import LEDGER_NAME, LedgerSummary, summarize
 from surveysynth.release.run_record import entry_of, ledger_of, with_unit_size
 from surveysynth.release.tables.labels import Labels, listed
 from surveysynth.release.tables.layout import ABSENT, rounding_of_column, show_ratio
@@ -278,7 +278,7 @@ def compare(
     models
         Synthesizers besides fbs, fbp and the specification's own.
     methods
-        The methods to compare, such as "laplace" or "fbs_noisy"; all unless given.
+        The methods to compare, such as "laplace" or "fbs_noisy". Default: all.
     sensitivity
         Rule for the Laplace noise of means: "paper" or "honest".
     progress
@@ -331,7 +331,7 @@ def compare(
             for run in comparison.runs.values()
         ]
         entries = publish_folder(folder, target, kept, runs)
-    return ComparisonResult(target, comparison, summarise(entries, kept.survey))
+    return ComparisonResult(target, comparison, summarize(entries, kept.survey))
 
 
 def sensitivity_of(word: str) -> Rule:

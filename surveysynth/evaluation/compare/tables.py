@@ -18,7 +18,7 @@ from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.replication import ReplicatedSample
 from surveysynth.estimation.statistics import TABLE
-from surveysynth.release.tables.table_builder import Tables, estimates_of_each, tables_of_each
+from surveysynth.release.tables.table_builder import Tables, estimates_by_table, tables_by_name
 from surveysynth.survey.survey import Confidential, Survey
 
 Key: TypeAlias = tuple[str, str | None]
@@ -111,10 +111,10 @@ def sample_tables(spec: Spec, survey: Survey) -> dict[Key, pd.DataFrame]:
     even if a design effect is declared, or by the agency's replicate weights.
     """
     by_psu = replace(survey.design, design_effect=None)
-    estimates = estimates_of_each(spec, by_psu, rule=_replication(spec, survey))
+    estimates = estimates_by_table(spec, by_psu, rule=_replication(spec, survey))
     for of_table in estimates.values():
         of_table.add_alone(survey.confidential.outcome, sample_weight(survey))
-    return frames(spec, tables_of_each(spec.for_records(by_psu.n), by_psu, estimates))
+    return frames(spec, tables_by_name(spec.for_records(by_psu.n), by_psu, estimates))
 
 
 def _replication(spec: Spec, survey: Survey) -> ReplicatedSample | None:

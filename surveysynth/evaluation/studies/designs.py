@@ -219,7 +219,7 @@ class SamplingDesign:
 
     def _sizes(self, population: Population) -> IntArray:
         if population.drawn is not None:
-            return population.drawn_by_stratum
+            return population.sampled_by_stratum
         units = np.array([rows.size for rows in population.stratum_rows])
         return allocate(self.allocation, units, self.n)
 

@@ -197,7 +197,7 @@ def check_design(design: SamplingDesign, population: Population, spec: Spec) -> 
     design.check(population)
 
 
-def drawn_spec(spec: Spec, population: Population) -> Spec:
+def sample_spec(spec: Spec, population: Population) -> Spec:
     """Return a specification for samples of the frame, with its public sizes and totals.
 
     Rows that a release would withhold are kept, so that all are judged.

@@ -50,8 +50,8 @@ def simulate_population(cells: pd.DataFrame, rng: np.random.Generator) -> pd.Dat
     """
     persons = cells.loc[cells.index.repeat(cells["size"])].reset_index(drop=True)
     n_persons = len(persons)
-    centre = np.log(persons["mean"].to_numpy(dtype=np.float64)) - SPREAD**2 / 2
-    log_salary = rng.normal(centre, SPREAD)
+    center = np.log(persons["mean"].to_numpy(dtype=np.float64)) - SPREAD**2 / 2
+    log_salary = rng.normal(center, SPREAD)
     log_size = log_salary + rng.normal(0.0, SPREAD, n_persons)
     population = persons[["field", "gender"]].copy()
     population["salary"] = np.exp(log_salary)
@@ -114,7 +114,7 @@ class Population:
         )
 
     @cached_property
-    def drawn_by_stratum(self) -> IntArray:
+    def sampled_by_stratum(self) -> IntArray:
         """The number of units (H,) drawn in each stratum, from the column ``drawn``.
 
         Raises ``InputError`` unless it is one whole number of at least 2 in each stratum.
@@ -232,7 +232,7 @@ DESIGN: Mapping[str, Any] = {"n": 1000, "design": "pps_wr", "size": "size"}
 EPSILON = 10.8
 #: As a public report could say: salaries of about 100,000 dollars that differ by a factor of about
 #: exp(0.42) within and between the cells. One center serves all cells, so that it reveals none.
-DECLARED = {"centre": 100_000.0, "spread": 0.42}
+DECLARED = {"center": 100_000.0, "spread": 0.42}
 
 
 def published_frame(seed: int = 0) -> pd.DataFrame:

@@ -232,16 +232,16 @@ def _values(
             unit = pull * of_weight + (1.0 - pull**2) ** 0.5 * _unit_normals(design, rng)
             category = rng.integers(each.categories, size=design.n)
             z, guess = unit, guesses.get(each.name)
-            for side in each.sides:  # centre and spread on the scale of the transform
+            for side in each.sides:  # center and spread on the scale of the transform
                 if guess is not None and side != BELOW:
                     low, high = each.forward(np.array(guess), side).tolist()
-                    centre, spread = 0.5 * (low + high), 0.5 * (high - low)
+                    center, spread = 0.5 * (low + high), 0.5 * (high - low)
                 elif each.learned is not None:
                     low, high = each.learned.of_side(each.split, side).grid
-                    centre, spread = 0.0, min(1.0, AMOUNT_SD * 2.0 * GUESSED_END / (high - low))
+                    center, spread = 0.0, min(1.0, AMOUNT_SD * 2.0 * GUESSED_END / (high - low))
                 else:
-                    centre, spread = typical(each, side, *declared) or (0.0, UNDECLARED)
-                z = np.where(category == side, centre + spread * unit, z)
+                    center, spread = typical(each, side, *declared) or (0.0, UNDECLARED)
+                z = np.where(category == side, center + spread * unit, z)
             values = each.values(category, z)
             if each.lower is not None or each.upper is not None:
                 values = np.asarray(np.clip(values, each.lower, each.upper), dtype=np.float64)
@@ -271,11 +271,11 @@ def _weights(
         low, high = np.log(np.array(guess or (given.low, given.high)))
         step = 0.5 * (high - low) if guess else min((high - low) / (2 * GUESSED_END), WEIGHT_SD)
         return np.clip(_exp(0.5 * (low + high) + step * unit), given.low, given.high)
-    centre = None if declared is None else declared.centre
+    center = None if declared is None else declared.center
     spread = None if declared is None else declared.spread
-    if centre is None:
-        centre = float(np.log((design.population_size or design.n) / design.n))
-    return _exp(centre + (spread or WEIGHT_SD) * unit)
+    if center is None:
+        center = float(np.log((design.population_size or design.n) / design.n))
+    return _exp(center + (spread or WEIGHT_SD) * unit)
 
 
 def _exp(logs: FloatArray) -> FloatArray:

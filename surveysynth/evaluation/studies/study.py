@@ -30,10 +30,10 @@ from surveysynth.evaluation.studies.frame import (
     allocation_of,
     check_design,
     columns_of,
-    drawn_spec,
     read_frame,
     refuse_survey_file,
     require_same_tables,
+    sample_spec,
 )
 from surveysynth.evaluation.studies.population import (
     DESIGN,
@@ -44,7 +44,7 @@ from surveysynth.evaluation.studies.population import (
 )
 from surveysynth.evaluation.studies.tasks import Task, TaskResult
 from surveysynth.release.run import Generators, run
-from surveysynth.release.tables.table_builder import estimates_of_each, tables_of_each
+from surveysynth.release.tables.table_builder import estimates_by_table, tables_by_name
 from surveysynth.survey.declaration import Declaration
 from surveysynth.survey.survey import PublicDesign, Survey, survey_of
 from surveysynth.survey.transforms import Transform
@@ -53,14 +53,14 @@ NUMBERS = ("estimate", "se", "df", "ci_lower", "ci_upper")
 
 
 @dataclass(frozen=True)
-class Made:
+class SampleRows:
     """The rows of the tables of a release, and facts on its records, which are confidential."""
 
     rows: pd.DataFrame
     realised: Mapping[str, Any]
 
 
-def released(spec: Spec, survey: Survey, stream: np.random.SeedSequence) -> Made:
+def released(spec: Spec, survey: Survey, stream: np.random.SeedSequence) -> SampleRows:
     """Return the tables that a release of this survey would publish, by the steps of a release.
 
     Nothing is written. Raises ``RefusedError`` where a release would.
@@ -70,7 +70,7 @@ def released(spec: Spec, survey: Survey, stream: np.random.SeedSequence) -> Made
         warnings.simplefilter("ignore", UserWarning)
         made = run(spec, survey, Generators.of(stream), test=True)
     facts = made.facts
-    return Made(_long_rows(facts.spec, facts.design, made.estimates), made.released.realised)
+    return SampleRows(_long_rows(facts.spec, facts.design, made.estimates), made.released.realised)
 
 
 def row_keys(spec: Spec) -> list[str]:
@@ -84,7 +84,7 @@ def sample_rows(spec: Spec, survey: Survey) -> pd.DataFrame:
     Real values have variances by PSU, even if a design effect is declared.
     """
     design = replace(survey.design, design_effect=None)
-    estimates = estimates_of_each(spec, design)
+    estimates = estimates_by_table(spec, design)
     for of_table in estimates.values():
         of_table.add_alone(survey.confidential.outcome, sample_weight(survey))
     return _long_rows(spec, design, estimates)
@@ -99,7 +99,7 @@ def _long_rows(
     """
     parts = []
     names = [outcome.name for outcome in spec.declared]
-    for name, of_statistic in tables_of_each(spec, design, estimates).items():
+    for name, of_statistic in tables_by_name(spec, design, estimates).items():
         for each in (table for several in of_statistic.values() for table in several):
             column = None if each.outcome is None else names.index(each.outcome)
             n = estimates[name].lines((each.statistic, column)).n
@@ -150,7 +150,7 @@ class FrameStudy:
             raise InputError(f"samples: expected at least 1, got {self.replicates}.")
         if self.seed < 0:
             raise InputError(f"the seed must be 0 or a positive whole number, got {self.seed}.")
-        made = {name: drawn_spec(spec, self.population) for name, spec in self.specs.items()}
+        made = {name: sample_spec(spec, self.population) for name, spec in self.specs.items()}
         object.__setattr__(self, "specs", made)
         for name, spec in made.items():
             require_same_tables(name, spec, self.spec)
@@ -380,7 +380,7 @@ def chosen_frame_study(
             f"n: the column {drawn!r} gives the sample size of each stratum; leave n out."
         )
     population = read_frame(frame, first, size=size, drawn=drawn, source=source)
-    total = n if n is not None else int(population.drawn_by_stratum.sum())
+    total = n if n is not None else int(population.sampled_by_stratum.sum())
     implied = "srs" if size is None else "pps"
     kind: Any = design or (implied if first.survey.psu is None else "two_stage")
     rules: Any = {"allocation": rule, "clusters": clusters, "within": within}

@@ -231,7 +231,7 @@ def learned_design(
 
 
 def with_columns(design: PublicDesign, columns: Sequence[Outcome]) -> PublicDesign:
-    """Return the design with other transforms of its modelled columns, outcomes and weight."""
+    """Return the design with other transforms of its modeled columns, outcomes and weight."""
     p = len(design.outcomes)
     weight = [each.transform for each in columns[p:]] or [design.weight_transform]
     return replace(design, outcomes=tuple(columns[:p]), weight_transform=weight[0])

@@ -1,6 +1,6 @@
 """Zero-concentrated differential privacy: its rho, and what it means as (epsilon, delta).
 
-A mechanism is rho-zCDP (Bun & Steinke 2016) if for any two neighbouring databases and every order
+A mechanism is rho-zCDP (Bun & Steinke 2016) if for any two neighboring databases and every order
 alpha > 1 the Renyi divergence of its outputs is at most rho alpha. Each order then bounds delta
 for a given epsilon (Canonne, Kamath & Steinke 2020, corollary 13):
 

@@ -66,7 +66,7 @@ def _weight_defaults(design: PublicDesign, settings: NoisySettings) -> str:
     if design.weight_name is None or design.learns_weight:
         return ""
     defaults = (
-        (settings.weight.centre, "the center is log(N/n) with the public population size N"),
+        (settings.weight.center, "the center is log(N/n) with the public population size N"),
         (settings.weight.spread, "the spread is a default of the package"),
     )
     return " and ".join(words for declared, words in defaults if declared is None)

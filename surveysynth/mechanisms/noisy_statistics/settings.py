@@ -1,6 +1,6 @@
 """The cost of a release by noisy statistics, and its public constants (strict 1).
 
-Everything here is declared before the data are seen. Centres and spreads come from public sources;
+Everything here is declared before the data are seen. Centers and spreads come from public sources;
 none is ever estimated from the survey.
 """
 
@@ -27,12 +27,12 @@ from surveysynth.survey.outcome import Outcome, undeclared
 from surveysynth.survey.survey import PublicDesign
 from surveysynth.survey.transforms import LearnedTransform
 
-#: Neighbours differ in one record; else in the records of a unit of a public column.
+#: Neighbors differ in one record; else in the records of a unit of a public column.
 RECORD = "record"
 #: Chains stand side by side, and a round of 32 takes little longer than one of 4: many short chains
 #: then, whose trajectories are nearly independent. Fits that have not converged go on.
 NOISY_PLAN = SamplingPlan(chains=32, warmup=100, draws=60)
-#: SD of log weights about their centre, where nothing is declared.
+#: SD of log weights about their center, where nothing is declared.
 WEIGHT_SPREAD = 0.6
 #: Shares of normal records that a ball of learned amounts may hold.
 SHARES_INSIDE = (0.95, 0.98, 0.99, INSIDE)
@@ -45,12 +45,12 @@ class NoisySettings:
     budget: Budget  # rho, and what it means as (epsilon, delta)
     #: By name of an outcome; of one with a split, what lies above it.
     declared: Mapping[str, Declared] = field(default_factory=dict)
-    #: Of the log weight: centre log(N/n) and spread 0.6 unless declared.
+    #: Of the log weight: center log(N/n) and spread 0.6 unless declared.
     weight: Declared = field(default_factory=Declared)
-    m: int = 20  # draws to synthesise from; after the noise any number is free
+    m: int = 20  # draws to synthesize from; after the noise any number is free
     #: Of the ball that records are clipped to, in spreads; 0: it holds 0.995 of a normal record, or
     #: is that of ``learned_radius`` where the transforms of all amounts are learned, and about
-    #: groups that have centres of their own (``Centring``).
+    #: groups that have centers of their own (``Centring``).
     radius: float = 0.0
     protect: str = RECORD  # "record", or the public column whose units are protected as a whole
     #: The initial size of a fit; a fit that has not converged continues.
@@ -58,7 +58,7 @@ class NoisySettings:
     #: Of outcomes with categories or spikes: how precise counts are beside moments, 1 for about a
     #: third of the budget each for a change of counts, of first and of second moments.
     count_share: float = 1.0
-    #: Of outcomes with a split, what lies below it; the centre too in the outcome's own units.
+    #: Of outcomes with a split, what lies below it; the center too in the outcome's own units.
     declared_below: Mapping[str, Declared] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -85,42 +85,42 @@ class NoisySettings:
         return self.budget if left == self.budget.rho else Budget.of_rho(left, self.budget.delta)
 
     def clipping(self, design: PublicDesign) -> Clipping:
-        """Return centres and spreads of z, and the radius of the ball.
+        """Return centers and spreads of z, and the radius of the ball.
 
         z = (transformed outcomes, transformed weight unless it is public). The radius counts one
         column of an outcome with a split: no record has both.
 
-        Raises ``InputError`` where a centre or spread is missing, or no column is left.
+        Raises ``InputError`` where a center or spread is missing, or no column is left.
         """
-        centres, spreads = [], []
+        centers, spreads = [], []
         for outcome in design.outcomes:
             for side in outcome.sides:  # categories are counted
                 found = typical(outcome, side, self.declared, self.declared_below)
                 if found is None:
                     raise InputError(undeclared(outcome, side))
-                centres.append(found[0])
+                centers.append(found[0])
                 spreads.append(found[1])
         if design.weight_name is not None:
-            centre, spread = (0.0, 1.0) if design.learns_weight else self.log_weight(design)
-            centres.append(centre)
+            center, spread = (0.0, 1.0) if design.learns_weight else self.log_weight(design)
+            centers.append(center)
             spreads.append(spread)
-        if not centres:
+        if not centers:
             raise InputError(
                 "With public weights noisy statistics need an amount among the outcomes, since "
                 "their noise is measured by the size of amounts. Name one beside "
                 f"{', '.join(map(repr, design.outcome_names))}, or use "
                 " mechanism = 'pseudo_posterior'."
             )
-        at_once = len(centres) - sum(each.split is not None for each in design.outcomes)
+        at_once = len(centers) - sum(each.split is not None for each in design.outcomes)
         amounts = [each for each in design.outcomes if each.sides]
         guesses = not amounts or any(each.learned is None for each in amounts)
         radius = self.radius or (inside(at_once) if guesses else self._between(design, at_once))
-        return Clipping(np.array(centres), np.array(spreads), radius)
+        return Clipping(np.array(centers), np.array(spreads), radius)
 
     def radius_about_groups(self, design: PublicDesign) -> float:
-        """Return the radius of the ball about the centre of a group that has its own.
+        """Return the radius of the ball about the center of a group that has its own.
 
-        Whether amounts are declared or learned: their groups are then near their centres.
+        Whether amounts are declared or learned: their groups are then near their centers.
         """
         clipping = self.clipping(design)
         if self.radius:
@@ -134,21 +134,21 @@ class NoisySettings:
         return learned_radius(columns, records, rho, self.unit_size(design))
 
     def log_weight(self, design: PublicDesign) -> tuple[float, float]:
-        """Return centre and spread of the log weight: declared ones, or their defaults.
+        """Return center and spread of the log weight: declared ones, or their defaults.
 
         Of a learned weight, whose sums do not use them, they are guesses. Raises ``InputError``
-        where no centre is declared and nothing public implies one.
+        where no center is declared and nothing public implies one.
         """
         spread = WEIGHT_SPREAD if self.weight.spread is None else self.weight.spread
-        if self.weight.centre is not None:
-            return self.weight.centre, spread
+        if self.weight.center is not None:
+            return self.weight.center, spread
         given = design.weight_transform
         if design.population_size is not None:
             return math.log(design.population_size / design.n), spread
         if isinstance(given, LearnedTransform):
             return 0.5 * math.log(given.low * given.high), spread
         raise InputError(
-            "The log weight needs a declared centre, or the survey a public population size N, "
+            "The log weight needs a declared center, or the survey a public population size N, "
             "which makes it log(N/n)."
         )
 
@@ -181,7 +181,7 @@ class NoisySettings:
 def learned_radius(columns: int, records: float, rho: float, unit: int = 1) -> float:
     """Return the radius, in spreads, for the columns of z that a record has at once.
 
-    Of learned amounts, and of groups about their own centres: noise is weighed against what the
+    Of learned amounts, and of groups about their own centers: noise is weighed against what the
     ball cuts (strict 8). records: of an average cell; rho: of all sums; unit: records of the
     largest unit of protection.
     """

@@ -26,7 +26,7 @@ PEAK_QUANTILE = 0.98
 
 @dataclass(frozen=True, repr=False)
 class ConfidentialFit(Unpickled):
-    """The confidential result of a fit: weights, realised bounds, the search, diagnostics.
+    """The confidential result of a fit: weights, realized bounds, the search, diagnostics.
 
     All by-record arrays are (n,) in file order. Its text shows nothing of them.
 
@@ -42,7 +42,7 @@ class ConfidentialFit(Unpickled):
     unweighted_bound, realised_bound
         max(Delta, max osc) before and after weighting.
     realised_epsilon, papers_epsilon
-        2 m times the realised bound; 2 m Delta, which leaves the range out and is the papers' for
+        2 m times the realized bound; 2 m Delta, which leaves the range out and is the papers' for
         origin = "density" alone: None for another.
     search
         Mean risk weight and bounds of each fit, and the origin where it is found.

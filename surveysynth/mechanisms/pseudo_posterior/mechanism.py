@@ -47,7 +47,7 @@ def privacy_statement(
     Parameters
     ----------
     design, settings, model
-        Of the release, all public.
+        Those of the release, all public.
     test
         True for a release with a seed, which undoes the protection.
 

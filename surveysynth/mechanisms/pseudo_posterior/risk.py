@@ -23,7 +23,7 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 
 RiskName = Literal["lipschitz", "count", "pairwise", "scalar", "none"]
-#: Share of its centre (and radius) by which a ball is widened: rounding must not put a value that
+#: Share of its center (and radius) by which a ball is widened: rounding must not put a value that
 #: lies on the end of a closed ball, 12 on that of 10 with radius 0.2, outside it.
 SLACK = 1e-12
 
@@ -77,7 +77,7 @@ class Lipschitz(RiskMeasure):
     Parameters
     ----------
     name, pattern, words
-        In published settings and statements; it looks at no public columns.
+        The name in published settings and statements; it uses no public columns.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class CountBased(RiskMeasure):
     pattern
         Public columns; none: all records are one pattern.
     absolute, name
-        Whether the radius is in the outcome's units; the name in published settings.
+        True if the radius is in the outcome's units; published under this name.
 
     Raises
     ------
@@ -183,7 +183,7 @@ class Pairwise(CountBased):
     Parameters
     ----------
     radius, pattern, absolute, name
-        As of ``CountBased``.
+        As for ``CountBased``.
 
     Raises
     ------
@@ -219,7 +219,7 @@ class Scalar(RiskMeasure):
     Parameters
     ----------
     name, pattern, words
-        In published settings and statements; it looks at no public columns.
+        The name in published settings and statements; it uses no public columns.
 
     Examples
     --------
@@ -244,7 +244,7 @@ class NoRisk(Scalar):
     Parameters
     ----------
     name, pattern, words
-        In published settings and statements; it looks at no public columns.
+        The name in published settings and statements; it uses no public columns.
 
     Examples
     --------
@@ -441,7 +441,7 @@ def _shared(first: IntArray, last: IntArray) -> IntArray:
     """Return the sum over j != i of the number of records in both balls, (n,), records sorted.
 
     Stretches of a later record begin and end no earlier, so i and a later j share
-    max(0, last_i - first_j) records, and those j are neighbours too: two prefix sums. Stretches of
+    max(0, last_i - first_j) records, and those j are neighbors too: two prefix sums. Stretches of
     different patterns have none in common, which the positions say by themselves.
     """
     position = np.arange(first.size)

@@ -66,9 +66,9 @@ class MechanismSettings:
         None stands for the fixed point if risk is "lipschitz", the only measure that has it, and
         otherwise for the linear map.
     scale, shift, reweight
-        Of the linear map; a scale of None is found for the target.
+        Scale of the linear map; None finds the scale that meets the target.
     radius, absolute_radius, pattern
-        Of the measures "count" and "pairwise".
+        Settings of the measures "count" and "pairwise".
     truncate
         Quantile of the draws' largest bounds above which draws are dropped (1: none).
     origin

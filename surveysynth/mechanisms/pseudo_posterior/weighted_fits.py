@@ -169,12 +169,12 @@ def run(
     Returns
     -------
     tuple of PrivateDraws and ConfidentialFit
-        What may be published, and what may not.
+        The parts that may be published, and the others.
 
     Raises
     ------
     RefusedError
-        Of a target not reached, no convergence, and what ``settings.prepared`` would pool or
+        If the target was missed, chains did not converge, or ``settings.prepared`` would pool or
         refuse: rows of X with few records, and weights that one record sets for all.
     InputError
         For a risk measure that does not fit the survey.

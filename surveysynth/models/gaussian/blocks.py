@@ -122,8 +122,8 @@ class CoefficientBlocks:
         largest = np.linalg.eigvalsh(self.inverse_correlation)[:, -1]
         bound = 1.02 * largest
         rest = bound[:, None, None] * np.eye(self.free) - self.inverse_correlation
-        standardised = self._free_beta() / self.scale.swapaxes(-1, -2)
-        split = rest @ standardised + np.linalg.cholesky(rest) @ self.n_split[i]
+        standardized = self._free_beta() / self.scale.swapaxes(-1, -2)
+        split = rest @ standardized + np.linalg.cholesky(rest) @ self.n_split[i]
         beta = self._free_beta().swapaxes(-1, -2)
         self.scale = primitives.update_scales(
             self.scale, 1.0, bound[:, None, None] * beta * beta, split.swapaxes(-1, -2) * beta,

@@ -247,7 +247,7 @@ class QuadraticForm:
     """Log-likelihood of S draws as a quadratic form within cells of X, the blocks.
 
     log p(record | draw s) = constant[s, g] + linear[s, g] · d - d' precision[s] d / 2, where
-    d = z - centre[g] and g is the record's cell.
+    d = z - center[g] and g is the record's cell.
     constant (S, g), linear (S, g, q), precision (S, q, q).
     """
 
@@ -272,7 +272,7 @@ def normal_form(
     x_cells: FloatArray,
     centre: FloatArray,
 ) -> QuadraticForm:
-    """Return log N(z | x beta, Sigma) for blocks given by rows of X and centres.
+    """Return log N(z | x beta, Sigma) for blocks given by rows of X and centers.
 
     beta (S, K, q), covariance (S, q, q).
     """
@@ -336,7 +336,7 @@ def ranges_of_blocks(
         first = last
 
 
-#: (theta, rows of X (g, K), centres (g, q)) of g blocks to their form.
+#: (theta, rows of X (g, K), centers (g, q)) of g blocks to their form.
 FormOf = Callable[[Theta, FloatArray, FloatArray], QuadraticForm]
 
 

@@ -157,10 +157,10 @@ def _confidential_columns(
 
 
 def _scales(described: dict[str, Any], columns: Iterable[str]) -> list[str]:
-    """Return the centres and spreads of columns of the model, declared for noisy statistics."""
+    """Return the centers and spreads of columns of the model, declared for noisy statistics."""
     centres, spreads = described.get("centres", {}), described.get("spreads", {})
     return [
-        f"centre {centres[name]:.6g} and spread {spreads[name]:.6g} of {name} on the scale of the "
+        f"center {centres[name]:.6g} and spread {spreads[name]:.6g} of {name} on the scale of the "
         "model"
         for name in columns
         if name in centres

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from surveysynth._support.messages import capitalised
-from surveysynth._support.page import whole_page
+from surveysynth._support.messages import capitalized
+from surveysynth._support.page import full_page
 from surveysynth._support.resources import environment, render
 from surveysynth.release.tables.labels import listed
 from surveysynth.release.writers.markdown import escape
@@ -79,7 +79,7 @@ def _templates() -> "Environment":
         "named": marked(lambda names: ", ".join(f"**{escape(name)}**" for name in names)),
         "one_line": marked(lambda text: " ".join(text.split())),
         "listed": listed,
-        "capitalized": capitalised,
+        "capitalized": capitalized,
         "commas": lambda value: f"{value:,}",
         "short": lambda value: f"{value:g}",
         "two": lambda value: f"{value:.2g}",
@@ -135,7 +135,7 @@ def page_of(markdown: str, title: str, mark: str) -> str:
     body = body.replace("<table", '<div class="scroll"><table')
     body = body.replace("</table>", "</table></div>")
     style = render(__package__, "templates/dossier/dossier.css")
-    return whole_page(title, mark, [body], style)
+    return full_page(title, mark, [body], style)
 
 
 def _end(tokens: "list[Token]", start: int) -> int:

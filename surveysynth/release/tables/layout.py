@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from surveysynth._support.messages import capitalised
+from surveysynth._support.messages import capitalized
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.statistics import LEVEL, statistic_of
 from surveysynth.release.tables.labels import Labels, listed
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ABSENT = "–"
-"""Shown where there is no number; a footnote says why."""
+"""PresentedTables where there is no number; a footnote says why."""
 
 KNOWN = "†"
-"""Shown for the standard error and the interval of a known total."""
+"""PresentedTables for the standard error and the interval of a known total."""
 
 _NOISE = 1e-9
 
@@ -229,7 +229,7 @@ LayoutKind = Literal["columns", "compact", "crosstab", "sheet_crosstab"]
 FOOTNOTES = {
     NO_SAMPLE_FLAG: "No sample records in this cell, hence no estimate.",
     SMALL_SAMPLE_FLAG: f"Fewer than {SMALL_SAMPLE} sample records: use with great caution.",
-    POOLED_FLAG: "Mostly records of levels with few records, which are modelled as the average of "
+    POOLED_FLAG: "Mostly records of levels with few records, which are modeled as the average of "
     "other levels: the row shows little of its own.",
     EMPTY_DATASET_FLAG: "No records in some synthetic dataset, which counts as zero there.",
     SMALL_DATASET_FLAG: f"Fewer than {SMALL_SAMPLE} records in some synthetic dataset: use with "
@@ -287,7 +287,7 @@ class Presentation:
 
 @dataclass(frozen=True)
 class Column:
-    """One column of numbers; ``spanner`` is a heading that it shares with its neighbours."""
+    """One column of numbers; ``spanner`` is a heading that it shares with its neighbors."""
 
     key: str
     heading: str
@@ -301,7 +301,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Cell:
-    """Shown text, and the same rounded number for spreadsheets (None where text alone says it).
+    """Displayed text, and the same rounded number for spreadsheets (None where text alone says it).
 
     ``marks`` are those of footnotes; ``decimals`` are those of ``value`` as it is shown.
     """
@@ -369,7 +369,7 @@ def describe(
     """Return the title: number, statistic, universe, by what, subpopulation, place and time."""
     labels, kind = presentation.labels, statistic_of(tables[0].statistic)
     outcomes = listed([labels.title(t.outcome) for t in tables if t.outcome is not None])
-    shown = capitalised(kind.heading.removeprefix("Estimated "))
+    shown = capitalized(kind.heading.removeprefix("Estimated "))
     if outcomes:  # "Mean annual salary", "Percentage: heating"
         amount = kind.contrast is None and not kind.percent and not kind.of
         shown += f"{'' if amount else ':'} {_within(outcomes)}"
@@ -437,7 +437,7 @@ def lay_out(tables: Sequence[ReleaseTable], presentation: Presentation) -> Layou
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class TableSet:
     """The input of every writer: all tables of a release by statistic, and what they share.
 
     There is one table an outcome for each statistic.

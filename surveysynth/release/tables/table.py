@@ -163,7 +163,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class OwnRules:
+class CustomRules:
     """The caller's thresholds: beyond ``mark`` a number has the flag M, beyond ``suppress`` S.
 
     Without either there are no flags but those for empty and very small cells.
@@ -185,7 +185,7 @@ class OwnRules:
         return {"S": severe, "M": mild & ~severe}
 
 
-FlagRules: TypeAlias = StatcanRules | NchsRules | OwnRules
+FlagRules: TypeAlias = StatcanRules | NchsRules | CustomRules
 """Rules: their source in words, flags from the most severe on, rows (D,) that each applies to."""
 
 
@@ -193,7 +193,7 @@ FlagRules: TypeAlias = StatcanRules | NchsRules | OwnRules
 class FlagPolicy:
     """A rule set and the effect of its flags: ``suppress`` as the rules say, or ``mark`` only."""
 
-    rules: FlagRules = field(default_factory=OwnRules)
+    rules: FlagRules = field(default_factory=CustomRules)
     action: FlagAction = "suppress"
 
     def codes(
@@ -277,9 +277,9 @@ def policy_of(flags: Any) -> FlagPolicy:
     """
     if isinstance(flags, Mapping):
         limits = {key: Limits(**given) for key, given in flags.items()}
-        return FlagPolicy(OwnRules(limits.get("mark"), limits.get("suppress")))
+        return FlagPolicy(CustomRules(limits.get("mark"), limits.get("suppress")))
     rules: dict[str, FlagRules] = {
-        "none": OwnRules(), "statcan": StatcanRules(), "nchs": NchsRules(),
+        "none": CustomRules(), "statcan": StatcanRules(), "nchs": NchsRules(),
     }  # fmt: skip
     name, _, marked = flags.partition("_")
     return FlagPolicy(rules[name], "mark" if marked else "suppress")
@@ -384,7 +384,7 @@ def make_table(
     ``categories`` of all categories in the first row, then in the next.
 
     A domain without sample records has no estimate. A domain with fewer than the statistic needs
-    has no standard error: the linearised variable of the mean of a single record is zero whatever
+    has no standard error: the linearized variable of the mean of a single record is zero whatever
     the record says (methods 5). Where rows are by an outcome, some datasets may be empty.
     ``flags`` adds its codes to the column ``flag`` and empties the numbers that it withholds.
     """

@@ -32,8 +32,8 @@ from surveysynth.estimation.subpopulation import (
     Subpopulation,
     build_public_rows,
     build_subpopulation,
-    shown_pairs,
-    shown_rows,
+    displayed_pairs,
+    displayed_rows,
 )
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.mechanisms.base import COMBINING_RULES, Mechanism
@@ -163,9 +163,9 @@ Tables: TypeAlias = Mapping[str, Sequence[ReleaseTable]]
 
 
 def rows_of(spec: Spec, design: PublicDesign) -> Domains | RowsByOutcome:
-    """Return the rows of one table, with labelled margins.
+    """Return the rows of one table, with labeled margins.
 
-    Of a subpopulation there are also rows outside, which ``shown_rows`` leaves out.
+    Of a subpopulation there are also rows outside, which ``displayed_rows`` leaves out.
     Raises ``InputError`` for a condition that the columns do not allow, and for contrasts of levels
     that do not exist, before anything is spent.
     """
@@ -183,7 +183,7 @@ def rows_of(spec: Spec, design: PublicDesign) -> Domains | RowsByOutcome:
     for contrast in (statistic_of(name).contrast for name in spec.table.statistics):
         if contrast is not None:
             try:
-                shown_pairs(contrast, rows)
+                displayed_pairs(contrast, rows)
             except InputError as error:
                 raise InputError(f"tables.statistics{_named(spec)}: {error}") from None
     return rows
@@ -192,9 +192,9 @@ def rows_of(spec: Spec, design: PublicDesign) -> Domains | RowsByOutcome:
 def row_counts(spec: Spec, design: PublicDesign) -> list[int]:
     """Return the rows of one table by statistic; only some rows show contrasts."""
     rows = rows_of(spec, design)
-    shown, counts = shown_rows(rows), []
+    shown, counts = displayed_rows(rows), []
     for contrast in (statistic_of(name).contrast for name in spec.table.statistics):
-        holds = shown if contrast is None else shown & shown_pairs(contrast, rows).holds
+        holds = shown if contrast is None else shown & displayed_pairs(contrast, rows).holds
         counts.append(int(holds.sum()))
     return counts
 
@@ -234,7 +234,7 @@ def keys_of(spec: Spec) -> tuple[Key, ...]:
     return table_keys(spec.table.statistics, spec.declared, spec.table.by)
 
 
-def estimates_of_each(
+def estimates_by_table(
     spec: Spec,
     design: PublicDesign,
     mechanism: Mechanism | None = None,
@@ -256,7 +256,7 @@ def flat_tables(tables: Mapping[str, Tables]) -> Tables:
     }
 
 
-def tables_of_each(
+def tables_by_name(
     spec: Spec, design: PublicDesign, estimates: Mapping[str, Estimates]
 ) -> dict[str, Tables]:
     """Return ``release_tables`` of every table of a release, by name."""

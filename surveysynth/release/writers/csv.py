@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from surveysynth.config.tables_section import Format
-from surveysynth.release.tables.layout import Shown
+from surveysynth.release.tables.layout import TableSet
 from surveysynth.release.tables.table import ReleaseTable, stacked_frame
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def plain_text(field: str) -> str:
     return field[1:] if field.startswith("'") and _FORMULA.match(field) else field
 
 
-def write(shown: Shown, folder: Path, made: Format) -> None:
+def write(shown: TableSet, folder: Path, made: Format) -> None:
     """Write one file a statistic."""
     for statistic, tables in shown.tables.items():
         write_table(tables, folder / made.file_of(statistic))

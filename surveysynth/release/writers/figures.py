@@ -17,8 +17,8 @@ from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release import figure_style as style
 from surveysynth.release.tables.layout import (
     Presentation,
-    Shown,
     StubRow,
+    TableSet,
     describe,
     rounding_of_table,
     stubs_of,
@@ -53,7 +53,7 @@ _NO_DATE: dict[str, dict[str, None]] = {
 _ALT = {"svg": "Description", "pdf": "Subject", "png": "Description"}
 
 
-def write(shown: Shown, folder: Path, made: Format) -> None:
+def write(shown: TableSet, folder: Path, made: Format) -> None:
     """Write one figure per statistic, with a panel for each outcome."""
     for statistic, of_outcomes in shown.tables.items():
         with writing_style():
@@ -70,7 +70,7 @@ def save(figure: Figure, path: Path, made: Format) -> None:
     figure.savefig(path, format=made.ending, metadata={**_NO_DATE[made.ending], **alt})
 
 
-def shown_figure(tables: Sequence[ReleaseTable], presentation: Presentation) -> Figure:
+def display_figure(tables: Sequence[ReleaseTable], presentation: Presentation) -> Figure:
     """Return the figure of one statistic, which notebooks show without pyplot."""
     with writing_style():
         return estimates_with_intervals(tables, presentation, NotebookFigure)
@@ -122,8 +122,8 @@ def estimates_with_intervals(
         f"{xml_text(title)}. Each of {sum(shown)} rows has a mark with its "
         f"{interval_words(tables[0])}. The table of the same name has all numbers."
     )
-    colour = style.WARNING if presentation.banner else style.INK
-    figure.supxlabel(notes, x=0.01, ha="left", fontsize=7.5, color=colour)
+    color = style.WARNING if presentation.banner else style.INK
+    figure.supxlabel(notes, x=0.01, ha="left", fontsize=7.5, color=color)
     return figure
 
 
@@ -139,14 +139,14 @@ def _panel(panel: "Axes", table: ReleaseTable, presentation: Presentation) -> No
     places = np.arange(len(rows), dtype=np.float64)
     strong = frame["is_margin"].to_numpy(dtype=bool)
     outside = _out_of_scale(table, estimate, upper)
-    for chosen, colour, marker, words in (
+    for chosen, color, marker, words in (
         (strong & ~outside, style.INK, "D", "total or subtotal"),
         (~strong & ~outside, COLOR, "o", "cell"),
     ):  # fmt: skip
-        panel.hlines(places[chosen], lower[chosen], upper[chosen], color=colour, linewidth=1.4)
+        panel.hlines(places[chosen], lower[chosen], upper[chosen], color=color, linewidth=1.4)
         if chosen.any():
             panel.plot(
-                estimate[chosen], places[chosen], marker, color=colour, markersize=4, label=words
+                estimate[chosen], places[chosen], marker, color=color, markersize=4, label=words
             )
     panel.plot([], [], "-", color=style.INK, linewidth=1.4, label=interval_words(table))
     panel.legend(

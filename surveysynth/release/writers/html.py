@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.resources import render
 from surveysynth.config.tables_section import Format
-from surveysynth.release.tables.layout import Cell, Layout, Shown
+from surveysynth.release.tables.layout import Cell, Layout, TableSet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +46,7 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def write(shown: Shown, folder: Path, made: Format) -> None:
+def write(shown: TableSet, folder: Path, made: Format) -> None:
     """Write one page a statistic."""
     for statistic, layout in shown.layouts.items():
         path = folder / made.file_of(statistic)

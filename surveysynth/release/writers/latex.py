@@ -10,7 +10,7 @@ from pathlib import Path
 
 from surveysynth._support.messages import xml_text
 from surveysynth.config.tables_section import Format
-from surveysynth.release.tables.layout import Column, Layout, Row, Shown
+from surveysynth.release.tables.layout import Column, Layout, Row, TableSet
 
 _ROWS_ON_A_PAGE = 40
 
@@ -72,7 +72,7 @@ def escape(text: str) -> str:
     return "".join(_SPECIAL.get(char, char) for char in joined).replace("\0", "{}")
 
 
-def write(shown: Shown, folder: Path, made: Format) -> None:
+def write(shown: TableSet, folder: Path, made: Format) -> None:
     """Write one file a statistic, and a document that reads them all."""
     for statistic, layout in shown.layouts.items():
         path = folder / made.file_of(statistic)

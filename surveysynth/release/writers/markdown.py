@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from surveysynth.config.tables_section import Format
-from surveysynth.release.tables.layout import Layout, Shown
+from surveysynth.release.tables.layout import Layout, TableSet
 
 _SPECIAL = frozenset("\\`*_[]{}<>#|&~$")
 _INDENT = "&emsp;"
@@ -15,7 +15,7 @@ def escape(text: str) -> str:
     return "".join(f"\\{char}" if char in _SPECIAL else char for char in joined)
 
 
-def write(shown: Shown, folder: Path, made: Format) -> None:
+def write(shown: TableSet, folder: Path, made: Format) -> None:
     """Write one page a statistic."""
     for statistic, layout in shown.layouts.items():
         path = folder / made.file_of(statistic)

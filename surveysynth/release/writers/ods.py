@@ -39,7 +39,7 @@ from xlsxwriter.utility import xl_col_to_name
 
 from surveysynth._support.messages import xml_text
 from surveysynth.config.tables_section import Format
-from surveysynth.release.tables.layout import Shown
+from surveysynth.release.tables.layout import TableSet
 from surveysynth.release.writers.sheets import RESERVED, Book, Sheet, SheetColumn, Value, make_book
 
 #: Widths of columns of numbers, of labels, and of texts.
@@ -48,7 +48,7 @@ _NARROW, _LABELS, _TEXTS = "3.6cm", "4.8cm", "20cm"
 _WRITTEN = (1980, 1, 1, 0, 0, 0)
 
 
-def write(shown: Shown, folder: Path, made: Format) -> None:
+def write(shown: TableSet, folder: Path, made: Format) -> None:
     """Write every table, one sheet for each outcome of each statistic, into one spreadsheet."""
     book = make_book(shown)
     writer = _Writer(book.title)

@@ -21,7 +21,7 @@ from surveysynth.release.tables.layout import (
     Layout,
     Presentation,
     Row,
-    Shown,
+    TableSet,
     lay_out,
 )
 
@@ -103,7 +103,7 @@ class Book:
     sheets: tuple[Sheet, ...]
 
 
-def make_book(shown: Shown) -> Book:
+def make_book(shown: TableSet) -> Book:
     """Lay all tables out as one workbook, a sheet for each outcome of each statistic."""
     presentation, notes = shown.presentation, _Notes()
     tables = [
@@ -153,7 +153,7 @@ def _listing(
     return Sheet(name, title, "", (_ONE_TABLE,), columns, tuple(rows))
 
 
-def _layouts(shown: Shown) -> dict[str, Layout]:
+def _layouts(shown: TableSet) -> dict[str, Layout]:
     """Return the layout of every sheet of a table, by the name of the sheet."""
     layouts: dict[str, Layout] = {}
     for statistic, of_outcomes in shown.tables.items():

@@ -12,7 +12,7 @@ from typing import Any
 from xlsxwriter import Workbook
 
 from surveysynth.config.tables_section import Format
-from surveysynth.release.tables.layout import Shown
+from surveysynth.release.tables.layout import TableSet
 from surveysynth.release.writers.sheets import (
     CONTENTS,
     NOTES,
@@ -45,7 +45,7 @@ _STYLES: dict[str, dict[str, Any]] = {
 }
 
 
-def write(shown: Shown, folder: Path, made: Format) -> None:
+def write(shown: TableSet, folder: Path, made: Format) -> None:
     """Write every table, one sheet for each outcome of each statistic, into one workbook."""
     with Workbook(str(folder / str(made.one_file))) as workbook:
         workbook.set_properties({"title": shown.presentation.title, "created": _CREATED})

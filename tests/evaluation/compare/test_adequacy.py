@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from surveysynth.estimation.domains import build_domains
-from surveysynth.estimation.estimates import Estimates, Kept
+from surveysynth.estimation.estimates import Estimates, StoredTables
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.evaluation.compare.adequacy import Findings, rows_with_sample
 from surveysynth.evaluation.compare.expected_error import ExpectedError, expected_error
@@ -26,7 +26,7 @@ def of_a_mean(
     rng: np.random.Generator, noisy: float | None, draws: np.ndarray, statistic: str = "mean"
 ) -> ExpectedError:
     """The expected error of the mean of N normals, whose sum is known with noise."""
-    rule, design = Kept(), SampleDesign(np.zeros(N, dtype=np.int64))
+    rule, design = StoredTables(), SampleDesign(np.zeros(N, dtype=np.int64))
     frame = pd.DataFrame({"sex": np.repeat(["f", "m"], N // 2)})
     estimates = Estimates(
         build_domains(frame, ["sex"], {"sex": ("f", "m")}), design, [(statistic, 0)],

@@ -21,7 +21,7 @@ SECTIONS = """
 [outcomes.benefit]
 kind = "semicontinuous"
 spikes = [0]
-centre = 30000
+center = 30000
 spread = 0.5
 [outcomes.employed]
 kind = "binary"

@@ -24,7 +24,7 @@ from surveysynth.release.ledger import read_ledger
 from surveysynth.release.pipeline import release
 from tests.surveys import pseudo_example
 
-OUTCOMES = "\n[outcomes.salary]\ncentre = 100000\nspread = 0.45\n"
+OUTCOMES = "\n[outcomes.salary]\ncenter = 100000\nspread = 0.45\n"
 STRICT = (("pseudo_posterior", "noisy_statistics"), ("m = 3", "m = 10\nreplicates_per_draw = 2"))
 SMALL = ("[synthesizer]", '[synthesizer]\npredictors = "field + gender"\n'
          "covariance_by = []\nchains = 2\ndraws = 120\nwarmup = 100")  # fmt: skip
@@ -104,7 +104,7 @@ def test_what_is_not_declared_leaves_methods_out_with_the_remedy(
     assert cli.main(arguments) == 3
     told = capsys.readouterr().err
     assert "no synthesizer could be compared" in told
-    assert "outcomes.salary: centre and spread missing" in told
+    assert "outcomes.salary: center and spread missing" in told
     assert "last year's publication" in told
 
 

@@ -32,7 +32,7 @@ from surveysynth.evaluation.methods import color_of
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
 from surveysynth.release.figure_style import MARK, draw, outcome_ticks
-from surveysynth.release.ledger import read_ledger, summarise
+from surveysynth.release.ledger import read_ledger, summarize
 from surveysynth.release.pipeline import release as write_release
 from surveysynth.survey.transforms import Transform
 from tests.surveys import pseudo_example
@@ -411,7 +411,7 @@ def test_overwriting_keeps_the_ledger_and_spares_other_folders(
     assert sorted((entry.model, entry.released, entry.test) for entry in entries) == [
         ("fbp", False, False), ("fbp", False, True), ("fbs", False, False), ("fbs", False, True),
     ]  # fmt: skip
-    assert result.ledger == summarise(entries, entries[0].survey)
+    assert result.ledger == summarize(entries, entries[0].survey)
     assert (result.ledger.epsilon, result.ledger.runs, result.ledger.comparisons) == (0.0, 0, 4)
     for foreign in (tmp_path / "in", spec):
         with pytest.raises(InputError, match="other files than a comparison"):

@@ -21,9 +21,9 @@ from surveysynth.evaluation.studies.frame import check_design, read_frame
 from surveysynth.evaluation.studies.population import published_cells
 from surveysynth.evaluation.studies.report import run_frame_study
 from surveysynth.evaluation.studies.results import CLASSES, size_class
-from surveysynth.evaluation.studies.study import FrameStudy, Made, released, sample_rows
+from surveysynth.evaluation.studies.study import FrameStudy, SampleRows, released, sample_rows
 from surveysynth.evaluation.studies.tasks import Task
-from surveysynth.release.tables.table_builder import estimates_of_each
+from surveysynth.release.tables.table_builder import estimates_by_table
 
 QUICK = {"model": "fbs", "inference": "paper", "chains": 2}
 SECTIONS = {
@@ -79,7 +79,7 @@ def as_the_sample(change=lambda frame: frame):
     """Return a release that has the tables of the sample itself, changed."""
 
     def made(spec, survey, stream):
-        return Made(change(sample_rows(spec, survey)), {})
+        return SampleRows(change(sample_rows(spec, survey)), {})
 
     return made
 
@@ -382,7 +382,7 @@ def test_public_weights_and_fractions_are_those_of_the_frame():
     made = {**SECTIONS, "survey": {**public, "weight": "w", "fpc": "f"}}
     survey = study_of(spec_of(made), samples=1, kind="srs", n=100).survey(0, spec_of(made))
     assert survey.design.frame["w"].eq(12.0).all()
-    estimates = estimates_of_each(spec_of(made), survey.design)[""]
+    estimates = estimates_by_table(spec_of(made), survey.design)[""]
     estimates.add_alone(survey.confidential.outcome, sample_weight(survey))
     whole = estimates.combined(("mean", 0)).standard_error[0]
     values, region = survey.confidential.outcome[:, 0], survey.design.frame["region"]

@@ -29,7 +29,7 @@ kind = "semicontinuous"
 spikes = [0]
 split = 100
 transform = "identity"
-centre = [3000, -500]
+center = [3000, -500]
 spread = [600, 50]
 lower = -600
 [outcomes.employed]

@@ -169,7 +169,7 @@ def test_the_second_stage_takes_scores_of_the_first() -> None:
     ("income", "words"),
     [
         ("scale = 3", "outcomes.income.scale: a learned transform needs a range alone"),
-        ("centre = 3", "outcomes.income.centre: a learned transform needs a range alone"),
+        ("center = 3", "outcomes.income.center: a learned transform needs a range alone"),
         ("lower = 0", "outcomes.income.lower: a learned transform has a range in the place of"),
         ('transform = "log"', "outcomes.income.range: this key is for transform = 'learned'"),
         ("learned_share = 1.5", "outcomes.income.learned_share"),

@@ -223,8 +223,8 @@ def test_weights_of_two_sizes_come_back(learned: bool) -> None:
         "privacy": {"mechanism": "noisy_statistics", "epsilon": 10.8, "m": 10},
         "tables": {"by": ["sex"], "statistics": ["count"]},
         "outcomes": {
-            "income": {"centre": 25_000.0, "spread": 0.8},
-            **({} if learned else {"weight": {"centre": 4.5, "spread": 1.5}}),
+            "income": {"center": 25_000.0, "spread": 0.8},
+            **({} if learned else {"weight": {"center": 4.5, "spread": 1.5}}),
         },
     })  # fmt: skip
     model = model_of(spec).of(survey.design)
@@ -258,7 +258,7 @@ def test_redraws_move_the_curve_of_the_weight() -> None:
         ({"weight": "range = [0, 100]"}, "outcomes.weight.range: weights are above zero"),
         ({"weight": 'transform = "log"'}, "outcomes.weight.transform: this section is for"),
         ({"weight": "learned_share = 0.1"}, "outcomes.weight.learned_share: this key is for"),
-        ({"weight": "range = [1, 100]\ncentre = 3"}, "outcomes.weight.centre: a learned transform"),
+        ({"weight": "range = [1, 100]\ncenter = 3"}, "outcomes.weight.center: a learned transform"),
         ({"synthesizer": 'model = "fbp"'}, "'fbp' needs the logarithm of the weight"),
         ({"synthesizer": 'model = "normal"'}, "'normal' needs the logarithm of the weight"),
         ({"size": 10**7}, "the range of the weight, 2 to 2,000, does not contain the mean"),

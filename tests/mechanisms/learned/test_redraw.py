@@ -141,7 +141,7 @@ def test_every_draw_of_the_model_has_a_curve_of_its_own(
 
     def amounts(designs: list[PublicDesign]) -> list[FloatArray]:
         monkeypatch.setattr(synthesis, "redrawn_designs", lambda *_: designs)
-        made = synthesis.synthesise(
+        made = synthesis.synthesize(
             model, design, run.draws, replicates_per_draw=1, rng=np.random.default_rng(5),
             scale_to=None,
         )  # fmt: skip

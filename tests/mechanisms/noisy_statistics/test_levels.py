@@ -1,4 +1,4 @@
-"""A prior without a favourite level. Truth: the covariance of cell means with levels named another
+"""A prior without a favorite level. Truth: the covariance of cell means with levels named another
 way; the same noisy numbers read by a design with another reference level."""
 
 from dataclasses import replace

@@ -83,7 +83,7 @@ def pair_distance(u: FloatArray, v: FloatArray, leverage: float, radius: float) 
 
 
 def furthest(q: int, leverage: float, radius: float, rng: np.random.Generator) -> float:
-    """The largest distance of two points of the ball that an optimiser finds."""
+    """The largest distance of two points of the ball that an optimizer finds."""
 
     def inside(flat: FloatArray) -> FloatArray:
         points = flat.reshape(2, q)

@@ -1,7 +1,7 @@
 """One record replaced by an outlier: how far do the two pseudo-posteriors part? (methods 2)
 
 The truth is the definition: the log ratio of the two densities at draws of both, each with the
-risk weights of its own database; the ratio of normalising constants by bridge sampling.
+risk weights of its own database; the ratio of normalizing constants by bridge sampling.
 """
 
 import numpy as np

@@ -25,7 +25,7 @@ from tests.surveys import clustered_survey, small_survey
 MakeSpec = Callable[..., Path]
 SIZE = "population_size = 30000"
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 3.6\nm = 10'
-SALARY = "[outcomes.salary]\ncentre = 22000\nspread = 0.45"
+SALARY = "[outcomes.salary]\ncenter = 22000\nspread = 0.45"
 HOSTILE = "<b>f|ield</b> & [x](y) *z*"
 
 
@@ -172,11 +172,11 @@ def test_every_column_is_public_or_confidential(strict: Callable[..., ReleaseFac
     for level, size in frame["field"].value_counts().items():
         assert f"{level} ({size:,})" in rows["field"][3]
     assert f"{frame['school'].nunique()} different ones" in rows["school"][3]
-    assert "centre 9.9988 and spread 0.45" in rows["salary"][3]
+    assert "center 9.9988 and spread 0.45" in rows["salary"][3]
     assert "log(salary)" in rows["salary"][3]
     assert "30,000" in rows["weight"][3]
     assert "; that of the weight is 0.485437 to 4854.37, 0.01 to 100 times N/n by default." in text
-    declared = strict(labels=f"{SALARY}\n[outcomes.weight]\ncentre = 4.8\nspread = 0.5")
+    declared = strict(labels=f"{SALARY}\n[outcomes.weight]\ncenter = 4.8\nspread = 0.5")
     assert "The log weight is an exception" not in dossier(declared)[0]
     cells = rows_of(text, "Sample records by field and gender")
     sizes = {tuple(row[0].split(", ")): int(row[1]) for row in cells}

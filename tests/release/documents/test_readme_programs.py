@@ -100,7 +100,7 @@ def assert_recomputes(folder: Path, *, r: bool, error: float = 1e-9) -> None:
 
 @pytest.mark.skipif(not has_r(), reason="Rscript is not installed: programs run in Python only")
 def test_programs_run_in_r(make_spec: MakeSpec, tmp_path: Path) -> None:
-    """Shown as skipped where no test of this file runs a program in R."""
+    """PresentedTables as skipped where no test of this file runs a program in R."""
     release(make_spec(), tmp_path / "out")
     folder = tmp_path / "out" / "release"
     assert run_r(folder) == pytest.approx(published(folder), rel=1e-9)
@@ -109,14 +109,14 @@ def test_programs_run_in_r(make_spec: MakeSpec, tmp_path: Path) -> None:
 @pytest.fixture
 def separate_pair(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variances from values that differ from those of the estimates."""
-    ordinary = synthesis_module.synthesise
+    ordinary = synthesis_module.synthesize
 
     def with_pair(*arguments: Any, **named: Any) -> Iterator[SyntheticDataset]:
         for dataset in ordinary(*arguments, **named):
             outcome, weight = dataset.outcome**1.1, dataset.weight[::-1].copy()
             yield replace(dataset, variance_outcome=outcome, variance_weight=weight)
 
-    monkeypatch.setattr(synthesis_module, "synthesise", with_pair)
+    monkeypatch.setattr(synthesis_module, "synthesize", with_pair)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_programs_take_variances_from_a_pair_of_their_own(
 #: An amount and an answer, for the mechanism that takes answers.
 KINDS = """outcome = ["salary", "employed"]
 [outcomes.salary]
-centre = 22000
+center = 22000
 spread = 0.6
 [outcomes.employed]
 kind = "binary"
@@ -193,7 +193,7 @@ def test_programs_sum_within_primary_sampling_units(
     kinds = f"model = '{model}'\n{KINDS.partition('[outcomes.employed]')[0]}".replace(
         ', "employed"', ""
     )
-    weight = "[outcomes.weight]\ncentre = 4\nspread = 0.6\n"
+    weight = "[outcomes.weight]\ncenter = 4\nspread = 0.6\n"
     spec = make_spec(frame, survey=survey, synthesizer=kinds + weight, privacy=NOISY)
     release(spec, tmp_path / "out")
     assert_recomputes(tmp_path / "out" / "release", r=True)

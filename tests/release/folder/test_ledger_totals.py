@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of, rho_of
-from surveysynth.release.ledger import LedgerEntry, Limit, summarise
+from surveysynth.release.ledger import LedgerEntry, Limit, summarize
 from tests.release.folder.ledger_entries import entry, ledger_entries, strict_entry
 
 
 def test_epsilons_on_one_survey_add_up() -> None:
     entries = [entry(), entry(epsilon=0.5), entry("other", 9.0), entry(test=True)]
-    summary = summarise(entries, "s")
+    summary = summarize(entries, "s")
     assert (summary.epsilon, summary.runs, summary.tests, summary.other_surveys) == (2.5, 2, 1, 1)
     told = str(summary)
     assert "spent on survey 's' so far: 2.5 in 2 runs" in told
@@ -26,19 +26,19 @@ def test_epsilons_on_one_survey_add_up() -> None:
 
 
 def test_a_run_without_protection_has_no_total() -> None:
-    summary = summarise([entry(), entry(epsilon=None)], "s")
+    summary = summarize([entry(), entry(epsilon=None)], "s")
     assert summary.unprotected == 1
     assert "no total" in summary.sentences()[0]
 
 
 def test_units_of_protection_are_kept_apart() -> None:
-    records = summarise([strict_entry(), strict_entry()], "s")
+    records = summarize([strict_entry(), strict_entry()], "s")
     assert (records.rho, records.unit_rho, records.whole_units) == (0.5, {}, None)
-    units = summarise([strict_entry("household", 4), strict_entry("household", 4)], "s")
+    units = summarize([strict_entry("household", 4), strict_entry("household", 4)], "s")
     assert (units.rho, units.unit_rho, units.whole_units) == (0.5, {"household": 0.5}, "household")
     (sentence,) = units.sentences()
     assert "so far for units of 'household': 0.5 in 2 runs" in sentence
-    mixed = summarise(
+    mixed = summarize(
         [strict_entry(), strict_entry("household", 4, 0.5), strict_entry("firm", 9)], "s"
     )
     # Each run protects single records at its rho at least; no unit is protected by all.
@@ -58,7 +58,7 @@ def test_totals_do_not_depend_on_the_order(
 ) -> None:
     shuffled = list(entries)
     shuffler.shuffle(shuffled)
-    assert summarise(shuffled, "s") == summarise(entries, "s")
+    assert summarize(shuffled, "s") == summarize(entries, "s")
     limit, asked = Limit(50.0), strict_entry()
     assert limit.why_not(shuffled, asked) == limit.why_not(entries, asked)
 
@@ -66,7 +66,7 @@ def test_totals_do_not_depend_on_the_order(
 @settings(max_examples=40)
 @given(st.lists(ledger_entries(), max_size=8))
 def test_totals_by_mechanism_are_sums_by_hand(entries: list[LedgerEntry]) -> None:
-    summary = summarise(entries, "s")
+    summary = summarize(entries, "s")
     counted = [e for e in entries if e.survey == "s" and e.released and not e.test]
     epsilons = [e.epsilon for e in counted if e.rho is None and e.epsilon is not None]
     rhos = [e.rho for e in counted if e.rho is not None]

@@ -19,7 +19,7 @@ from surveysynth.release.tables.layout import (
     Column,
     Layout,
     Presentation,
-    Shown,
+    TableSet,
     lay_out,
     to_digits,
 )
@@ -159,7 +159,7 @@ def test_pages_say_how_a_table_is_arranged() -> None:
 def test_workbooks_have_a_column_for_every_number(writer: str, tmp_path: Path) -> None:
     """A row of the sheet is a row of the cross table, an estimate and its error by level."""
     made = FORMATS[writer]
-    shown = Shown({"mean": [table_of(("area", "sex"))]}, presentation("crosstab"))
+    shown = TableSet({"mean": [table_of(("area", "sex"))]}, presentation("crosstab"))
     made.load_writer()(shown, tmp_path, made)
     part = {"xlsx": "xl/sharedStrings.xml", "ods": "content.xml"}[writer]
     with ZipFile(tmp_path / str(made.one_file)) as parts:

@@ -1,4 +1,4 @@
-"""Margins of published tables against their parts, on the catalogue's releases, and on 20 releases
+"""Margins of published tables against their parts, on the catalog's releases, and on 20 releases
 with R's survey on all their datasets (``python -m tests.long_runs.margins``, kept in
 ``golden/margins.json``). Rejects a margin out of range, one that does not add up, and means of
 ratios."""
@@ -12,7 +12,7 @@ from surveysynth.config.spec import load_spec
 from tests.long_runs.margins import RELEASES, RESULT, margins_of, wrong
 
 
-def test_margins_of_the_catalogue_lie_between_their_parts() -> None:
+def test_margins_of_the_catalog_lie_between_their_parts() -> None:
     compared = 0
     for spec in sorted(tables_directory().glob("*/spec.toml")):
         files = sorted((spec.parent / "expected").glob("*.csv"))

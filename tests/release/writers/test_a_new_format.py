@@ -18,7 +18,7 @@ from surveysynth.config.tables_section import FORMATS, Format
 from surveysynth.errors import InputError
 from surveysynth.release.pipeline import release
 from surveysynth.release.preview import preview_lines
-from surveysynth.release.tables.layout import Shown
+from surveysynth.release.tables.layout import TableSet
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism", "tabs")
 
@@ -27,7 +27,7 @@ MakeSpec = Callable[..., Path]
 # --- 1. The writer, a file of its own ----------------------------------------------------------
 
 
-def write(shown: Shown, folder: Path, made: Format) -> None:
+def write(shown: TableSet, folder: Path, made: Format) -> None:
     """Write one file a statistic: a line of headings, then a line a row."""
     for statistic, layout in shown.layouts.items():
         lines = [[layout.stub_heading, *(column.heading for column in layout.columns)]]

@@ -26,7 +26,7 @@ from surveysynth.release.tables.layout import (
     Layout,
     Presentation,
     Rounding,
-    Shown,
+    TableSet,
     lay_out,
     to_digits,
 )
@@ -87,7 +87,7 @@ def hostile_presentation(text: str) -> Presentation:
 
 
 def workbook_parts(tables: list[ReleaseTable], shown: Presentation, path: Path) -> dict[str, str]:
-    xlsx.write(Shown({"mean": tables}, shown), path.parent, replace(XLSX, one_file=path.name))
+    xlsx.write(TableSet({"mean": tables}, shown), path.parent, replace(XLSX, one_file=path.name))
     with zipfile.ZipFile(path) as parts:
         return {name: parts.read(name).decode() for name in parts.namelist()}
 
@@ -408,7 +408,7 @@ def test_pdflatex_prints_hostile_labels(tmp_path: Path, rows: int) -> None:
                                        for c in t)]  # fmt: skip
     levels = ["All", *latin, *(f"level {i}" for i in range(rows))]
     text = " ".join(latin)
-    shown = Shown({"mean": [table(levels)]}, hostile_presentation(text))
+    shown = TableSet({"mean": [table(levels)]}, hostile_presentation(text))
     latex.write(shown, tmp_path, FORMATS["latex"])
     done = subprocess.run(
         ["pdflatex", "-no-shell-escape", "-halt-on-error", "-interaction=nonstopmode",

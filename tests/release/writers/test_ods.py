@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from surveysynth.config.tables_section import FORMATS
-from surveysynth.release.tables.layout import Presentation, Shown, lay_out
+from surveysynth.release.tables.layout import Presentation, TableSet, lay_out
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import ods
 from tests.release.writers.test_formats import HOSTILE, hostile_presentation, presentation, table
@@ -29,7 +29,7 @@ LINK = "{http://www.w3.org/1999/xlink}href"
 def written(
     path: Path, tables: list[ReleaseTable], shown: Presentation, statistic: str = "mean"
 ) -> ElementTree.Element:
-    ods.write(Shown({statistic: tables}, shown), path.parent, replace(ODS, one_file=path.name))
+    ods.write(TableSet({statistic: tables}, shown), path.parent, replace(ODS, one_file=path.name))
     with zipfile.ZipFile(path) as parts:
         return ElementTree.fromstring(parts.read("content.xml"))
 

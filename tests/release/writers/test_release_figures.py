@@ -15,7 +15,7 @@ from surveysynth.config.sections import LabelSection
 from surveysynth.config.tables_section import FORMATS
 from surveysynth.release import figure_style as style
 from surveysynth.release.tables.labels import Labels
-from surveysynth.release.tables.layout import Presentation, Shown, to_digits, to_percent
+from surveysynth.release.tables.layout import Presentation, TableSet, to_digits, to_percent
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import figures
 from surveysynth.release.writers.figures import MOST_ROWS, estimates_with_intervals
@@ -79,7 +79,7 @@ def test_files_hold_labels_as_text_and_are_the_same_each_time(tmp_path: Path) ->
     shown = presentation(title=HOSTILE, source=HOSTILE, banner="NOT PRIVATE")
     for name in "ab":
         (tmp_path / name).mkdir()
-        tables = Shown({"mean": [table(["All", "a", "b"])]}, shown)
+        tables = TableSet({"mean": [table(["All", "a", "b"])]}, shown)
         for file_format in ("png", "svg", "pdf"):
             figures.write(tables, tmp_path / name, FORMATS[file_format])
     for ending in ("png", "svg", "pdf"):
@@ -99,7 +99,7 @@ def test_control_characters_make_no_broken_file(tmp_path: Path) -> None:
     """A code of a level may have them, and no XML file can."""
     bell = "Bio\x07logy"
     shown = presentation(title=bell, source=bell)
-    figures.write(Shown({"mean": [table(["All", bell])]}, shown), tmp_path, FORMATS["svg"])
+    figures.write(TableSet({"mean": [table(["All", bell])]}, shown), tmp_path, FORMATS["svg"])
     assert {"Biology", "Source: Biology"} <= set(svg_text(tmp_path / "means.svg"))
 
 

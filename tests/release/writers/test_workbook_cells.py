@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from surveysynth.config.tables_section import FORMATS
-from surveysynth.release.tables.layout import Presentation, Shown
+from surveysynth.release.tables.layout import Presentation, TableSet
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import sheets, xlsx
 from tests.release.writers.test_formats import HOSTILE, hostile_presentation, presentation, table
@@ -87,7 +87,7 @@ def _cell(cell: Any) -> list[Any]:
 def written(name: str, folder: Path) -> dict[str, Any]:
     tables, shown = CASES[name]
     path = folder / f"{name}.xlsx"
-    xlsx.write(Shown(tables, shown), folder, replace(FORMATS["xlsx"], one_file=path.name))
+    xlsx.write(TableSet(tables, shown), folder, replace(FORMATS["xlsx"], one_file=path.name))
     return read_workbook(path)
 
 

@@ -4,21 +4,21 @@ Total on every valid survey: sums are whole numbers, and nothing but the noisy n
 record.
 
 **Where groups lie: the first stage of statistics by group, and its proof (strict 7).**
-Groups lie apart, so a ball about the declared centres that holds all of them is wide, and the noise
-of squares grows with the square of its radius. Squares about a distant centre also say where a
+Groups lie apart, so a ball about the declared centers that holds all of them is wide, and the noise
+of squares grows with the square of its radius. Squares about a distant center also say where a
 group lies: a spread that is guessed too large or too small moves its mean. So a small share of
-the budget is spent on sums alone, about the declared centres; each group gets a centre from them,
+the budget is spent on sums alone, about the declared centers; each group gets a center from them,
 and its records are clipped about that, to a smaller ball.
 
-**Cost.** Neighbours change T_1 = A'U by a (v - u)', whose squared length |a|^2 |u - v|^2 is at most
+**Cost.** Neighbors change T_1 = A'U by a (v - u)', whose squared length |a|^2 |u - v|^2 is at most
 4 R^2, R the radius of the first ball: the line ``ONE_BLOCK`` of ``sensitivity``, which holds
-without squares as well. Centres are functions of noisy numbers. Whatever they are, the proof of the
-second stage holds, with centres as its public constants. Costs add up under adaptive composition
+without squares as well. Centers are functions of noisy numbers. Whatever they are, the proof of the
+second stage holds, with centers as its public constants. Costs add up under adaptive composition
 (Bun and Steinke 2016, Lemma 2.3): rho_1 is a share of the budget and rho_2 the rest, rounded down.
 
-**Centres.** Means of groups in spreads, m_b with known variances (noise, and 1/n of sampling), are
+**Centers.** Means of groups in spreads, m_b with known variances (noise, and 1/n of sampling), are
 smoothed by the posterior mean of a regression on X whose effects have SD one, or that of shrunken
-interactions: near the common centre where noise is large, and those of the groups where it is not.
+interactions: near the common center where noise is large, and those of the groups where it is not.
 
 **Nothing is lost.** Both stages are noisy sums of the same records but for what balls cut, T_1 =
 T_2 + G 1 c' with public G: their mean by precision is one noisy sum.
@@ -68,9 +68,9 @@ FIRST_SHARE = 0.15
 
 @dataclass(frozen=True)
 class GroupSums(Published):
-    """Noisy first sums A'U of blocks about the common centre, and centres: nothing confidential.
+    """Noisy first sums A'U of blocks about the common center, and centers: nothing confidential.
 
-    cross: of each block (r, q), in spreads; centres (blocks, q): what became the centre of each, in
+    cross: of each block (r, q), in spreads; centers (blocks, q): what became the center of each, in
     spreads from the common one; sigma: SD of the noise; radius: of the first ball; rho: their cost.
     """
 
@@ -82,12 +82,12 @@ class GroupSums(Published):
 
     def _check_shapes(self) -> None:
         if self.centres.ndim != 2 or len(self.cross) != len(self.centres):
-            raise ValueError("every block has first sums and a centre")
+            raise ValueError("every block has first sums and a center")
         for each in self.cross:
             if each.shape[1:] != self.centres.shape[1:] or not np.isfinite(each).all():
                 raise ValueError(f"a block has first sums {each.shape}")
         if not np.isfinite(self.centres).all():
-            raise ValueError("centres are finite numbers")
+            raise ValueError("centers are finite numbers")
 
 
 def two_stages(rho: float) -> tuple[float, float]:
@@ -99,7 +99,7 @@ def two_stages(rho: float) -> tuple[float, float]:
 def smoothed_means(
     means: FloatArray, variance: FloatArray, rows: FloatArray, precision: FloatArray
 ) -> FloatArray:
-    """Return centres (b, q): posterior means of rows (b, K) times coefficients.
+    """Return centers (b, q): posterior means of rows (b, K) times coefficients.
 
     means (b, q) with variances (b,), infinite where there are no records; precision (K,) of the
     prior of coefficients, all about zero.
@@ -110,7 +110,7 @@ def smoothed_means(
 
 
 def within(centres: FloatArray, radius: float) -> FloatArray:
-    """Return centres (b, q) moved into the first ball."""
+    """Return centers (b, q) moved into the first ball."""
     length = np.sqrt((centres * centres).sum(1, keepdims=True))
     return np.asarray(centres * np.minimum(1.0, radius / np.maximum(length, radius)))
 
@@ -125,7 +125,7 @@ def group_noise(
 ) -> tuple[float, FloatArray]:
     """Return SDs of the noise of a group's sums and squares (q, q), u in spreads, by two stages.
 
-    second: radius of the ball about centres.
+    second: radius of the ball about centers.
     """
     cost, left = two_stages(rho)
     ball = Clipping(clipping.centre, clipping.spread, second)
@@ -204,7 +204,7 @@ class LocationDesign:
         return replace(self, clipping=ball, centring=None)
 
     def centres(self, first: Sequence[FloatArray], sigma: float) -> FloatArray:
-        """Return the centres (blocks, q), in spreads, that noisy first sums (r, q) give."""
+        """Return the centers (blocks, q), in spreads, that noisy first sums (r, q) give."""
         assert self.centring is not None
         means, variances, rows = [], [], []
         for block, sums in zip(self.blocks, first, strict=True):
@@ -225,7 +225,7 @@ class LocationSums:
     """Exact sums of one database, in whole numbers; blocks of records in any order."""
 
     def __init__(self, design: LocationDesign, off: FloatArray | None = None) -> None:
-        """Begin; off (groups, q): centres of groups less the common one, in z."""
+        """Begin; off (groups, q): centers of groups less the common one, in z."""
         shape, q = design.shape, design.clipping.q
         self.off = np.zeros((shape.groups, q)) if off is None else off
         rows = shape.x_cells.shape[0] * len(shape.combinations)
@@ -310,7 +310,7 @@ class LocationStatistics(Published):
 
     @property
     def centres(self) -> FloatArray:
-        """Centres (blocks, q) that the sums of each block are about."""
+        """Centers (blocks, q) that the sums of each block are about."""
         off = 0.0 if self.first is None else self.first.centres * self.spread
         return np.asarray(np.tile(self.centre, (len(self.cross), 1)) + off)
 
@@ -359,7 +359,7 @@ def location_statistics(
     """Release the statistics of one survey within ``budget``, in two stages if the design has them.
 
     cell (n,), category (n, outcomes), z (n, q); records: of the largest unit of protection;
-    centres (blocks, q): in place of those that first sums give, for audits. Raises ``InputError``
+    centers (blocks, q): in place of those that first sums give, for audits. Raises ``InputError``
     for a budget or share that is no number above zero."""
     source, combination = source or SystemNoise(), design.shape.combination_of(category)
     sums = LocationSums(design)

@@ -1,6 +1,6 @@
 """Public constants of the mechanism: declared scales, the integer grid, and the shape of the noise.
 
-Nothing here sees a confidential number. Records enter as u = (z - centre)/spread, clipped to a ball
+Nothing here sees a confidential number. Records enter as u = (z - center)/spread, clipped to a ball
 and rounded to a grid; their sums enter as A'U, A one row a record, |row| <= 1, so that the same
 noise on every entry is enough. Which A that is decides how the noise falls on cells and effects.
 """
@@ -32,12 +32,12 @@ RANK_TOLERANCE = 1e-10
 
 @dataclass(frozen=True)
 class Clipping:
-    """Declared centres and spreads (q,) of z, and the radius R of the ball that u is clipped to.
+    """Declared centers and spreads (q,) of z, and the radius R of the ball that u is clipped to.
 
     The radius is made a whole number of grid steps, rounded down. Without one: the square root of
     the chi-square quantile .995 with q degrees of freedom.
 
-    Raises ``InputError`` unless centres are finite, spreads and the radius finite and above zero.
+    Raises ``InputError`` unless centers are finite, spreads and the radius finite and above zero.
     """
 
     centre: FloatArray
@@ -48,15 +48,15 @@ class Clipping:
         q = int(self.centre.size)
         if self.centre.shape != (q,) or self.spread.shape != (q,) or not q:
             raise InputError(
-                "Each column of z needs one centre and one spread, but they came with shapes "
+                "Each column of z needs one center and one spread, but they came with shapes "
                 f"{self.centre.shape} and {self.spread.shape}."
             )
         radius = self.radius if self.radius != 0.0 else inside(q)
         sound = np.isfinite(self.centre).all() and np.isfinite(self.spread).all()
         if not (sound and (self.spread > 0).all() and 1e-6 < radius < 1e6):
             raise InputError(
-                "Centres must be finite, spreads finite and above zero and the radius between "
-                f"1e-6 and 1e6 spreads, but got centres {self.centre.tolist()}, spreads "
+                "Centers must be finite, spreads finite and above zero and the radius between "
+                f"1e-6 and 1e6 spreads, but got centers {self.centre.tolist()}, spreads "
                 f"{self.spread.tolist()} and radius {radius}."
             )
         step = 2.0 ** (math.floor(math.log2(radius)) - GRID_BITS)

@@ -8,7 +8,7 @@ the diagonal of Q and of R^2 s^2 to each entry above it, all independent (each i
 own entry); what is below the diagonal of Q is a copy. All else is a function of these noisy
 numbers.
 
-**One record.** Neighbours differ in one u: u becomes v, a stays. T changes by a (v - u)', whose
+**One record.** Neighbors differ in one u: u becomes v, a stays. T changes by a (v - u)', whose
 squared length is |a|^2 |u - v|^2; Q by the symmetric D = vv' - uu'. Independent discrete Gaussian
 noise on whole numbers is rho-zCDP with rho = sum_j change_j^2 / (2 variance_j), whatever the
 variances (Canonne, Kamath & Steinke 2020, the multivariate case). The entries of Q give
@@ -53,7 +53,7 @@ alone.
 **Units of k records.** If all k records of a unit may change, the triangle inequality for the
 length whose square is |.|^2 on T plus t |.|_F^2 / (2 R^2) on Q, and k^2 |.|^2 on counts, gives k
 times d, in the same units of noise; it is attained by k records of one cell. Unit sizes and who
-belongs to one are public and the same in a neighbour; k is the largest size.
+belongs to one are public and the same in a neighbor; k is the largest size.
 
 **Rounding.** None is left in the proof: a and u are whole numbers before anything is added up,
 |a| <= 1 and |u| <= R are exact in them, and variances are rounded up to whole numbers. A second
@@ -70,7 +70,7 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import ROW_BITS, Clipping
 
-#: (d/R)^2 of neighbours where no record can change its row.
+#: (d/R)^2 of neighbors where no record can change its row.
 ONE_BLOCK = Fraction(4)
 #: How much more precise squares of blocks are than those of one block, in variance. Small blocks
 #: need it: on real populations means and medians of 4 had smaller errors than of 1 and 2.
@@ -125,7 +125,7 @@ def largest_product(rows: IntArray, cell: IntArray) -> Fraction:
 def squared_sensitivity(
     product: Fraction, share: float, *, discrete: bool, squares: int = SQUARES
 ) -> Fraction:
-    """Return (d/R)^2 of neighbours with blocks; ``product``: the largest s^2 over all of them."""
+    """Return (d/R)^2 of neighbors with blocks; ``product``: the largest s^2 over all of them."""
     same = 2 + squares + Fraction(1, squares)
     return max(same, 2 + squares + product / squares + 2 * _exact(share)) if discrete else same
 
@@ -141,7 +141,7 @@ def noise_variances(
 ) -> NoiseVariances:
     """Return the noise that makes the statistics rho-zCDP for units of up to ``records`` records.
 
-    distance: (d/R)^2 of neighbours; share: of counts, where they are released; squares: t. Exact:
+    distance: (d/R)^2 of neighbors; share: of counts, where they are released; squares: t. Exact:
     fractions of the double rho, rounded up. Raises ``InputError`` for a rho or share that is not
     above 0 and a unit without records.
     """

@@ -155,7 +155,7 @@ def location_design(
     if psu is not None:
         UnitDesign.of_survey(design).check()
     shape, matrix, centring = table_of(model, design), design.matrix, None
-    if not shape.discrete and shape.groups > 1:  # groups get centres of their own
+    if not shape.discrete and shape.groups > 1:  # groups get centers of their own
         sizes = np.bincount(matrix.cell, minlength=len(matrix.x_cells))
         precision = np.maximum(1.0, ridge_of(matrix.ridged, matrix.interaction_scale))
         centring = Centring(settings.radius_about_groups(design), sizes, precision)
@@ -167,7 +167,7 @@ def clipped(
 ) -> int:
     """Count the records outside the ball. Confidential.
 
-    The number shows whether the declared centres and spreads suit these data."""
+    The number shows whether the declared centers and spreads suit these data."""
     clipping = settings.clipping(design)
     records = require_general(model).records(design, confidential)
     there = records.layout.present(records.category)

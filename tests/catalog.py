@@ -1,11 +1,11 @@
-"""The catalogue of release specifications in ``tables/``, each with the tables that it must give.
+"""The catalog of release specifications in ``tables/``, each with the tables that it must give.
 
-    python -m tests.catalogue [--update]
+    python -m tests.catalog [--update]
 
 rebuilds every one with a fixed seed, which marks the files as a test, and compares. Numbers may
 differ by ``TOLERANCE``: libraries and processors order sums and round elementary functions in their
 own ways, differences of about 1e-16. Survey data changed by 1e-14 at random changed no published
-number of the catalogue by more than 1.2e-9 (degrees of freedom; 1.5e-10 standard errors), while a
+number of the catalog by more than 1.2e-9 (degrees of freedom; 1.5e-10 standard errors), while a
 change of method moves the first digits. ``NOISE`` is for the standard errors of numbers that are
 known, which are zero but for rounding.
 """
@@ -48,7 +48,7 @@ class Outcome:
 
 
 def entries(root: Path) -> list[Path]:
-    """Folders of the catalogue; raises ``InputError`` where there are none."""
+    """Folders of the catalog; raises ``InputError`` where there are none."""
     found = sorted(path.parent for path in root.glob(f"*/{SPEC_NAME}"))
     if not found:
         raise InputError(f"{root} holds no folder with a {SPEC_NAME}.")
@@ -78,7 +78,7 @@ def update(root: Path | None = None, say: Say = print) -> None:
 @contextmanager
 def _rebuilt(entry: Path) -> Iterator[Path]:
     """Make the tables folder of an entry anew, for as long as the context lasts."""
-    with tempfile.TemporaryDirectory(prefix="surveysynth-catalogue-") as folder:
+    with tempfile.TemporaryDirectory(prefix="surveysynth-catalog-") as folder:
         out, ledger = Path(folder) / "out", Path(folder) / "ledger.jsonl"
         release(entry / SPEC_NAME, out, ledger=ledger, seed=SEED)
         yield out / RELEASE / TABLES_FOLDER
@@ -124,7 +124,7 @@ def _close(expected: str, made: str) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compare, or with ``--update`` keep what is made now; return 1 where tables differ."""
-    parser = argparse.ArgumentParser(prog="python -m tests.catalogue", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.catalog", description=__doc__)
     parser.add_argument("--update", action="store_true", help="keep what is made now")
     if parser.parse_args(arguments).update:
         update()

@@ -1,4 +1,4 @@
-"""The catalogue of release specifications. Truth: the tables kept with it; tampered copies of them,
+"""The catalog of release specifications. Truth: the tables kept with it; tampered copies of them,
 which must be found, and noise of other machines, which must not."""
 
 import re
@@ -9,14 +9,14 @@ import pytest
 
 from surveysynth._support.resources import tables_directory
 from surveysynth.errors import InputError
-from tests import catalogue
+from tests import catalog
 
 TABLES = tables_directory()
 
 
 def test_every_specification_gives_the_tables_kept_with_it() -> None:
     told: list[str] = []
-    outcomes = catalogue.check(say=told.append)
+    outcomes = catalog.check(say=told.append)
     assert [outcome.name for outcome in outcomes] == [
         "consumers_by_tenure", "employment_by_region", "hours_by_sector", "salaries_by_field",
     ]  # fmt: skip
@@ -26,7 +26,7 @@ def test_every_specification_gives_the_tables_kept_with_it() -> None:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """One entry of the catalogue in a folder of its own."""
+    """One entry of the catalog in a folder of its own."""
     shutil.copytree(TABLES / "hours_by_sector", tmp_path / "tables" / "hours_by_sector")
     return tmp_path / "tables"
 
@@ -41,7 +41,7 @@ def test_a_changed_number_a_changed_word_and_missing_files_are_shown(
     table.write_text(changed)
     page.write_text(page.read_text().replace("Small", "Little", 1))
     (expected / "more.csv").write_text("a\n")
-    (outcome,) = catalogue.check(copy, say=lambda line: None)
+    (outcome,) = catalog.check(copy, say=lambda line: None)
     shown = "\n".join(outcome.differences)
     assert shown.count("--- expected/") == 2
     assert re.search(r"^\+.*Small", shown, re.MULTILINE)
@@ -49,12 +49,12 @@ def test_a_changed_number_a_changed_word_and_missing_files_are_shown(
     assert "more.csv: expected, but not made" in shown
     # One row of each table is shown, not the rows that agree.
     assert len([line for line in outcome.differences if line.startswith("-")]) == 4
-    monkeypatch.setattr(catalogue, "tables_directory", lambda: copy)
-    assert catalogue.main([]) == 1
+    monkeypatch.setattr(catalog, "tables_directory", lambda: copy)
+    assert catalog.main([]) == 1
     told = capsys.readouterr()
     assert "hours_by_sector: differs" in told.out
     assert "-| &emsp;Little" in told.out
-    catalogue.update(copy, say=lambda line: None)
+    catalog.update(copy, say=lambda line: None)
     kept = TABLES / "hours_by_sector" / "expected" / "totals.md"
     assert page.read_bytes() == kept.read_bytes()
     assert not (expected / "more.csv").exists()
@@ -74,10 +74,10 @@ def test_a_changed_number_a_changed_word_and_missing_files_are_shown(
     ],
 )
 def test_what_counts_as_the_same(expected: str, made: str, same: bool) -> None:
-    assert catalogue.agree(expected, made) is same
-    assert (catalogue.diff("x", expected, made) == []) is same
+    assert catalog.agree(expected, made) is same
+    assert (catalog.diff("x", expected, made) == []) is same
 
 
 def test_a_folder_without_entries_is_told(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no folder"):
-        catalogue.check(tmp_path)
+        catalog.check(tmp_path)
