@@ -27,13 +27,13 @@ from .errors import (
     ConfidentialWarning as ConfidentialWarning,
 )
 from .errors import (
+    DroppedRecordsWarning as DroppedRecordsWarning,
+)
+from .errors import (
     FewRecordsWarning as FewRecordsWarning,
 )
 from .errors import (
     FormulaCutWarning as FormulaCutWarning,
-)
-from .errors import (
-    DroppedRecordsWarning as DroppedRecordsWarning,
 )
 from .estimation.calibration import CalibratedWeights as CalibratedWeights
 from .estimation.combining import (
