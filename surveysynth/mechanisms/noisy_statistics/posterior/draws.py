@@ -37,6 +37,7 @@ from surveysynth.sampling.convergence import (
     check_convergence,
 )
 from surveysynth.sampling.hmc import HamiltonianChains, find_mode, whitening_at
+from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.design_matrix import DesignMatrix
 from surveysynth.survey.survey import PublicDesign
 
@@ -45,6 +46,9 @@ ITERATIONS = 200
 #: Stages of a fit, each with twice the rounds of the one before. Up to an R-hat of NEAR the rounds
 #: so far are kept; beyond it they are a further warm-up.
 STAGES, NEAR = 6, 1.15
+#: A round of many chains takes little longer than one of few while a point fills fewer numbers than
+#: BUSY. Beyond that time grows with their number, so there are fewer, but not less than these.
+BUSY, LEAST_CHAINS = 20_000, 12
 #: Points whose functionals are computed at once hold so many rows of the table.
 ROWS_AT_ONCE = 2**18
 
@@ -104,7 +108,8 @@ def fit(
     held, curvature = parameters.held()
     mode = find_mode(parameters, parameters.start(), held, ITERATIONS)
     whitening = whitening_at(parameters, mode, held, curvature)
-    chains = HamiltonianChains(parameters, whitening, plan.chains, rng, parameters.redraw_scales)
+    count = chains_side_by_side(parameters.table, plan, settings.m)
+    chains = HamiltonianChains(parameters, whitening, count, rng, parameters.redraw_scales)
     chains.warm_up(plan.warmup)
     points = chains.sample(plan.draws)
     for stage in range(STAGES):
@@ -130,6 +135,17 @@ def fit(
             continue
         return points.reshape(-1, points.shape[-1]), PosteriorRecord(r_hat, ess, points.shape[1])
     raise AssertionError("the last stage returns or raises")
+
+
+def chains_side_by_side(table: NoisyTable, plan: SamplingPlan, m: int) -> int:
+    """Return the number of chains of a fit: that of the plan, or fewer where each costs more."""
+    filled = 0
+    for pattern in table.patterns:
+        groups, cells, combinations, rows = pattern.rows.shape
+        moments = rows * pattern.present.size + pattern.pairs[0].size
+        filled += groups * moments * (cells * combinations + moments)
+    least = max(LEAST_CHAINS, -(-m // plan.draws))
+    return min(plan.chains, max(least, plan.chains * BUSY // max(filled, 1)))
 
 
 def functionals_of(parameters: Parameters, points: FloatArray) -> dict[str, FloatArray]:
