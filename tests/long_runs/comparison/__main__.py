@@ -37,16 +37,17 @@ from surveysynth.evaluation.studies.study import (  # noqa: E402
     sample_rows,
 )
 from surveysynth.inference.synthesis import SyntheticDataset, scaled  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws  # noqa: E402
+from surveysynth.mechanisms.learned.stage import first_stage, spread_counts  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (  # noqa: E402
     release_statistics,
 )
 from surveysynth.release.documents.context import library_versions  # noqa: E402
-from surveysynth.release.run import facts_of, prepared, synthetic_estimates  # noqa: E402
+from surveysynth.release.run import facts_of, prepared  # noqa: E402
 from surveysynth.release.tables.table_builder import estimates_of_each  # noqa: E402
 from surveysynth.survey.survey import Survey  # noqa: E402
+from tests.long_runs.comparison.noise_ignored import datasets  # noqa: E402
 from tests.long_runs.comparison.noisy_totals import Ball, NoisyTotals, Rows  # noqa: E402
 from tests.long_runs.comparison.summary import (  # noqa: E402
     GOLDEN,
@@ -63,8 +64,8 @@ SEED = 25
 STATISTICS = ["count", "mean"]
 #: Stream of random numbers of methods.
 _METHOD = 7
-#: The noise-unaware posterior is told this share of the SD of the noise.
-TOLD = 0.05
+#: Releases of the first samples are made here even if they were kept, for the seconds.
+TIMED = 3
 #: Bins of outcome and of weight for marginals.
 BINS = 16
 
@@ -141,7 +142,7 @@ class Sample:
             stream = np.random.SeedSequence(SEED, spawn_key=(2, self.number))
             rows = released(self.study.spec, self.survey, stream).rows
         elif method == "exact":
-            rows = self._noise_unaware()
+            rows = self._noise_ignored()
         elif method.startswith("laplace"):
             rows = self._laplace(method)
         elif method in ("totals", "fay_herriot"):
@@ -150,20 +151,23 @@ class Sample:
             rows = self._marginals(method)
         return self.study._numbered(rows).set_index("row")
 
-    def _noise_unaware(self) -> pd.DataFrame:
+    def _noise_ignored(self) -> pd.DataFrame:
         rng, spec = self.rng("exact"), self.study.spec
         survey, model, mechanism = prepared(spec, self.survey)
+        source = SeededNoise(rng.spawn(1)[0])
+        first = first_stage(
+            survey.design, survey.confidential, budget=self.rho, noise="gaussian", source=source,
+            records=1,
+        )  # fmt: skip
+        spread = spread_counts(first.design, survey.confidential, rng)
+        noisy = release_statistics(model, first.design, spread, self.settings, source)
         facts = facts_of(spec, survey.design, mechanism, model, test=True)
-        noisy = release_statistics(
-            model, survey.design, survey.confidential, self.settings, SeededNoise(rng.spawn(1)[0])
-        )
-        first = noisy.first and replace(noisy.first, sigma=TOLD * noisy.first.sigma)
-        first_sd, second_sd = noisy.squares_sd
-        told = replace(noisy, sigma=TOLD * noisy.sigma, count_sd=TOLD * noisy.count_sd, first=first,
-                       squares_sd=(TOLD * first_sd, TOLD * second_sd))  # fmt: skip
-        draws, _ = posterior_draws(model, survey.design, told, self.settings, rng)
-        estimates = synthetic_estimates(facts, model, draws, rng, None)
-        return _long_rows(facts.spec, facts.design, estimates)
+        estimates = estimates_of_each(facts.spec, first.design, mechanism)
+        m, replicates = facts.spec.privacy.m, facts.spec.privacy.replicates_per_draw
+        for dataset in datasets(model, first.design, noisy, m, replicates, rng):
+            for each in estimates.values():
+                each.add(dataset)
+        return _long_rows(facts.spec, first.design, estimates)
 
     def _laplace(self, method: str) -> pd.DataFrame:
         # rho-zCDP follows from sqrt(2 rho), which is the epsilon compared here.
@@ -219,7 +223,7 @@ class Sample:
 
 def run(
     study: FrameStudy, population: str, epsilon: float, methods: list[str], samples: int,
-    out: Path, bins: int = BINS,
+    out: Path, bins: int = BINS, releases: Path | None = None,
 ) -> None:
     """Append what is missing to a file."""
     lines = read(out)
@@ -244,16 +248,42 @@ def run(
             for method in missing:
                 started = time.process_time()
                 line: dict[str, Any] = {"method": method, "sample": number}
+                seconds = None
                 try:
-                    made = sample.own if method == "sample" else sample.released_by(method)
+                    if method == "package" and releases is not None and number >= TIMED:
+                        made = release_in(releases, sample)
+                    else:
+                        made = sample.own if method == "sample" else sample.released_by(method)
+                        seconds = round(time.process_time() - started, 2)
                 except (RefusedError, InputError) as error:
                     line["refused"] = str(error)
                 else:
                     made = made.reindex(study.truth["row"])
                     for name in ("estimate", "ci_lower", "ci_upper"):
                         line[name] = [float(f"{each:.8g}") for each in made[name]]
-                write(line | {"seconds": round(time.process_time() - started, 2),
-                              "commit": commit(), "versions": versions()})  # fmt: skip
+                write(line | {"seconds": seconds, "commit": commit(), "versions": versions()})
+
+
+def release_in(folder: Path, sample: Sample) -> pd.DataFrame:
+    """Return the release of a sample that ``real_populations run`` has made and kept.
+
+    Its tables have more statistics. Raises ``RefusedError`` where it was refused, and
+    ``LookupError`` if its sample is another or not there yet.
+    """
+    made = {}
+    for group in ("own", "release1"):
+        path = folder / "tasks" / f"{sample.number:05d}_{group}"
+        if not Path(f"{path}.replicates.parquet").exists():
+            raise LookupError(f"{path} is missing")
+        made[group] = pd.read_parquet(f"{path}.replicates.parquet").set_index("row")
+        refusals = pd.read_parquet(f"{path}.refusals.parquet")
+        if len(refusals):
+            raise RefusedError(str(refusals["reason"].iloc[0]))
+    # Counts and means come first among the rows of both studies.
+    own, same = sample.own["estimate"], made["own"]["estimate"].reindex(sample.own.index)
+    if not np.allclose(own, same, rtol=1e-9, equal_nan=True):
+        raise LookupError(f"{folder} has other samples")
+    return made["release1"]
 
 
 def read(path: Path) -> list[dict[str, Any]]:
@@ -295,6 +325,7 @@ def main() -> None:
     running.add_argument("--samples", type=int, required=True)
     running.add_argument("--frames", type=Path, help="of real_populations fetch")
     running.add_argument("--bins", type=int, default=BINS)
+    running.add_argument("--releases", type=Path, help="a folder of real_populations run")
     running.add_argument("--out", type=Path, required=True)
     keeping = commands.add_parser("keep", help="summarize files in the golden file")
     keeping.add_argument("files", type=Path, nargs="+")
@@ -304,7 +335,8 @@ def main() -> None:
         methods = given.method.split(",")
         kind = "pseudo_posterior" if methods == ["pseudo_posterior"] else "noisy_statistics"
         study = study_of(given.population, given.epsilon, given.samples, given.frames, kind)
-        run(study, given.population, given.epsilon, methods, given.samples, given.out, given.bins)
+        run(study, given.population, given.epsilon, methods, given.samples, given.out,
+            given.bins, given.releases)  # fmt: skip
     elif given.command == "keep":
         made = summaries([line for file in given.files for line in read(file)])
         GOLDEN.write_text(made, encoding="utf-8")

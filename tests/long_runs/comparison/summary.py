@@ -5,7 +5,7 @@ divided by the sample's own over the same samples, row by row; the line has the 
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def summaries(lines: Sequence[dict[str, Any]]) -> str:
                     "population": population, "epsilon": epsilon, "method": name,
                     "statistic": kind, "samples": len(kept), "refused": len(found) - len(kept),
                     **_measures(truth[part], *arrays),
-                    "seconds": round(float(np.median([found[k]["seconds"] for k in kept])), 1),
+                    "seconds": _seconds(found[k]["seconds"] for k in kept),
                 })  # fmt: skip
     text = json.dumps({
         "commits": sorted(commits), "versions": versions,
@@ -68,6 +68,10 @@ def summaries(lines: Sequence[dict[str, Any]]) -> str:
         "results": made,
     })  # fmt: skip
     return text.replace('{"population"', '\n{"population"').replace("]}", "\n]}\n")
+
+
+def _seconds(found: Iterable[float | None]) -> float:
+    return round(float(np.median([each for each in found if each is not None])), 2)
 
 
 def _arrays(lines: Sequence[dict[str, Any]], part: BoolArray) -> tuple[FloatArray, ...]:
