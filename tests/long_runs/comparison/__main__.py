@@ -64,6 +64,10 @@ SEED = 25
 STATISTICS = ["count", "mean"]
 #: Stream of random numbers of methods.
 _METHOD = 7
+#: Noisy totals clip to the ball that holds this share of normal records. Of 0.5, 0.65, 0.8, 0.9 and
+#: 0.995 it was the best compromise on these populations: an advantage that no agency has.
+INSIDE = 0.8
+NORMAL = 1.959964
 #: Releases of the first samples are made here even if they were kept, for the seconds.
 TIMED = 3
 #: Bins of outcome and of weight for marginals.
@@ -122,7 +126,9 @@ class Sample:
         declared, weight = self.settings.clipping(design), self.settings.log_weight(design)
         centers, spreads = (
             np.array([of_outcome[0], of_weight])
-            for of_outcome, of_weight in zip((declared.centre, declared.spread), weight, strict=True)
+            for of_outcome, of_weight in zip(
+                (declared.centre, declared.spread), weight, strict=True
+            )
         )
         return Ball(Clipping(centers, spreads))
 
@@ -131,6 +137,12 @@ class Sample:
         """By columns of the rows of one statistic."""
         truth = self.study.truth
         return truth.loc[truth["statistic"] == "mean", list(self.spec.by)].reset_index(drop=True)
+
+    @cached_property
+    def rows(self) -> Rows:
+        design = self.survey.design
+        assert design.strata is not None  # every population here has strata
+        return Rows.of(self.labels, design.frame, design.strata)
 
     @cached_property
     def values(self) -> tuple[Any, Any]:
@@ -145,7 +157,7 @@ class Sample:
             rows = self._noise_ignored()
         elif method.startswith("laplace"):
             rows = self._laplace(method)
-        elif method in ("totals", "fay_herriot"):
+        elif method in ("totals", "fay_herriot", "fay_herriot_wide"):
             return self._totals(method)
         else:
             rows = self._marginals(method)
@@ -183,28 +195,25 @@ class Sample:
         return pd.concat(parts, ignore_index=True).assign(df=np.nan)
 
     def _totals(self, method: str) -> pd.DataFrame:
-        rows = Rows.of(self.labels, self.survey.design.frame)
-        population = float(self.study.population.n_units)
-        made = NoisyTotals.of(rows, self.ball, *self.values, rho=self.rho, population=population,
-                              rng=self.rng("totals"))  # fmt: skip
-        kind = self.study.truth["statistic"].to_numpy()
-        place = {each: self.study.truth["row"].to_numpy()[kind == each] for each in STATISTICS}
-        variances = {each: self.own["se"].loc[place[each]].to_numpy() ** 2 for each in STATISTICS}
-        parts = []
-        for name, (estimate, variance) in made.estimates(
-            variances, borrowing=method == "fay_herriot"
-        ).items():
-            half = 1.959964 * np.sqrt(variance)
+        # Both balls get the same draws of noise, in units of its SD.
+        ball = self.ball if method == "fay_herriot_wide" else self.ball.holding(INSIDE)
+        made = NoisyTotals.of(
+            self.rows, ball, *self.values, rho=self.rho, rng=self.rng("totals"),
+            population=float(self.study.population.n_units),
+        ).estimates(borrowing=method != "totals")  # fmt: skip
+        truth, parts = self.study.truth, []
+        for name, (estimate, variance) in made.items():
+            half = NORMAL * np.sqrt(variance)
             parts.append(pd.DataFrame({
                 "estimate": estimate, "ci_lower": estimate - half, "ci_upper": estimate + half,
-            }, index=place[name]))  # fmt: skip
+            }, index=truth.loc[truth["statistic"] == name, "row"]))  # fmt: skip
         return pd.concat(parts)
 
     def _marginals(self, method: str) -> pd.DataFrame:
         from tests.long_runs.comparison.marginals import fitted
 
         rng, design, spec = self.rng(method), self.survey.design, self.spec
-        rows = Rows.of(self.labels, design.frame)
+        rows = self.rows
         cells = self.labels[(self.labels != "All").all(axis=1)]
         by = design.frame[list(spec.by)].astype(str)
         merged = [frame.agg(" ".join, axis=1).to_frame("cell") for frame in (by, cells)]
@@ -222,8 +231,14 @@ class Sample:
 
 
 def run(
-    study: FrameStudy, population: str, epsilon: float, methods: list[str], samples: int,
-    out: Path, bins: int = BINS, releases: Path | None = None,
+    study: FrameStudy,
+    population: str,
+    epsilon: float,
+    methods: list[str],
+    samples: int,
+    out: Path,
+    bins: int = BINS,
+    releases: Path | None = None,
 ) -> None:
     """Append what is missing to a file."""
     lines = read(out)

@@ -56,8 +56,15 @@ class FittedMarginals:
 
 
 def fitted(
-    name: str, by: pd.DataFrame, cells: pd.DataFrame, ball: Ball, y: FloatArray, w: FloatArray,
-    *, rho: float, bins: int,
+    name: str,
+    by: pd.DataFrame,
+    cells: pd.DataFrame,
+    ball: Ball,
+    y: FloatArray,
+    w: FloatArray,
+    *,
+    rho: float,
+    bins: int,
 ) -> FittedMarginals:
     """Fit the marginals of a sample.
 

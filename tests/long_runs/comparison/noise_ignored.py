@@ -26,7 +26,10 @@ LEAST = 1e-3
 
 
 def posterior(
-    rows: FloatArray, sizes: FloatArray, sums: FloatArray, squares: FloatArray,
+    rows: FloatArray,
+    sizes: FloatArray,
+    sums: FloatArray,
+    squares: FloatArray,
     rng: np.random.Generator,
 ) -> tuple[FloatArray, FloatArray]:
     """Draw means (cells, q) and a covariance (q, q) from sums taken as exact.
@@ -47,7 +50,11 @@ def posterior(
 
 
 def datasets(
-    model: Model, design: PublicDesign, statistics: Any, draws: int, replicates: int,
+    model: Model,
+    design: PublicDesign,
+    statistics: Any,
+    draws: int,
+    replicates: int,
     rng: np.random.Generator,
 ) -> Iterator[SyntheticDataset]:
     """Yield datasets of a design with one amount and a weight, from noisy statistics."""
@@ -59,8 +66,8 @@ def datasets(
     means = np.zeros((len(shape.x_cells), table.center.size))
     roots = np.zeros((shape.groups, table.center.size, table.center.size))
     for draw in range(draws):
-        for group, own in enumerate(table.cells):
-            own = own[own >= 0]
+        for group, padded in enumerate(table.cells):
+            own = padded[padded >= 0]
             means[own], covariance = posterior(
                 pattern.rows[group, : own.size, 0], table.sizes[own].astype(np.float64),
                 pattern.sums[group], pattern.squares[group], rng,

@@ -3,8 +3,8 @@
 A record adds w and w (y - c) to the totals of its public cell; c is a public constant. Outcome and
 weight are clipped to the ball of the declared centers and spreads, as noisy statistics clip them.
 Neighbors differ in the outcome and the weight of one record, so the two totals of one cell change
-by at most the diameter of the image of the ball. Sampling variances are those of the confidential
-sample and have no noise: an advantage that no real release of this kind would have.
+by at most the diameter of the image of the ball. Sampling variances follow from public constants
+and sizes, so that nothing confidential is used beside the noisy totals.
 """
 
 from collections.abc import Iterator
@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import minimize_scalar
 
+from surveysynth._support.numeric import chi_square_quantile
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 
@@ -29,6 +30,11 @@ class Ball:
     """The public ball of log outcome and log weight that records are clipped to."""
 
     clipping: Clipping
+
+    def holding(self, share: float) -> "Ball":
+        """Return the ball that holds this share of normal records."""
+        radius = chi_square_quantile(share, 2) ** 0.5
+        return Ball(Clipping(self.clipping.centre, self.clipping.spread, radius))
 
     def clipped(self, y: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return outcomes and weights (n,), moved to the ball along the ray from its center."""
@@ -77,24 +83,41 @@ class Rows:
     """The rows of a table as sums of its cells.
 
     labels: by columns of each row (R,), "All" for margins; cell (n,): codes of the records' cells;
-    members (R, C): which cells a row has; sets: rows with the same by columns, with their covariates.
+    sizes (H, C): records of each stratum in each cell; members (R, C): which cells a row has;
+    sets: rows with the same by columns, with their covariates.
     """
 
     labels: pd.DataFrame
     cell: IntArray
+    sizes: FloatArray
     members: FloatArray
     sets: tuple[tuple[IntArray, FloatArray], ...]
 
     @classmethod
-    def of(cls, labels: pd.DataFrame, records: pd.DataFrame) -> "Rows":
-        """Return the rows; ``records``: by columns of the records of the sample."""
+    def of(cls, labels: pd.DataFrame, records: pd.DataFrame, strata: IntArray) -> "Rows":
+        """Return the rows; by columns and strata of the records of the sample."""
         names = list(labels)
         interior = labels[(labels != "All").all(axis=1)].reset_index(drop=True)
         index = pd.MultiIndex.from_frame(interior)
         cell = index.get_indexer(pd.MultiIndex.from_frame(records[names].astype(str)))
         own, cells = labels.to_numpy(), interior.to_numpy()
         members = ((own[:, None] == cells) | (own[:, None] == "All")).all(axis=2)
-        return cls(labels, np.asarray(cell), members.astype(np.float64), tuple(_sets(labels)))
+        sizes = np.zeros((int(strata.max()) + 1, len(cells)))
+        np.add.at(sizes, (strata, cell), 1.0)
+        sets = tuple(_sets(labels))
+        return cls(labels, np.asarray(cell), sizes, members.astype(np.float64), sets)
+
+    def sampling_variances(self, clipping: Clipping) -> dict[str, FloatArray]:
+        """Return relative sampling variances (R,) of counts and means, by public constants.
+
+        Log outcomes and log weights have the declared spreads, and are independent.
+        """
+        of_outcome, of_weight = np.exp(clipping.spread**2) - 1.0
+        by_stratum = self.members @ self.sizes.T
+        records, whole = by_stratum.sum(axis=1), self.sizes.sum()
+        fixed = (by_stratum**2 / self.sizes.sum(axis=1)).sum(axis=1) / records**2
+        count = (1.0 - records / whole) * ((1.0 + of_weight) / records - fixed)
+        return {"count": count, "mean": of_outcome * (1.0 + of_weight) / records}
 
 
 def _sets(labels: pd.DataFrame) -> Iterator[tuple[IntArray, FloatArray]]:
@@ -109,7 +132,9 @@ def _sets(labels: pd.DataFrame) -> Iterator[tuple[IntArray, FloatArray]]:
         yield rows, np.hstack(x)
 
 
-def fay_herriot(y: FloatArray, variance: FloatArray, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+def fay_herriot(
+    y: FloatArray, variance: FloatArray, x: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Return the empirical best linear unbiased predictors (R,) and their mean squared errors (R,).
 
     y (R,): direct estimates with known variances (R,); x (R, K). The variance of areas is estimated
@@ -142,9 +167,7 @@ def fay_herriot(y: FloatArray, variance: FloatArray, x: FloatArray) -> tuple[Flo
     return kept * y + (1 - kept) * (x @ beta), mse
 
 
-def _by_set(
-    rows: Rows, y: FloatArray, variance: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def _by_set(rows: Rows, y: FloatArray, variance: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Apply Fay-Herriot to each set of rows that is large enough; leave the others as they are."""
     y, variance = y.copy(), variance.copy()
     for own, x in rows.sets:
@@ -158,45 +181,49 @@ def _by_set(
 
 @dataclass(frozen=True)
 class NoisyTotals:
-    """Noisy totals (C,) of w and w (y - c) with SDs of their noise, and the records (C,) of cells."""
+    """Noisy totals (C,) of w and w (y - c), with SDs of their noise."""
 
     rows: Rows
     ball: Ball
-    records: FloatArray
     totals: tuple[FloatArray, FloatArray]
     sd: tuple[float, float]
     population: float
 
     @classmethod
     def of(
-        cls, rows: Rows, ball: Ball, y: FloatArray, w: FloatArray, *, rho: float,
-        population: float, rng: np.random.Generator,
+        cls,
+        rows: Rows,
+        ball: Ball,
+        y: FloatArray,
+        w: FloatArray,
+        *,
+        rho: float,
+        population: float,
+        rng: np.random.Generator,
     ) -> "NoisyTotals":
         """Release the totals of records with outcomes y (n,) and weights w (n,)."""
         y, w = ball.clipped(y, w)
         cells, sd = rows.members.shape[1], ball.noise_sd(rho)
         exact = (np.bincount(rows.cell, each, cells) for each in (w, w * (y - ball.offset)))
         noisy = [each + s * rng.standard_normal(cells) for each, s in zip(exact, sd, strict=True)]
-        records = np.bincount(rows.cell, minlength=cells).astype(np.float64)
-        return cls(rows, ball, records, (noisy[0], noisy[1]), sd, population)
+        return cls(rows, ball, (noisy[0], noisy[1]), sd, population)
 
-    def estimates(
-        self, variances: dict[str, FloatArray], *, borrowing: bool
-    ) -> dict[str, tuple[FloatArray, FloatArray]]:
-        """Return estimates and variances (R,) of counts and means.
-
-        variances: sampling variances (R,) of both; borrowing: with Fay-Herriot.
-        """
+    def estimates(self, *, borrowing: bool) -> dict[str, tuple[FloatArray, FloatArray]]:
+        """Return estimates and variances (R,) of counts and means; borrowing: by Fay-Herriot."""
         members = self.rows.members
-        sizes, own = members @ self.records, members.sum(axis=1)
+        records = self.rows.sizes.sum(axis=0)
+        sizes, own = members @ records, members.sum(axis=1)
+        relative = self.rows.sampling_variances(self.ball.clipping)
         weights, amounts = (members @ each for each in self.totals)
         least = self.ball.limits[1][0]
         of_weight, of_amount = (sd**2 for sd in self.sd)
-        whole = max(float(self.totals[0].sum()), self.records.sum() * least)
+        whole = max(float(self.totals[0].sum()), records.sum() * least)
         share = weights / whole
         noise = own * (1 - share) ** 2 + (members.shape[1] - own) * share**2
         count = self.population * share
-        count_variance = variances["count"] + (self.population / whole) ** 2 * of_weight * noise
+        expected = np.clip(share, sizes / records.sum() / 10.0, 1.0) * self.population
+        of_noise = (self.population / whole) ** 2 * of_weight * noise
+        count_variance = relative["count"] * expected**2 + of_noise
         known, weight_error = weights, own * of_weight
         if borrowing:
             # The denominators of means: shrunk for their noise alone, which is all their error.
@@ -205,7 +232,8 @@ class NoisyTotals:
         known = np.maximum(known, sizes * least)
         ratio = amounts / known
         mean = np.clip(self.ball.offset + ratio, *self.ball.limits[0])
-        mean_variance = variances["mean"] + (own * of_amount + ratio**2 * weight_error) / known**2
+        of_noise = (own * of_amount + ratio**2 * weight_error) / known**2
+        mean_variance = relative["mean"] * mean**2 + of_noise
         if borrowing:
             count, count_variance = _by_set(self.rows, count / sizes, count_variance / sizes**2)
             count, count_variance = count * sizes, count_variance * sizes**2

@@ -18,6 +18,7 @@ GOLDEN = Path(__file__).parents[2] / "golden" / "comparison.json"
 METHODS = {
     "package": "surveysynth, defaults",
     "fay_herriot": "noisy totals, Fay-Herriot",
+    "fay_herriot_wide": "noisy totals, Fay-Herriot, wide bounds",
     "totals": "noisy totals",
     "fixed": "marginals, three pairs",
     "mst": "marginals, MST",
@@ -116,9 +117,80 @@ def _covered(made: tuple[FloatArray, ...], truth: FloatArray) -> FloatArray:
     return np.where(np.isfinite(made[1]) & np.isfinite(made[2]), inside, np.nan)
 
 
+#: Not ranked among the others: its guarantee is another.
+APART = "pseudo_posterior"
+#: Cells of fewer samples say so.
+ENOUGH = 40
+#: Shown in the README, at these epsilons.
+EXTRACT = ("package", "fay_herriot", "totals", "fixed", "mst", "exact", "laplace")
+EPSILONS = (10.8, 3.6)
+
+
+def _found(golden: dict[str, Any]) -> dict[tuple[str, float, str, str], dict[str, Any]]:
+    keys = ("population", "epsilon", "method", "statistic")
+    return {tuple(each[key] for key in keys): each for each in golden["results"]}  # type: ignore[misc]
+
+
 def page(golden: dict[str, Any]) -> list[str]:
-    raise NotImplementedError
+    """Return the tables of the page: errors and coverage, then lengths and seconds."""
+    found = _found(golden)
+    places = list(
+        dict.fromkeys((each["population"], each["epsilon"]) for each in golden["results"])
+    )
+    places.sort(key=lambda place: (list(POPULATIONS).index(place[0]), -place[1]))
+    ranked = [name for name in METHODS if name != APART]
+    lines: list[str] = []
+    for statistic, title in (("mean", "Means"), ("count", "Counts")):
+        lines += [f"**{title}: error and coverage**", "", *_head(places)]
+        lines += [_line(METHODS[name], [_error(found.get((*place, name, statistic)))
+                                        for place in places]) for name in ranked]  # fmt: skip
+        lines += [""]
+    lines += ["**Length of intervals: means and counts; CPU seconds**", "",
+              *_head(places, "seconds")]  # fmt: skip
+    for name in ranked:
+        both = [[found.get((*place, name, each)) for each in ("mean", "count")] for place in places]
+        seconds = [each[0]["seconds"] for each in both if each[0]]
+        cells = [" / ".join(f"{one['length']:.2f}" for one in each if one) for each in both]
+        took = f"{np.median(seconds):.1f}" if seconds else ""
+        lines.append(_line(METHODS[name], [*cells, took]))
+    apart = [place for place in places if (*place, APART, "mean") in found]
+    if apart:
+        lines += [
+            "",
+            f"**The {METHODS[APART]}, not ranked: means, then counts**",
+            "",
+            *_head(apart),
+        ]
+        lines += [_line(statistic, [_error(found[(*place, APART, statistic)]) for place in apart])
+                  for statistic in ("mean", "count")]  # fmt: skip
+    return lines
 
 
 def readme(golden: dict[str, Any]) -> list[str]:
-    raise NotImplementedError
+    """Return the extract for the README: errors of means."""
+    found = _found(golden)
+    places = [(name, epsilon) for name in POPULATIONS for epsilon in EPSILONS]
+    lines = _head(places)
+    for name in EXTRACT:
+        own = [found.get((*place, name, "mean")) for place in places]
+        if any(own):
+            lines.append(
+                _line(METHODS[name], [f"{each['rmse']:.2f}" if each else "" for each in own])
+            )
+    return lines
+
+
+def _head(places: Sequence[tuple[str, float]], *more: str) -> list[str]:
+    heads = [f"{POPULATIONS[name]}, {epsilon:g}" for name, epsilon in places]
+    return [_line("method", [*heads, *more]), "|---" * (1 + len(places) + len(more)) + "|"]
+
+
+def _line(first: str, cells: Sequence[str]) -> str:
+    return f"| {' | '.join([first, *cells])} |"
+
+
+def _error(found: dict[str, Any] | None) -> str:
+    if found is None:
+        return ""
+    few = "" if found["samples"] >= ENOUGH else f" [{found['samples']}]"
+    return f"{found['rmse']:.2f} ± {found['rmse_error']:.2f}, {found['coverage']:.2f}{few}"
