@@ -47,6 +47,7 @@ from surveysynth.release.documents.context import library_versions  # noqa: E402
 from surveysynth.release.run import facts_of, prepared  # noqa: E402
 from surveysynth.release.tables.table_builder import estimates_of_each  # noqa: E402
 from surveysynth.survey.survey import Survey  # noqa: E402
+from tests.long_runs.comparison.marginals import fitted, three_pairs  # noqa: E402
 from tests.long_runs.comparison.noise_ignored import datasets  # noqa: E402
 from tests.long_runs.comparison.noisy_totals import Ball, NoisyTotals, Rows  # noqa: E402
 from tests.long_runs.comparison.summary import (  # noqa: E402
@@ -69,7 +70,7 @@ _METHOD = 7
 INSIDE = 0.8
 NORMAL = 1.959964
 #: Releases of the first samples are made here even if they were kept, for the seconds.
-TIMED = 3
+TIMED = 2
 #: Bins of outcome and of weight for marginals.
 BINS = 16
 
@@ -210,15 +211,16 @@ class Sample:
         return pd.concat(parts)
 
     def _marginals(self, method: str) -> pd.DataFrame:
-        from tests.long_runs.comparison.marginals import fitted
-
         rng, design, spec = self.rng(method), self.survey.design, self.spec
-        rows = self.rows
-        cells = self.labels[(self.labels != "All").all(axis=1)]
-        by = design.frame[list(spec.by)].astype(str)
-        merged = [frame.agg(" ".join, axis=1).to_frame("cell") for frame in (by, cells)]
-        model = fitted(method, merged[0], merged[1], self.ball, *self.values, rho=self.rho,
-                       bins=self.bins)  # fmt: skip
+        rows, y, w = self.rows, *self.values
+        if method == "three_pairs":
+            model = three_pairs(rows.cell, rows.members.shape[1], self.ball, y, w, rho=self.rho,
+                                bins=self.bins, rng=rng)  # fmt: skip
+        else:
+            cells = self.labels[(self.labels != "All").all(axis=1)]
+            by = design.frame[list(spec.by)].astype(str)
+            one, known = (each.agg(" ".join, axis=1).to_frame("cell") for each in (by, cells))
+            model = fitted(method, one, known, self.ball, y, w, rho=self.rho, bins=self.bins)
         # One fitted model has no posterior, so datasets are combined by the papers' rule.
         estimates = estimates_of_each(spec, design, SimpleNamespace(combining="partial_synthesis"))  # type: ignore[arg-type]
         for draw in range(spec.privacy.m):

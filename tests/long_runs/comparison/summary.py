@@ -20,7 +20,7 @@ METHODS = {
     "fay_herriot": "noisy totals, Fay-Herriot",
     "fay_herriot_wide": "noisy totals, Fay-Herriot, wide bounds",
     "totals": "noisy totals",
-    "fixed": "marginals, three pairs",
+    "three_pairs": "marginals, three pairs",
     "mst": "marginals, MST",
     "aim": "marginals, AIM",
     "exact": "noise ignored",
@@ -122,7 +122,7 @@ APART = "pseudo_posterior"
 #: Cells of fewer samples say so.
 ENOUGH = 40
 #: Shown in the README, at these epsilons.
-EXTRACT = ("package", "fay_herriot", "totals", "fixed", "mst", "exact", "laplace")
+EXTRACT = ("package", "fay_herriot", "totals", "three_pairs", "mst", "exact", "laplace")
 EPSILONS = (10.8, 3.6)
 
 
