@@ -65,14 +65,14 @@ SEED = 25
 STATISTICS = ["count", "mean"]
 #: Stream of random numbers of methods.
 _METHOD = 7
-#: Noisy totals clip to the ball that holds this share of normal records. Of 0.5, 0.65, 0.8, 0.9 and
-#: 0.995 it was the best compromise on these populations: an advantage that no agency has.
+#: Totals and marginals clip to the ball that holds this share of normal records. Of 0.5, 0.65, 0.8,
+#: 0.9 and 0.995 it was the best compromise on these populations: an advantage that no agency has.
 INSIDE = 0.8
 NORMAL = 1.959964
 #: Releases of the first samples are made here even if they were kept, for the seconds.
 TIMED = 2
-#: Bins of outcome and of weight for marginals.
-BINS = 16
+#: Epsilons from which on, and bins of outcome and of weight for marginals: the best of 5, 8, 12, 16.
+BINS = ((5.0, 8), (0.0, 5))
 
 
 def study_of(population: str, epsilon: float, samples: int, frames: Path | None,
@@ -99,8 +99,10 @@ def study_of(population: str, epsilon: float, samples: int, frames: Path | None,
 class Sample:
     """One sample of a study, and its release by each method: frames of rows of the tables."""
 
-    def __init__(self, study: FrameStudy, number: int, bins: int = BINS) -> None:
-        self.study, self.number, self.bins = study, number, bins
+    def __init__(self, study: FrameStudy, number: int, bins: int | None = None) -> None:
+        self.study, self.number = study, number
+        stated = study.spec.privacy.stated_epsilon
+        self.bins = bins or next(own for least, own in BINS if stated >= least)
         self.survey: Survey = study.survey(number, study.spec)
         self.spec = study.spec.for_records(self.survey.design.n)
         self.own = study._numbered(sample_rows(self.spec, self.survey)).set_index("row")
@@ -212,15 +214,15 @@ class Sample:
 
     def _marginals(self, method: str) -> pd.DataFrame:
         rng, design, spec = self.rng(method), self.survey.design, self.spec
-        rows, y, w = self.rows, *self.values
+        rows, ball, (y, w) = self.rows, self.ball.holding(INSIDE), self.values
         if method == "three_pairs":
-            model = three_pairs(rows.cell, rows.members.shape[1], self.ball, y, w, rho=self.rho,
+            model = three_pairs(rows.cell, rows.members.shape[1], ball, y, w, rho=self.rho,
                                 bins=self.bins, rng=rng)  # fmt: skip
         else:
             cells = self.labels[(self.labels != "All").all(axis=1)]
             by = design.frame[list(spec.by)].astype(str)
             one, known = (each.agg(" ".join, axis=1).to_frame("cell") for each in (by, cells))
-            model = fitted(method, one, known, self.ball, y, w, rho=self.rho, bins=self.bins)
+            model = fitted(method, one, known, ball, y, w, rho=self.rho, bins=self.bins)
         # One fitted model has no posterior, so datasets are combined by the papers' rule.
         estimates = estimates_of_each(spec, design, SimpleNamespace(combining="partial_synthesis"))  # type: ignore[arg-type]
         for draw in range(spec.privacy.m):
@@ -239,7 +241,6 @@ def run(
     methods: list[str],
     samples: int,
     out: Path,
-    bins: int = BINS,
     releases: Path | None = None,
 ) -> None:
     """Append what is missing to a file."""
@@ -261,7 +262,7 @@ def run(
             missing = [each for each in ("sample", *methods) if (each, number) not in done]
             if not missing:
                 continue
-            sample = Sample(study, number, bins)
+            sample = Sample(study, number)
             for method in missing:
                 started = time.process_time()
                 line: dict[str, Any] = {"method": method, "sample": number}
@@ -341,7 +342,6 @@ def main() -> None:
     running.add_argument("--method", required=True, help=", ".join(METHODS))
     running.add_argument("--samples", type=int, required=True)
     running.add_argument("--frames", type=Path, help="of real_populations fetch")
-    running.add_argument("--bins", type=int, default=BINS)
     running.add_argument("--releases", type=Path, help="a folder of real_populations run")
     running.add_argument("--out", type=Path, required=True)
     keeping = commands.add_parser("keep", help="summarize files in the golden file")
@@ -353,7 +353,7 @@ def main() -> None:
         kind = "pseudo_posterior" if methods == ["pseudo_posterior"] else "noisy_statistics"
         study = study_of(given.population, given.epsilon, given.samples, given.frames, kind)
         run(study, given.population, given.epsilon, methods, given.samples, given.out,
-            given.bins, given.releases)  # fmt: skip
+            given.releases)  # fmt: skip
     elif given.command == "keep":
         made = summaries([line for file in given.files for line in read(file)])
         GOLDEN.write_text(made, encoding="utf-8")

@@ -71,8 +71,9 @@ def summaries(lines: Sequence[dict[str, Any]]) -> str:
     return text.replace('{"population"', '\n{"population"').replace("]}", "\n]}\n")
 
 
-def _seconds(found: Iterable[float | None]) -> float:
-    return round(float(np.median([each for each in found if each is not None])), 2)
+def _seconds(found: Iterable[float | None]) -> float | None:
+    known = [each for each in found if each is not None]
+    return round(float(np.median(known)), 2) if known else None
 
 
 def _arrays(lines: Sequence[dict[str, Any]], part: BoolArray) -> tuple[FloatArray, ...]:
@@ -138,7 +139,8 @@ def page(golden: dict[str, Any]) -> list[str]:
         dict.fromkeys((each["population"], each["epsilon"]) for each in golden["results"])
     )
     places.sort(key=lambda place: (list(POPULATIONS).index(place[0]), -place[1]))
-    ranked = [name for name in METHODS if name != APART]
+    run = {each["method"] for each in golden["results"]}
+    ranked = [name for name in METHODS if name != APART and name in run]
     lines: list[str] = []
     for statistic, title in (("mean", "Means"), ("count", "Counts")):
         lines += [f"**{title}: error and coverage**", "", *_head(places)]
@@ -149,7 +151,7 @@ def page(golden: dict[str, Any]) -> list[str]:
               *_head(places, "seconds")]  # fmt: skip
     for name in ranked:
         both = [[found.get((*place, name, each)) for each in ("mean", "count")] for place in places]
-        seconds = [each[0]["seconds"] for each in both if each[0]]
+        seconds = [each[0]["seconds"] for each in both if each[0] and each[0]["seconds"]]
         cells = [" / ".join(f"{one['length']:.2f}" for one in each if one) for each in both]
         took = f"{np.median(seconds):.1f}" if seconds else ""
         lines.append(_line(METHODS[name], [*cells, took]))
