@@ -74,8 +74,10 @@ def three_pairs(
     np.add.at(table, (cell, *place), 1.0)
     # One record moves by sqrt 2 in each of three pairs.
     sd = np.sqrt(3.0 / rho)
-    pairs = tuple(each + sd * rng.standard_normal(each.shape)
-                  for each in (table.sum(axis=2), table.sum(axis=1), table.sum(axis=0)))
+    pairs = tuple(
+        each + sd * rng.standard_normal(each.shape)
+        for each in (table.sum(axis=2), table.sum(axis=1), table.sum(axis=0))
+    )
     shares = maximum_entropy((pairs[0], pairs[1], pairs[2]), table.sum(axis=(1, 2)))
     return FittedMarginals(shares, (edges[0], edges[1]))
 

@@ -152,8 +152,8 @@ def page(golden: dict[str, Any]) -> list[str]:
     for name in ranked:
         both = [[found.get((*place, name, each)) for each in ("mean", "count")] for place in places]
         seconds = [each[0]["seconds"] for each in both if each[0] and each[0]["seconds"]]
-        cells = [" / ".join(f"{one['length']:.2f}" for one in each if one) for each in both]
-        took = f"{np.median(seconds):.1f}" if seconds else ""
+        cells = [" / ".join(_short(one["length"]) for one in each if one) for each in both]
+        took = f"{np.median(seconds):.2f}" if seconds else ""
         lines.append(_line(METHODS[name], [*cells, took]))
     apart = [place for place in places if (*place, APART, "mean") in found]
     if apart:
@@ -177,7 +177,10 @@ def readme(golden: dict[str, Any]) -> list[str]:
         own = [found.get((*place, name, "mean")) for place in places]
         if any(own):
             lines.append(
-                _line(METHODS[name], [f"{each['rmse']:.2f}" if each else "" for each in own])
+                _line(
+                    METHODS[name],
+                    [f"{each['rmse']:.2f}{_few(each)}" if each else "" for each in own],
+                )
             )
     return lines
 
@@ -187,6 +190,10 @@ def _head(places: Sequence[tuple[str, float]], *more: str) -> list[str]:
     return [_line("method", [*heads, *more]), "|---" * (1 + len(places) + len(more)) + "|"]
 
 
+def _short(length: float) -> str:
+    return f"{length:.2f}" if length < 100 else f"{length:,.0f}"
+
+
 def _line(first: str, cells: Sequence[str]) -> str:
     return f"| {' | '.join([first, *cells])} |"
 
@@ -194,5 +201,9 @@ def _line(first: str, cells: Sequence[str]) -> str:
 def _error(found: dict[str, Any] | None) -> str:
     if found is None:
         return ""
-    few = "" if found["samples"] >= ENOUGH else f" [{found['samples']}]"
+    few = _few(found)
     return f"{found['rmse']:.2f} ± {found['rmse_error']:.2f}, {found['coverage']:.2f}{few}"
+
+
+def _few(found: dict[str, Any]) -> str:
+    return "" if found["samples"] >= ENOUGH else f" [{found['samples']}]"
