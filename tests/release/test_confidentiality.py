@@ -132,7 +132,7 @@ def assert_nothing_leaks(folder: Path, forbidden: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("data", "tables", "endings"),
     [
-        ("survey.csv", EVERY_FORMAT.replace('["svg"]', '["svg", "png", "pdf"]'),
+        ("survey.csv", EVERY_FORMAT.replace('"svg"]', '"svg", "png", "pdf"]'),
          {".csv", ".html", ".tex", ".xlsx", ".ods", ".md", ".json", ".svg", ".png", ".pdf"}),
         # Of the data's format the microdata alone depend.
         ("survey.parquet", 'formats = ["csv"]', {".csv", ".parquet", ".md", ".json"}),
