@@ -158,8 +158,6 @@ def test_documents_speak_of_every_table(released: Path) -> None:
     codebook = json.loads((released / "codebook.json").read_text(encoding="utf-8"))
     for name in ("by\\_field", "women", "cross", "employed"):
         assert f"**{name}**" in readme
-    assert '`inside = (data[\'employed\'].astype(float) == 1)`' in readme
-    assert '`inside <- ((as.character(data[["gender"]]) == "f") & ' in readme
     assert "95% or 90% interval" in readme
     settings = privacy["settings"]
     assert settings["by"] == ["field", "gender"]
