@@ -234,7 +234,7 @@ def test_a_typical_weight_alone_is_the_middle_of_the_range_that_is_learned() -> 
     assert of_size.range == found.range
     # A spread that is declared keeps the logarithm, and so does a model that needs it.
     declared = parse_spec(text_of(f"{amount}\nspread = 0.9", **noisy)).outcomes["weight"]
-    assert (declared.range, declared.centre, declared.spread) == (None, 3.0, 0.9)
+    assert (declared.range, declared.center, declared.spread) == (None, 3.0, 0.9)
     selection = parse_spec(text_of(amount, **{**NOISY, "synthesizer": "model = 'fbp'"}))
     assert selection.outcomes["weight"].range is None
 

@@ -107,7 +107,7 @@ def test_files_of_a_release(
         assert privacy["settings"]["formula"].startswith("field + gender + log(weight / ")
     if strict:
         statistics = json.loads((out / "statistics.json").read_text())["statistics"]
-        assert len(statistics["center"]) == 1
+        assert len(statistics["centre"]) == 1
         again = rebuild(out, tmp_path / "again")
         assert again.different == ()
         assert len(again.same) == 6

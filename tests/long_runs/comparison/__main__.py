@@ -24,9 +24,10 @@ from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
+from surveysynth.evaluation.compare.noise import Noise  # noqa: E402
+from surveysynth.mechanisms.learned.stage import first_stage, spread_counts  # noqa: E402
 
 from surveysynth.errors import InputError, RefusedError  # noqa: E402
-from surveysynth.evaluation.compare.noise import Noise  # noqa: E402
 from surveysynth.evaluation.compare.tables import sample_weight  # noqa: E402
 from surveysynth.evaluation.studies.population import published_specs  # noqa: E402
 from surveysynth.evaluation.studies.study import (  # noqa: E402
@@ -37,7 +38,6 @@ from surveysynth.evaluation.studies.study import (  # noqa: E402
     sample_rows,
 )
 from surveysynth.inference.synthesis import SyntheticDataset, scaled  # noqa: E402
-from surveysynth.mechanisms.learned.stage import first_stage, spread_counts  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (  # noqa: E402

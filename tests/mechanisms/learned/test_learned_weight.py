@@ -276,7 +276,7 @@ def test_what_cannot_be_learned_is_an_error(
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({"weights": "public"}, "public weights are not modelled"),
+        ({"weights": "public"}, "public weights are not modeled"),
         ({"weight_transform": LearnedTransform(low=0.0, high=9.0)}, "must start above zero"),
     ],
 )
