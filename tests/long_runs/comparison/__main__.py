@@ -24,11 +24,10 @@ from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
-from surveysynth.evaluation.compare.noise import Noise  # noqa: E402
-from surveysynth.mechanisms.learned.stage import first_stage, spread_counts  # noqa: E402
 
 from surveysynth.errors import InputError, RefusedError  # noqa: E402
 from surveysynth.evaluation.compare.tables import sample_weight  # noqa: E402
+from surveysynth.evaluation.laplace import Noise  # noqa: E402
 from surveysynth.evaluation.studies.population import published_specs  # noqa: E402
 from surveysynth.evaluation.studies.study import (  # noqa: E402
     FrameStudy,
@@ -38,6 +37,7 @@ from surveysynth.evaluation.studies.study import (  # noqa: E402
     sample_rows,
 )
 from surveysynth.inference.synthesis import SyntheticDataset, scaled  # noqa: E402
+from surveysynth.mechanisms.learned.histogram import first_stage, spread_counts  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (  # noqa: E402
@@ -45,7 +45,7 @@ from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import ( 
 )
 from surveysynth.release.documents.context import library_versions  # noqa: E402
 from surveysynth.release.run import facts_of, prepared  # noqa: E402
-from surveysynth.release.tables.table_builder import estimates_of_each  # noqa: E402
+from surveysynth.release.tables.table_builder import estimates_by_table  # noqa: E402
 from surveysynth.survey.survey import Survey  # noqa: E402
 from tests.long_runs.comparison.marginals import fitted, three_pairs  # noqa: E402
 from tests.long_runs.comparison.noise_ignored import datasets  # noqa: E402
@@ -178,7 +178,7 @@ class Sample:
         spread = spread_counts(first.design, survey.confidential, rng)
         noisy = release_statistics(model, first.design, spread, self.settings, source)
         facts = facts_of(spec, survey.design, mechanism, model, test=True)
-        estimates = estimates_of_each(facts.spec, first.design, mechanism)
+        estimates = estimates_by_table(facts.spec, first.design, mechanism)
         m, replicates = facts.spec.privacy.m, facts.spec.privacy.replicates_per_draw
         for dataset in datasets(model, first.design, noisy, m, replicates, rng):
             for each in estimates.values():
@@ -225,7 +225,7 @@ class Sample:
             one, known = (each.agg(" ".join, axis=1).to_frame("cell") for each in (by, cells))
             model = fitted(method, one, known, ball, y, w, rho=self.rho, bins=self.bins)
         # One fitted model has no posterior, so datasets are combined by the papers' rule.
-        estimates = estimates_of_each(spec, design, SimpleNamespace(combining="partial_synthesis"))  # type: ignore[arg-type]
+        estimates = estimates_by_table(spec, design, SimpleNamespace(combining="partial_synthesis"))  # type: ignore[arg-type]
         for draw in range(spec.privacy.m):
             for replicate in range(spec.privacy.replicates_per_draw):
                 y, w = model.draw(rows.cell, rng)
