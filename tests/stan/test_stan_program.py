@@ -517,8 +517,10 @@ def test_without_cmdstan_nothing_is_read_from_the_records(
 class Unweighted(PyStanBackend):
     """The compiled program as it would be without its risk weights: no other compilation."""
 
-    def run(self, source: StanSource, data: Mapping[str, Any], **plan: Any) -> StanRun:
-        return super().run(source, {**data, "alpha": np.ones(data["n"])}, **plan)
+    def run(
+        self, source: StanSource, data: Mapping[str, Any], plan: SamplingPlan, **options: Any
+    ) -> StanRun:
+        return super().run(source, {**data, "alpha": np.ones(data["n"])}, plan, **options)
 
 
 @pytest.mark.pystan
