@@ -316,7 +316,9 @@ def _named(found: Findings, row: dict[Hashable, object]) -> str:
 
 
 def _to_error(value: float, error: float) -> str:
-    """Write a value to the second digit of its error."""
+    """Write a value to the second digit of its error, to six digits where that is zero."""
+    if error <= 0.0:
+        return f"{value:,.6g}".replace("-", "−")
     digits = 1 - math.floor(math.log10(error))
     return f"{round(value, digits) + 0.0:,.{max(digits, 0)}f}".replace("-", "−")
 

@@ -11,7 +11,7 @@ import pytest
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.estimates import Estimates, StoredTables
 from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.evaluation.compare.adequacy import Findings, rows_with_sample
+from surveysynth.evaluation.compare.adequacy import Findings, _to_error, rows_with_sample
 from surveysynth.evaluation.compare.expected_error import ExpectedError, expected_error
 from surveysynth.inference.synthesis import SyntheticDataset
 from tests.long_runs.adequacy_study import GOLDEN as STUDY
@@ -96,6 +96,13 @@ def test_a_quantile_has_the_error_of_its_share() -> None:
     assert found.known[0, 0] == pytest.approx(of_share, rel=0.1)
     density = 1 / np.sqrt(2 * np.pi * SIGMA)
     assert found.scale[0] == pytest.approx(1 / density, rel=0.25)
+
+
+def test_values_have_the_digits_that_their_error_warrants() -> None:
+    assert _to_error(1234.567, 0.52) == "1,234.57"
+    assert _to_error(-1234.567, 520.0) == "−1,230"
+    assert _to_error(1234.567, 0.0) == "1,234.57"  # a row that no noise and no draw moves
+    assert _to_error(-0.125, 0.0) == "−0.125"
 
 
 def test_only_far_rows_are_counted_and_withheld_ones_are_not_compared() -> None:
