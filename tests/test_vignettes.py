@@ -31,7 +31,8 @@ DOCUMENTS = [
 #: Reference pages with the languages of their blocks; the other pages have shell blocks too.
 REFERENCE: dict[str, set[str]] = {
     "glossary": set(), "index": set(),
-    "limits": set(), "validated": set(), "protection": set(), "tables": {"sh", "python"},
+    "limits": set(), "validated": set(), "protection": set(), "comparison": set(),
+    "will_it_work": set(), "tables": {"sh", "python"},
     "software": {"python", "r"},
 }  # fmt: skip
 #: Pages that release a whole survey of ten thousand records.
