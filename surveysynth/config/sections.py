@@ -86,9 +86,10 @@ def setting_problems(section: "SurveySection") -> list[str]:
 def _replicate_method(value: Any) -> Any:
     """Return the method with Fay's factor in its standard form; raise the error of a Literal."""
     methods = [f"{name}(0.5)" if name == "fay" else name for name in get_args(ReplicateMethod)]
-    if value is None or not (isinstance(value, str) and _FAY.fullmatch(value)):
-        return value if value is None else known_name(value, methods)
-    return f"fay({float(_FAY.fullmatch(value)[1]):g})"  # type: ignore[index]
+    found = _FAY.fullmatch(value) if isinstance(value, str) else None
+    if found:
+        return f"fay({float(found[1]):g})"
+    return value if value is None else known_name(value, methods)
 
 
 def replicate_problems(

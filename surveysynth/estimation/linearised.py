@@ -30,7 +30,7 @@ from surveysynth.estimation.domains import (
 
 @dataclass(frozen=True, eq=False)
 class Linearised:
-    """Estimates of D rows and the linearised variable u of n records."""
+    """Estimates of D rows and the linearized variable u of n records."""
 
     estimate: FloatArray  # of each row, (D,); NaN where it has none
     #: From the row that each record is in, (n,) for one margin set, to its u there, (n,).

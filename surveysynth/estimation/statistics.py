@@ -1,8 +1,8 @@
 """The statistics that tables can show, with all facts about each.
 
-A row of ``STATISTICS`` has a statistic's words, requirements for an outcome,
-estimate and linearised variable as an array function. The specification, estimation, tables,
-writers, comparisons and noise all read this registry.
+A row of ``STATISTICS`` has a statistic's words, requirements for an outcome, estimate and
+linearized variable as an array function. The specification, estimation, tables, writers,
+comparisons and noise all read this registry.
 
 A statistic with arguments is a row of ``FAMILIES``. Its name is ``word(argument, argument)``. An
 argument is plain text. Text needs double quotes (a double quote in it is doubled) where it has
@@ -53,7 +53,7 @@ class Statistic:
     linearise: Linearise  # its array function
     #: False for a statistic of the weights alone, which has one table whatever the outcomes.
     needs_outcome: bool = True
-    binary: bool = False  # true if the outcome must be 0 or 1 and is modelled untransformed
+    binary: bool = False  # true if the outcome must be 0 or 1 and is modeled untransformed
     #: Of the outcomes that it is of; a table of one leaves the others out.
     kinds: tuple[OutcomeKind, ...] = ("continuous", "semicontinuous", "count")
     instead: str = ""  # for outcomes of another kind, what is of them, for messages

@@ -218,7 +218,7 @@ def delta_warning(spec: Spec, design: PublicDesign) -> tuple[Warned, ...]:
     ),)  # fmt: skip
 
 
-#: TableSet instead of such a level where cells are listed.
+#: Shown instead of such a level where cells are listed.
 NOT_SHOWN = "(rare level, not shown)"
 
 

@@ -80,6 +80,6 @@ def stand_in_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
         first = next(iter(theta))  # coefficients of whatever model
         for source in (rng, of_statistics):
             theta[first] = theta[first] + 0.1 * source.standard_normal(theta[first].shape)
-        return PrivateDraws(model.name, theta, settings), posterior.PosteriorRecord({}, {}, 1)
+        return PrivateDraws(model.name, theta, settings), posterior.PosteriorRecord({}, {}, 1, 1)
 
     monkeypatch.setattr(posterior, "posterior_draws", posterior_draws)

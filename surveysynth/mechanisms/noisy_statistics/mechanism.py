@@ -175,6 +175,7 @@ class NoisyStatisticsMechanism:
             "statistics": statistics.to_dict(),
             "posterior": {
                 "r_hat": dict(record.r_hat), "ess": dict(record.ess), "rounds": record.rounds,
+                "chains": record.chains,
             },
             DRAWS_NAME: {name: values.tolist() for name, values in draws.theta.items()},
         }  # fmt: skip

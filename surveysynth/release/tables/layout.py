@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ABSENT = "–"
-"""PresentedTables where there is no number; a footnote says why."""
+"""Shown where there is no number; a footnote says why."""
 
 KNOWN = "†"
-"""PresentedTables for the standard error and the interval of a known total."""
+"""Shown for the standard error and the interval of a known total."""
 
 _NOISE = 1e-9
 

@@ -172,7 +172,7 @@ class Sample:
         survey, model, mechanism = prepared(spec, self.survey)
         source = SeededNoise(rng.spawn(1)[0])
         first = first_stage(
-            survey.design, survey.confidential, budget=self.rho, noise="gaussian", source=source,
+            survey.design, survey.confidential, budget=self.rho, source=source,
             records=1,
         )  # fmt: skip
         spread = spread_counts(first.design, survey.confidential, rng)

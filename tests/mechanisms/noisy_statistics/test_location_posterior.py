@@ -14,10 +14,14 @@ from surveysynth.mechanisms.base import Declared
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.posterior import draws
 from surveysynth.mechanisms.noisy_statistics.posterior.draws import posterior_draws
+from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
-from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import release_statistics
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
+    release_statistics,
+    table_of,
+)
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.models.general_location.model import GeneralLocation
@@ -136,6 +140,19 @@ def released(
     return model, design, settings, statistics
 
 
+def test_chains_are_fewer_where_each_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """But enough for m draws, and never more than the plan's."""
+    model, design, _, statistics = released((INCOME,), (), SamplingPlan(4, 10, 20))
+    shape = table_of(model, design)
+    table = NoisyTable.of(shape, design.matrix.cell, statistics, draws.alike(design.matrix))
+    plan = SamplingPlan(32, 100, 60)
+    assert draws.chains_side_by_side(table, plan, 20) == 32
+    monkeypatch.setattr(draws, "BUSY", 1)
+    assert draws.chains_side_by_side(table, plan, 20) == draws.LEAST_CHAINS
+    assert draws.chains_side_by_side(table, plan, 60 * 20 - 1) == 20
+    assert draws.chains_side_by_side(table, SamplingPlan(4, 10, 20), 20) == 4
+
+
 @pytest.mark.parametrize(("r_hat", "rounds"), [(1.09, (20, 40)), (1.2, (20, 40))])
 def test_chains_that_were_near_keep_their_rounds(
     r_hat: float, rounds: tuple[int, int], monkeypatch: pytest.MonkeyPatch
@@ -164,7 +181,7 @@ def test_chains_that_were_near_keep_their_rounds(
         model, design, statistics, settings, np.random.default_rng(6), said.append
     )
     assert tuple(each.shape[1] for each in seen) == rounds
-    assert record.rounds == rounds[1]
+    assert (record.rounds, record.chains) == (rounds[1], 4)
     near = r_hat < draws.NEAR
     assert warm == ([10] if near else [10, 20])
     assert np.array_equal(seen[1][:, :20], seen[0]) == near

@@ -100,7 +100,7 @@ def assert_recomputes(folder: Path, *, r: bool, error: float = 1e-9) -> None:
 
 @pytest.mark.skipif(not has_r(), reason="Rscript is not installed: programs run in Python only")
 def test_programs_run_in_r(make_spec: MakeSpec, tmp_path: Path) -> None:
-    """PresentedTables as skipped where no test of this file runs a program in R."""
+    """Shown as skipped where no test of this file runs a program in R."""
     release(make_spec(), tmp_path / "out")
     folder = tmp_path / "out" / "release"
     assert run_r(folder) == pytest.approx(published(folder), rel=1e-9)

@@ -59,13 +59,14 @@ Said = Callable[[str], None]
 class PosteriorRecord:
     """The public record of a fit.
 
-    Largest R-hat and smallest effective sample size by group of what tables use, and the number of
-    rounds that chains kept.
+    Largest R-hat and smallest effective sample size by group of what tables use, the number of
+    rounds that chains kept, and that of chains, which may be fewer than the plan's.
     """
 
     r_hat: Mapping[str, float]
     ess: Mapping[str, float]
     rounds: int
+    chains: int
 
 
 def posterior_draws(
@@ -133,7 +134,8 @@ def fit(
             else:
                 points = np.concatenate([points, chains.sample(rounds)], axis=1)
             continue
-        return points.reshape(-1, points.shape[-1]), PosteriorRecord(r_hat, ess, points.shape[1])
+        record = PosteriorRecord(r_hat, ess, rounds=points.shape[1], chains=len(points))
+        return points.reshape(-1, points.shape[-1]), record
     raise AssertionError("the last stage returns or raises")
 
 

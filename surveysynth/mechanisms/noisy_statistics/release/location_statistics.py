@@ -150,7 +150,7 @@ class BlockDesign:
 
 @dataclass(frozen=True, eq=False)
 class Centring:
-    """Public: how groups get a centre of their own from first sums.
+    """Public: how groups get a center of their own from first sums.
 
     radius: of the ball about it; sizes (cells,): records of each row of X; precision (K,): of the
     prior of effects, in spreads.
@@ -292,7 +292,7 @@ class LocationStatistics(Published):
     spread: FloatArray
     radius: float
     share: float  # (k / radius)^2, how precise counts are beside moments
-    #: rho, epsilon, delta, records: The guarantee, for neighbours that differ in one unit of up to
+    #: rho, epsilon, delta, records: The guarantee, for neighbors that differ in one unit of up to
     #: ``records`` records.
     rho: float
     epsilon: float
@@ -304,7 +304,7 @@ class LocationStatistics(Published):
     units: UnitProducts | None = None
     #: Squares of the weight by level, with a cost of their own, where outcomes have categories.
     levels: LevelSquares | None = None
-    #: First sums, from which groups have centres of their own; part of rho is theirs. ``cross``,
+    #: First sums, from which groups have centers of their own; part of rho is theirs. ``cross``,
     #: ``squares`` and ``radius`` are then about those.
     first: GroupSums | None = None
 

@@ -3,9 +3,9 @@
 **What is released.** Record i has u_i, its amounts and log weight on the grid of the ball, zero in
 columns that it lacks, and one category of each of p discrete outcomes; h_i = (u_i, k (1[d_i1 = 0] -
 1/L_1), .., k (1[d_ip = last] - 1/L_p)) with L_j categories and k = ``SCALE``, all in whole numbers
-of steps. Columns of h are in blocks: all amounts, the log weight and
-the flags of outcomes that have amounts are one, and the flags of each other outcome one of their
-own. With S_j the sum of h over the n_j records of PSU j, entries inside blocks of
+of steps. Columns of h are in blocks: all amounts, the log weight and the flags of outcomes that
+have amounts are one, and the flags of each other outcome one of their own. With S_j the sum of h
+over the n_j records of PSU j, entries inside blocks of
 
     B = sum_j S_j S_j' / n_j
 
