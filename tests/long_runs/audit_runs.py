@@ -25,6 +25,7 @@ import time  # noqa: E402
 from collections.abc import Callable, Collection, Iterator, Sequence  # noqa: E402
 from dataclasses import replace  # noqa: E402
 from datetime import UTC, datetime  # noqa: E402
+from fractions import Fraction  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -33,26 +34,29 @@ import pandas as pd  # noqa: E402
 
 from surveysynth._support.types import FloatArray  # noqa: E402
 from surveysynth.errors import InputError, RefusedError  # noqa: E402
+from surveysynth.mechanisms.learned.histogram import LEARNED  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics.release import location_statistics as statistics  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics.release import survey_statistics as noisy  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release.noise import SystemNoise  # noqa: E402
-from surveysynth.mechanisms.noisy_statistics.release.sensitivity import (  # noqa: E402
-    NoiseVariances,
-    noise_variances,
+from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (  # noqa: E402
+    release_statistics,
 )
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
-from surveysynth.models import get_model  # noqa: E402
 from surveysynth.release.documents.context import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from tests.audit.cases import EXAMPLES  # noqa: E402
 from tests.audit.lines import Line, frame_of  # noqa: E402
 from tests.audit.neighbours import FEW, Change, changed, places  # noqa: E402
-from tests.audit.noise import flatten, noise_of, published  # noqa: E402
-from tests.audit.posterior import (  # noqa: E402  # noqa: E402
+from tests.audit.noise import (  # noqa: E402
+    flatten,
+    noise_of,
+    published,
+    same_centres,
+    with_curves,
+)
+from tests.audit.posterior import (  # noqa: E402
     Alike,
     Side,
     databases,
@@ -173,42 +177,43 @@ def with_refusals(first: FloatArray, second: FloatArray) -> tuple[FloatArray, Fl
     return np.nan_to_num(first, nan=value), np.nan_to_num(second, nan=value)
 
 
+class DividedNoise:
+    """Noise of the operating system whose SDs are divided."""
+
+    kind = SystemNoise.kind
+
+    def __init__(self, divisor: float) -> None:
+        self._share = Fraction(divisor) ** -2
+
+    def draw(self, variance: int | Fraction, size: int) -> list[int]:
+        """Return the noise; see ``NoiseSource``."""
+        return SystemNoise().draw(max(Fraction(variance) * self._share, Fraction(1, 2**20)), size)
+
+
 def attack_noise(divisor: float, runs: int) -> Proven:
     """All released numbers of a run, with SDs of the noise divided by ``divisor``."""
     case = next(each for each in EXAMPLES if each.name == "fbs, noisy statistics").case(N, SEED)
-    model, survey = get_model("fbs"), case.survey
-    usual = case.mechanism.settings
+    survey, usual = case.survey, case.mechanism.settings
     assert isinstance(usual, NoisySettings)
     settings = NoisySettings(Budget.of_epsilon(STATED, DELTA), usual.declared)
     record = places(survey)["highest leverage"]
     halves = [changed(survey, record, each) for each in (FAR, Change(-8.0, 0.02))]
-    given = (model, survey.design)
-
-    def wrong(clipping: Any, rho: float, records: int = 1) -> NoiseVariances:
-        right = noise_variances(clipping, rho, records)
-        whole = (right.cross, right.diagonal, right.off_diagonal)
-        return NoiseVariances(*(max(1, round(each / divisor**2)) for each in whole))
-
-    kept, statistics.noise_variances = statistics.noise_variances, wrong
-    try:
-        noise = noise_of(*given, halves[0], settings, np.random.default_rng(SEED))
-        exact = [published(*given, each, settings).exact for each in halves]
-        public = noisy.noise_design(model, survey.design, settings)
-        own = (noise.sd > 0) & (noise.copy == np.arange(noise.sd.size))
-        seen = []
-        for half in halves:
-            z = noisy.transformed(survey.design, half)
-            made = [
-                statistics.noisy_statistics(
-                    public, survey.design.matrix.cell, z, budget=settings.budget,
-                    source=SystemNoise(),
-                ).to_dict() for _ in range(runs)
-            ]  # fmt: skip
-            numbers = np.array([flat(each) for each in made])[:, own]
-            one, other = (((numbers - each[own]) / noise.sd[own]) ** 2 for each in exact)
-            seen.append(0.5 * (other - one).sum(axis=1))
-    finally:
-        statistics.noise_variances = kept
+    design = with_curves(replace(case, survey=replace(survey, confidential=halves[0])), settings,
+                         np.random.default_rng(SEED))  # fmt: skip
+    given = (case.model.of(design), design)
+    centres = same_centres(*given, settings)
+    noise = noise_of(*given, halves[0], settings, np.random.default_rng(SEED))
+    exact = [published(*given, each, settings).exact for each in halves]
+    own = (noise.sd > 0) & (noise.copy == np.arange(noise.sd.size))
+    seen = []
+    for half in halves:
+        made = [
+            release_statistics(*given, half, settings, DividedNoise(divisor), centres).to_dict()
+            for _ in range(runs)
+        ]
+        numbers = np.array([flat({LEARNED: [], **each}) for each in made])[:, own]
+        one, other = (((numbers - each[own]) / noise.sd[own]) ** 2 for each in exact)
+        seen.append(0.5 * (other - one).sum(axis=1))
     return proven(*seen, delta=DELTA)
 
 
