@@ -42,7 +42,7 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
     LocationStatistics,
 )
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
-    noisy_sums,
+    published_sums,
     record_scores,
     record_sums,
 )
@@ -210,7 +210,7 @@ def _sums(
     if statistics is None:
         return lambda dataset: record_scores(design, dataset), None
     addends = partial(record_sums, model, design, statistics)
-    return addends, noisy_sums(model, design, statistics)
+    return addends, published_sums(model, design, statistics)
 
 
 OWNER_ONLY = 0o600

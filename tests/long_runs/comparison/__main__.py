@@ -2,7 +2,8 @@
 
 ``run`` draws samples of a population, releases each by the methods named, and appends one line a
 sample and method to a file; a run that was broken off continues where it was. ``keep FILE..``
-summarizes such files in ``tests/golden/comparison.json``; ``page`` prints the tables of
+summarizes such files in ``tests/golden/comparison.json``, in place of earlier results of the same
+method; ``page`` prints the tables of
 ``vignettes/comparison.md`` and of the README. Marginals need ``opendp[mbi]`` beside the package.
 """
 
@@ -356,8 +357,8 @@ def main() -> None:
         run(study, given.population, given.epsilon, methods, given.samples, given.out,
             given.releases)  # fmt: skip
     elif given.command == "keep":
-        made = summaries([line for file in given.files for line in read(file)])
-        GOLDEN.write_text(made, encoding="utf-8")
+        lines = [line for file in given.files for line in read(file)]
+        GOLDEN.write_text(summaries(lines, json.loads(GOLDEN.read_text("utf-8"))), "utf-8")
     else:
         found = json.loads(GOLDEN.read_text(encoding="utf-8"))
         print("\n".join([*page(found), "", *readme(found)]))

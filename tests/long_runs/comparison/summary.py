@@ -33,9 +33,9 @@ POPULATIONS = {"published": "published simulation", "fares": "air fares",
 RESAMPLES = 400
 
 
-def summaries(lines: Sequence[dict[str, Any]]) -> str:
-    """Return the golden file of the lines of runs."""
-    made, versions, commits = [], dict[str, str](), set[str]()
+def summaries(lines: Sequence[dict[str, Any]], earlier: dict[str, Any]) -> str:
+    """Return the golden file of the lines of runs, with what was there of other methods."""
+    made, versions, commits = [], dict(earlier["versions"]), set(earlier["commits"])
     truths = {(each["population"], each["epsilon"]): each for each in lines if "truth" in each}
     for (population, epsilon), head in truths.items():
         own = [each for each in lines if "method" in each
@@ -62,11 +62,17 @@ def summaries(lines: Sequence[dict[str, Any]]) -> str:
                     **_measures(truth[part], *arrays),
                     "seconds": _seconds(found[k]["seconds"] for k in kept),
                 })  # fmt: skip
+    results = _found(earlier) | _found({"results": made})
+    places = list(truths) + [key[:2] for key in results]
+    order = [(*place, name) for place in dict.fromkeys(places) for name in METHODS]
     text = json.dumps({
         "commits": sorted(commits), "versions": versions,
-        "designs": {name: {key: head[key] for key in ("units", "records", "design")}
-                    for (name, _), head in truths.items()},
-        "results": made,
+        "designs": earlier["designs"] | {
+            name: {key: head[key] for key in ("units", "records", "design")}
+            for (name, _), head in truths.items()
+        },
+        "results": sorted(results.values(), key=lambda each: order.index(
+            (each["population"], each["epsilon"], each["method"]))),
     })  # fmt: skip
     return text.replace('{"population"', '\n{"population"').replace("]}", "\n]}\n")
 

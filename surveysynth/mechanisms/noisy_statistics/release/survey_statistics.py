@@ -204,7 +204,7 @@ def record_sums(
     return np.hstack(parts)
 
 
-def noisy_sums(
+def published_sums(
     model: Model, design: PublicDesign, statistics: LocationStatistics
 ) -> tuple[FloatArray, FloatArray]:
     """Return the published sums (P,) and the variances (P,) of their noise.
