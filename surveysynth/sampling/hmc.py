@@ -2,9 +2,9 @@
 
 The sampler knows a log density with its gradient and nothing of surveys. Points x = center + root z
 are whitened by the curvature at a mode, so that z is nearly standard normal; step size, center and
-root are learned in the warm-up, and nothing is learned after it. Some coordinates, such as the
-scale of effects that noise hides, have no useful mode: these are held while the mode is sought, and
-a move of the caller's own can draw them anew between trajectories.
+root are learned in the warm-up from points and gradients, and nothing is learned after it. Some
+coordinates, such as the scale of effects that noise hides, have no useful mode: these are held
+while the mode is sought, and a move of the caller's own can draw them anew between trajectories.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ LEAST_CURVATURE = 0.3
 #: Share of a variance that rounding may hide.
 ROUNDING = 1e-9
 #: Learned covariances of N points have the weight N / (N + PRIOR_POINTS).
-PRIOR_POINTS = 20.0
+PRIOR_POINTS = 5.0
 #: Shares of the warm-up after which the whitening is learned anew, each from the later half of what
 #: came before the one before it, and all rounds since.
 WINDOWS = 0.1, 0.25, 0.5, 0.75
@@ -68,8 +68,8 @@ class Whitening:
 
         Under a normal law with covariance S gradients are -S^-1 (x - center). Any points then give
         S at once, as the matrix between covariances C of points and G of gradients with S G S = C:
-        the geometric mean of C and G^-1, which has the least Fisher divergence from other laws.
-        Both are shrunken to the identity in these coordinates, and so is S.
+        the geometric mean of C and G^-1 (Seyboldt et al. 2026). Both are shrunken to the identity
+        in these coordinates, and so is S.
         """
         z, slopes = self.coordinates(points), gradients @ self.root
         size = z.shape[1]

@@ -50,7 +50,7 @@ LONGEST, NEAR = 32, 1.15
 FEWEST, MOST = 0.25, 1.0
 #: A round of many chains takes little longer than one of few while a point fills fewer numbers than
 #: BUSY. Beyond that time grows with their number, so there are fewer, but not less than these.
-BUSY, LEAST_CHAINS = 20_000, 12
+BUSY, LEAST_CHAINS = 2_000, 12
 #: Points whose functionals are computed at once hold so many rows of the table.
 ROWS_AT_ONCE = 2**18
 

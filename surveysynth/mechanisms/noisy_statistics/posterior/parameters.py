@@ -2,8 +2,10 @@
 
 Coordinates are at about unit scale. Coefficients are centered and whitened by generalized least
 squares, everything else is about its prior mean in prior SDs: log variances and slopes of groups
-about what groups have in common, s_0 and b, with effects u and v of their levels. (Coordinates of
-groups where they are, which suit groups that are known well, made chains slower also there.)"""
+about what groups have in common, s_0 and b, with effects u and v of their levels; shrunken columns
+and deviations about what earlier columns say. That suits what noise hides; for what is known well
+there are ``redraw_scales``. (Trajectories in coordinates of groups where they are, which suit
+groups that are known well, were slower also there.)"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -186,7 +188,8 @@ class Parameters:
             used[part.position, part.columns] = True
         self.ridged = np.flatnonzero(ridged)
         self.free = (used & ~ridged).astype(np.float64)
-        self.own_free = [np.flatnonzero(each) for each in used & ~ridged]
+        #: Columns (P,) of each regression that are not shrunken.
+        self.own = [np.flatnonzero(each) for each in used & ~ridged]
         pairs = [(p.position, int(k)) for p in layout.regressions for k in p.earlier]
         self.row, self.column = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         self.unit = self.spread[self.row] / self.spread[self.column]
@@ -221,7 +224,7 @@ class Parameters:
         """Return the shapes of the coordinates by name, in their order in a vector."""
         q = self.q
         sizes: dict[str, tuple[int, ...]] = {
-            f"means {j}": (own.size,) for j, own in enumerate(self.own_free)
+            f"means {j}": (own.size,) for j, own in enumerate(self.own)
         }
         sizes |= {f"logit {i}": each.shape for i, each in enumerate(self.logits)}
         return sizes | {
@@ -241,9 +244,10 @@ class Parameters:
     # --- starts -------------------------------------------------------------------------------
 
     def _least_squares(self) -> None:
-        """Set centers and roots of the coefficients of each column, by what noisy sums say.
+        """Set centers and roots of coefficients that are not shrunken, by what noisy sums say.
 
-        Of those that are not shrunken, with slopes on those that are."""
+        Given those that are: ``along`` has the slopes on these.
+        """
         table, shape = self.table, self.table.shape
         tilde = shape.tilde.copy()  # in the columns of the prior
         tilde[..., : self.layout.columns] = table.x[:, None]
@@ -266,7 +270,7 @@ class Parameters:
                 linear[pattern.present] += (weighted @ sums).T
         self.centers, self.roots, self.along = (list[FloatArray]() for _ in range(3))
         prior = np.where(np.isin(np.arange(shape.width), self.ridged), self.kappa**-2, 1.0)
-        for j, own in enumerate(self.own_free):
+        for j, own in enumerate(self.own):
             matrix = precision[j] + np.diag(prior)
             of_own = matrix[np.ix_(own, own)]
             self.centers.append(np.linalg.solve(of_own, linear[j, own]))
@@ -322,7 +326,7 @@ class Parameters:
         deviations = flat.reshape(part["deviations"].shape)
         coefficients = np.zeros((batch, self.q, self.layout.width))
         coefficients[..., self.ridged] = shrunken
-        for j, own in enumerate(self.own_free):
+        for j, own in enumerate(self.own):
             whitened = self.centers[j] + part[f"means {j}"] @ self.roots[j].T
             coefficients[:, j, own] = spread[j] * whitened + shrunken[:, j] @ self.along[j].T
         of_levels = 2.0 * self.kappa * part["levels"]
@@ -360,6 +364,7 @@ class Parameters:
         return np.asarray(left * self.shrunken / (self.kappa * np.exp(log_s)[..., None]))
 
     def _values_of(self, point: Point) -> FloatArray:
+        """Return shrunken columns and deviations (b, q, S) of a point."""
         shrunken = point.coefficients[..., self.ridged]
         flat = point.deviations.reshape(*point.log_s.shape, -1)
         return np.concatenate([shrunken, flat], axis=-1)
@@ -443,7 +448,7 @@ class Parameters:
         value = value - 0.5 * (part["core"] ** 2).sum(1)
         if self.layout.grouped:
             value = value + self._of_groups(point, part, gradient, in_variance, in_slopes)
-        for j, own in enumerate(self.own_free):
+        for j, own in enumerate(self.own):
             pulled = in_coefficients[:, j, own]
             gradient[f"means {j}"] = self.spread[j] * pulled @ self.roots[j]
             in_coefficients[:, j, self.ridged] += pulled @ self.along[j]
