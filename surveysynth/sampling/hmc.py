@@ -2,9 +2,9 @@
 
 The sampler knows a log density with its gradient and nothing of surveys. Points x = center + root z
 are whitened by the curvature at a mode, so that z is nearly standard normal; step size, center and
-root are learned in the warm-up, and nothing is learned after it. Some coordinates, such as the
-scale of effects that noise hides, have no useful mode: these are held while the mode is sought, and
-a move of the caller's own can draw them anew between trajectories.
+root are learned in the warm-up from points and gradients, and nothing is learned after it. Some
+coordinates, such as the scale of effects that noise hides, have no useful mode: these are held
+while the mode is sought, and a move of the caller's own can draw them anew between trajectories.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,10 @@ Move = Callable[[FloatArray, np.random.Generator], FloatArray]
 
 #: Acceptance that the step size aims at, and its first guess.
 ACCEPTANCE, FIRST_STEP = 0.8, 0.2
-#: Trajectories have this length on average, between half and one and a half times as much: about a
-#: quarter of the period of a normal, since half of it turns every point into its opposite.
-LENGTH, MOST_STEPS = 1.7, 16
+#: Trajectories have this length on average, between half and one and a half times as much: more
+#: than a quarter of the period of a normal, since posteriors have longer tails, but not half of it,
+#: which turns every point into its opposite.
+LENGTH, MOST_STEPS = 2.0, 24
 #: One round in so many takes steps this much shorter, and no more of them: where a scale of effects
 #: is far above its typical size curvature is too, and at one step size chains would stay there.
 SHORT_ROUND, SHORTER = 10, 0.2
@@ -37,8 +38,11 @@ DIFFERENCE, AT_ONCE = 1e-3, 32
 LEAST_CURVATURE = 0.3
 #: Share of a variance that rounding may hide.
 ROUNDING = 1e-9
-#: The learned covariance of N points has the weight N / (N + PRIOR_POINTS D).
+#: Learned covariances of N points have the weight N / (N + PRIOR_POINTS).
 PRIOR_POINTS = 5.0
+#: Shares of the warm-up after which the whitening is learned anew, each from the later half of what
+#: came before the one before it, and all rounds since.
+WINDOWS = 0.1, 0.25, 0.5, 0.75
 #: Chains this many median deviations below the median log density start again from another chain.
 STUCK = 6.0
 
@@ -59,18 +63,26 @@ class Whitening:
         """Return z (b, D) of points (b, D)."""
         return np.asarray((x - self.center) @ self.inverse.T)
 
-    def updated(self, points: FloatArray) -> "Whitening":
-        """Return the whitening that N points (N, D) suggest, shrunken to this one.
+    def updated(self, points: FloatArray, gradients: FloatArray) -> "Whitening":
+        """Return the whitening that N points (N, D) with gradients suggest, shrunken to this one.
 
-        The covariance is factored at unit diagonal, where rounding leaves it a root.
+        Under a normal law with covariance S gradients are -S^-1 (x - center). Any points then give
+        S at once, as the matrix between covariances C of points and G of gradients with S G S = C:
+        the geometric mean of C and G^-1 (Seyboldt et al. 2026). Both are shrunken to the identity
+        in these coordinates, and so is S.
         """
-        share = len(points) / (len(points) + PRIOR_POINTS * points.shape[1])
-        covariance = share * np.cov(points.T) + (1.0 - share) * self.root @ self.root.T
-        sd = np.sqrt(np.diag(covariance))
-        scaled = covariance / (sd * sd[:, None]) + ROUNDING * np.eye(len(sd))
-        root = sd[:, None] * np.linalg.cholesky(scaled)
-        inverse = solve_triangular(root, np.eye(len(root)), lower=True)
-        return Whitening(points.mean(0), np.asarray(root), np.asarray(inverse))
+        z, slopes = self.coordinates(points), gradients @ self.root
+        size = z.shape[1]
+        share, few = np.array([len(z), PRIOR_POINTS]) / (len(z) + PRIOR_POINTS)
+        of_points, of_slopes = (share * np.cov(each.T) + few * np.eye(size) for each in (z, slopes))
+        lower = np.linalg.cholesky(of_slopes)
+        values, vectors = np.linalg.eigh(lower.T @ of_points @ lower)
+        quarter = np.maximum(values, ROUNDING * values[-1]) ** 0.25
+        root = solve_triangular(lower, vectors * quarter, lower=True, trans="T")
+        inverse = (vectors / quarter).T @ lower.T
+        return Whitening(
+            points.mean(0), np.asarray(self.root @ root), np.asarray(inverse @ self.inverse)
+        )
 
 
 def find_mode(
@@ -142,19 +154,21 @@ class HamiltonianChains:
 
     def warm_up(self, rounds: int) -> None:
         """Run rounds of which nothing is kept, learning step size, center and root."""
-        visited = list[FloatArray]()
+        visited, since, begun = list[tuple[FloatArray, FloatArray]](), 0, 0
         for i in range(rounds):
             accepted = self.round(short := i % SHORT_ROUND == SHORT_ROUND - 1)
             if not short:
-                self.log_step += (accepted - ACCEPTANCE) / float(np.sqrt(i / 3 + 1))
-            visited.append(self.x)
+                self.log_step += (accepted - ACCEPTANCE) / float(np.sqrt((i - since) / 3 + 1))
+            visited.append((self.x, self.gradient))
             if i in (rounds // 4, rounds // 2):
                 self._restart_stuck()
-            if i in (rounds // 3, 2 * rounds // 3):
-                recent = np.concatenate(visited[len(visited) // 2 :])
+            if i + 1 in [round(share * rounds) for share in WINDOWS]:
+                points, gradients = map(np.concatenate, zip(*visited[begun // 2 :], strict=True))
                 # Shrunken to the first one: to the last one it could collapse, stage after stage.
-                self.whitening = self.first.updated(recent)
+                self.whitening = self.first.updated(points, gradients)
                 self.z = self.whitening.coordinates(self.x)
+                self.log_step = max(self.log_step, float(np.log(FIRST_STEP)))
+                since, begun = i, i + 1
 
     def sample(self, rounds: int) -> FloatArray:
         """Run rounds and return the points (chains, rounds, D)."""

@@ -1,7 +1,7 @@
 """The prior of the parameters, and scales of groups drawn given what they scale. Truth: the prior
 written out, with what coordinates stretch; densities on a grid."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy import integrate, stats
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.posterior.amount_law import AmountLaw
 from surveysynth.mechanisms.noisy_statistics.posterior.category_law import CategoryLaw
-from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters
+from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters, Point
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.survey.outcome import Outcome
 from tests.mechanisms.noisy_statistics.law_cases import AGE, BENEFIT, PAY, WORKS, released
@@ -33,19 +33,16 @@ def half_t(values: FloatArray, df: float, scale: float) -> FloatArray:
     return np.asarray(stats.t(df).logpdf(values / scale) + np.log(values))
 
 
-def of_column(posterior: Parameters, x: FloatArray, j: int) -> Any:
-    """The log prior (b,) of the regression of column j, in coordinates."""
-    point, part, layout = posterior.point(x), posterior.parts(x), posterior.layout
+def of_column(posterior: Parameters, point: Point, j: int) -> Any:
+    """The log prior (b,) of the regression of column j: of coefficients, deviations, slopes and log
+    variances of groups, and logs of scales."""
+    layout = posterior.layout
     pairs = np.flatnonzero(posterior.row == j)
     earlier, s = posterior.column[pairs], np.exp(point.log_s[:, j])
     tau, columns = np.exp(point.log_tau[:, j]), layout.regressions[j].columns
     unit = posterior.spread[j] / posterior.spread[earlier]
     value: Any = half_t(s, 3.0, PRIORS["residual_scale"])
     value = value + half_t(tau, 3.0, PRIORS["coefficient_scale"])
-    # tau = least (1 + e^x): the spread of an amount, a twentieth of that of the weight.
-    least = posterior.spread[j] * (1.0 if layout.regressions[j].outcome is not None else 0.05)
-    assert (tau > least).all()
-    value = value + np.log1p(-least / tau)
     value = value + stats.norm(0.0, unit).logpdf(point.core[:, pairs]).sum(1)
     for k in columns:
         own = point.coefficients[:, :, k]
@@ -63,7 +60,6 @@ def of_column(posterior: Parameters, x: FloatArray, j: int) -> Any:
             value = value + stats.norm(0.0, KAPPA * s[:, None]).logpdf(left).sum(1)
         else:
             assert not own[:, j].any()
-            value = value + stats.norm.logpdf(part["deviations"][:, j, :, e]).sum(1)
     contrasts, nu = posterior.contrasts, np.exp(point.log_nu[:, j])
     value = value + half_t(nu, 1.0, PRIORS["pooling_df"])
     effects = point.of_levels[:, j]
@@ -71,17 +67,37 @@ def of_column(posterior: Parameters, x: FloatArray, j: int) -> Any:
     about, half = np.exp(2.0 * point.log_s[:, j, None] + effects @ contrasts), 0.5 * nu[:, None]
     variance = np.exp(point.log_variance[:, j])
     law = stats.invgamma(half, scale=half * about)
-    value = value + (law.logpdf(variance) + np.log(variance) - 0.5 * np.log(half)).sum(1)
+    value = value + (law.logpdf(variance) + np.log(variance)).sum(1)
     if not pairs.size:
-        return value + stats.norm.logpdf(part["log_t"][:, j])
+        return value
     t = np.exp(point.log_t[:, j])
     value = value + half_t(t, 3.0, PRIORS["slope_scale"])
     effects = point.slopes_of_levels[:, pairs]
     value = value + stats.norm(0.0, KAPPA * unit[:, None]).logpdf(effects).sum((1, 2))
     off = point.slopes[:, pairs] - point.core[:, pairs, None] - effects @ contrasts
-    return value + (stats.norm(0.0, t[:, None, None]).logpdf(off) + np.log(t)[:, None, None]).sum(
-        (1, 2)
-    )
+    return value + stats.norm(0.0, t[:, None, None]).logpdf(off).sum((1, 2))
+
+
+def stretched(posterior: Parameters, x: FloatArray, j: int) -> Any:
+    """What coordinates stretch these by, in log volumes (b,), and the prior of idle coordinates."""
+    point, part, layout = posterior.point(x), posterior.parts(x), posterior.layout
+    pairs = np.flatnonzero(posterior.row == j)
+    s, tau = np.exp(point.log_s[:, j]), np.exp(point.log_tau[:, j])
+    # tau = least (1 + e^x): the spread of an amount, a twentieth of that of the weight.
+    least = posterior.spread[j] * (1.0 if layout.regressions[j].outcome is not None else 0.05)
+    assert (tau > least).all()
+    value = np.log1p(-least / tau) + len(layout.ridged) * np.log(KAPPA * s)
+    if not layout.grouped:
+        return value
+    for e in range(layout.width - layout.columns):
+        if layout.columns + e in layout.regressions[j].columns:
+            value = value + posterior.groups * np.log(KAPPA * s)
+        else:
+            value = value + stats.norm.logpdf(part["deviations"][:, j, :, e]).sum(1)
+    value = value - 0.5 * posterior.groups * np.log(0.5 * np.exp(point.log_nu[:, j]))
+    if not pairs.size:
+        return value + stats.norm.logpdf(part["log_t"][:, j])
+    return value + posterior.groups * pairs.size * point.log_t[:, j]
 
 
 def log_volume(posterior: Parameters, x: FloatArray, i: int) -> FloatArray:
@@ -114,8 +130,10 @@ def test_the_density_is_that_of_the_prior_where_nothing_is_known(
     )  # fmt: skip
     posterior = parameters_of(outcomes, grouped)
     x = 0.5 * np.random.default_rng(2).standard_normal((6, posterior.dimension))
-    expected = sum(of_column(posterior, x, j) for j in range(posterior.q))
     point = posterior.point(x)
+    expected = sum(
+        of_column(posterior, point, j) + stretched(posterior, x, j) for j in range(posterior.q)
+    )
     for part, own in zip(posterior.layout.logits, point.logits, strict=True):
         ridged = np.isin(part.columns, posterior.layout.ridged)
         sd = np.where(ridged, 2.0 * KAPPA, PRIORS["logit_sd"])[:, None]
@@ -126,34 +144,47 @@ def test_the_density_is_that_of_the_prior_where_nothing_is_known(
     np.testing.assert_allclose(found - found[0], expected - expected[0], rtol=1e-7, atol=1e-6)
 
 
-def test_scales_of_groups_are_drawn_from_their_laws_given_groups() -> None:
-    """t and nu on a grid; what they scale stays where it is."""
-    posterior, rng = parameters_of((AGE, PAY)), np.random.default_rng(3)
-    start = np.tile(0.8 * rng.standard_normal(posterior.dimension), (1500, 1))
+@pytest.mark.parametrize("outcomes", [(AGE, PAY), (WORKS, BENEFIT, AGE)], ids=["amounts", "kinds"])
+def test_scales_and_shared_values_are_drawn_given_what_has_them(
+    outcomes: tuple[Outcome, ...],
+) -> None:
+    """All of them at once, by chains of draws: each rank among others given what stays is uniform
+    where it is drawn from its law given the rest, which is on a grid."""
+    posterior, rng = parameters_of(outcomes), np.random.default_rng(3)
+    start = np.tile(0.8 * rng.standard_normal(posterior.dimension), (600, 1))
     x = start
-    for _ in range(6):
+    for _ in range(30):
         x = posterior.redraw_scales(x, rng)
     before, after = posterior.point(start), posterior.point(x)
-    for name in ("log_variance", "slopes", "core", "coefficients", "off_slopes", "off_variance"):
+    for name in ("coefficients", "deviations", "log_variance", "slopes"):
         np.testing.assert_allclose(getattr(after, name), getattr(before, name), atol=1e-9)
-    grid = np.linspace(-9.0, 9.0, 6001)
-    value = np.exp(grid)[:, None]
+    idle = posterior.parts(x)["deviations"] - posterior.parts(start)["deviations"]
+    assert not np.where(posterior.levels[:, None], 0.0, idle).any()
     for j in range(posterior.q):
-        pairs, off = np.flatnonzero(posterior.row == j), before.off_variance[0, j]
-        law = stats.invgamma(0.5 * value, scale=0.5 * value)
-        of_nu = half_t(value[:, 0], 1.0, PRIORS["pooling_df"])
-        of_nu += law.logpdf(np.exp(off)).sum(1)
-        laws = [(of_nu, after.log_nu[:, j])]
-        if pairs.size:
-            slopes = before.off_slopes[0, pairs].ravel()
-            of_t = half_t(value[:, 0], 3.0, PRIORS["slope_scale"])
-            laws.append((of_t + stats.norm(0.0, value).logpdf(slopes).sum(1), after.log_t[:, j]))
-        for log_density, drawn in laws:
-            density = np.exp(log_density - log_density.max())
-            below = integrate.cumulative_trapezoid(density, grid, initial=0.0)
-            for shift, right in ((0.0, True), (0.2, False)):
-                shares = np.interp(drawn + shift, grid, below / below[-1])
-                assert (stats.kstest(shares, "uniform").pvalue > 1e-3) == right
+        places = [(name, j) for name in ("log_s", "log_tau", "log_nu", "log_t")]
+        places += [("core", pair) for pair in np.flatnonzero(posterior.row == j)]
+        for name, place in places if posterior.sloped[j] else places[:3]:
+            values = getattr(after, name)[:, place]
+            grid = np.linspace(values.min() - 3.0, values.max() + 3.0, 301)
+            if name == "log_tau":
+                grid = np.linspace(posterior.least_tau[j], values.max() + 3.0, 301)
+            changed = np.repeat(getattr(after, name)[:, None], grid.size, axis=1)
+            changed[:, :, place] = grid
+            drawn = {name: changed.reshape(-1, changed.shape[-1])}
+            repeated = {
+                each.name: getattr(after, each.name) for each in fields(Point)
+                if each.name not in (name, "logits")
+            }  # fmt: skip
+            repeated = {key: np.repeat(each, grid.size, axis=0) for key, each in repeated.items()}
+            point = Point(logits=(), **repeated, **drawn)
+            log_density = of_column(posterior, point, j).reshape(len(x), -1)
+            density = np.exp(log_density - log_density.max(1, keepdims=True))
+            below = integrate.cumulative_trapezoid(density, grid, axis=1, initial=0.0)
+            below /= below[:, -1:]
+            for shift, right in ((0.0, True), (0.3 * values.std(), False)):
+                places_below = zip(values + shift, below, strict=True)
+                shares = [np.interp(value, grid, share) for value, share in places_below]
+                assert (stats.kstest(shares, "uniform").pvalue > 1e-3) == right, (name, place)
 
 
 def test_points_beyond_what_a_law_can_have_are_outside() -> None:

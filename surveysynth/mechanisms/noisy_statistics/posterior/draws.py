@@ -43,12 +43,14 @@ from surveysynth.survey.survey import PublicDesign
 
 #: Iterations of the search for a mode, which only has to come near.
 ITERATIONS = 200
-#: Stages of a fit, each with twice the rounds of the one before. Up to an R-hat of NEAR the rounds
-#: so far are kept; beyond it they are a further warm-up.
-STAGES, NEAR = 6, 1.15
+#: A fit keeps at most about this many times the rounds of the plan. Up to an R-hat of NEAR the
+#: rounds so far are kept, and more follow; beyond it there is a further warm-up, and others follow.
+LONGEST, NEAR = 32, 1.15
+#: Rounds that follow, in rounds so far: what R-hat asks for, and a tenth more, between these.
+FEWEST, MOST = 0.25, 1.0
 #: A round of many chains takes little longer than one of few while a point fills fewer numbers than
 #: BUSY. Beyond that time grows with their number, so there are fewer, but not less than these.
-BUSY, LEAST_CHAINS = 20_000, 12
+BUSY, LEAST_CHAINS = 2_000, 12
 #: Points whose functionals are computed at once hold so many rows of the table.
 ROWS_AT_ONCE = 2**18
 
@@ -113,11 +115,12 @@ def fit(
     chains = HamiltonianChains(parameters, whitening, count, rng, parameters.redraw_scales)
     chains.warm_up(plan.warmup)
     points = chains.sample(plan.draws)
-    for stage in range(STAGES):
+    while True:
+        rounds = points.shape[1]
         try:
             r_hat, ess = check_convergence(functionals_of(parameters, points), None)
         except NotConvergedError as refusal:
-            if stage == STAGES - 1:
+            if rounds >= LONGEST * plan.draws:
                 raise RefusedError(
                     "The chains given the noise have not converged: R-hat is "
                     f"{refusal.r_hat:.2f} after all stages, and {MAX_R_HAT} is required. Release "
@@ -125,18 +128,23 @@ def fit(
                     "raise warmup and draws in [synthesizer]; the noise that was drawn is used "
                     "again."
                 ) from None
-            rounds = points.shape[1]
+            more = rounds_to_come(rounds, refusal.r_hat)
             if progress is not None:
-                progress(more_rounds(rounds, refusal.r_hat))
+                progress(more_rounds(more, refusal.r_hat))
             if refusal.r_hat > NEAR:
-                chains.warm_up(rounds)
-                points = chains.sample(2 * rounds)
+                chains.warm_up(more)
+                points = chains.sample(2 * more)
             else:
-                points = np.concatenate([points, chains.sample(rounds)], axis=1)
+                points = np.concatenate([points, chains.sample(more)], axis=1)
             continue
-        record = PosteriorRecord(r_hat, ess, rounds=points.shape[1], chains=len(points))
+        record = PosteriorRecord(r_hat, ess, rounds=rounds, chains=len(points))
         return points.reshape(-1, points.shape[-1]), record
-    raise AssertionError("the last stage returns or raises")
+
+
+def rounds_to_come(rounds: int, r_hat: float) -> int:
+    """Return how many rounds are to follow: R-hat^2 - 1 falls as one over their number."""
+    wanted = 1.1 * (r_hat**2 - 1.0) / (MAX_R_HAT**2 - 1.0) - 1.0
+    return int(np.ceil(rounds * min(max(wanted, FEWEST), MOST)))
 
 
 def chains_side_by_side(table: NoisyTable, plan: SamplingPlan, m: int) -> int:

@@ -2,8 +2,10 @@
 
 Coordinates are at about unit scale. Coefficients are centered and whitened by generalized least
 squares, everything else is about its prior mean in prior SDs: log variances and slopes of groups
-about what groups have in common, s_0 and b, with effects u and v of their levels. (Coordinates of
-groups where they are, which suit groups that are known well, made chains slower also there.)"""
+about what groups have in common, s_0 and b, with effects u and v of their levels; shrunken columns
+and deviations about what earlier columns say. That suits what noise hides; for what is known well
+there are ``redraw_scales``. (Trajectories in coordinates of groups where they are, which suit
+groups that are known well, were slower also there.)"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +21,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.category_law import Categ
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.models.gaussian.blocks import HALF_T_DF
 from surveysynth.models.general_location.layout import Layout, log_shares
-from surveysynth.sampling.primitives import half_t_log_density
+from surveysynth.sampling.primitives import half_t_log_density, normal_from_precision
 
 #: Points have coordinates within this distance: beyond it exponentials overflow.
 FARTHEST = 60.0
@@ -180,13 +182,14 @@ class Parameters:
         shape, q = table.shape, layout.q
         self.q, self.groups, self.spread = q, shape.groups, table.spread
         self.kappa = priors["interaction_scale"]
-        self.columns = [part.columns for part in layout.regressions]
         ridged = np.isin(np.arange(layout.width), layout.ridged)
         used = np.zeros((q, layout.width), dtype=bool)
-        for j, own in enumerate(self.columns):
-            used[j, own] = True
+        for part in layout.regressions:
+            used[part.position, part.columns] = True
         self.ridged = np.flatnonzero(ridged)
         self.free = (used & ~ridged).astype(np.float64)
+        #: Columns (P,) of each regression that are not shrunken.
+        self.own = [np.flatnonzero(each) for each in used & ~ridged]
         pairs = [(p.position, int(k)) for p in layout.regressions for k in p.earlier]
         self.row, self.column = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
         self.unit = self.spread[self.row] / self.spread[self.column]
@@ -198,15 +201,13 @@ class Parameters:
         self.least_tau = np.log(self.spread * np.where(amounts, 1.0, LEAST_OF_WEIGHT))
         grouped = layout.grouped
         self.contrasts = table.contrasts if grouped else np.zeros((0, self.groups))
-        #: Levels of outcomes that deviate by group in each column, and that with ridged columns
-        #: are shrunken (q, S): in regressions that use them.
+        #: Levels of outcomes that deviate by group in each column (q, E): in regressions that use
+        #: them.
         deviating &= grouped
-        levels = used[:, layout.columns :] if deviating else np.zeros((q, 0), dtype=bool)
-        self.levels = levels
-        self.shrunken = np.hstack(
-            [np.ones((q, self.ridged.size), dtype=bool), np.tile(levels, (1, self.groups))]
-        )
-        self.count = self.shrunken.sum(1)
+        self.levels = used[:, layout.columns :] if deviating else np.zeros((q, 0), dtype=bool)
+        #: 1 where a regression has a shrunken column or deviation (q, S).
+        levels = np.tile(self.levels, (1, self.groups))
+        self.shrunken = np.hstack([np.ones((q, self.ridged.size)), levels])
         self.logits = [
             LogitRows(table, part, priors, layout) for part in range(len(layout.logits))
         ]
@@ -223,10 +224,13 @@ class Parameters:
         """Return the shapes of the coordinates by name, in their order in a vector."""
         q = self.q
         sizes: dict[str, tuple[int, ...]] = {
-            f"means {j}": (own.size,) for j, own in enumerate(self.columns)
+            f"means {j}": (own.size,) for j, own in enumerate(self.own)
         }
         sizes |= {f"logit {i}": each.shape for i, each in enumerate(self.logits)}
-        return sizes | {"core": (self.row.size,), "log_s": (q,), "log_tau": (q,)}
+        return sizes | {
+            "shrunken": (q, self.ridged.size),
+            "core": (self.row.size,), "log_s": (q,), "log_tau": (q,),
+        }  # fmt: skip
 
     def _group_sizes(self) -> dict[str, tuple[int, ...]]:
         """Return those of coordinates that only a grouped layout has, zero in others."""
@@ -240,7 +244,10 @@ class Parameters:
     # --- starts -------------------------------------------------------------------------------
 
     def _least_squares(self) -> None:
-        """Set centers and roots of the coefficients of each column, by what noisy sums say."""
+        """Set centers and roots of coefficients that are not shrunken, by what noisy sums say.
+
+        Given those that are: ``along`` has the slopes on these.
+        """
         table, shape = self.table, self.table.shape
         tilde = shape.tilde.copy()  # in the columns of the prior
         tilde[..., : self.layout.columns] = table.x[:, None]
@@ -261,12 +268,14 @@ class Parameters:
                 sums = pattern.sums[g] + (rows.T @ n)[:, None] * pattern.centers[g]
                 precision[pattern.present] += weighted @ gram @ link
                 linear[pattern.present] += (weighted @ sums).T
-        self.centers, self.roots = list[FloatArray](), list[FloatArray]()
+        self.centers, self.roots, self.along = (list[FloatArray]() for _ in range(3))
         prior = np.where(np.isin(np.arange(shape.width), self.ridged), self.kappa**-2, 1.0)
-        for j, own in enumerate(self.columns):
-            matrix = precision[j][np.ix_(own, own)] + np.diag(prior[own])
-            self.centers.append(np.linalg.solve(matrix, linear[j, own]))
-            self.roots.append(np.linalg.inv(np.linalg.cholesky(matrix)).T)
+        for j, own in enumerate(self.own):
+            matrix = precision[j] + np.diag(prior)
+            of_own = matrix[np.ix_(own, own)]
+            self.centers.append(np.linalg.solve(of_own, linear[j, own]))
+            self.along.append(-np.linalg.solve(of_own, matrix[np.ix_(own, self.ridged)]))
+            self.roots.append(np.linalg.inv(np.linalg.cholesky(of_own)).T)
 
     def start(self) -> FloatArray:
         """Return where the search for a mode starts (D,)."""
@@ -302,10 +311,6 @@ class Parameters:
         spread, batch = self.spread, len(x)
         part = {name: np.zeros((batch, *size)) for name, size in self._group_sizes().items()}
         part |= self.parts(x)
-        coefficients = np.zeros((batch, self.q, self.layout.width))
-        for j, own in enumerate(self.columns):
-            whitened = self.centers[j] + part[f"means {j}"] @ self.roots[j].T
-            coefficients[:, j, own] = spread[j] * whitened
         logits = tuple(
             each.coefficients(each.predictors(part[f"logit {i}"])[0])
             for i, each in enumerate(self.logits)
@@ -313,9 +318,17 @@ class Parameters:
         log_s = np.log(spread) + part["log_s"]
         log_tau = self.least_tau + np.logaddexp(0.0, part["log_tau"])
         core = self.unit * part["core"]
-        deviations = self.kappa * spread[:, None, None] * part["deviations"]
         log_nu = np.log(self.priors["pooling_df"]) + part["log_nu"]
         log_t = np.log(TYPICAL_T) + part["log_t"]
+        flat = part["deviations"].reshape(batch, self.q, -1)
+        values = self._values(log_s, core, np.concatenate([part["shrunken"], flat], axis=-1))
+        shrunken, flat = np.split(values, [self.ridged.size], axis=-1)
+        deviations = flat.reshape(part["deviations"].shape)
+        coefficients = np.zeros((batch, self.q, self.layout.width))
+        coefficients[..., self.ridged] = shrunken
+        for j, own in enumerate(self.own):
+            whitened = self.centers[j] + part[f"means {j}"] @ self.roots[j].T
+            coefficients[:, j, own] = spread[j] * whitened + shrunken[:, j] @ self.along[j].T
         of_levels = 2.0 * self.kappa * part["levels"]
         slopes_of_levels = self.kappa * self.unit[:, None] * part["level slopes"]
         off_variance = np.sqrt(2.0) * np.exp(-0.5 * log_nu)[..., None] * part["group"]
@@ -326,9 +339,35 @@ class Parameters:
             middle = 2.0 * np.log(spread)[:, None]
             log_variance = np.clip(log_variance, middle - LOG_VARIANCE, middle + LOG_VARIANCE)
         return Point(
-            coefficients, deviations * self.levels[:, None], logits, core, slopes, log_variance,
+            coefficients, deviations, logits, core, slopes, log_variance,
             log_s, log_tau, log_nu, log_t, of_levels, slopes_of_levels, off_variance, off_slopes,
         )  # fmt: skip
+
+    def _values(self, log_s: FloatArray, core: FloatArray, own: FloatArray) -> FloatArray:
+        """Return shrunken columns and deviations (b, q, S): N(0, kappa^2 Sigma_0) across columns.
+
+        own (b, q, S): their residuals by slopes on earlier columns, in prior SDs.
+        """
+        result = self.kappa * np.exp(log_s)[..., None] * own
+        for j in range(self.q):
+            for pair in np.flatnonzero(self.row == j):
+                result[:, j] += core[:, pair, None] * result[:, self.column[pair]]
+            result[:, j] *= self.shrunken[j]
+        return np.asarray(result)
+
+    def _residuals(self, point: Point, log_s: FloatArray, core: FloatArray) -> FloatArray:
+        """Return residuals (b, q, S), in prior SDs, of the values of a point."""
+        values = self._values_of(point)
+        left = values.copy()
+        for pair, (j, k) in enumerate(zip(self.row, self.column, strict=True)):
+            left[:, j] -= core[:, pair, None] * values[:, k]
+        return np.asarray(left * self.shrunken / (self.kappa * np.exp(log_s)[..., None]))
+
+    def _values_of(self, point: Point) -> FloatArray:
+        """Return shrunken columns and deviations (b, q, S) of a point."""
+        shrunken = point.coefficients[..., self.ridged]
+        flat = point.deviations.reshape(*point.log_s.shape, -1)
+        return np.concatenate([shrunken, flat], axis=-1)
 
     def means(self, point: Point) -> FloatArray:
         """Return means (b, C, D, q) of z about the center, in spreads; D = 1 without categories."""
@@ -402,23 +441,18 @@ class Parameters:
         gradient = {name: np.zeros_like(each) for name, each in part.items()}
         in_coefficients, in_deviations = self._through_means(point, in_means / self.spread)
         in_variance, in_slopes = self._through_covariances(point, roots, in_covariances)
-        value = value + self._prior(point, part, gradient, in_coefficients, in_deviations)
+        value = value + self._prior(point, part, gradient, in_coefficients)
         # Chain rule to coordinates: what groups have in common, and what they differ by.
         gradient["log_s"] += 2.0 * in_variance.sum(-1)
         gradient["core"] += self.unit * in_slopes.sum(-1) - part["core"]
         value = value - 0.5 * (part["core"] ** 2).sum(1)
         if self.layout.grouped:
             value = value + self._of_groups(point, part, gradient, in_variance, in_slopes)
-            gradient["deviations"] = (
-                self.kappa * self.spread[:, None, None] * in_deviations * self.levels[:, None]
-            )
-            unused = part["deviations"] * np.logical_not(self.levels)[:, None]
-            gradient["deviations"] -= unused
-            value = value - 0.5 * (unused**2).sum((1, 2, 3))
-        for j, own in enumerate(self.columns):
-            gradient[f"means {j}"] = (
-                self.spread[j] * in_coefficients[:, j, own] @ self.roots[j]
-            )
+        for j, own in enumerate(self.own):
+            pulled = in_coefficients[:, j, own]
+            gradient[f"means {j}"] = self.spread[j] * pulled @ self.roots[j]
+            in_coefficients[:, j, self.ridged] += pulled @ self.along[j]
+        value = value + self._of_shrunken(point, part, gradient, in_coefficients, in_deviations)
         for i, logit in enumerate(self.logits):
             name = f"logit {i}"
             density, gradient[name] = logit.in_coordinates(
@@ -473,9 +507,8 @@ class Parameters:
         part: Mapping[str, FloatArray],
         gradient: dict[str, FloatArray],
         in_coefficients: FloatArray,
-        in_deviations: FloatArray,
     ) -> FloatArray:
-        """Return the log prior (b,) of coefficients, deviations, s_0 and tau.
+        """Return the log prior (b,) of coefficients that are not shrunken, s_0 and tau.
 
         Adds its gradients to those given.
         """
@@ -484,22 +517,6 @@ class Parameters:
         free = self.free.sum(1)
         value = -0.5 * squares.sum((1, 2)) - (free * point.log_tau).sum(1)
         in_coefficients -= point.coefficients * self.free * inverse
-        # Shrunken columns and deviations: N(0, kappa^2 Sigma_0) across regressions.
-        batch, ridged = len(value), self.ridged.size
-        slopes = np.zeros((batch, self.q, self.q))
-        slopes[:, self.row, self.column] = point.core
-        deviations = point.deviations.reshape(batch, self.q, -1)
-        values = np.concatenate([point.coefficients[..., self.ridged], deviations], axis=-1)
-        left = (values - slopes @ values) * self.shrunken  # by slopes on earlier columns
-        precision = np.exp(-2.0 * point.log_s)[..., None] / self.kappa**2
-        value -= 0.5 * (left**2 * precision).sum((1, 2)) + (self.count * point.log_s).sum(1)
-        pulled = -left * precision
-        gradient["log_s"] += (left**2 * precision).sum(-1) - self.count
-        in_values = pulled - slopes.swapaxes(1, 2) @ pulled
-        in_coefficients[..., self.ridged] += in_values[..., :ridged]
-        in_deviations += in_values[..., ridged:].reshape(in_deviations.shape)
-        in_core = -(pulled[:, self.row] * values[:, self.column]).sum(-1)
-        gradient["core"] += self.unit * in_core
         # Scales.
         of_s, in_s = log_half_t(point.log_s, HALF_T_DF, self.priors["residual_scale"])
         of_tau, in_tau = log_half_t(point.log_tau, HALF_T_DF, self.priors["coefficient_scale"])
@@ -509,6 +526,37 @@ class Parameters:
         in_tau = in_tau + squares.sum(-1) - free
         gradient["log_tau"] += in_tau * above + 1.0 - above
         return np.asarray(value)
+
+    def _of_shrunken(
+        self,
+        point: Point,
+        part: Mapping[str, FloatArray],
+        gradient: dict[str, FloatArray],
+        in_coefficients: FloatArray,
+        in_deviations: FloatArray,
+    ) -> FloatArray:
+        """Return the log prior (b,) of shrunken columns and deviations, by their coordinates.
+
+        Sets the gradients in these, and adds what follows for s_0 and core.
+        """
+        values, size = self._values_of(point), self.ridged.size
+        flat = in_deviations.reshape(*values.shape[:2], -1)
+        given = np.concatenate([in_coefficients[..., self.ridged], flat], axis=-1)
+        for j in reversed(range(self.q)):
+            given[:, j] *= self.shrunken[j]
+            for pair in np.flatnonzero(self.row == j):
+                k = self.column[pair]
+                gradient["core"][:, pair] += self.unit[pair] * (given[:, j] * values[:, k]).sum(-1)
+                given[:, k] += point.core[:, pair, None] * given[:, j]
+        scaled = self.kappa * np.exp(point.log_s)[..., None] * given
+        pulled = {"shrunken": scaled[..., :size], "deviations": scaled[..., size:]}
+        value = np.zeros(len(values))
+        for name in pulled.keys() & part.keys():
+            own = part[name].reshape(pulled[name].shape)
+            gradient["log_s"] += (pulled[name] * own).sum(-1)
+            gradient[name] = (pulled[name] - own).reshape(part[name].shape)
+            value -= 0.5 * (own**2).sum((1, 2))
+        return value
 
     def _of_groups(
         self,
@@ -556,16 +604,57 @@ class Parameters:
         )
         return np.asarray(value)
 
-    # --- scales of groups ---------------------------------------------------------------------
+    # --- scales ---------------------------------------------------------------------------------
 
     def redraw_scales(self, x: FloatArray, rng: np.random.Generator) -> FloatArray:
-        """Return points (b, D) with t and nu drawn given what they scale, which stays.
+        """Return points (b, D) with scales and shared values drawn given what has them.
 
-        Trajectories hold groups in units of these scales, and move along them slowly.
+        Coefficients, and variances, slopes and deviations of groups, stay, and the law with them.
+        Trajectories hold groups in units of scales about shared values, and move along these
+        slowly where the noise hides little; here they move freely (Yu & Meng 2011).
         """
-        if not self.layout.grouped:
-            return x
         point, x = self.point(x), x.copy()
+        changed = {"log_tau": self._tau_given(point, self.parts(x)["log_tau"], rng)}
+        if self.layout.grouped:
+            log_nu, log_t = self._spread_of_groups_given(point, rng)
+            log_s, off = self._s_given(point, log_nu, rng)
+            core = self._core_given(point, log_s, log_t, rng)
+            off_slopes = point.off_slopes + (point.core - core)[..., None]
+            residuals = self._residuals(point, log_s, core)
+            shrunken, deviations = np.split(residuals, [self.ridged.size], axis=-1)
+            unused = np.where(self.levels[:, None], 0.0, self.parts(x)["deviations"])
+            changed |= {
+                "log_nu": log_nu - np.log(self.priors["pooling_df"]),
+                "log_t": log_t - np.log(TYPICAL_T),
+                "log_s": log_s - np.log(self.spread),
+                "core": core / self.unit,
+                "group": off * np.exp(0.5 * log_nu)[..., None] / np.sqrt(2.0),
+                "group slopes": np.exp(-log_t)[:, self.row, None] * off_slopes,
+                "shrunken": shrunken,
+                "deviations": unused + deviations.reshape(unused.shape),
+            }
+        for name, values in changed.items():
+            x[:, self.slices[name]] = values.reshape(len(x), -1)
+        return x
+
+    def _tau_given(
+        self, point: Point, coordinate: FloatArray, rng: np.random.Generator
+    ) -> FloatArray:
+        """Return coordinates (b, q) of tau."""
+        squares, free = (point.coefficients**2 * self.free).sum(-1), self.free.sum(1)
+
+        def density(at: FloatArray) -> FloatArray:
+            log_tau = self.least_tau + np.logaddexp(0.0, at)
+            own, _ = log_half_t(log_tau, HALF_T_DF, self.priors["coefficient_scale"])
+            own = own - free * log_tau - 0.5 * squares * np.exp(-2.0 * log_tau)
+            return np.asarray(own - np.logaddexp(0.0, -at))
+
+        return slice_wide(density, coordinate, rng)
+
+    def _spread_of_groups_given(
+        self, point: Point, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return log nu and log t (b, q)."""
         number = self.groups * np.bincount(self.row, minlength=self.q)
         squares = (point.off_slopes**2).sum(-1) @ self.of_row
         off = point.off_variance + np.expm1(-point.off_variance)
@@ -582,17 +671,50 @@ class Parameters:
             own, _ = log_half_t(log_nu, 1.0, self.priors["pooling_df"])
             return np.asarray(own + norm - half * off.sum(-1))
 
-        log_t, log_nu = slice_wide(of_t, point.log_t, rng), slice_wide(of_nu, point.log_nu, rng)
-        of_slopes = np.exp(-log_t)[:, self.row, None] * point.off_slopes
-        of_group = point.off_variance * np.exp(0.5 * log_nu)[..., None] / np.sqrt(2.0)
-        for name, values in (
-            ("log_t", log_t - np.log(TYPICAL_T)),
-            ("log_nu", log_nu - np.log(self.priors["pooling_df"])),
-            ("group slopes", of_slopes),
-            ("group", of_group),
-        ):
-            x[:, self.slices[name]] = values.reshape(len(x), -1)
-        return x
+        return slice_wide(of_nu, point.log_nu, rng), slice_wide(of_t, point.log_t, rng)
+
+    def _s_given(
+        self, point: Point, log_nu: FloatArray, rng: np.random.Generator
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return log s_0 (b, q), and what groups differ by (b, q, G) from it."""
+        half = 0.5 * np.exp(log_nu)
+        count = self.shrunken.sum(1)
+        squares = (self._residuals(point, np.zeros_like(half), point.core) ** 2).sum(-1)
+
+        def off(log_s: FloatArray) -> FloatArray:
+            return np.asarray(point.off_variance + 2.0 * (point.log_s - log_s)[..., None])
+
+        def density(log_s: FloatArray) -> FloatArray:
+            own, _ = log_half_t(log_s, HALF_T_DF, self.priors["residual_scale"])
+            own = own - count * log_s - 0.5 * squares * np.exp(-2.0 * log_s)
+            each = off(log_s)
+            return np.asarray(own - half * (each + np.expm1(-each)).sum(-1))
+
+        with np.errstate(over="ignore"):
+            log_s = slice_wide(density, point.log_s, rng)
+        return log_s, off(log_s)
+
+    def _core_given(
+        self, point: Point, log_s: FloatArray, log_t: FloatArray, rng: np.random.Generator
+    ) -> FloatArray:
+        """Return core (b, s), normal for each row."""
+        core = point.core.copy()
+        precision = np.exp(-2.0 * log_s) / self.kappa**2
+        of_groups = np.exp(-2.0 * log_t)
+        values = self._values_of(point)
+        for j in np.flatnonzero(self.sloped):
+            own = np.flatnonzero(self.row == j)
+            earlier = values[:, self.column[own]] * self.shrunken[j]
+            matrix = precision[:, j, None, None] * earlier @ earlier.swapaxes(1, 2)
+            prior = self.unit[own] ** -2.0 + self.groups * of_groups[:, j, None]
+            matrix = matrix + prior[..., None] * np.eye(own.size)
+            whole = (point.off_slopes[:, own] + point.core[:, own, None]).sum(-1)
+            linear = of_groups[:, j, None] * whole
+            linear = linear + precision[:, j, None] * (earlier @ values[:, j, :, None])[..., 0]
+            core[:, own] = normal_from_precision(
+                matrix, linear, rng.standard_normal(linear.shape)
+            )
+        return core
 
 
 def _beyond(values: FloatArray, limit: float) -> BoolArray:
