@@ -46,24 +46,6 @@ from .estimation.combining import (
     t_interval as t_interval,
 )
 from .estimation.domains import build_domains as build_domains
-from .estimation.replication import (
-    ReplicateWeights as ReplicateWeights,
-)
-from .estimation.replication import (
-    agency_replicates as agency_replicates,
-)
-from .estimation.replication import (
-    balanced_half_samples as balanced_half_samples,
-)
-from .estimation.replication import (
-    estimate_domains_replicated as estimate_domains_replicated,
-)
-from .estimation.replication import (
-    jackknife as jackknife,
-)
-from .estimation.replication import (
-    preston_bootstrap as preston_bootstrap,
-)
 from .estimation.sample_design import SampleDesign as SampleDesign
 from .estimation.taylor import estimate_domains as estimate_domains
 from .evaluation.compare.folder import compare as compare

@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
@@ -366,20 +365,6 @@ def margin_set_of_row(labels: tuple[RowLabels, ...]) -> IntArray:
         sets = (2 * sets[:, None] + (np.arange(len(each.names)) > 0)).ravel()
     sets.setflags(write=False)  # shared by all callers
     return sets
-
-
-@lru_cache(maxsize=16)
-def margin_matrix(labels: tuple[RowLabels, ...]) -> Any:
-    """Sparse zeros and ones (D, I): row d of the table is the sum of the interior cells with a one.
-
-    One by variable has its margin first, then its levels: a row of ones above an identity. With
-    several, rows and cells run through all combinations, the last variable fastest.
-    """
-    matrix: Any = sparse.csr_array(np.ones((1, 1)))
-    for each in labels:
-        one = sparse.csr_array(each.member.astype(np.float64))
-        matrix = sparse.csr_array(sparse.kron(matrix, one, format="csr"))
-    return matrix
 
 
 def sums_by_row(domains: Domains, values: FloatArray) -> FloatArray:

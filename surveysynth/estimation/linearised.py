@@ -131,12 +131,6 @@ class Contrast:
             ratio = first.mean(axis=(0, 1)) / below
             return np.asarray(ratio + (first - ratio * second) / below)
 
-    def of_rows(self, rows: TableRows, estimates: FloatArray) -> FloatArray:
-        """Contrasts (..., D) of estimates (..., D), NaN in rows that hold none."""
-        pairs = Pairs.of(self, rows)
-        made = self.combine(estimates, estimates[..., pairs.second])
-        return np.where(pairs.holds, made, np.nan)
-
 
 @dataclass(frozen=True, eq=False)
 class Pairs:

@@ -20,15 +20,11 @@ from surveysynth.estimation.combining import Combined, interval_of
 from surveysynth.estimation.domains import Domains, margin_set_of_row
 from surveysynth.estimation.estimates import Key as EstimateKey
 from surveysynth.estimation.linearised import RowExtremes, Rule
-from surveysynth.estimation.replication import (
-    preston_bootstrap,
-    replicate_estimates,
-    replication_variance,
-)
+from surveysynth.estimation.replication import preston_bootstrap
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of, values_of
 from surveysynth.estimation.subpopulation import displayed_rows
-from surveysynth.estimation.taylor import Linearisation
+from surveysynth.estimation.taylor import Linearisation, linearise_domains
 from surveysynth.evaluation.compare.tables import (
     Key,
     by_table,
@@ -166,12 +162,12 @@ def laplace_tables(
     """
     if not 0.0 < epsilon < np.inf:
         raise InputError(f"epsilon must be a finite number above zero, but got {epsilon}.")
-    half_samples = preston_bootstrap(sample_design, REPLICATES, rng)
+    half_samples = preston_bootstrap(sample_design, weight, REPLICATES, rng)
     known = None
     if linearisation == "ratio":
         known = float(weight.sum()) if population_size is None else population_size
     # In the order of what is noisy: the full sample, then each replicate.
-    weights = np.column_stack([weight, half_samples.replicate_weights(weight)])
+    weights = np.column_stack([weight, half_samples.weights])
     if known is not None:
         weights = weights * (known / weights.sum(axis=0))
     part = Fraction(epsilon) / (2 * len(keys) * len(domains.codes))
@@ -182,14 +178,14 @@ def laplace_tables(
         outcome = None if column is None or outcomes is None else outcomes[:, column]
         by_row = row_sensitivities(domains, weights, outcome, statistic, sensitivity)
         scales = group_sensitivities(domains, by_row).T / parts[:, None]
-        full, each = replicate_estimates(
-            domains, half_samples, weight=weight, outcome=outcome, statistic=statistic,
+        table = linearise_domains(
+            domains, weight=weight, outcome=outcome, statistic=statistic,
             linearisation=linearisation, population_size=known,
         )  # fmt: skip
-        exact = np.where(domains.n > 0, np.vstack([full, each]), np.nan)
+        exact = np.vstack([table.estimate, half_samples.estimates(table)])
         noise = rng.laplace(size=scales.shape)  # of unit scale
         noisy = exact + np.where(np.isfinite(scales), noise * scales, np.nan)
-        variance = replication_variance(noisy[0], noisy[1:], half_samples)
+        variance = half_samples.variance(noisy[0], noisy[1:])
         variance[domains.n < kind.least_for_se] = np.nan
         never_negative = outcome is None or bool(outcome.min() >= 0)
         low, high = kind.limits or (0.0 if never_negative else -np.inf, np.inf)

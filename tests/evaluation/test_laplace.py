@@ -105,8 +105,8 @@ def exact_estimates(weights: FloatArray, statistic: str, column: int | None) -> 
 @cache
 def written_out(seed: int, rule: str) -> list[tuple[FloatArray, FloatArray]]:
     """Estimates without noise and Laplace scales of each table, both (1 + R, D)."""
-    half = preston_bootstrap(SAMPLE.design, 10, np.random.default_rng(seed))
-    all_weights = [SAMPLE.weight, *half.replicate_weights(SAMPLE.weight).T]
+    half = preston_bootstrap(SAMPLE.design, SAMPLE.weight, 10, np.random.default_rng(seed))
+    all_weights = [SAMPLE.weight, *half.weights.T]
     parts = [EPSILON / (2 * 3 * 8)] + [EPSILON / (2 * 3 * 8 * 10)] * 10
     return [
         (

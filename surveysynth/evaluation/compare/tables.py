@@ -16,7 +16,7 @@ from surveysynth.config import build
 from surveysynth.config.sections import replicates_of
 from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
-from surveysynth.estimation.replication import ReplicatedSample
+from surveysynth.estimation.replication import ReplicateWeights
 from surveysynth.estimation.statistics import TABLE
 from surveysynth.release.tables.table_builder import Tables, estimates_by_table, tables_by_name
 from surveysynth.survey.survey import Confidential, Survey
@@ -117,19 +117,14 @@ def sample_tables(spec: Spec, survey: Survey) -> dict[Key, pd.DataFrame]:
     return frames(spec, tables_by_name(spec.for_records(by_psu.n), by_psu, estimates))
 
 
-def _replication(spec: Spec, survey: Survey) -> ReplicatedSample | None:
+def _replication(spec: Spec, survey: Survey) -> ReplicateWeights | None:
     """Return the rule of the sample's replicate weights, calibrated like its weight; or None."""
-    replicates = replicates_of(spec.survey, survey)
-    if replicates is None:
-        return None
-    calibration = build.calibration_of(spec, survey.design)
-    return ReplicatedSample.of(
-        replicates,
-        sample_weight(survey),
-        None
-        if calibration is None
-        else lambda weight: calibration.calibrate(weight, survey.confidential.outcome),
-    )
+    replicates, calibration = replicates_of(spec.survey, survey), None
+    if replicates is not None:
+        calibration = build.calibration_of(spec, survey.design)
+    if replicates is None or calibration is None:
+        return replicates
+    return replicates.calibrated(lambda w: calibration.calibrate(w, survey.confidential.outcome))
 
 
 def answered(survey: Survey, seed: int = 0) -> Survey:
