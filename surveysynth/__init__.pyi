@@ -53,7 +53,7 @@ from .evaluation.microdata import identification_risk as identification_risk
 from .evaluation.microdata import (
     propensity_score as propensity_score,
 )
-from .evaluation.studies.results import CoverageResult as CoverageResult
+from .evaluation.studies.report import CoverageResult as CoverageResult
 from .inference.debias import Debiased as Debiased
 from .inference.debias import DebiasRecord as DebiasRecord
 from .inference.debias import debias_draws as debias_draws

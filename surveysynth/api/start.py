@@ -11,9 +11,10 @@ import numpy as np
 from surveysynth.config.draft.choices import Choices, OutcomeChoice, open_data
 from surveysynth.config.draft.text import SPEC_NAME, Drafted, write_draft
 from surveysynth.errors import InputError
-from surveysynth.evaluation.studies.designs import SamplingDesign, proportional_allocation
 from surveysynth.evaluation.studies.population import (
     Population,
+    SamplingDesign,
+    proportional_allocation,
     published_cells,
     simulate_population,
 )

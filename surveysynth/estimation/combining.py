@@ -23,10 +23,12 @@ from surveysynth._support.numeric import beta_quantile, t_quantile
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains
-from surveysynth.estimation.linearised import Linearised, Pairs, contrasted
-from surveysynth.estimation.quantiles import (
+from surveysynth.estimation.linearised import (
+    Linearised,
+    Pairs,
     RowDistributions,
     Weighted,
+    contrasted,
     distribution,
     slopes,
     woodruff,

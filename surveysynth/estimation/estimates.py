@@ -28,7 +28,7 @@ from surveysynth.estimation.combining import (
     Quantiles,
 )
 from surveysynth.estimation.domains import Domains, TableRows
-from surveysynth.estimation.quantiles import Weighted
+from surveysynth.estimation.linearised import Weighted
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.subpopulation import WHERE, displayed_pairs, displayed_rows

@@ -33,9 +33,9 @@ from surveysynth.estimation.linearised import (
     of_means,
     of_totals,
     of_weights,
+    quantile,
     quotient,
 )
-from surveysynth.estimation.quantiles import quantile
 from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
 Interval: TypeAlias = Literal["t", "logit", "positive"]

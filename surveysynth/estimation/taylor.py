@@ -23,10 +23,11 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import CalibratedWeights
 from surveysynth.estimation.domains import Domains
-from surveysynth.estimation.linearised import Linearised, contrasted
-from surveysynth.estimation.quantiles import (
+from surveysynth.estimation.linearised import (
+    Linearised,
     RowDistributions,
     Weighted,
+    contrasted,
     distribution,
     woodruff_se,
 )

@@ -15,8 +15,7 @@ from surveysynth.inference.debias import DebiasRecord
 from surveysynth.mechanisms.base import Mechanism, Settings, Statement
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
 from surveysynth.release.microdata import Digits, format_of
-from surveysynth.release.read_back import ReleaseCounts
-from surveysynth.release.tables.labels import Labels
+from surveysynth.release.reader import ReleaseCounts
 from surveysynth.release.tables.layout import (
     AnyRounding,
     Rounding,
@@ -24,6 +23,7 @@ from surveysynth.release.tables.layout import (
     to_digits,
     to_percent,
 )
+from surveysynth.release.tables.table import Labels
 from surveysynth.release.writers.csv import MicrodataFormat
 from surveysynth.survey.survey import PublicDesign
 

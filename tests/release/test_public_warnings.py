@@ -13,7 +13,7 @@ import surveysynth as ss
 from surveysynth import cli
 from surveysynth.errors import PublicWarning
 from surveysynth.models.general_location.layout import default_columns
-from surveysynth.release.public_checks import few_record_warnings, formula_warnings, warn_of_design
+from surveysynth.release.check import few_record_warnings, formula_warnings, warn_of_design
 from tests.surveys import make_survey, small_survey
 
 MakeSpec = Callable[..., Path]

@@ -19,8 +19,7 @@ from surveysynth.config.outcomes import kind_problems
 from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.linearised import Rule
-from surveysynth.evaluation.compare.adequacy import Findings, compare_with_sample
-from surveysynth.evaluation.compare.expected_error import FAR
+from surveysynth.evaluation.compare.adequacy import FAR, Findings, compare_with_sample
 from surveysynth.evaluation.compare.tables import Key, answered, frames, without_flags
 from surveysynth.evaluation.laplace import IMPOSSIBLE_FLAG, Noise
 from surveysynth.evaluation.methods import (

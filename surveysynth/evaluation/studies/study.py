@@ -25,7 +25,6 @@ from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.evaluation.laplace import Noise, has_sensitivity
 from surveysynth.evaluation.methods import LAPLACE, MODEL_FREE, SAMPLE
-from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.frame import (
     allocation_of,
     check_design,
@@ -39,6 +38,7 @@ from surveysynth.evaluation.studies.population import (
     DESIGN,
     SOURCE,
     Population,
+    SamplingDesign,
     published_frame,
     published_specs,
 )

@@ -3,14 +3,19 @@
 ``templates/readme.md.j2`` has its text; this module gathers the values in it.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from surveysynth.config.tables_section import FORMATS, table_files
-from surveysynth.estimation.statistics import Statistic, statistic_of
+import numpy as np
+
+from surveysynth._support.resources import environment
+from surveysynth.config.tables_section import FORMATS, folder_of, table_files
+from surveysynth.estimation.statistics import COUNT, MEAN, Statistic, statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns, saved_by_law
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
-from surveysynth.release.documents.programs import has_lonely_stratum, make_example
 from surveysynth.release.documents.render import render_markdown
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.microdata import (
@@ -19,14 +24,19 @@ from surveysynth.release.microdata import (
     base_weight_column,
     file_name,
     fraction_name,
+    labelled_columns,
     public_column_names,
     synthetic_column_names,
     weight_column,
 )
-from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.layout import FOOTNOTES
-from surveysynth.release.tables.table import FLAG_SEPARATOR
+from surveysynth.release.tables.table import FLAG_SEPARATOR, ReleaseTable, well_filled, where_words
 from surveysynth.release.tables.table_builder import Tables, by_korn_graubard, synthetic_columns
+from surveysynth.release.writers.csv import safe_text
+from surveysynth.survey.survey import PublicDesign
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 def make_readme(
@@ -189,3 +199,204 @@ def _example(
         "package": {"parquet": "arrow", "dta": "haven", "sav": "haven"}.get(made, ""),
         **programs,
     }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Example:
+    """The published number that the programs recompute, and its columns as the files have them.
+
+    table: the csv file without its ending, empty if no table has counts or means of all records;
+    row: from 1; published: False if its numbers are withheld; cell: codes of the by-columns;
+    outcome: None for a count.
+    """
+
+    outcome: str | None = None
+    table: str = ""
+    row: int = 0
+    published: bool = False
+    cell: Mapping[str, Any] = field(default_factory=dict)
+
+
+def make_example(
+    facts: ReleaseFacts, tables: Mapping[str, Tables], *, separate_pair: bool
+) -> tuple[Example, dict[str, str]]:
+    """Return the number to recompute and the program by language; ``tables``: by name.
+
+    The number is a mean of an interior cell where there is one, or else a count. A withheld number
+    is chosen only if all are.
+    """
+    found = [
+        (name, table)
+        for statistic in (MEAN.name, COUNT.name)
+        for name, of_table in facts.each_table.items()
+        if of_table.spec.table.where is None
+        for table in tables[name].get(statistic, ())
+    ]
+    shown = (each for each in found if each[1].frame["se"].notna().any())
+    chosen = next(shown, found[0] if found else None)
+    typed = facts.microdata_format != "csv"
+
+    def written(text: str) -> str:
+        return text if typed else safe_text(text)
+
+    example = Example()
+    if chosen is not None:
+        name, table = chosen
+        row = _row(table, facts.design)
+        record = table.frame.iloc[row]
+        # In csv files, which are read as text, no column holds whole numbers.
+        numbers = [o.name for o in facts.design.outcomes if typed and not o.is_labelled]
+        example = Example(
+            outcome=None if table.outcome is None else written(table.outcome),
+            table=f"{folder_of(FORMATS['csv'], name)}/{MEAN.stem if table.outcome else COUNT.stem}",
+            row=row + 1,
+            published=bool(table.frame["se"].notna().iloc[row]),
+            cell={
+                written(each): int(record[each]) if each in numbers else written(str(record[each]))
+                for each in table.by
+                if record[each] != facts.labels.of(each).margin
+            },
+        )
+    context = _context(facts, example, written, separate_pair=separate_pair)
+    endings = {"python": "py", "r": "r"}
+    return example, {
+        language: _templates()
+        .get_template(f"templates/recompute.{ending}.j2")
+        .render(context)
+        .removesuffix("\n")
+        for language, ending in endings.items()
+    }
+
+
+def _row(table: ReleaseTable, design: PublicDesign) -> int:
+    """Return the row to recompute, from 0: a cell with enough records where there is one."""
+    frame = table.frame
+    shown = frame["se"].notna()
+    # The average rule counts strata by the row's own records: show it where it is simplest.
+    if not (has_lonely_stratum(design) and design.lonely_psu == "average"):
+        for wanted in (~frame["is_margin"] & shown, shown):
+            rows = np.flatnonzero(wanted & well_filled(frame))
+            if rows.size:
+                return int(rows[0])
+    return 0
+
+
+def has_lonely_stratum(design: PublicDesign) -> bool:
+    """Return True if some stratum has a single record (or primary sampling unit)."""
+    strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
+    if design.psu is not None and design.design_effect is None:
+        strata = np.unique(np.stack([strata, design.psu]), axis=1)[0]
+    return bool(np.any(np.bincount(strata) == 1))
+
+
+def _context(
+    facts: ReleaseFacts, example: Example, written: Callable[[str], str], *, separate_pair: bool
+) -> dict[str, Any]:
+    """Return the values of a template: the number, the design, the rule of combining."""
+    design, exact = facts.design, facts.mechanism.combining == "total_variance"
+    weight, suffix = weight_column(design), VARIANCE_SUFFIX * separate_pair
+
+    def column(name: str | None) -> str | None:
+        return None if name is None else written(name)
+
+    strata = column(design.strata_name)
+    psu = column(design.psu_name) if design.design_effect is None else None
+    public = [written(name) for name in public_row_columns(design)] if exact else []
+    calibration = _calibration(facts, written, suffix)
+    classes = (name for by, _ in calibration["margins"] for name in by)
+    by = (*example.cell, *map(written, facts.spec.by))
+    others = (None, written(weight))
+    codes = dict.fromkeys(
+        name for name in (*by, strata, psu, *public, *classes) if name not in others
+    )
+    variance_outcome = example.outcome and written(f"{example.outcome}{suffix}")
+    return {
+        "cell": dict(example.cell),
+        "outcome": example.outcome,
+        "weight": written(weight),
+        "pair": (variance_outcome, written(weight + suffix)) if separate_pair else None,
+        "ratio": facts.spec.linearisation == "ratio" and facts.calibration is None,
+        "strata": strata,
+        "psu": psu,
+        "fraction": column(fraction_name(design)),
+        "population": design.population_size,
+        "lonely": design.lonely_psu if has_lonely_stratum(design) else "none",
+        "file_format": facts.microdata_format,
+        "design_effect": design.design_effect,
+        "exact": exact,
+        "public": public,
+        "codes": list(codes),
+        "df_design": float(facts.df_design),
+        "least_df": f"{LEAST_DF:g}",
+        **calibration,
+        **_numbered(facts, list(filter(None, codes)), separate_pair=separate_pair),
+    }
+
+
+def _calibration(
+    facts: ReleaseFacts, written: Callable[[str], str], suffix: str
+) -> dict[str, Any]:
+    """Return the calibration variables; the pair for variances has amounts of its own."""
+    design, margins = facts.design, []
+    for each in () if facts.calibration is None else facts.calibration.margins:
+        own = suffix if each.amount in design.outcome_names else ""
+        amount = None if each.amount is None else written(f"{each.amount}{own}")
+        margins.append((tuple(map(written, each.by)), amount))
+    return {
+        "calibrated": facts.calibration is not None,
+        "base_weight": written(
+            base_weight_column(design) + suffix * (design.public_weight is None)
+        ),
+        "margins": margins,
+        "of_size": design.population_size is not None,
+    }
+
+
+def _numbered(
+    facts: ReleaseFacts, codes: Sequence[str], *, separate_pair: bool
+) -> dict[str, Any]:
+    """Return the columns of codes that Stata and SPSS hold as numbers.
+
+    whole: numbers are the codes; places: the codes in the order of their numbers, from 1.
+    """
+    whole: list[str] = []
+    places: dict[str, list[str]] = {}
+    if facts.microdata_format in PROGRAMS:
+        columns = labelled_columns(facts.design, facts.labels, separate_pair=separate_pair)
+        for name in codes:
+            values = columns[name].values if name in columns else {}
+            if values and all(code == str(number) for code, number in values.items()):
+                whole.append(name)
+            elif values:
+                places[name] = list(values)
+    numbered = {name: dict(enumerate(of_name, start=1)) for name, of_name in places.items()}
+    return {"whole": whole, "places": places, "numbered_places": numbered}
+
+
+@cache
+def _templates() -> "Environment":
+    found = environment(__package__).overlay()
+    found.filters = {**found.filters, "py": python_literal, "r": r_literal}
+    return found
+
+
+def python_literal(value: Any) -> str:
+    """Return a Python literal that cannot end the surrounding Markdown block."""
+    return repr(value).replace("`", "\\x60")
+
+
+def r_literal(value: Any) -> str:
+    """Return a text, number, vector or named vector in R that cannot end the Markdown block.
+
+    JSON escapes texts as R does.
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("`", "\\x60")
+    if isinstance(value, Mapping):
+        values = r_literal([str(each) for each in value.values()])
+        return f"setNames({values}, {r_literal(list(value))})"
+    if isinstance(value, list | tuple):
+        return f"c({', '.join(map(r_literal, value))})" if value else "character(0)"
+    return repr(value)

@@ -37,8 +37,14 @@ from surveysynth.estimation.subpopulation import (
 )
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.mechanisms.base import COMBINING_RULES, Mechanism
-from surveysynth.release.tables.labels import Labels, listed
-from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
+from surveysynth.release.tables.table import (
+    Labels,
+    ReleaseTable,
+    TableNumbers,
+    listed,
+    make_table,
+    policy_of,
+)
 from surveysynth.survey.survey import PublicDesign
 from surveysynth.survey.where import columns_of, parse_where
 

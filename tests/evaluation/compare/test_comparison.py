@@ -23,9 +23,8 @@ from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import REPORT_COLUMNS, TABLE_COLUMNS
 from surveysynth.estimation.taylor import estimate_domains
 from surveysynth.evaluation.compare import figures as plots
-from surveysynth.evaluation.compare.adequacy import verdict
+from surveysynth.evaluation.compare.adequacy import FAR, verdict
 from surveysynth.evaluation.compare.comparison import Comparison, compare
-from surveysynth.evaluation.compare.expected_error import FAR
 from surveysynth.evaluation.compare.folder import compare as write_comparison
 from surveysynth.evaluation.compare.folder import facts_record, render_report, sensitivity_of
 from surveysynth.evaluation.methods import color_of

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.studies.designs import (
+from surveysynth.evaluation.studies.population import (
+    Population,
     SamplingDesign,
     allocate,
     inclusion_probabilities,
     select_pps_systematic,
+    superpopulation,
 )
-from surveysynth.evaluation.studies.population import Population, superpopulation
 
 
 @pytest.fixture(scope="module")

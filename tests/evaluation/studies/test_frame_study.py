@@ -16,11 +16,9 @@ from surveysynth.config.spec import validate_spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.evaluation.compare.tables import sample_weight
 from surveysynth.evaluation.studies import study as frame_study
-from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.frame import check_design, read_frame
-from surveysynth.evaluation.studies.population import published_cells
-from surveysynth.evaluation.studies.report import run_frame_study
-from surveysynth.evaluation.studies.results import CLASSES, size_class
+from surveysynth.evaluation.studies.population import SamplingDesign, published_cells
+from surveysynth.evaluation.studies.report import CLASSES, run_frame_study, size_class
 from surveysynth.evaluation.studies.study import FrameStudy, SampleRows, released, sample_rows
 from surveysynth.evaluation.studies.tasks import Task
 from surveysynth.release.tables.table_builder import estimates_by_table

@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.studies.designs import (
-    SamplingDesign,
-    proportional_allocation,
-    select_pps_with_replacement,
-)
 from surveysynth.evaluation.studies.population import (
     Population,
+    SamplingDesign,
+    proportional_allocation,
     published_cells,
+    select_pps_with_replacement,
     simulate_population,
 )
 
