@@ -234,7 +234,10 @@ def of_share(p: float) -> Statistic:
     """Return the quantile below which lies a share p of the weight."""
     percent = f"{100 * p:.10g}"
     median = p == 0.5
-    plural = "medians" if median else f"{percent}{_ordinal(percent)} percentiles"
+    # 1st, 22nd, but 11th and 12.5th.
+    plain = "." not in percent and percent[-2:] not in ("11", "12", "13")
+    ending = {"1": "st", "2": "nd", "3": "rd"}.get(percent[-1], "th") if plain else "th"
+    plural = "medians" if median else f"{percent}{ending} percentiles"
     return Statistic(
         name="median" if median else f"quantile({p!r})",
         plural=plural,
@@ -255,12 +258,6 @@ def of_share(p: float) -> Statistic:
             "the other from Q over t."
         ),
     )
-
-
-def _ordinal(number: str) -> str:
-    teens = "." not in number and number[-2:] in ("11", "12", "13")
-    ending = {"1": "st", "2": "nd", "3": "rd"}.get(number[-1], "th")
-    return "th" if teens or "." in number else ending
 
 
 def _quantile(arguments: tuple[str, ...], name: str) -> Statistic:

@@ -167,17 +167,6 @@ def _squares_without(
     return np.where(n_without > 0, np.maximum(squares, 0.0), 0.0)
 
 
-def _averaging(pairs: Pairs, design: SampleDesign) -> FloatArray:
-    """Factor H / H_ok of lonely "average", shape (D,); infinite where H_ok is 0, which makes NaN.
-
-    R counts the strata of the data that an estimate is made from. Without calibration these are
-    the row's own records; calibrated weights carry the whole sample, so all strata count.
-    """
-    ok = np.where(design.lonely[pairs.group_stratum], 0.0, 1.0)
-    n_with = np.bincount(pairs.group_row, minlength=pairs.n_rows)
-    return np.where(n_with > 0, n_with / pairs.by_row(ok), 0.0)
-
-
 def _sums(codes: IntArray, values: FloatArray, length: int = 0) -> FloatArray:
     """Sum of the values of each code 0, 1, .., up to the largest code or to a length."""
     return np.bincount(codes, values, minlength=length).astype(np.float64, copy=False)
@@ -381,8 +370,13 @@ def linearised_variance(
         for margin_set in range(len(domains.codes) if regression is None else 0):
             pairs = Pairs.of(domains, margin_set, sample_design)
             squares = squares_by_row(pairs, sample_design, inside(margin_set), rest)
-            if average:
-                squares *= whole if calibrated else _averaging(pairs, sample_design)
+            if average:  # H / H_ok, infinite where H_ok is 0, which makes NaN
+                # R counts the strata of the data that an estimate is made from. Without calibration
+                # these are the row's own records; calibrated weights carry the whole sample.
+                ok = np.where(sample_design.lonely[pairs.group_stratum], 0.0, 1.0)
+                n_with = np.bincount(pairs.group_row, minlength=pairs.n_rows)
+                own = np.where(n_with > 0, n_with / pairs.by_row(ok), 0.0)
+                squares *= whole if calibrated else own
             variance += squares
     variance *= 1.0 if design_effect is None else design_effect
     variance[records_of(statistic, domains) < statistic.least_for_se] = np.nan

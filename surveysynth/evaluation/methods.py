@@ -63,13 +63,6 @@ def noisy_models() -> tuple[str, ...]:
     return tuple(able)
 
 
-def method_names(spec: Spec | None = None) -> tuple[str, ...]:
-    """Return every method of a comparison, with the specification's own program."""
-    own = () if spec is None else (method_name(spec.synthesizer.model),)
-    noisy = (f"{name}{NOISY}" for name in noisy_models())
-    return tuple(dict.fromkeys((*MODEL_FREE, *model_names(), *own, *noisy)))
-
-
 def synthesizers(
     spec: Spec, models: Sequence[str] = (), methods: Sequence[str] = ()
 ) -> tuple[list[Method], list[str]]:
@@ -83,7 +76,9 @@ def synthesizers(
     unknown = [name for name in models if name not in model_names()]
     if unknown:
         raise InputError(f"there is no model {unknown[0]!r}; known: {', '.join(model_names())}.")
-    known = method_names(spec)
+    noisy_names = (f"{name}{NOISY}" for name in noisy_models())
+    own_program = method_name(spec.synthesizer.model)
+    known = tuple(dict.fromkeys((*MODEL_FREE, *model_names(), own_program, *noisy_names)))
     for name in methods:
         if name not in known:
             raise InputError(

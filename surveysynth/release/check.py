@@ -10,7 +10,7 @@ A ``Warned`` says what a warning is about, and ``Kind`` where it is shown. All a
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
@@ -44,7 +44,6 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
     FIRST_SHARE,
     LocationDesign,
 )
-from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     check_public,
     costs_of,
@@ -144,92 +143,90 @@ def check_calibrated_name(design: PublicDesign) -> None:
 LEAST_OF_A_KIND = 50
 
 
-def public_warnings(spec: Spec, design: PublicDesign) -> tuple[Warned, ...]:
-    """Return all that the specification and the public columns say against a release."""
-    return (
-        *delta_warning(spec, design), *weights_warning(design), *design_warnings(design),
-        *rare_level_warnings(rare_levels(spec, design)),
-    )  # fmt: skip
+#: delta times the number of records: where the warning begins, and what it should be.
+_LARGE, _SMALL = 0.1, 0.01
 
 
-def design_warnings(design: PublicDesign) -> tuple[Warned, ...]:
-    """Return what the public columns cost in accuracy."""
-    return (
-        *dropped_records_warning(design), *formula_warnings(design), *few_record_warnings(design)
-    )  # fmt: skip
-
-
-def weights_warning(design: PublicDesign) -> tuple[Warned, ...]:
-    """Say which confidential answers may be in the weights, or ask; empty where none are."""
-    if not gap_of_weights(design):
-        return ()
+def public_warnings(spec: Spec, design: PublicDesign) -> Iterator[Warned]:
+    """Yield all that the specification and the public columns say against a release."""
+    budget, n = spec.privacy.cost, design.n
+    if budget is not None and (delta := budget.delta) * n > _LARGE:
+        smaller = 10.0 ** math.floor(math.log10(_SMALL / n))
+        yield Warned(
+            Kind.GUARANTEE,
+            f"delta = {delta:.3g}, times the number of records ({n:,}), is {delta * n:.2g}; it "
+            "should be far below 1, since delta is the chance that epsilon is exceeded, for each "
+            f"record. Set delta = {smaller:.0e} or less in [privacy]: the same epsilon then has "
+            "more noise, or the same rho a larger epsilon.",
+        )
     few, many = RHO_FACTORS
-    if design.weights_from is None:
-        return (Warned(
+    # Which confidential answers may be in the weights.
+    if (gap := gap_of_weights(design)) and design.weights_from is None:
+        yield Warned(
             Kind.QUESTION,
             "Weights: were they calibrated, or adjusted for nonresponse, by columns besides the "
             "sample design? Name these in survey.weights_from; [] means design weights. Until "
             "then the statement assumes that nobody's weight depends on the answers of others.",
-        ),)  # fmt: skip
-    return (Warned(
-        Kind.GUARANTEE,
-        f"{gap_of_weights(design)} If confidential answers went into them, the guarantee does not "
-        f"hold as stated: on three public files rho was {few:g} to {many:g} times what is stated. "
-        "The statement of the release names this gap.",
-    ),)  # fmt: skip
+        )
+    elif gap:
+        yield Warned(
+            Kind.GUARANTEE,
+            f"{gap} If confidential answers went into them, the guarantee does not hold as stated: "
+            f"on three public files rho was {few:g} to {many:g} times what is stated. The "
+            "statement of the release names this gap.",
+        )
+    yield from design_warnings(design)
+    for name, levels in rare_levels(spec, design).items():  # without a level
+        yield Warned(
+            Kind.RARE_LEVELS,
+            f"{name!r} has {len(levels):,} level{'s' * (len(levels) > 1)} of fewer than "
+            f"{LEAST_RECORDS} records, published as written in the file. They may be values of "
+            "another column, entered by mistake: look at the file, and list the valid levels in "
+            f"[labels.{name}] levels; others are then refused.",
+        )
 
 
-def formula_warnings(design: PublicDesign) -> tuple[Warned, ...]:
-    """Name the levels, cells, and interactions without coefficients of their own; or nothing."""
-    texts = []
+def design_warnings(design: PublicDesign) -> Iterator[Warned]:
+    """Yield what the public columns cost in accuracy."""
+    if design.shift:  # leaving out records with missing cells moves counts
+        yield Warned(
+            Kind.LEFT_OUT,
+            f"{design.dropped:,} records with missing values are left out. {design.shift} Fill the "
+            "cells in, leave the outcome with most blanks for a release of its own, or by noisy "
+            'statistics set missing = "model".',
+        )
     if left_out := design.matrix.left_out:
-        texts.append(
+        yield Warned(
+            Kind.FORMULA,
             f"The default formula leaves out {', '.join(left_out)}, whose cells have hardly any "
             "records, so these cells are modeled by main effects alone. Make these columns "
-            "coarser, or write a formula of your own."
+            "coarser, or write a formula of your own.",
         )
     if design.matrix.by_default and not design.strata_in_cells:
-        texts.append(
+        yield Warned(
+            Kind.FORMULA,
             f"The strata ({design.strata_name}) are many and their cells have few records, so they "
             "are no predictors: synthetic strata do not differ, and standard errors are a little "
-            "larger than they could be. To keep them, write a formula of your own."
+            "larger than they could be. To keep them, write a formula of your own.",
         )
     if design.pooling is not None:
-        texts.append(
+        yield Warned(
+            Kind.FORMULA,
             f"The model's formula was cut, since few records support it: {design.pooling.words}. "
-            f"{design.pooling.means} Make these columns coarser to decide yourself what is joined."
+            f"{design.pooling.means} Make these columns coarser to decide yourself what is joined.",
         )
-    return tuple(Warned(Kind.FORMULA, text) for text in texts)
-
-
-def few_record_warnings(design: PublicDesign) -> tuple[Warned, ...]:
-    """Warn of kinds of values that have few records even if all kinds are equally common.
-
-    How many records are at a spike is confidential; the number of records and of kinds is not.
-    """
-    return tuple(
-        Warned(
-            Kind.FEW_RECORDS,
-            f"{outcome.name!r} has {kinds} kinds of values "
-            f"({', '.join(outcome.category_names)}) and {design.n:,} records: "
-            f"{design.n / kinds:,.0f} of each, if all are equally common. Kinds with fewer than "
-            f"{LEAST_OF_A_KIND} have a spread and weights that are hardly determined, and their "
-            "totals can be far off. Declare fewer spikes, or leave the outcome out.",
-        )
-        for outcome in design.outcomes
-        if outcome.is_amount and (kinds := len(outcome.category_names)) > 1
-        and design.n < LEAST_OF_A_KIND * kinds
-    )
-
-
-def dropped_records_warning(design: PublicDesign) -> tuple[Warned, ...]:
-    """Warn where leaving out records with missing cells moves counts."""
-    return (Warned(
-        Kind.LEFT_OUT,
-        f"{design.dropped:,} records with missing values are left out. {design.shift} Fill the "
-        "cells in, leave the outcome with most blanks for a release of its own, or by noisy "
-        "statistics set missing = \"model\".",
-    ),) * bool(design.shift)  # fmt: skip
+    # How many records are at a spike is confidential; the number of records and of kinds is not.
+    for outcome in design.outcomes:
+        kinds = len(outcome.category_names)
+        if outcome.is_amount and kinds > 1 and design.n < LEAST_OF_A_KIND * kinds:
+            yield Warned(
+                Kind.FEW_RECORDS,
+                f"{outcome.name!r} has {kinds} kinds of values "
+                f"({', '.join(outcome.category_names)}) and {design.n:,} records: "
+                f"{design.n / kinds:,.0f} of each, if all are equally common. Kinds with fewer "
+                f"than {LEAST_OF_A_KIND} have a spread and weights that are hardly determined, and "
+                "their totals can be far off. Declare fewer spikes, or leave the outcome out.",
+            )
 
 
 def warn_of_design(design: PublicDesign, stacklevel: int = 2) -> None:
@@ -237,25 +234,6 @@ def warn_of_design(design: PublicDesign, stacklevel: int = 2) -> None:
     for each in design_warnings(design):
         if category := BEFORE.get(each.kind):
             warnings.warn(each.text, category, stacklevel=stacklevel + 1)
-
-
-#: delta times the number of records: where the warning begins, and what it should be.
-_LARGE, _SMALL = 0.1, 0.01
-
-
-def delta_warning(spec: Spec, design: PublicDesign) -> tuple[Warned, ...]:
-    """Warn of a delta that is too large, with the remedy; empty where it is not."""
-    budget, n = spec.privacy.cost, design.n
-    if budget is None or (delta := budget.delta) * n <= _LARGE:
-        return ()
-    smaller = 10.0 ** math.floor(math.log10(_SMALL / n))
-    return (Warned(
-        Kind.GUARANTEE,
-        f"delta = {delta:.3g}, times the number of records ({n:,}), is {delta * n:.2g}; it should "
-        "be far below 1, since delta is the chance that epsilon is exceeded, for each record. Set "
-        f"delta = {smaller:.0e} or less in [privacy]: the same epsilon then has more noise, or the "
-        "same rho a larger epsilon.",
-    ),)  # fmt: skip
 
 
 #: Shown instead of such a level where cells are listed.
@@ -280,20 +258,6 @@ def rare_levels(spec: Spec, design: PublicDesign) -> dict[str, tuple[str, ...]]:
         if found and len(counts) <= MAX_LEVELS:
             rare[name] = found
     return rare
-
-
-def rare_level_warnings(rare: Mapping[str, tuple[str, ...]]) -> tuple[Warned, ...]:
-    """Return one warning for each column, without a level."""
-    return tuple(
-        Warned(
-            Kind.RARE_LEVELS,
-            f"{name!r} has {len(levels):,} level{'s' * (len(levels) > 1)} of fewer than "
-            f"{LEAST_RECORDS} records, published as written in the file. They may be values of "
-            "another column, entered by mistake: look at the file, and list the valid levels in "
-            f"[labels.{name}] levels; others are then refused.",
-        )
-        for name, levels in rare.items()
-    )
 
 
 def without_rare(labels: Labels, rare: Mapping[str, tuple[str, ...]]) -> Labels:
@@ -462,15 +426,6 @@ def budget_words(budget: Budget) -> str:
     return f"rho = {budget.rho:.4g} (epsilon = {budget.epsilon:.4g} at delta = {budget.delta:.3g})"
 
 
-def _guarantee(spec: Spec, design: PublicDesign, model: Model) -> str:
-    if not spec.privacy.private:
-        return 'risk = "none": NOT private'
-    outside = outside_of_stated(design, settings_of(spec), weighted_form(model, design))
-    return f"an asymptotic epsilon of at most {spec.privacy.epsilon:g}" + (
-        f", {outside}" if outside else ""
-    )
-
-
 def _published_lines(spec: Spec, design: PublicDesign, model: Model) -> list[str]:
     privacy = spec.privacy.for_records(design.n)
     datasets = privacy.m * privacy.replicates_per_draw
@@ -486,8 +441,13 @@ def _published_lines(spec: Spec, design: PublicDesign, model: Model) -> list[str
             f"of each draw; the tables rest on {datasets}, {privacy.replicates_per_draw} of each",
             f"  statistics.json, {_DOCUMENTS}",
         ]
+    guarantee = 'risk = "none": NOT private'
+    if spec.privacy.private:
+        outside = outside_of_stated(design, settings_of(spec), weighted_form(model, design))
+        guarantee = f"an asymptotic epsilon of at most {spec.privacy.epsilon:g}"
+        guarantee += f", {outside}" if outside else ""
     return [
-        f"A release publishes, with {_guarantee(spec, design, model)}:",
+        f"A release publishes, with {guarantee}:",
         *files,
         f"  microdata/: {datasets} synthetic files of {design.n:,} records "
         f"(m = {privacy.m} draws, {privacy.replicates_per_draw} replicates each)",
@@ -511,7 +471,10 @@ def check_strict(spec: Spec) -> list[Line]:
     taken = earlier_release(spec, design, test=True) is not None
     return [
         *preview_lines(spec, design, model),
-        *_noise_guarantee(spec, design, settings),
+        f"Privacy: {GUARANTEE}, {budget_words(settings.budget)}, for every pair of neighbors.",
+        f"No outcome{' and no weight' if design.weight_name else ''} was read for what follows.",
+        *["  (records without an outcome or a weight would be dropped; they are counted here)"]
+        * (spec.survey.missing == "drop"),
         *_constants(design, settings),
         *_noise_lines(design, settings, require_general(model)),
         f"Model: {model.title}.",
@@ -576,48 +539,25 @@ def _unit_lines(
     return lines
 
 
-def _noise_guarantee(spec: Spec, design: PublicDesign, settings: NoisySettings) -> list[str]:
-    """State the guarantee, and what was not read."""
-    dropped = (
-        ["  (records without an outcome or a weight would be dropped; they are counted here)"]
-        if spec.survey.missing == "drop"
-        else []
-    )
-    return [
-        f"Privacy: {GUARANTEE}, {budget_words(settings.budget)}, for every pair of neighbors.",
-        f"No outcome{' and no weight' if design.weight_name else ''} was read for what follows.",
-        *dropped,
-    ]
-
-
-def _constants(design: PublicDesign, settings: NoisySettings) -> list[Line]:
-    """State the constants that were declared for the guarantee."""
+def _constants(design: PublicDesign, settings: NoisySettings) -> Iterator[Line]:
+    """Yield the constants that were declared for the guarantee, and which weights are clipped."""
     names, clipping = column_names(design), settings.clipping(design)
     if not needs_general_form(design.outcomes):
         described = zip(design.transforms, design.outcome_names, strict=True)
         names[: len(design.outcomes)] = [kind.describe(name) for kind, name in described]
-    constants = zip(names, clipping.centre, clipping.spread, strict=True)
-    return [
-        "Declared, on the scale of the model:",
-        *(f"  {name}: center {centre:.5g}, spread {spread:.5g}"
-          for name, centre, spread in constants),
-        f"  records are clipped to {clipping.radius:.4g} spreads from the centers",
-        *_clipped_weights(design, clipping),
-    ]  # fmt: skip
-
-
-def _clipped_weights(design: PublicDesign, clipping: Clipping) -> list[Line]:
-    """State which weights are taken as they are, where their logarithm has a center and spread."""
-    if design.weight_name is None or isinstance(design.weight_transform, LearnedTransform):
-        return []
-    reach = clipping.radius * clipping.spread[-1]
-    low, high = np.exp(clipping.centre[-1] - reach), np.exp(clipping.centre[-1] + reach)
-    return [Warned(
-        Kind.ACCURACY,
-        f"weights outside {low:,.3g} to {high:,.3g} are clipped. Where the survey has many, counts "
-        "are wrong: declare the public range of the weight, range = [low, high] in "
-        "[outcomes.weight], or a larger spread.",
-    )]  # fmt: skip
+    yield "Declared, on the scale of the model:"
+    for name, centre, spread in zip(names, clipping.centre, clipping.spread, strict=True):
+        yield f"  {name}: center {centre:.5g}, spread {spread:.5g}"
+    yield f"  records are clipped to {clipping.radius:.4g} spreads from the centers"
+    if design.weight_name is not None and not isinstance(design.weight_transform, LearnedTransform):
+        reach = clipping.radius * clipping.spread[-1]
+        low, high = np.exp(clipping.centre[-1] - reach), np.exp(clipping.centre[-1] + reach)
+        yield Warned(
+            Kind.ACCURACY,
+            f"weights outside {low:,.3g} to {high:,.3g} are clipped. Where the survey has many, "
+            "counts are wrong: declare the public range of the weight, range = [low, high] in "
+            "[outcomes.weight], or a larger spread.",
+        )
 
 
 def _units(design: PublicDesign, settings: NoisySettings) -> list[str]:

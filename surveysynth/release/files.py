@@ -230,7 +230,10 @@ def write_compared(
     content = {
         "specification": str(spec.path.resolve()),
         "draws": {name: np.asarray(values).tolist() for name, values in draws.theta.items()},
-        "tables": [[*key, *map(_listed, both)] for key, both in published_of(tables).items()],
+        "tables": [
+            [*key, *([each if math.isfinite(each) else None for each in of] for of in both)]
+            for key, both in published_of(tables).items()
+        ],
     }
     (folder / COMPARED_NAME).write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
 
@@ -251,10 +254,6 @@ def read_compared(folder: Path) -> Compared:
             f"{path} is missing or not as a release writes it: expected the confidential folder "
             "of a release. Name the folder that release wrote, or its --confidential folder."
         ) from None
-
-
-def _listed(values: FloatArray) -> list[float | None]:
-    return [each if math.isfinite(each) else None for each in values.tolist()]
 
 
 _LIBRARIES = ("surveysynth", "numpy", "scipy", "pandas")

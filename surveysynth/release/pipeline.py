@@ -198,13 +198,15 @@ def release(
         say(stages.DOCUMENTS)
         _write(made, staging[0], streams)
         say(stages.WRITING)
-        warned = _warned(made.facts)
+        barred = (Warned(Kind.UNPUBLISHABLE, text) for text in made.facts.warnings)
+        of_survey = public_warnings(specification, made.facts.design)
         # What can fail goes before what cannot be undone.
         hints = hints_of(pending.ledger, pending.entry, named=ledger is not None)
         entries = publish(plan, staging[0], pending.ledger, pending.entry)
         pending.published = True
     return ReleaseResult(
-        plan.out, plan.confidential, flat_tables(made.tables), warned,
+        plan.out, plan.confidential, flat_tables(made.tables),
+        last_messages((*barred, *of_survey)),
         summarize(entries, pending.ledger.survey), pending.ledger.path,
         hints, survey.confidential_warning(),
     )  # fmt: skip
@@ -228,12 +230,6 @@ def _advice_on_errors(pending: PendingNoise) -> Iterator[None]:
         if pending.used and not pending.published:
             raise type(error)(f"{error} {pending.advice}") from None
         raise
-
-
-def _warned(facts: ReleaseFacts) -> tuple[Warned, ...]:
-    """Return reasons not to publish the files, and what to look at before they are published."""
-    barred = (Warned(Kind.UNPUBLISHABLE, text) for text in facts.warnings)
-    return last_messages((*barred, *public_warnings(facts.spec, facts.design)))
 
 
 def _write(made: Run, staging: Staging, streams: Streams) -> None:

@@ -141,20 +141,11 @@ def expected_error(
 ) -> ExpectedError:
     """Return the expected errors of the rows of all tables, one after another.
 
-    Parameters
-    ----------
-    tables
-        Collectors without datasets, each with the rule that it keeps its tables by.
-    datasets
-        As the sample would have been: an even number for each draw, draw after draw.
-    addends
-        f of the records of a dataset.
-    noisy
-        Their sums (P,) with noise, and its variances (P,); None for the pseudo-posterior.
-    unit
-        PSUs (n,) whose records depend on each other; None for independent records.
-    weights
-        Risk weights (n,) of a pseudo-posterior.
+    tables: collectors without datasets, each with the rule that it keeps its tables by; datasets:
+    as the sample would have been, an even number for each draw, draw after draw; addends: f of the
+    records of a dataset; noisy: their sums (P,) with noise, and its variances (P,), None for the
+    pseudo-posterior; unit: PSUs (n,) whose records depend on each other, None for independent
+    records; weights: risk weights (n,) of a pseudo-posterior.
     """
     for each in datasets:
         for estimates, _ in tables:
@@ -178,7 +169,13 @@ def expected_error(
     rows, draws = s.shape[1], datasets[-1].draw
     of_h, covariance, of_f = moments[:rows, :rows], moments[rows:, :rows], moments[rows:, rows:]
     added = np.zeros(len(of_f)) if noisy is None else noisy[1]
-    gain = _ridge(of_f, covariance, added)
+    # G (D, P) = C' (V + S)^-1, with f of one size, and a sum that is zero left out.
+    size = np.sqrt(np.diag(of_f) + added)
+    used = size > np.sqrt(TINY)
+    size = np.where(used, size, 1.0)
+    scaled = of_f / np.outer(size, size) + np.diag(added / size**2)
+    solved = np.linalg.pinv(scaled, rcond=1e-10, hermitian=True) @ (covariance / size[:, None])
+    gain = np.asarray((solved / size[:, None] * used[:, None]).T)
     explained = gain @ of_f @ gain.T
     left = of_h - gain @ covariance - covariance.T @ gain.T + explained
     known = left + (gain * added) @ gain.T
@@ -198,16 +195,6 @@ def expected_error(
 def _between(values: FloatArray, draws: int) -> FloatArray:
     """Return covariances (D, D) between draws of values (datasets, D), averaged within draws."""
     return np.cov(values.reshape(draws, -1, values.shape[1]).mean(axis=1), rowvar=False)
-
-
-def _ridge(of_f: FloatArray, covariance: FloatArray, penalty: FloatArray) -> FloatArray:
-    """Return G (D, P) = C' (V + S)^-1, with f of one size, and a sum that is zero left out."""
-    size = np.sqrt(np.diag(of_f) + penalty)
-    used = size > np.sqrt(TINY)
-    size = np.where(used, size, 1.0)
-    scaled = of_f / np.outer(size, size) + np.diag(penalty / size**2)
-    solved = np.linalg.pinv(scaled, rcond=1e-10, hermitian=True) @ (covariance / size[:, None])
-    return np.asarray((solved / size[:, None] * used[:, None]).T)
 
 
 #: Datasets of each draw from which expected errors are computed.
@@ -265,23 +252,10 @@ def compare_with_sample(
 ) -> Findings:
     """Compare the tables of a release with its sample.
 
-    Parameters
-    ----------
-    facts, model, draws, published
-        Of the release; the draws that datasets are made from.
-    survey
-        The confidential sample, as the mechanism had it.
-    statistics
-        What noisy statistics published.
-    risk_weights
-        (n,) of the pseudo-posterior.
-    seed
-        Of the datasets that expected errors come from.
-
-    Raises
-    ------
-    InputError
-        If the tables are not of the survey and the specification.
+    survey: the confidential sample, as the mechanism had it; draws: those that datasets are made
+    from; statistics: what noisy statistics published; risk_weights (n,): of the pseudo-posterior;
+    seed: of the datasets that expected errors come from. Raises ``InputError`` if the tables are
+    not of the survey and the specification.
     """
     spec, design, rng = without_flags(facts.spec), facts.design, np.random.default_rng(seed)
     datasets = [

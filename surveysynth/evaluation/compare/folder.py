@@ -91,7 +91,11 @@ def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: 
         n=comparison.survey.design.n,
         methods=listed([label_of(name) for name in comparison.methods if name != SAMPLE]),
         epsilon=spec.privacy.stated_epsilon,
-        draws=_draws(comparison),
+        draws=listed(list({
+            run.spec.privacy.down_weights: f"m = {run.spec.privacy.m} draws for data synthesized "
+            f"by {'the pseudo-posterior' if run.spec.privacy.down_weights else 'noisy statistics'}"
+            for run in comparison.runs.values()
+        }.values())),
         left_out=[
             (f"{listed([label_of(name) for name in names])} "
              f"{'was' if len(names) == 1 else 'were'}", why)
@@ -119,17 +123,6 @@ def render_report(comparison: Comparison, pictures: Sequence[Picture], *, test: 
         guarantee=GUARANTEE,
         budget=budget,
     )  # fmt: skip
-
-
-def _draws(comparison: Comparison) -> str:
-    """Return numbers of draws by mechanism, in words."""
-    words = {True: "the pseudo-posterior", False: "noisy statistics"}
-    said = {
-        run.spec.privacy.down_weights: f"m = {run.spec.privacy.m} draws for data synthesized by "
-        f"{words[run.spec.privacy.down_weights]}"
-        for run in comparison.runs.values()
-    }
-    return listed(list(said.values())) if said else ""
 
 
 def _summary(comparison: Comparison) -> list[PageTable]:
@@ -199,11 +192,6 @@ def _table(
         zip(*of_methods, strict=True),
     )  # fmt: skip
     return title, table, any(each.warning for column in of_methods for each in column)
-
-
-def comparison_csv(frame: "pd.DataFrame") -> str:
-    """Return a frame as csv: unrounded, missing numbers empty."""
-    return str(frame.to_csv(index=False, lineterminator="\n"))
 
 
 def facts_record(comparison: Comparison, *, test: bool) -> Mapping[str, object]:
@@ -322,7 +310,10 @@ def compare(
     >>> compared.comparison.methods
     ('sample', 'laplace', 'fbs_noisy')
     """
-    say, rule = progress or (lambda stage: None), sensitivity_of(sensitivity)
+    say = progress or (lambda stage: None)
+    if sensitivity not in (known := get_args(Rule)):
+        raise InputError(f"sensitivity must be one of {', '.join(known)}, got {sensitivity!r}.")
+    rule = cast("Rule", sensitivity)
     target = plan_folder(
         Path(out), overwrite=overwrite, own=_OWN, marker=COMPARISON_NAME, what="a comparison"
     )
@@ -347,13 +338,6 @@ def compare(
     return ComparisonResult(target, comparison, summarize(entries, kept.survey))
 
 
-def sensitivity_of(word: str) -> Rule:
-    """Return the rule that a word names; raise ``InputError`` for another word."""
-    if word not in get_args(Rule):
-        raise InputError(f"sensitivity must be one of {', '.join(get_args(Rule))}, got {word!r}.")
-    return cast("Rule", word)
-
-
 def _write(comparison: Comparison, folder: Path, *, test: bool) -> None:
     pictures = make_pictures(comparison)
     (folder / FIGURES).mkdir()
@@ -363,7 +347,7 @@ def _write(comparison: Comparison, folder: Path, *, test: bool) -> None:
         (COMPARISON_NAME, comparison.frame()),
         (SUMMARY_NAME, comparison.summary()),
     ):
-        (folder / name).write_text(comparison_csv(frame), encoding="utf-8")
+        frame.to_csv(folder / name, index=False, lineterminator="\n", encoding="utf-8")
     write_json(facts_record(comparison, test=test), folder / FACTS_NAME)
     report = render_report(comparison, pictures, test=test)
     (folder / REPORT_NAME).write_text(report, encoding="utf-8")

@@ -366,11 +366,6 @@ _FLOOR = 0.45
 _COLORS = ("#0072B2", "#009E73", "#CC79A7", "#7F5AA2", "#882255", "#999933")
 
 
-def places_of(rows: pd.DataFrame) -> list[tuple[str, str, str]]:
-    """Return (table, statistic, outcome) of every table, in order."""
-    return list(dict.fromkeys(rows[PLACE].itertuples(index=False, name=None)))
-
-
 def place_title(place: Sequence[str]) -> str:
     """Return the title of a table."""
     table, statistic, outcome = place
@@ -419,7 +414,7 @@ def _panels(
     rows: pd.DataFrame, methods: Sequence[str], column: str, label: str, band: Any, mark: str
 ) -> "Figure":
     """Draw a panel for each table and method: a dot a row, over its records."""
-    places = places_of(rows)
+    places = list(dict.fromkeys(rows[PLACE].itertuples(index=False, name=None)))
     figure = new_figure(
         1.0 + 2.6 * len(methods), 0.7 + 1.9 * len(places), mark, style.FAINT
     )

@@ -21,9 +21,9 @@ from surveysynth.config import build
 from surveysynth.config.spec import NO_DATA, NO_FILE, Spec, load_spec, validate_spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.estimates import Estimates
-from surveysynth.estimation.statistics import LEVEL, TABLE
+from surveysynth.estimation.statistics import LEVEL, TABLE, statistic_of
 from surveysynth.evaluation.compare.tables import sample_weight
-from surveysynth.evaluation.laplace import Noise, has_sensitivity
+from surveysynth.evaluation.laplace import Noise
 from surveysynth.evaluation.methods import LAPLACE, MODEL_FREE, SAMPLE
 from surveysynth.evaluation.studies.frame import (
     allocation_of,
@@ -264,8 +264,11 @@ class FrameStudy:
         """Yield the tables of the sample itself, then noisy ones."""
         spec = self.spec.for_records(survey.design.n)
         yield SAMPLE, self._numbered(sample_rows(spec, survey))
-        noise = Noise(spec, survey) if self.laplace and not spec.calibration else None
-        if noise is None or not noise.possible or not any(map(has_sensitivity, spec.statistics)):
+        if not self.laplace or spec.calibration:
+            return
+        noise = Noise(spec, survey)
+        known = (statistic_of(name).sensitivity is not None for name in spec.statistics)
+        if not (noise.possible and any(known)):
             return
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_NOISE, sample)))
         parts = [
