@@ -14,7 +14,7 @@ from surveysynth.errors import InputError
 from surveysynth.evaluation.studies.population import (
     Population,
     SamplingDesign,
-    proportional_allocation,
+    allocate,
     published_cells,
     simulate_population,
 )
@@ -97,7 +97,7 @@ def simulate_survey(n: int, rng: np.random.Generator) -> "pd.DataFrame":
     """
     persons = simulate_population(published_cells(), rng)
     sizes = np.asarray(persons["field"].value_counts(), dtype=np.float64)
-    proportional_allocation(sizes, n)  # refuses too few records, in plain words
+    allocate("proportional", sizes, n)  # refuses too few records, in plain words
     population = Population(persons, ("salary",), ("gender",), "field", "size")
     sample = SamplingDesign(n=n).draw(population, rng)
     sample["salary"] = sample["salary"].round(2)

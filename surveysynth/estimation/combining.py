@@ -71,12 +71,8 @@ class Stack:
 
     @property
     def values(self) -> FloatArray:
-        """The linearized estimates e (m, r, D), NaN in rows without records in any dataset.
-
-        Raises ``InputError`` before any dataset was added.
-        """
-        if self._table is None:
-            raise InputError("There is nothing to combine: no dataset was added.")
+        """The linearized estimates e (m, r, D), NaN in rows without records in any dataset."""
+        assert self._table is not None  # there is a dataset
         contrast, made = self._table.statistic.contrast, linearised_at_ratio(*self._parts)
         if contrast is not None and self._table.linearised.rows is not None:
             pairs = Pairs.of(contrast, self._table.domains)
@@ -453,8 +449,6 @@ class Quantiles:
 
     def combined(self) -> Combined:
         """Return the quantiles of the mean distribution function."""
-        if not self._kept:
-            raise InputError("There is nothing to combine: no dataset was added.")
         p = self._kind.share
         assert p is not None  # such a statistic alone is collected here
         data = [dataset for _, _, dataset, _ in self._kept]

@@ -119,11 +119,6 @@ class Domains:
         return len(self.table)
 
     @property
-    def n_records(self) -> int:
-        """Number of records."""
-        return int(self.codes.shape[1])
-
-    @property
     def by_dataset(self) -> BoolArray:
         """Rows (D,) whose records are another dataset's in every dataset."""
         return np.zeros(self.n_rows, dtype=bool)
@@ -212,11 +207,6 @@ class RowsByOutcome:
     public: IntArray
     outcomes: Mapping[str, tuple[Classes, int]]
 
-    @property
-    def n_records(self) -> int:
-        """Number of records of a dataset."""
-        return int(self.public.shape[1])
-
     def of(self, outcomes: FloatArray) -> Domains:
         """Return the rows with the records of a dataset, given its outcomes (n, p)."""
         codes = self.public.copy()
@@ -245,7 +235,7 @@ class RowsByOutcome:
     @cached_property
     def n_public(self) -> IntArray:
         """Records (D,) that could be in a row by their public columns."""
-        return self._numbers(np.ones(self.n_records, dtype=bool))
+        return self._numbers(np.ones(self.public.shape[1], dtype=bool))
 
     def shares(self, record: BoolArray) -> FloatArray:
         """Return the share (D,) of ``n_public`` of the records that ``record`` (n,) names."""

@@ -453,7 +453,25 @@ def estimate_domains(
     >>> made.estimate
     array([7.5, 8. , 7. ])
     """
-    check_arguments(sample_design.n, domains, weight, outcome, statistic, linearisation)
+    kind, n = statistic_of(statistic), sample_design.n
+    words = get_args(Linearisation)
+    if linearisation not in words:
+        raise InputError(
+            f"The linearisation must be one of {', '.join(words)}, but got '{linearisation}'."
+        )
+    if outcome is None and kind.needs_outcome:
+        without = [each.plural for each in STATISTICS.values() if not each.needs_outcome]
+        raise InputError(
+            f"A {statistic} needs an outcome; only {' and '.join(without)} do without."
+        )
+    shapes = {"weight": weight.shape, "domains": domains.codes.shape[1:]}
+    if outcome is not None:
+        shapes["outcome"] = outcome.shape
+    for name, shape in shapes.items():
+        if shape != ((n, len(kind.of)) if kind.of and name == "outcome" else (n,)):
+            raise InputError(
+                f"The sample design has {n} records, but the {name} came with shape {shape}."
+            )
     table = linearise_domains(
         domains,
         weight=weight,
@@ -492,11 +510,7 @@ def linearise_domains(
     population_size: float | None = None,
     calibration: CalibratedWeights | None = None,
 ) -> LinearisedTable:
-    """Compute estimates and linearized variables, without variances.
-
-    Raises ``InputError`` as it does.
-    """
-    check_arguments(weight.size, domains, weight, outcome, statistic, linearisation)
+    """Compute estimates and linearized variables, without variances, as ``estimate_domains``."""
     kind = statistic_of(statistic)
     # Calibration knows the population size, where it is known.
     calibrated = linearisation == "ratio" and calibration is None
@@ -516,33 +530,3 @@ def linearise_domains(
         if kind.contrast is not None:
             rows, linearised = contrasted(kind.contrast, domains, weight, linearised)
     return LinearisedTable(kind, rows, weight, linearised, calibrated, calibration, again)
-
-
-def check_arguments(
-    n: int,
-    domains: Domains,
-    weight: FloatArray,
-    outcome: FloatArray | None,
-    statistic: str,
-    linearisation: str,
-) -> None:
-    """Raise InputError unless the arguments of an estimate of n records fit together."""
-    kind = statistic_of(statistic)
-    words = get_args(Linearisation)
-    if linearisation not in words:
-        raise InputError(
-            f"The linearisation must be one of {', '.join(words)}, but got '{linearisation}'."
-        )
-    if outcome is None and kind.needs_outcome:
-        without = [each.plural for each in STATISTICS.values() if not each.needs_outcome]
-        raise InputError(
-            f"A {statistic} needs an outcome; only {' and '.join(without)} do without."
-        )
-    shapes = {"weight": weight.shape, "domains": domains.codes.shape[1:]}
-    if outcome is not None:
-        shapes["outcome"] = outcome.shape
-    for name, shape in shapes.items():
-        if shape != ((n, len(kind.of)) if kind.of and name == "outcome" else (n,)):
-            raise InputError(
-                f"The sample design has {n} records, but the {name} came with shape {shape}."
-            )

@@ -39,7 +39,7 @@ def replicated(
 ) -> tuple[DomainEstimates, FloatArray]:
     """Estimates with their variances, and the estimates of each replicate (R, D)."""
     table = linearise_domains(domains, **given)
-    rule = replicates.collect(1, 1, SampleDesign(np.zeros(domains.n_records, dtype=np.int64)))
+    rule = replicates.collect(1, 1, SampleDesign(np.zeros(domains.codes.shape[1], dtype=np.int64)))
     rule.add(1, 1, table, table)
     made = rule.combined()
     found = DomainEstimates(made.estimate, made.standard_error**2)

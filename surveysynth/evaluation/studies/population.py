@@ -65,7 +65,7 @@ class Population:
 
     frame: one row a unit. outcome, by, strata, psu and size (measure of size for PPS) name its
     columns; strata and psu None: none. drawn: the column of the number of units that are drawn in a
-    unit's stratum; None if a rule allocates them. Raises ``InputError`` for a missing column.
+    unit's stratum; None if a rule allocates them.
     """
 
     frame: pd.DataFrame
@@ -75,19 +75,6 @@ class Population:
     size: str | None = None
     psu: str | None = None
     drawn: str | None = None
-
-    def __post_init__(self) -> None:
-        used = (*self.outcome, *self.by, self.strata, self.size, self.psu, self.drawn)
-        for name in used:
-            if name is not None and name not in self.frame.columns:
-                raise InputError(
-                    f"the population has no column {name!r}; its columns are "
-                    f"{', '.join(map(str, self.frame.columns))}."
-                )
-        if self.size is not None:
-            size = self.frame[self.size].to_numpy(dtype=np.float64)
-            if not (np.isfinite(size).all() and (size > 0).all()):
-                raise InputError(f"the measure of size {self.size!r} must be positive everywhere.")
 
     @property
     def n_units(self) -> int:
@@ -119,8 +106,7 @@ class Population:
 
         Raises ``InputError`` unless it is one whole number of at least 2 in each stratum.
         """
-        if self.drawn is None:
-            raise InputError("the population has no column of sample sizes.")
+        assert self.drawn is not None  # there is a column of sample sizes
         values = self.frame[self.drawn].to_numpy(dtype=np.float64)
         found = []
         for rows in self.stratum_rows:
@@ -278,28 +264,28 @@ WEIGHT = "weight"
 MINIMUM = 2
 
 
-def proportional_allocation(
-    stratum_sizes: IntArray | FloatArray, n: int, minimum: int = 2
-) -> IntArray:
-    """Return sample sizes (H,) in proportion to ``stratum_sizes`` (H,) that sum to n.
+def allocate(rule: Allocation, stratum_sizes: IntArray | FloatArray, n: int) -> IntArray:
+    """Return sample sizes (H,) that sum to n, each at least ``MINIMUM``.
 
-    Each is at least ``minimum``. Largest remainders decide the rounding; what the minimum adds is
-    taken from the stratum that exceeds its share the most. Raises ``InputError`` if n cannot give
-    every stratum the minimum.
+    They are in proportion to the sizes (H,) of the strata, equal, or in proportion to the square
+    roots of the sizes ("power", between the two). Largest remainders decide the rounding; what the
+    minimum adds is taken from the stratum that exceeds its share the most. Raises ``InputError`` if
+    n cannot give every stratum the minimum.
     """
-    sizes = np.asarray(stratum_sizes, dtype=np.float64)
-    if n < minimum * sizes.size:
+    exponent = {"proportional": 1.0, "equal": 0.0, "power": 0.5}[rule]
+    sizes = np.asarray(stratum_sizes, dtype=np.float64) ** exponent
+    if n < MINIMUM * sizes.size:
         raise InputError(
-            f"n must be at least {minimum * sizes.size} ({minimum} records in each of "
+            f"n must be at least {MINIMUM * sizes.size} ({MINIMUM} records in each of "
             f"{sizes.size} strata), got {n}."
         )
     share = n * sizes / sizes.sum()
     allocation: IntArray = np.floor(share).astype(np.int64)
     largest_first = np.argsort(-(share - allocation), kind="stable")
     allocation[largest_first[: n - int(allocation.sum())]] += 1
-    allocation = np.maximum(allocation, minimum)
+    allocation = np.maximum(allocation, MINIMUM)
     while int(allocation.sum()) > n:
-        excess = np.where(allocation > minimum, allocation - share, -np.inf)
+        excess = np.where(allocation > MINIMUM, allocation - share, -np.inf)
         allocation[int(np.argmax(excess))] -= 1
     return allocation
 
@@ -318,16 +304,6 @@ def select_pps_with_replacement(
     position = np.searchsorted(cumulative, rng.random(n) * total, side="right")
     index = np.sort(np.minimum(position, size.size - 1)).astype(np.int64)
     return index, total / (n * size[index])
-
-
-def allocate(rule: Allocation, stratum_sizes: IntArray, n: int) -> IntArray:
-    """Return sample sizes (H,) that sum to n, each at least 2.
-
-    They are in proportion to the sizes of the strata, equal, or in proportion to the square roots
-    of the sizes ("power", between the two).
-    """
-    exponent = {"proportional": 1.0, "equal": 0.0, "power": 0.5}[rule]
-    return proportional_allocation(np.asarray(stratum_sizes, np.float64) ** exponent, n, MINIMUM)
 
 
 def select_pps_systematic(
