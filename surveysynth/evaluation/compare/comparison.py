@@ -14,7 +14,7 @@ import pandas as pd
 
 from surveysynth._support.messages import raise_problems
 from surveysynth._support.progress import NOISY_TABLES, synthesizer_stage
-from surveysynth.config.build import with_noisy_statistics, with_pseudo_posterior
+from surveysynth.config.build import mechanism_of, with_noisy_statistics, with_pseudo_posterior
 from surveysynth.config.outcomes import kind_problems
 from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError, RefusedError
@@ -28,7 +28,6 @@ from surveysynth.evaluation.methods import (
     SAMPLE,
     Method,
     by_reason,
-    promises,
     synthesizers,
 )
 from surveysynth.inference.synthesis import SyntheticDataset, synthesize
@@ -122,8 +121,22 @@ class Comparison:
     @cached_property
     def promises(self) -> dict[str, dict[str, object]]:
         """The guarantee of each method; equal numbers are not equal guarantees."""
-        ran = {name: run.spec for name, run in self.runs.items()}
-        return promises(self.spec, ran, self.methods)
+        made: dict[str, dict[str, object]] = {
+            SAMPLE: {"guarantee": "none: confidential estimates"},
+            LAPLACE: {
+                "guarantee": "none: sensitivities are read from the confidential data",
+                "noise_for_pure_epsilon": self.spec.privacy.stated_epsilon,
+            },
+        }
+        for name, each in self.runs.items():
+            privacy = each.spec.privacy
+            made[name] = {
+                **mechanism_of(each.spec).guarantee(),
+                "mechanism": privacy.mechanism,
+                "m": privacy.m,
+                "replicates_per_draw": privacy.replicates_per_draw,
+            }
+        return {name: made[name] for name in self.methods}
 
     @property
     def mixes_currencies(self) -> bool:

@@ -36,21 +36,16 @@ def stacked(spec: Spec, tables: Mapping[str, Mapping[Key, pd.DataFrame]]) -> (
         (alone,) = tables.values()
         return dict(alone)
     keys = dict.fromkeys(key for frames in tables.values() for key in frames)
-    return {
-        key: _below_each_other(
-            spec, {name: frames[key] for name, frames in tables.items() if key in frames}
-        )
-        for key in keys
-    }
-
-
-def _below_each_other(spec: Spec, frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    parts = [frame.assign(**{TABLE: name}) for name, frame in frames.items()]
-    whole = pd.concat(parts, ignore_index=True)
-    by = [name for name in spec.by if name in whole]
-    whole = whole.fillna(dict.fromkeys(by, ""))
-    first = [TABLE, *by]
-    return whole[[*first, *(name for name in whole if name not in first)]]
+    made = {}
+    for key in keys:
+        whole = pd.concat([
+            frames[key].assign(**{TABLE: name}) for name, frames in tables.items() if key in frames
+        ], ignore_index=True)  # fmt: skip
+        by = [name for name in spec.by if name in whole]
+        first = [TABLE, *by]
+        others = [name for name in whole if name not in first]
+        made[key] = whole.fillna(dict.fromkeys(by, ""))[[*first, *others]]
+    return made
 
 
 def by_table(spec: Spec, frame: pd.DataFrame) -> "Iterator[tuple[Spec, pd.DataFrame]]":

@@ -5,8 +5,6 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,7 +34,7 @@ from surveysynth.release.writers.csv import safe_text
 from surveysynth.survey.survey import PublicDesign
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    pass
 
 
 def make_readme(
@@ -182,48 +180,13 @@ def _plurals(kinds: list[Statistic]) -> str:
 def _example(
     facts: ReleaseFacts, tables: Mapping[str, Tables], *, separate_pair: bool
 ) -> dict[str, Any]:
-    """Return the worked example: which number it recomputes, and both programs."""
-    example, programs = make_example(facts, tables, separate_pair=separate_pair)
-    additive = example.outcome is None and facts.spec.linearisation == "ratio"
-    made = facts.microdata_format
-    return {
-        "table": example.table,
-        "row": example.row,
-        "published": example.published,
-        "every_dataset": facts.spec.privacy.replicates_per_draw <= facts.published_replicates,
-        "close": (additive or facts.calibration is not None)
-        and facts.mechanism.combining == "total_variance",
-        "libraries": [
-            "pandas", "NumPy", *{"parquet": ["pyarrow"], "sav": ["pyreadstat"]}.get(made, []),
-        ],
-        "package": {"parquet": "arrow", "dta": "haven", "sav": "haven"}.get(made, ""),
-        **programs,
-    }  # fmt: skip
+    """Return the worked example: the number that it recomputes, and the programs by language.
 
-
-@dataclass(frozen=True)
-class Example:
-    """The published number that the programs recompute, and its columns as the files have them.
-
-    table: the csv file without its ending, empty if no table has counts or means of all records;
-    row: from 1; published: False if its numbers are withheld; cell: codes of the by-columns;
-    outcome: None for a count.
-    """
-
-    outcome: str | None = None
-    table: str = ""
-    row: int = 0
-    published: bool = False
-    cell: Mapping[str, Any] = field(default_factory=dict)
-
-
-def make_example(
-    facts: ReleaseFacts, tables: Mapping[str, Tables], *, separate_pair: bool
-) -> tuple[Example, dict[str, str]]:
-    """Return the number to recompute and the program by language; ``tables``: by name.
-
-    The number is a mean of an interior cell where there is one, or else a count. A withheld number
-    is chosen only if all are.
+    ``templates/recompute.py.j2`` (pandas and NumPy) and ``templates/recompute.r.j2`` (R alone) are
+    the programs. They have the sample design of the release and its rule of combining; CELL and
+    OUTCOME choose the number, at first a published mean of an interior cell where there is one, or
+    else a count. A withheld number is chosen only if all are. Tests compare what they print with
+    the tables.
     """
     found = [
         (name, table)
@@ -234,38 +197,48 @@ def make_example(
     ]
     shown = (each for each in found if each[1].frame["se"].notna().any())
     chosen = next(shown, found[0] if found else None)
-    typed = facts.microdata_format != "csv"
+    made = facts.microdata_format
+    typed = made != "csv"
 
     def written(text: str) -> str:
         return text if typed else safe_text(text)
 
-    example = Example()
+    of_csv, row, published, outcome = "", -1, False, None
+    cell: dict[str, Any] = {}  # codes of the by-columns, as the files have them
     if chosen is not None:
         name, table = chosen
         row = _row(table, facts.design)
-        record = table.frame.iloc[row]
+        record, outcome = table.frame.iloc[row], table.outcome and written(table.outcome)
+        of_csv = f"{folder_of(FORMATS['csv'], name)}/{MEAN.stem if table.outcome else COUNT.stem}"
+        published = bool(table.frame["se"].notna().iloc[row])
         # In csv files, which are read as text, no column holds whole numbers.
         numbers = [o.name for o in facts.design.outcomes if typed and not o.is_labelled]
-        example = Example(
-            outcome=None if table.outcome is None else written(table.outcome),
-            table=f"{folder_of(FORMATS['csv'], name)}/{MEAN.stem if table.outcome else COUNT.stem}",
-            row=row + 1,
-            published=bool(table.frame["se"].notna().iloc[row]),
-            cell={
-                written(each): int(record[each]) if each in numbers else written(str(record[each]))
-                for each in table.by
-                if record[each] != facts.labels.of(each).margin
-            },
-        )
-    context = _context(facts, example, written, separate_pair=separate_pair)
-    endings = {"python": "py", "r": "r"}
-    return example, {
-        language: _templates()
-        .get_template(f"templates/recompute.{ending}.j2")
-        .render(context)
-        .removesuffix("\n")
-        for language, ending in endings.items()
-    }
+        cell = {
+            written(each): int(record[each]) if each in numbers else written(str(record[each]))
+            for each in table.by
+            if record[each] != facts.labels.of(each).margin
+        }
+    context = _context(facts, cell, outcome, written, separate_pair=separate_pair)
+    templates = environment(__package__).overlay()
+    templates.filters = {**templates.filters, "py": python_literal, "r": r_literal}
+    additive = outcome is None and facts.spec.linearisation == "ratio"
+    return {
+        "table": of_csv,
+        "row": row + 1,
+        "published": published,
+        "every_dataset": facts.spec.privacy.replicates_per_draw <= facts.published_replicates,
+        "close": (additive or facts.calibration is not None)
+        and facts.mechanism.combining == "total_variance",
+        "libraries": [
+            "pandas", "NumPy", *{"parquet": ["pyarrow"], "sav": ["pyreadstat"]}.get(made, []),
+        ],
+        "package": {"parquet": "arrow", "dta": "haven", "sav": "haven"}.get(made, ""),
+        **{
+            language: templates.get_template(f"templates/recompute.{ending}.j2")
+            .render(context).removesuffix("\n")
+            for language, ending in (("python", "py"), ("r", "r"))
+        },
+    }  # fmt: skip
 
 
 def _row(table: ReleaseTable, design: PublicDesign) -> int:
@@ -290,8 +263,9 @@ def has_lonely_stratum(design: PublicDesign) -> bool:
 
 
 def _context(
-    facts: ReleaseFacts, example: Example, written: Callable[[str], str], *, separate_pair: bool
-) -> dict[str, Any]:
+    facts: ReleaseFacts, cell: Mapping[str, Any], outcome: str | None,
+    written: Callable[[str], str], *, separate_pair: bool,
+) -> dict[str, Any]:  # fmt: skip
     """Return the values of a template: the number, the design, the rule of combining."""
     design, exact = facts.design, facts.mechanism.combining == "total_variance"
     weight, suffix = weight_column(design), VARIANCE_SUFFIX * separate_pair
@@ -304,15 +278,15 @@ def _context(
     public = [written(name) for name in public_row_columns(design)] if exact else []
     calibration = _calibration(facts, written, suffix)
     classes = (name for by, _ in calibration["margins"] for name in by)
-    by = (*example.cell, *map(written, facts.spec.by))
+    by = (*cell, *map(written, facts.spec.by))
     others = (None, written(weight))
     codes = dict.fromkeys(
         name for name in (*by, strata, psu, *public, *classes) if name not in others
     )
-    variance_outcome = example.outcome and written(f"{example.outcome}{suffix}")
+    variance_outcome = outcome and written(f"{outcome}{suffix}")
     return {
-        "cell": dict(example.cell),
-        "outcome": example.outcome,
+        "cell": dict(cell),
+        "outcome": outcome,
         "weight": written(weight),
         "pair": (variance_outcome, written(weight + suffix)) if separate_pair else None,
         "ratio": facts.spec.linearisation == "ratio" and facts.calibration is None,
@@ -371,13 +345,6 @@ def _numbered(
                 places[name] = list(values)
     numbered = {name: dict(enumerate(of_name, start=1)) for name, of_name in places.items()}
     return {"whole": whole, "places": places, "numbered_places": numbered}
-
-
-@cache
-def _templates() -> "Environment":
-    found = environment(__package__).overlay()
-    found.filters = {**found.filters, "py": python_literal, "r": r_literal}
-    return found
 
 
 def python_literal(value: Any) -> str:
