@@ -22,7 +22,7 @@ from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import REPORT_COLUMNS, TABLE_COLUMNS
 from surveysynth.estimation.taylor import estimate_domains
-from surveysynth.evaluation.compare import figures as plots
+from surveysynth.evaluation.compare import folder as plots
 from surveysynth.evaluation.compare.adequacy import FAR, verdict
 from surveysynth.evaluation.compare.comparison import Comparison, compare
 from surveysynth.evaluation.compare.folder import compare as write_comparison
