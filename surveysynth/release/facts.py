@@ -85,30 +85,24 @@ class ReleaseFacts:
     calibration: Calibration | None = None
     counts: ReleaseCounts | None = None
 
-    def with_counts(self) -> "ReleaseFacts":
-        """Add to the statement that counts are those of an earlier release."""
-        if self.counts is None:
-            return self
-        guarantee = (
-            f"By factors for whole cells, {self.counts.words}. This follows the mechanism, uses "
-            "published numbers alone, and costs nothing. That release has a cost of its own: for "
-            "both together the costs add up, as the ledger of the survey does."
-        )
-        return self._with_guarantee(guarantee)
-
-    def with_calibration(self) -> "ReleaseFacts":
-        """Add to the statement that weights are calibrated to published totals."""
-        if self.calibration is None:
-            return self
-        guarantee = (
-            f"The weights of every synthetic dataset are calibrated by {self.calibration.words}. "
-            "This follows the mechanism, uses published numbers alone, and costs nothing."
-        )
-        assumption = (
-            "The totals of the calibration are public: they come from a census, a register, or "
-            "another published source, and not from this survey."
-        )
-        return self._with_guarantee(guarantee, assumption)
+    def with_public_totals(self) -> "ReleaseFacts":
+        """Add to the statement that weights take counts, or are calibrated to published totals."""
+        made = self
+        if self.counts is not None:
+            made = made._with_guarantee(
+                f"By factors for whole cells, {self.counts.words}. This follows the mechanism, "
+                "uses published numbers alone, and costs nothing. That release has a cost of its "
+                "own: for both together the costs add up, as the ledger of the survey does."
+            )
+        if self.calibration is not None:
+            made = made._with_guarantee(
+                f"The weights of every synthetic dataset are calibrated by "
+                f"{self.calibration.words}. This follows the mechanism, uses published numbers "
+                "alone, and costs nothing.",
+                "The totals of the calibration are public: they come from a census, a register, or "
+                "another published source, and not from this survey.",
+            )
+        return made
 
     def _with_guarantee(self, paragraph: str, *assumptions: str) -> "ReleaseFacts":
         given = self.statement

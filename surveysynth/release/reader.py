@@ -168,11 +168,6 @@ def published_datasets(
         yield each if calibration is None else calibrated_dataset(calibration, each)
 
 
-def cell_sizes(design: PublicDesign, columns: Sequence[str]) -> Counter[Cell]:
-    """Return the numbers of records by cell."""
-    return Counter(_cells_of(design, columns))
-
-
 def _cells_of(design: PublicDesign, columns: Sequence[str]) -> list[Cell]:
     """Return the cell of every record; a number has one text, whatever the format of the file."""
     if not columns:
@@ -389,7 +384,8 @@ def _differences(
         )
     roles = filter(None, (design.strata_name, design.psu_name))
     together = tuple(dict.fromkeys((*columns, *roles)))
-    sizes = [cell_sizes(each, together) for each in (before, design)]
+    # Numbers of records by cell.
+    sizes = [Counter(_cells_of(each, together)) for each in (before, design)]
     if sizes[0] != sizes[1]:
         cells = {cell for cell in {**sizes[0], **sizes[1]} if sizes[0][cell] != sizes[1][cell]}
         yield (

@@ -198,4 +198,4 @@ def facts_of(
         engine=model.versions(),
         calibration=calibration,
         counts=counts or counts_of(spec, design, test=test),
-    ).with_counts().with_calibration()
+    ).with_public_totals()

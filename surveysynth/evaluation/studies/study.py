@@ -52,17 +52,12 @@ from surveysynth.survey.transforms import Transform
 NUMBERS = ("estimate", "se", "df", "ci_lower", "ci_upper")
 
 
-@dataclass(frozen=True)
-class SampleRows:
-    """The rows of the tables of a release, and facts on its records, which are confidential."""
+def released(
+    spec: Spec, survey: Survey, stream: np.random.SeedSequence
+) -> tuple[pd.DataFrame, Mapping[str, Any]]:
+    """Return the rows of the tables that a release of this survey would publish.
 
-    rows: pd.DataFrame
-    realised: Mapping[str, Any]
-
-
-def released(spec: Spec, survey: Survey, stream: np.random.SeedSequence) -> SampleRows:
-    """Return the tables that a release of this survey would publish, by the steps of a release.
-
+    It takes the steps of a release. Facts on the records come second, which are confidential.
     Nothing is written. Raises ``RefusedError`` where a release would.
     """
     with warnings.catch_warnings():
@@ -70,7 +65,7 @@ def released(spec: Spec, survey: Survey, stream: np.random.SeedSequence) -> Samp
         warnings.simplefilter("ignore", UserWarning)
         made = run(spec, survey, Generators.of(stream), test=True)
     facts = made.facts
-    return SampleRows(_long_rows(facts.spec, facts.design, made.estimates), made.released.realised)
+    return _long_rows(facts.spec, facts.design, made.estimates), made.released.realised
 
 
 def row_keys(spec: Spec) -> list[str]:
@@ -215,7 +210,7 @@ class FrameStudy:
             if task.group == OWN:
                 made = dict(self._own(survey, task.sample))
             else:
-                made = {names[0]: self._numbered(released(spec, survey, stream).rows)}
+                made = {names[0]: self._numbered(released(spec, survey, stream)[0])}
         except (RefusedError, InputError) as error:
             reason = f"{type(error).__name__}: {error}"
             rows = [{"sample": task.sample, "method": name, "reason": reason} for name in names]
