@@ -236,13 +236,9 @@ def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> C
     # Without variance between draws nothing but the design limits the degrees of freedom.
     df = np.where((synthesis > 0) & (total > 0), np.minimum(reiter, df_design), float(df_design))
     return Combined(
-        estimate=estimate,
-        standard_error=np.sqrt(total),
-        df=np.where(np.isnan(total), np.nan, df),
-        df_design=float(df_design),
-        between=between,
-        within=within,
-    )
+        estimate=estimate, standard_error=np.sqrt(total), df=np.where(np.isnan(total), np.nan, df),
+        df_design=float(df_design), between=between, within=within,
+    )  # fmt: skip
 
 
 def mean_estimate(estimates: FloatArray) -> FloatArray:

@@ -196,14 +196,10 @@ class Estimates:
         elif values is not None and column is not None and level is not None:
             values = (self._outcomes[column].category(values) == level).astype(np.float64)
         return linearise_domains(
-            domains,
-            weight=weight,
-            outcome=values,
-            statistic=statistic,
-            linearisation=self._linearisation,
-            population_size=self._population_size,
+            domains, weight=weight, outcome=values, statistic=statistic,
+            linearisation=self._linearisation, population_size=self._population_size,
             calibration=calibrated,
-        )
+        )  # fmt: skip
 
     def _weighted(
         self,

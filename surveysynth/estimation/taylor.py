@@ -315,15 +315,9 @@ class LinearisedTable:
     def variance(self, sample_design: SampleDesign) -> FloatArray:
         """Taylor variances under a design of the same records, (D,)."""
         return linearised_variance(
-            self.statistic,
-            self.domains,
-            sample_design,
-            self._inside,
-            weight=self.weight,
-            outside=self.linearised.outside,
-            calibrated=self.calibrated,
-            regression=self.regression,
-        )
+            self.statistic, self.domains, sample_design, self._inside, weight=self.weight,
+            outside=self.linearised.outside, calibrated=self.calibrated, regression=self.regression,
+        )  # fmt: skip
 
     @cached_property
     def regression(self) -> Regression | None:
@@ -473,14 +467,9 @@ def estimate_domains(
                 f"The sample design has {n} records, but the {name} came with shape {shape}."
             )
     table = linearise_domains(
-        domains,
-        weight=weight,
-        outcome=outcome,
-        statistic=statistic,
-        linearisation=linearisation,
-        population_size=population_size,
-        calibration=calibration,
-    )
+        domains, weight=weight, outcome=outcome, statistic=statistic, linearisation=linearisation,
+        population_size=population_size, calibration=calibration,
+    )  # fmt: skip
     if table.statistic.share_below is not None and outcome is not None:
         return DomainEstimates(table.estimate, _of_quantiles(table, sample_design, outcome))
     return DomainEstimates(table.estimate, table.variance(sample_design))

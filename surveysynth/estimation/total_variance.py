@@ -149,13 +149,9 @@ def combine_draws(
     total = without_rounding(total, estimate)
     df[total == 0] = float(df_design)
     return Combined(
-        estimate=estimate,
-        standard_error=np.sqrt(total),
-        df=np.where(np.isnan(total), np.nan, df),
-        df_design=float(df_design),
-        between=between,
-        within=within,
-    )
+        estimate=estimate, standard_error=np.sqrt(total), df=np.where(np.isnan(total), np.nan, df),
+        df_design=float(df_design), between=between, within=within,
+    )  # fmt: skip
 
 
 def saved_by_law(p: float) -> float:

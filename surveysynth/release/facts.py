@@ -42,17 +42,11 @@ def inference_words(record: DebiasRecord) -> str:
         factors = [f"{len(factors)} factors from {smallest} to {largest}"]
     moved = [abs(shift) for shift in shifts["location"]]
     words = render(
-        "surveysynth.release.documents",
-        "templates/inference.j2",
-        status=record.status,
-        debiased=record.debiased,
-        reason=record.reason,
-        databases=record.databases,
-        records=f"{record.n_simulated:,}",
-        rounds=record.rounds,
-        scales=", ".join(factors),
+        "surveysynth.release.documents", "templates/inference.j2", status=record.status,
+        debiased=record.debiased, reason=record.reason, databases=record.databases,
+        records=f"{record.n_simulated:,}", rounds=record.rounds, scales=", ".join(factors),
         locations=f"{max(moved):.2g}" if moved else "",
-    )
+    )  # fmt: skip
     return " ".join(words.split())
 
 

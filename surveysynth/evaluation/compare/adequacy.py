@@ -248,16 +248,14 @@ def compare_with_sample(
     *,
     statistics: LocationStatistics | None = None,
     risk_weights: FloatArray | None = None,
-    seed: int = 0,
 ) -> Findings:
     """Compare the tables of a release with its sample.
 
     survey: the confidential sample, as the mechanism had it; draws: those that datasets are made
-    from; statistics: what noisy statistics published; risk_weights (n,): of the pseudo-posterior;
-    seed: of the datasets that expected errors come from. Raises ``InputError`` if the tables are
-    not of the survey and the specification.
+    from; statistics: what noisy statistics published; risk_weights (n,): of the pseudo-posterior.
+    Raises ``InputError`` if the tables are not of the survey and the specification.
     """
-    spec, design, rng = without_flags(facts.spec), facts.design, np.random.default_rng(seed)
+    spec, design, rng = without_flags(facts.spec), facts.design, np.random.default_rng(0)
     datasets = [
         SyntheticDataset(
             each.draw, each.replicate, each.variance_outcome, each.variance_weight,

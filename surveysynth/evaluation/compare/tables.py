@@ -122,7 +122,7 @@ def _replication(spec: Spec, survey: Survey) -> ReplicateWeights | None:
     return replicates.calibrated(lambda w: calibration.calibrate(w, survey.confidential.outcome))
 
 
-def answered(survey: Survey, seed: int = 0) -> Survey:
+def answered(survey: Survey) -> Survey:
     """Return the survey with each missing answer taken from a record of the same cell of X.
 
     Donors are drawn with probability proportional to their weight; of a cell without an answer,
@@ -131,7 +131,7 @@ def answered(survey: Survey, seed: int = 0) -> Survey:
     """
     if survey.design.missing != "model":
         return survey
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     outcome, weight = survey.confidential.outcome.copy(), survey.sampling_weight
     mass = np.ones(survey.design.n) if weight is None else weight
     for column in outcome.T:

@@ -306,16 +306,10 @@ def _table(
     if design.pooling is not None:  # records count as far as public columns place them
         pooled = estimates.rows.shares(design.pooling.record)[lines.held] >= 0.5
     numbers = TableNumbers(
-        estimate=combined.estimate[held],
-        se=combined.standard_error[held],
-        df=combined.df[held],
-        df_design=combined.df_design,
-        ci_lower=lower[held],
-        ci_upper=upper[held],
-        n=lines.n,
-        by_dataset=lines.by_dataset,
-        pooled=pooled,
-    )
+        estimate=combined.estimate[held], se=combined.standard_error[held], df=combined.df[held],
+        df_design=combined.df_design, ci_lower=lower[held], ci_upper=upper[held], n=lines.n,
+        by_dataset=lines.by_dataset, pooled=pooled,
+    )  # fmt: skip
     m, r = spec.privacy.m, spec.privacy.replicates_per_draw
     return make_table(
         statistic,
