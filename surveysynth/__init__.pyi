@@ -46,24 +46,6 @@ from .estimation.combining import (
     t_interval as t_interval,
 )
 from .estimation.domains import build_domains as build_domains
-from .estimation.replication import (
-    ReplicateWeights as ReplicateWeights,
-)
-from .estimation.replication import (
-    agency_replicates as agency_replicates,
-)
-from .estimation.replication import (
-    balanced_half_samples as balanced_half_samples,
-)
-from .estimation.replication import (
-    estimate_domains_replicated as estimate_domains_replicated,
-)
-from .estimation.replication import (
-    jackknife as jackknife,
-)
-from .estimation.replication import (
-    preston_bootstrap as preston_bootstrap,
-)
 from .estimation.sample_design import SampleDesign as SampleDesign
 from .estimation.taylor import estimate_domains as estimate_domains
 from .evaluation.compare.folder import compare as compare
@@ -71,7 +53,7 @@ from .evaluation.microdata import identification_risk as identification_risk
 from .evaluation.microdata import (
     propensity_score as propensity_score,
 )
-from .evaluation.studies.results import CoverageResult as CoverageResult
+from .evaluation.studies.report import CoverageResult as CoverageResult
 from .inference.debias import Debiased as Debiased
 from .inference.debias import DebiasRecord as DebiasRecord
 from .inference.debias import debias_draws as debias_draws

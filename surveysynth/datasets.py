@@ -14,11 +14,11 @@ import pandas as pd
 from surveysynth._support.page import fragment
 from surveysynth.api.start import DEFAULT_N, DEFAULT_SEED, simulate_survey, survey_of
 from surveysynth.errors import InputError
-from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.population import (
     HEATING,
     N_HOUSEHOLDS,
     Population,
+    SamplingDesign,
     simulate_households,
     superpopulation,
 )

@@ -19,8 +19,7 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.pseudo_posterior import feasibility
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 from surveysynth.models.weighted import weighted_form
-from surveysynth.release.preview import preview_lines
-from surveysynth.release.public_checks import Warned
+from surveysynth.release.check import Warned, preview_lines
 from surveysynth.release.run_record import ledger_of, spending
 from surveysynth.survey.declaration import refuse_sources
 
@@ -179,7 +178,7 @@ def check(
     if specification.privacy.down_weights:
         found = _of_the_bound(specification, time_limit, progress, quick=quick)
     else:
-        from surveysynth.release.preview import check_strict
+        from surveysynth.release.check import check_strict
 
         found = CheckResult(tuple(check_strict(specification)))
     expected: list[str] = []

@@ -19,8 +19,7 @@ from surveysynth.estimation.calibration import (
     Method,
 )
 from surveysynth.evaluation.compare.adequacy import Adequacy, compare_with_sample, write_adequacy
-from surveysynth.evaluation.studies.report import run_frame_study
-from surveysynth.evaluation.studies.results import CoverageResult
+from surveysynth.evaluation.studies.report import CoverageResult, run_frame_study
 from surveysynth.evaluation.studies.study import chosen_frame_study
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.learned.histogram import histograms_in, learned_design

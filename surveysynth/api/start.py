@@ -11,9 +11,10 @@ import numpy as np
 from surveysynth.config.draft.choices import Choices, OutcomeChoice, open_data
 from surveysynth.config.draft.text import SPEC_NAME, Drafted, write_draft
 from surveysynth.errors import InputError
-from surveysynth.evaluation.studies.designs import SamplingDesign, proportional_allocation
 from surveysynth.evaluation.studies.population import (
     Population,
+    SamplingDesign,
+    allocate,
     published_cells,
     simulate_population,
 )
@@ -96,7 +97,7 @@ def simulate_survey(n: int, rng: np.random.Generator) -> "pd.DataFrame":
     """
     persons = simulate_population(published_cells(), rng)
     sizes = np.asarray(persons["field"].value_counts(), dtype=np.float64)
-    proportional_allocation(sizes, n)  # refuses too few records, in plain words
+    allocate("proportional", sizes, n)  # refuses too few records, in plain words
     population = Population(persons, ("salary",), ("gender",), "field", "size")
     sample = SamplingDesign(n=n).draw(population, rng)
     sample["salary"] = sample["salary"].round(2)

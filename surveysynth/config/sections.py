@@ -145,7 +145,7 @@ def replicates_of(section: "SurveySection", survey: Survey) -> ReplicateWeights 
         name, _, factor = section.replicate_method.rstrip(")").partition("(")
         method: Any = name
         scale = replication_scale(method, columns.shape[1], float(factor or 0.0))
-    return agency_replicates(columns, weight, scale=scale, rscales=rscales)
+    return agency_replicates(columns, scale=scale, rscales=rscales)
 
 
 def replicate_lines(section: "SurveySection", data: Path) -> list[str]:

@@ -23,10 +23,12 @@ from surveysynth._support.numeric import beta_quantile, t_quantile
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains
-from surveysynth.estimation.linearised import Linearised, Pairs, contrasted
-from surveysynth.estimation.quantiles import (
+from surveysynth.estimation.linearised import (
+    Linearised,
+    Pairs,
     RowDistributions,
     Weighted,
+    contrasted,
     distribution,
     slopes,
     woodruff,
@@ -69,12 +71,8 @@ class Stack:
 
     @property
     def values(self) -> FloatArray:
-        """The linearized estimates e (m, r, D), NaN in rows without records in any dataset.
-
-        Raises ``InputError`` before any dataset was added.
-        """
-        if self._table is None:
-            raise InputError("There is nothing to combine: no dataset was added.")
+        """The linearized estimates e (m, r, D), NaN in rows without records in any dataset."""
+        assert self._table is not None  # there is a dataset
         contrast, made = self._table.statistic.contrast, linearised_at_ratio(*self._parts)
         if contrast is not None and self._table.linearised.rows is not None:
             pairs = Pairs.of(contrast, self._table.domains)
@@ -238,13 +236,9 @@ def combine(estimates: FloatArray, variances: FloatArray, df_design: float) -> C
     # Without variance between draws nothing but the design limits the degrees of freedom.
     df = np.where((synthesis > 0) & (total > 0), np.minimum(reiter, df_design), float(df_design))
     return Combined(
-        estimate=estimate,
-        standard_error=np.sqrt(total),
-        df=np.where(np.isnan(total), np.nan, df),
-        df_design=float(df_design),
-        between=between,
-        within=within,
-    )
+        estimate=estimate, standard_error=np.sqrt(total), df=np.where(np.isnan(total), np.nan, df),
+        df_design=float(df_design), between=between, within=within,
+    )  # fmt: skip
 
 
 def mean_estimate(estimates: FloatArray) -> FloatArray:
@@ -451,8 +445,6 @@ class Quantiles:
 
     def combined(self) -> Combined:
         """Return the quantiles of the mean distribution function."""
-        if not self._kept:
-            raise InputError("There is nothing to combine: no dataset was added.")
         p = self._kind.share
         assert p is not None  # such a statistic alone is collected here
         data = [dataset for _, _, dataset, _ in self._kept]

@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
@@ -120,11 +119,6 @@ class Domains:
         return len(self.table)
 
     @property
-    def n_records(self) -> int:
-        """Number of records."""
-        return int(self.codes.shape[1])
-
-    @property
     def by_dataset(self) -> BoolArray:
         """Rows (D,) whose records are another dataset's in every dataset."""
         return np.zeros(self.n_rows, dtype=bool)
@@ -213,11 +207,6 @@ class RowsByOutcome:
     public: IntArray
     outcomes: Mapping[str, tuple[Classes, int]]
 
-    @property
-    def n_records(self) -> int:
-        """Number of records of a dataset."""
-        return int(self.public.shape[1])
-
     def of(self, outcomes: FloatArray) -> Domains:
         """Return the rows with the records of a dataset, given its outcomes (n, p)."""
         codes = self.public.copy()
@@ -246,7 +235,7 @@ class RowsByOutcome:
     @cached_property
     def n_public(self) -> IntArray:
         """Records (D,) that could be in a row by their public columns."""
-        return self._numbers(np.ones(self.n_records, dtype=bool))
+        return self._numbers(np.ones(self.public.shape[1], dtype=bool))
 
     def shares(self, record: BoolArray) -> FloatArray:
         """Return the share (D,) of ``n_public`` of the records that ``record`` (n,) names."""
@@ -366,20 +355,6 @@ def margin_set_of_row(labels: tuple[RowLabels, ...]) -> IntArray:
         sets = (2 * sets[:, None] + (np.arange(len(each.names)) > 0)).ravel()
     sets.setflags(write=False)  # shared by all callers
     return sets
-
-
-@lru_cache(maxsize=16)
-def margin_matrix(labels: tuple[RowLabels, ...]) -> Any:
-    """Sparse zeros and ones (D, I): row d of the table is the sum of the interior cells with a one.
-
-    One by variable has its margin first, then its levels: a row of ones above an identity. With
-    several, rows and cells run through all combinations, the last variable fastest.
-    """
-    matrix: Any = sparse.csr_array(np.ones((1, 1)))
-    for each in labels:
-        one = sparse.csr_array(each.member.astype(np.float64))
-        matrix = sparse.csr_array(sparse.kron(matrix, one, format="csr"))
-    return matrix
 
 
 def sums_by_row(domains: Domains, values: FloatArray) -> FloatArray:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import (
     CalibratedWeights,
     Calibration,
@@ -28,7 +27,7 @@ from surveysynth.estimation.combining import (
     Quantiles,
 )
 from surveysynth.estimation.domains import Domains, TableRows
-from surveysynth.estimation.quantiles import Weighted
+from surveysynth.estimation.linearised import Weighted
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.subpopulation import WHERE, displayed_pairs, displayed_rows
@@ -85,11 +84,6 @@ class Estimates:
         self._linearisation: Linearisation = linearisation
         self._population_size = population_size
         self._outcomes = tuple(outcomes)
-        if sample_design.n != rows.n_records:
-            raise InputError(
-                f"The sample design has {sample_design.n} records, but the domains have "
-                f"{rows.n_records}."
-            )
         given, several = rule or PartialSynthesis(), draws * replicates > 1
         self._quantiles: dict[Key, Quantiles] = {}
         self._collected: dict[Key, list[Collected]] = {}
@@ -114,12 +108,8 @@ class Estimates:
 
     @property
     def domains(self) -> Domains:
-        """The rows, where all by variables are public columns.
-
-        Raises ``InputError`` where some are outcomes: every dataset has its own.
-        """
-        if not isinstance(self.rows, Domains):
-            raise InputError("Rows by an outcome are other records in every dataset.")
+        """The rows, where all by variables are public columns, so that every dataset has them."""
+        assert isinstance(self.rows, Domains)
         return self.rows
 
     @property
@@ -128,8 +118,7 @@ class Estimates:
 
         It depends on public columns, and otherwise on nothing but the datasets that were added.
         """
-        if self._fewest is None:
-            raise InputError("There is nothing to count: no dataset was added.")
+        assert self._fewest is not None  # there is a dataset
         return self._fewest
 
     def lines(self, key: Key) -> TableLines:
@@ -150,10 +139,7 @@ class Estimates:
         return TableLines(cells, held, n[held], by_dataset[held])
 
     def add(self, dataset: SyntheticDataset) -> None:
-        """Estimate every table from one dataset, its variance from the pair that is given for it.
-
-        Raises ``InputError`` if the arrays do not fit the rows of the tables.
-        """
+        """Estimate every table from a dataset, its variance from the pair that is given for it."""
         if self._calibration is not None and dataset.base_weight is None:
             dataset = calibrated_dataset(self._calibration, dataset)
         own_weights, pair_weights = calibrations_of(self._calibration, dataset)
@@ -210,14 +196,10 @@ class Estimates:
         elif values is not None and column is not None and level is not None:
             values = (self._outcomes[column].category(values) == level).astype(np.float64)
         return linearise_domains(
-            domains,
-            weight=weight,
-            outcome=values,
-            statistic=statistic,
-            linearisation=self._linearisation,
-            population_size=self._population_size,
+            domains, weight=weight, outcome=values, statistic=statistic,
+            linearisation=self._linearisation, population_size=self._population_size,
             calibration=calibrated,
-        )
+        )  # fmt: skip
 
     def _weighted(
         self,
@@ -237,13 +219,9 @@ class Estimates:
         """Combine one table over all datasets.
 
         For a statistic by level, the levels of the first row come first, then those of the next.
-        Raises ``InputError`` for a table that is not among the keys, or before any dataset was
-        added.
         """
         if key in self._quantiles:
             return self._quantiles[key].combined()
-        if key not in self._collected:
-            raise InputError(f"There is no table {key}; the tables are {list(self.keys)}.")
         tables = [collected.combined() for collected in self._collected[key]]
         if len(tables) == 1:
             return tables[0]

@@ -33,9 +33,9 @@ from surveysynth.estimation.linearised import (
     of_means,
     of_totals,
     of_weights,
+    quantile,
     quotient,
 )
-from surveysynth.estimation.quantiles import quantile
 from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
 
 Interval: TypeAlias = Literal["t", "logit", "positive"]
@@ -70,9 +70,6 @@ class Statistic:
     unit: str = ""  # of unrounded numbers; empty: that of the outcome
     #: Which published standards of reliability of the NCHS speak of it.
     standard: Literal["count", "proportion", "neither"] = "neither"
-    #: Whether it is a sum or a ratio of sums: many replicates are estimated at once then, else one
-    #: by one.
-    of_sums: bool = False
     #: How far one record moves it (for Laplace noise); None: not known, and no noise is made.
     sensitivity: Sensitivity | None = None
     #: For the README, where count, total and mean do not say it: how estimate and u are made.
@@ -237,7 +234,10 @@ def of_share(p: float) -> Statistic:
     """Return the quantile below which lies a share p of the weight."""
     percent = f"{100 * p:.10g}"
     median = p == 0.5
-    plural = "medians" if median else f"{percent}{_ordinal(percent)} percentiles"
+    # 1st, 22nd, but 11th and 12.5th.
+    plain = "." not in percent and percent[-2:] not in ("11", "12", "13")
+    ending = {"1": "st", "2": "nd", "3": "rd"}.get(percent[-1], "th") if plain else "th"
+    plural = "medians" if median else f"{percent}{ending} percentiles"
     return Statistic(
         name="median" if median else f"quantile({p!r})",
         plural=plural,
@@ -258,12 +258,6 @@ def of_share(p: float) -> Statistic:
             "the other from Q over t."
         ),
     )
-
-
-def _ordinal(number: str) -> str:
-    teens = "." not in number and number[-2:] in ("11", "12", "13")
-    ending = {"1": "st", "2": "nd", "3": "rd"}.get(number[-1], "th")
-    return "th" if teens or "." in number else ending
 
 
 def _quantile(arguments: tuple[str, ...], name: str) -> Statistic:
@@ -296,7 +290,6 @@ def _ratio(arguments: tuple[str, ...], name: str) -> Statistic:
         unit="ratio",
         file=file_name("ratio", numerator, denominator),
         of=(numerator, denominator),
-        of_sums=True,
         explanation=(
             f"The ratio of {words} is that of their totals in a cell, R = t_y / t_x, with "
             "u = w d (y - R x) / t_x."
@@ -358,7 +351,6 @@ def _contrast(arguments: tuple[str, ...], name: str, kind: ContrastKind) -> Stat
         limits=(0.0, 1.0) if share else None if ratio else (-inf, inf),
         unit="share, 0 to 1" if share else "ratio" if ratio else base.unit,
         standard="proportion" if share else "neither",
-        of_sums=False,
         sensitivity=None,
         file=file_name(kind, base.stem, contrast.column, first or EACH, second or MARGIN),
         contrast=contrast,
@@ -387,7 +379,6 @@ def _share(arguments: tuple[str, ...], name: str) -> Statistic:
         heading=f"Percentage over {column}",
         linearise=expansion,
         margins="neither",
-        of_sums=False,
         file=file_name("shares_over", column),
         contrast=Contrast("ratio", column, None, None),
         base=TOTAL.name,
@@ -429,7 +420,6 @@ COUNT = Statistic(
     least_for_se=1,
     unit="units of the population",
     standard="count",
-    of_sums=True,
     sensitivity=of_weights,
 )
 
@@ -441,7 +431,6 @@ TOTAL = Statistic(
     instead=_OF_LEVELS,
     margins="sums",
     least_for_se=1,
-    of_sums=True,
     sensitivity=of_totals,
 )
 
@@ -452,7 +441,6 @@ MEAN = Statistic(
     linearise=average,
     instead=_OF_LEVELS,
     margins="means",
-    of_sums=True,
     sensitivity=of_means,
 )
 
@@ -471,7 +459,6 @@ PROPORTION = Statistic(
     limits=(0.0, 1.0),
     unit="share, 0 to 1",
     standard="proportion",
-    of_sums=True,
     sensitivity=of_means,
 )
 
@@ -488,7 +475,6 @@ SHARE = Statistic(
     limits=(0.0, 1.0),
     unit="share, 0 to 1",
     standard="proportion",
-    of_sums=True,
     explanation=(
         "The share of a level in a cell is the mean of its indicator: y = 1 for the records of the "
         "level and 0 for others. The shares of a cell add up to 1."

@@ -23,10 +23,11 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import CalibratedWeights
 from surveysynth.estimation.domains import Domains
-from surveysynth.estimation.linearised import Linearised, contrasted
-from surveysynth.estimation.quantiles import (
+from surveysynth.estimation.linearised import (
+    Linearised,
     RowDistributions,
     Weighted,
+    contrasted,
     distribution,
     woodruff_se,
 )
@@ -164,17 +165,6 @@ def _squares_without(
     crossed = -pairs.by_group(deviation)
     squares = centre**2 * squared + 2.0 * centre * level * crossed + n_without * level**2
     return np.where(n_without > 0, np.maximum(squares, 0.0), 0.0)
-
-
-def _averaging(pairs: Pairs, design: SampleDesign) -> FloatArray:
-    """Factor H / H_ok of lonely "average", shape (D,); infinite where H_ok is 0, which makes NaN.
-
-    R counts the strata of the data that an estimate is made from. Without calibration these are
-    the row's own records; calibrated weights carry the whole sample, so all strata count.
-    """
-    ok = np.where(design.lonely[pairs.group_stratum], 0.0, 1.0)
-    n_with = np.bincount(pairs.group_row, minlength=pairs.n_rows)
-    return np.where(n_with > 0, n_with / pairs.by_row(ok), 0.0)
 
 
 def _sums(codes: IntArray, values: FloatArray, length: int = 0) -> FloatArray:
@@ -325,15 +315,9 @@ class LinearisedTable:
     def variance(self, sample_design: SampleDesign) -> FloatArray:
         """Taylor variances under a design of the same records, (D,)."""
         return linearised_variance(
-            self.statistic,
-            self.domains,
-            sample_design,
-            self._inside,
-            weight=self.weight,
-            outside=self.linearised.outside,
-            calibrated=self.calibrated,
-            regression=self.regression,
-        )
+            self.statistic, self.domains, sample_design, self._inside, weight=self.weight,
+            outside=self.linearised.outside, calibrated=self.calibrated, regression=self.regression,
+        )  # fmt: skip
 
     @cached_property
     def regression(self) -> Regression | None:
@@ -380,8 +364,13 @@ def linearised_variance(
         for margin_set in range(len(domains.codes) if regression is None else 0):
             pairs = Pairs.of(domains, margin_set, sample_design)
             squares = squares_by_row(pairs, sample_design, inside(margin_set), rest)
-            if average:
-                squares *= whole if calibrated else _averaging(pairs, sample_design)
+            if average:  # H / H_ok, infinite where H_ok is 0, which makes NaN
+                # R counts the strata of the data that an estimate is made from. Without calibration
+                # these are the row's own records; calibrated weights carry the whole sample.
+                ok = np.where(sample_design.lonely[pairs.group_stratum], 0.0, 1.0)
+                n_with = np.bincount(pairs.group_row, minlength=pairs.n_rows)
+                own = np.where(n_with > 0, n_with / pairs.by_row(ok), 0.0)
+                squares *= whole if calibrated else own
             variance += squares
     variance *= 1.0 if design_effect is None else design_effect
     variance[records_of(statistic, domains) < statistic.least_for_se] = np.nan
@@ -458,16 +447,29 @@ def estimate_domains(
     >>> made.estimate
     array([7.5, 8. , 7. ])
     """
-    check_arguments(sample_design.n, domains, weight, outcome, statistic, linearisation)
+    kind, n = statistic_of(statistic), sample_design.n
+    words = get_args(Linearisation)
+    if linearisation not in words:
+        raise InputError(
+            f"The linearisation must be one of {', '.join(words)}, but got '{linearisation}'."
+        )
+    if outcome is None and kind.needs_outcome:
+        without = [each.plural for each in STATISTICS.values() if not each.needs_outcome]
+        raise InputError(
+            f"A {statistic} needs an outcome; only {' and '.join(without)} do without."
+        )
+    shapes = {"weight": weight.shape, "domains": domains.codes.shape[1:]}
+    if outcome is not None:
+        shapes["outcome"] = outcome.shape
+    for name, shape in shapes.items():
+        if shape != ((n, len(kind.of)) if kind.of and name == "outcome" else (n,)):
+            raise InputError(
+                f"The sample design has {n} records, but the {name} came with shape {shape}."
+            )
     table = linearise_domains(
-        domains,
-        weight=weight,
-        outcome=outcome,
-        statistic=statistic,
-        linearisation=linearisation,
-        population_size=population_size,
-        calibration=calibration,
-    )
+        domains, weight=weight, outcome=outcome, statistic=statistic, linearisation=linearisation,
+        population_size=population_size, calibration=calibration,
+    )  # fmt: skip
     if table.statistic.share_below is not None and outcome is not None:
         return DomainEstimates(table.estimate, _of_quantiles(table, sample_design, outcome))
     return DomainEstimates(table.estimate, table.variance(sample_design))
@@ -497,11 +499,7 @@ def linearise_domains(
     population_size: float | None = None,
     calibration: CalibratedWeights | None = None,
 ) -> LinearisedTable:
-    """Compute estimates and linearized variables, without variances.
-
-    Raises ``InputError`` as it does.
-    """
-    check_arguments(weight.size, domains, weight, outcome, statistic, linearisation)
+    """Compute estimates and linearized variables, without variances, as ``estimate_domains``."""
     kind = statistic_of(statistic)
     # Calibration knows the population size, where it is known.
     calibrated = linearisation == "ratio" and calibration is None
@@ -521,33 +519,3 @@ def linearise_domains(
         if kind.contrast is not None:
             rows, linearised = contrasted(kind.contrast, domains, weight, linearised)
     return LinearisedTable(kind, rows, weight, linearised, calibrated, calibration, again)
-
-
-def check_arguments(
-    n: int,
-    domains: Domains,
-    weight: FloatArray,
-    outcome: FloatArray | None,
-    statistic: str,
-    linearisation: str,
-) -> None:
-    """Raise InputError unless the arguments of an estimate of n records fit together."""
-    kind = statistic_of(statistic)
-    words = get_args(Linearisation)
-    if linearisation not in words:
-        raise InputError(
-            f"The linearisation must be one of {', '.join(words)}, but got '{linearisation}'."
-        )
-    if outcome is None and kind.needs_outcome:
-        without = [each.plural for each in STATISTICS.values() if not each.needs_outcome]
-        raise InputError(
-            f"A {statistic} needs an outcome; only {' and '.join(without)} do without."
-        )
-    shapes = {"weight": weight.shape, "domains": domains.codes.shape[1:]}
-    if outcome is not None:
-        shapes["outcome"] = outcome.shape
-    for name, shape in shapes.items():
-        if shape != ((n, len(kind.of)) if kind.of and name == "outcome" else (n,)):
-            raise InputError(
-                f"The sample design has {n} records, but the {name} came with shape {shape}."
-            )

@@ -121,20 +121,11 @@ def combine_draws(
     whole, down to b/5; design_effect: the declared factor by which clustering raises what sampling
     varies; saved: share of the variance given X that the law of residuals saves, and that is added.
 
-    Raises ``InputError`` if shapes disagree or there are fewer than two draws.
+    Raises ``InputError`` for fewer than two draws.
     """
-    if estimates.ndim != 3 or estimates.shape != variances.shape or estimates.shape[0] < 2:
-        raise InputError(
-            "The law of total variance needs estimates and variances of one shape (draws, "
-            f"datasets a draw, rows) with at least two draws, but got {estimates.shape} and "
-            f"{variances.shape}."
-        )
-    m, r, rows = estimates.shape
-    if composition.shape != (rows,):
-        raise InputError(
-            f"The variance of the composition needs one number for each of the {rows} rows, but "
-            f"has shape {composition.shape}."
-        )
+    m, r, _ = estimates.shape
+    if m < 2:
+        raise InputError(f"The law of total variance needs at least two draws, but got {m}.")
     by_draw = estimates.mean(axis=1)
     estimate = mean_estimate(estimates)
     within = mean_known(variances)
@@ -158,13 +149,9 @@ def combine_draws(
     total = without_rounding(total, estimate)
     df[total == 0] = float(df_design)
     return Combined(
-        estimate=estimate,
-        standard_error=np.sqrt(total),
-        df=np.where(np.isnan(total), np.nan, df),
-        df_design=float(df_design),
-        between=between,
-        within=within,
-    )
+        estimate=estimate, standard_error=np.sqrt(total), df=np.where(np.isnan(total), np.nan, df),
+        df_design=float(df_design), between=between, within=within,
+    )  # fmt: skip
 
 
 def saved_by_law(p: float) -> float:
@@ -207,15 +194,14 @@ def public_rows_of(design: PublicDesign) -> IntArray:
 class Composition:
     """V_X of one table, dataset after dataset: memory for groups of records, not for datasets.
 
-    table: of the first dataset, for what is the same in all; group: codes (n,) of public rows.
-    Raises ``InputError`` if a group lies in several rows of a margin set.
+    table: of the first dataset, for what is the same in all; group: codes (n,) of public rows, each
+    of which lies in one row of a margin set.
     """
 
     def __init__(self, table: LinearisedTable, group: IntArray) -> None:
         self._table, self._group = table, group
         self._size = np.bincount(group)
         self._choices = [table.domains.choices(each) for each in range(len(table.domains.codes))]
-        _check_groups(np.stack([rows for rows, _ in self._choices]), group)
         self._count = 0
         # A record has a u in every row that its outcomes may put it in.
         self._inside = [np.zeros((steps.size, self._size.size)) for _, steps in self._choices]
@@ -278,19 +264,3 @@ class Composition:
         place = self._group if chosen is None else chosen * size + self._group
         sums = np.bincount(place, values, minlength=ways * size).reshape(ways, size)
         return np.asarray(sums / self._size, dtype=np.float64)
-
-
-def _check_groups(codes: IntArray, group: IntArray) -> None:
-    """codes (S, n): rows in each margin set."""
-    if group.shape != codes.shape[1:]:
-        raise InputError(
-            f"Each of the {codes.shape[1]} records needs the code of its public row, but these "
-            f"came with shape {group.shape}."
-        )
-    rows = np.zeros((len(codes), int(group.max(initial=-1)) + 1), dtype=np.int64)
-    rows[:, group] = codes
-    if (rows[:, group] != codes).any():
-        raise InputError(
-            "Records with the same public row lie in different rows of the table; the columns by "
-            "which it is made belong to the public row."
-        )

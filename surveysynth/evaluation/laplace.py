@@ -15,20 +15,15 @@ import pandas as pd
 
 from surveysynth._support.types import BoolArray, FloatArray
 from surveysynth.config.spec import Spec
-from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, interval_of
 from surveysynth.estimation.domains import Domains, margin_set_of_row
 from surveysynth.estimation.estimates import Key as EstimateKey
 from surveysynth.estimation.linearised import RowExtremes, Rule
-from surveysynth.estimation.replication import (
-    preston_bootstrap,
-    replicate_estimates,
-    replication_variance,
-)
+from surveysynth.estimation.replication import preston_bootstrap
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of, values_of
 from surveysynth.estimation.subpopulation import displayed_rows
-from surveysynth.estimation.taylor import Linearisation
+from surveysynth.estimation.taylor import Linearisation, linearise_domains
 from surveysynth.evaluation.compare.tables import (
     Key,
     by_table,
@@ -43,30 +38,16 @@ from surveysynth.survey.survey import Survey
 REPLICATES = 10
 
 
-def has_sensitivity(statistic: str) -> bool:
-    """Return whether the effect of one record on a statistic is known, as noise requires."""
-    return statistic_of(statistic).sensitivity is not None
-
-
 def row_sensitivities(
-    domains: Domains,
-    weights: FloatArray,
-    outcome: FloatArray | None,
-    statistic: str,
-    rule: Rule,
+    domains: Domains, weights: FloatArray, outcome: FloatArray | None, statistic: str, rule: Rule
 ) -> FloatArray:
     """Return how far one record can move each row: (D, S) for S sets of weights (n, S).
 
-    The formulas are those of the statistic (``estimation.sensitivity``), as published ("paper") or
-    an honest bound. NaN in rows without records; infinite if weights of zero leave nothing to
-    divide by. Raises ``InputError`` for a statistic whose sensitivity is not known.
+    The formulas are those of the statistic, as published ("paper") or an honest bound. NaN in rows
+    without records; infinite if weights of zero leave nothing to divide by.
     """
     kind = statistic_of(statistic)
-    if kind.sensitivity is None:
-        raise InputError(
-            f"There is no sensitivity of {kind.plural}, so that no noise can be scaled to it; "
-            "leave them out of noisy tables."
-        )
+    assert kind.sensitivity is not None  # noise is made for no other statistic
     value = values_of(kind, outcome, len(weights))
     return kind.sensitivity(RowExtremes(domains), weights, value, rule)
 
@@ -89,21 +70,11 @@ def group_sensitivities(domains: Domains, by_row: FloatArray) -> FloatArray:
 class NoisyTable:
     """One statistic with noise, for the D rows of a table and R replicates.
 
-    Attributes
-    ----------
-    statistic, outcome
-        What the rows are; ``outcome`` is a column of the outcomes, None for counts.
-    estimate, variance
-        Noisy estimates and V = (1/R) sum_r (replicate_r - estimate)^2 of noisy values, (D,).
-    replicates
-        Noisy estimates of each replicate, (R, D); NaN where a replicate leaves too little weight.
-    scale
-        Scale of the Laplace noise of the estimates, (D,); its variance is 2 scale^2.
-    impossible
-        True where noise made a value that cannot be: a negative count, a negative mean or total
-        of an outcome that is never negative, a proportion outside 0 to 1. Not clipped. (D,)
-    df, df_design
-        Degrees of freedom of the variance and of the sample design.
+    outcome: a column of the outcomes, None for counts; estimate, variance (D,): noisy, V = (1/R)
+    sum_r (replicate_r - estimate)^2; replicates (R, D): NaN where one leaves too little weight;
+    scale (D,): of the Laplace noise of the estimates, whose variance is 2 scale^2; impossible (D,):
+    where noise made a value that cannot be: a negative count, a negative mean or total of an
+    outcome that is never negative, a proportion outside 0 to 1. Not clipped.
     """
 
     statistic: str
@@ -143,35 +114,17 @@ def laplace_tables(
     With k by variables and T tables every estimate gets epsilon / (2 T 2^k) and every replicate 1/R
     of that ([T] 2.4: epsilon / 16 and epsilon / 160).
 
-    Parameters
-    ----------
-    domains, sample_design
-        The tables' rows and the design, of the same n records.
-    weight, outcomes
-        Survey weights (n,) and outcomes (n, p) in original units.
-    keys
-        Pairs of a statistic and a column of ``outcomes``, None for counts.
-    epsilon
-        The budget of all tables together.
-    sensitivity
-        "paper" to reproduce [T], "honest" for a bound (see ``row_sensitivities``).
-    linearisation, population_size
-        As in ``estimate_domains``: under "ratio" the weights of the sample and of every replicate
-        are scaled to the population size before anything else.
-
-    Raises
-    ------
-    InputError
-        If the parts do not fit together, or nothing is known of a statistic's sensitivity.
+    keys: pairs of a statistic and a column of ``outcomes`` (n, p), None for counts; epsilon: of all
+    tables together; sensitivity: "paper" to reproduce [T], "honest" for a bound; linearisation,
+    population_size: as in ``estimate_domains``. Under "ratio" the weights of the sample (n,) and of
+    every replicate are scaled to the population size before anything else.
     """
-    if not 0.0 < epsilon < np.inf:
-        raise InputError(f"epsilon must be a finite number above zero, but got {epsilon}.")
-    half_samples = preston_bootstrap(sample_design, REPLICATES, rng)
+    half_samples = preston_bootstrap(sample_design, weight, REPLICATES, rng)
     known = None
     if linearisation == "ratio":
         known = float(weight.sum()) if population_size is None else population_size
     # In the order of what is noisy: the full sample, then each replicate.
-    weights = np.column_stack([weight, half_samples.replicate_weights(weight)])
+    weights = np.column_stack([weight, half_samples.weights])
     if known is not None:
         weights = weights * (known / weights.sum(axis=0))
     part = Fraction(epsilon) / (2 * len(keys) * len(domains.codes))
@@ -182,14 +135,14 @@ def laplace_tables(
         outcome = None if column is None or outcomes is None else outcomes[:, column]
         by_row = row_sensitivities(domains, weights, outcome, statistic, sensitivity)
         scales = group_sensitivities(domains, by_row).T / parts[:, None]
-        full, each = replicate_estimates(
-            domains, half_samples, weight=weight, outcome=outcome, statistic=statistic,
+        table = linearise_domains(
+            domains, weight=weight, outcome=outcome, statistic=statistic,
             linearisation=linearisation, population_size=known,
         )  # fmt: skip
-        exact = np.where(domains.n > 0, np.vstack([full, each]), np.nan)
+        exact = np.vstack([table.estimate, half_samples.estimates(table)])
         noise = rng.laplace(size=scales.shape)  # of unit scale
         noisy = exact + np.where(np.isfinite(scales), noise * scales, np.nan)
-        variance = replication_variance(noisy[0], noisy[1:], half_samples)
+        variance = half_samples.variance(noisy[0], noisy[1:])
         variance[domains.n < kind.least_for_se] = np.nan
         never_negative = outcome is None or bool(outcome.min() >= 0)
         low, high = kind.limits or (0.0 if never_negative else -np.inf, np.inf)
@@ -237,7 +190,9 @@ class Noise:
             for each, frame in by_table(self.spec, whole):
                 samples[each.table.name or ""][key] = frame
         keys = {
-            name: [key for key in keys_of(each) if has_sensitivity(key[0]) and _noise_fits(each)]
+            name: [key for key in keys_of(each) if statistic_of(key[0]).sensitivity]
+            if _noise_fits(each)
+            else []
             for name, each in tables.items()
         }
         total = sum(map(len, keys.values()))

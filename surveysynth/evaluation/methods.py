@@ -7,10 +7,9 @@ Names of synthesizers may end in ``_noisy`` (noisy statistics).
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from surveysynth._support.messages import listing, nearest
-from surveysynth.config.build import mechanism_of, method_name
+from surveysynth.config.build import method_name
 from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
@@ -44,11 +43,6 @@ class Method:
     model: str = ""
     noisy: bool = False
 
-    @classmethod
-    def synthesizer(cls, model: str, *, noisy: bool = False) -> "Method":
-        """Return the method of a model; ``noisy``: by noisy statistics."""
-        return cls(method_name(model) + (NOISY if noisy else ""), model, noisy)
-
 
 @cache
 def noisy_models() -> tuple[str, ...]:
@@ -61,13 +55,6 @@ def noisy_models() -> tuple[str, ...]:
             continue
         able.append(name)
     return tuple(able)
-
-
-def method_names(spec: Spec | None = None) -> tuple[str, ...]:
-    """Return every method of a comparison, with the specification's own program."""
-    own = () if spec is None else (method_name(spec.synthesizer.model),)
-    noisy = (f"{name}{NOISY}" for name in noisy_models())
-    return tuple(dict.fromkeys((*MODEL_FREE, *model_names(), *own, *noisy)))
 
 
 def synthesizers(
@@ -83,7 +70,9 @@ def synthesizers(
     unknown = [name for name in models if name not in model_names()]
     if unknown:
         raise InputError(f"there is no model {unknown[0]!r}; known: {', '.join(model_names())}.")
-    known = method_names(spec)
+    noisy_names = (f"{name}{NOISY}" for name in noisy_models())
+    own_program = method_name(spec.synthesizer.model)
+    known = tuple(dict.fromkeys((*MODEL_FREE, *model_names(), own_program, *noisy_names)))
     for name in methods:
         if name not in known:
             raise InputError(
@@ -93,10 +82,10 @@ def synthesizers(
     own, noisy_own = spec.synthesizer.model, not spec.privacy.down_weights
     asked = [name for name in methods if name in model_names()]
     order = list(dict.fromkeys([*DEFAULT_MODELS, *([] if noisy_own else [own]), *models, *asked]))
-    made = [Method.synthesizer(name) for name in order]
+    made = [Method(method_name(name), name) for name in order]
     named = [name.removesuffix(NOISY) for name in methods if name.endswith(NOISY)]
     noisy = dict.fromkeys([*DEFAULT_MODELS, *([own] if noisy_own else []), *named])
-    made += [Method.synthesizer(name, noisy=True) for name in noisy]
+    made += [Method(method_name(name) + NOISY, name, noisy=True) for name in noisy]
     if methods:
         made = [each for each in made if each.name in methods or (
             each.model in models and not each.noisy)]  # fmt: skip
@@ -121,34 +110,6 @@ def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
     result: dict[str, list[str]] = {}
     for name, why in left_out.items():
         result.setdefault(why, []).append(name)
-    return result
-
-
-def promises(
-    spec: Spec, ran: Mapping[str, "Spec"], methods: Sequence[str]
-) -> dict[str, dict[str, Any]]:
-    """Return what each method promises, JSON-ready.
-
-    ran: the specification of each synthesizer as it ran.
-    """
-    unprotected = {
-        "guarantee": "none: sensitivities are read from the confidential data",
-        "noise_for_pure_epsilon": spec.privacy.stated_epsilon,
-    }
-    result: dict[str, dict[str, Any]] = {}
-    for name in methods:
-        if name == SAMPLE:
-            result[name] = {"guarantee": "none: confidential estimates"}
-        elif name == LAPLACE:
-            result[name] = unprotected
-        else:
-            privacy = ran[name].privacy
-            result[name] = {
-                **mechanism_of(ran[name]).guarantee(),
-                "mechanism": privacy.mechanism,
-                "m": privacy.m,
-                "replicates_per_draw": privacy.replicates_per_draw,
-            }
     return result
 
 

@@ -10,7 +10,6 @@ from surveysynth._support.page import full_page
 from surveysynth._support.resources import render
 from surveysynth.config.spec import Spec
 from surveysynth.estimation.statistics import statistic_of
-from surveysynth.release.tables.labels import Labels, where_words
 from surveysynth.release.tables.layout import (
     ABSENT,
     level_heading,
@@ -18,6 +17,7 @@ from surveysynth.release.tables.layout import (
     stub_heading,
     stub_rows,
 )
+from surveysynth.release.tables.table import Labels, where_words
 
 Key = tuple[str, str | None]
 

@@ -15,8 +15,7 @@ from surveysynth.inference.debias import DebiasRecord
 from surveysynth.mechanisms.base import Mechanism, Settings, Statement
 from surveysynth.mechanisms.pseudo_posterior.mechanism import UNPROTECTED
 from surveysynth.release.microdata import Digits, format_of
-from surveysynth.release.read_back import ReleaseCounts
-from surveysynth.release.tables.labels import Labels
+from surveysynth.release.reader import ReleaseCounts
 from surveysynth.release.tables.layout import (
     AnyRounding,
     Rounding,
@@ -24,6 +23,7 @@ from surveysynth.release.tables.layout import (
     to_digits,
     to_percent,
 )
+from surveysynth.release.tables.table import Labels
 from surveysynth.release.writers.csv import MicrodataFormat
 from surveysynth.survey.survey import PublicDesign
 
@@ -42,17 +42,11 @@ def inference_words(record: DebiasRecord) -> str:
         factors = [f"{len(factors)} factors from {smallest} to {largest}"]
     moved = [abs(shift) for shift in shifts["location"]]
     words = render(
-        "surveysynth.release.documents",
-        "templates/inference.j2",
-        status=record.status,
-        debiased=record.debiased,
-        reason=record.reason,
-        databases=record.databases,
-        records=f"{record.n_simulated:,}",
-        rounds=record.rounds,
-        scales=", ".join(factors),
+        "surveysynth.release.documents", "templates/inference.j2", status=record.status,
+        debiased=record.debiased, reason=record.reason, databases=record.databases,
+        records=f"{record.n_simulated:,}", rounds=record.rounds, scales=", ".join(factors),
         locations=f"{max(moved):.2g}" if moved else "",
-    )
+    )  # fmt: skip
     return " ".join(words.split())
 
 
@@ -85,30 +79,24 @@ class ReleaseFacts:
     calibration: Calibration | None = None
     counts: ReleaseCounts | None = None
 
-    def with_counts(self) -> "ReleaseFacts":
-        """Add to the statement that counts are those of an earlier release."""
-        if self.counts is None:
-            return self
-        guarantee = (
-            f"By factors for whole cells, {self.counts.words}. This follows the mechanism, uses "
-            "published numbers alone, and costs nothing. That release has a cost of its own: for "
-            "both together the costs add up, as the ledger of the survey does."
-        )
-        return self._with_guarantee(guarantee)
-
-    def with_calibration(self) -> "ReleaseFacts":
-        """Add to the statement that weights are calibrated to published totals."""
-        if self.calibration is None:
-            return self
-        guarantee = (
-            f"The weights of every synthetic dataset are calibrated by {self.calibration.words}. "
-            "This follows the mechanism, uses published numbers alone, and costs nothing."
-        )
-        assumption = (
-            "The totals of the calibration are public: they come from a census, a register, or "
-            "another published source, and not from this survey."
-        )
-        return self._with_guarantee(guarantee, assumption)
+    def with_public_totals(self) -> "ReleaseFacts":
+        """Add to the statement that weights take counts, or are calibrated to published totals."""
+        made = self
+        if self.counts is not None:
+            made = made._with_guarantee(
+                f"By factors for whole cells, {self.counts.words}. This follows the mechanism, "
+                "uses published numbers alone, and costs nothing. That release has a cost of its "
+                "own: for both together the costs add up, as the ledger of the survey does."
+            )
+        if self.calibration is not None:
+            made = made._with_guarantee(
+                f"The weights of every synthetic dataset are calibrated by "
+                f"{self.calibration.words}. This follows the mechanism, uses published numbers "
+                "alone, and costs nothing.",
+                "The totals of the calibration are public: they come from a census, a register, or "
+                "another published source, and not from this survey.",
+            )
+        return made
 
     def _with_guarantee(self, paragraph: str, *assumptions: str) -> "ReleaseFacts":
         given = self.statement

@@ -413,7 +413,7 @@ class Ledger:
         if not self.path.exists():
             return []
         with self._locked():  # not while a line is being written
-            return self._read()
+            return read_ledger(self.path)
 
     def summary(self) -> LedgerSummary:
         """Add up the runs on the survey."""
@@ -424,7 +424,8 @@ class Ledger:
 
         ``copies``: runs that are recorded elsewhere; those on this survey count.
         """
-        self._require_room(asked, merge(self._own(copies), self.entries()))
+        own = [entry for entry in copies if entry.survey == self.survey]
+        self._require_room(asked, merge(own, self.entries()))
 
     def require_writable(self) -> None:
         """Raise ``InputError`` where a run could not be recorded later."""
@@ -442,9 +443,10 @@ class Ledger:
         ``InputError`` where the file cannot be used; nothing is recorded then.
         """
         with self._locked():
-            entries = self._read()
+            entries = read_ledger(self.path)
             known = {entry.run for entry in entries}
-            new = [entry for entry in self._own(copies) if entry.run not in known]
+            own = (entry for entry in copies if entry.survey == self.survey)
+            new = [entry for entry in own if entry.run not in known]
             known |= {entry.run for entry in new}
             for run in runs:
                 if run.run not in known:
@@ -460,13 +462,6 @@ class Ledger:
             with suppress(OSError):
                 found += path != self.path and data_sha256.encode() in path.read_bytes()
         return found
-
-    def _read(self) -> list[LedgerEntry]:
-        content = self.path.read_bytes() if self.path.exists() else b""
-        return parse_ledger(content, str(self.path))
-
-    def _own(self, copies: Sequence[LedgerEntry]) -> list[LedgerEntry]:
-        return [entry for entry in copies if entry.survey == self.survey]
 
     def _require_room(self, asked: LedgerEntry, entries: Sequence[LedgerEntry]) -> None:
         if self.limit is None or not asked.counted:

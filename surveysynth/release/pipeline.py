@@ -1,7 +1,7 @@
 """From a specification to a published folder, and from a published folder back to its tables.
 
 ``release`` is the only function that publishes. ``rebuild`` makes the tables of a release by noisy
-statistics again from its published files alone (``read_back``), to the last digit, on any machine.
+statistics again from its published files alone (``reader``), to the last digit, on any machine.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,9 +22,15 @@ from surveysynth.config.build import (
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import StoppedError, SurveySynthError
 from surveysynth.release import files
-from surveysynth.release.documents.context import shared_context
+from surveysynth.release.check import (
+    Kind,
+    Warned,
+    check_formats,
+    last_messages,
+    public_warnings,
+)
 from surveysynth.release.facts import ReleaseFacts, files_of
-from surveysynth.release.files import write_compared
+from surveysynth.release.files import shared_context, write_compared
 from surveysynth.release.folder import (
     DOSSIER_NAMES,
     INDEX_NAME,
@@ -39,14 +45,7 @@ from surveysynth.release.folder import (
     swap_in,
 )
 from surveysynth.release.ledger import LedgerSummary, summarize
-from surveysynth.release.public_checks import (
-    Kind,
-    Warned,
-    check_formats,
-    last_messages,
-    public_warnings,
-)
-from surveysynth.release.read_back import COUNTS_NAME, PublishedRelease, statistics_folder
+from surveysynth.release.reader import COUNTS_NAME, PublishedRelease, statistics_folder
 from surveysynth.release.run import Progress, Run, facts_of, run, synthetic_estimates
 from surveysynth.release.run_record import PendingNoise, hints_of, run_to_record, with_unit_size
 from surveysynth.release.tables.table import ReleaseTable
@@ -199,13 +198,15 @@ def release(
         say(stages.DOCUMENTS)
         _write(made, staging[0], streams)
         say(stages.WRITING)
-        warned = _warned(made.facts)
+        barred = (Warned(Kind.UNPUBLISHABLE, text) for text in made.facts.warnings)
+        of_survey = public_warnings(specification, made.facts.design)
         # What can fail goes before what cannot be undone.
         hints = hints_of(pending.ledger, pending.entry, named=ledger is not None)
         entries = publish(plan, staging[0], pending.ledger, pending.entry)
         pending.published = True
     return ReleaseResult(
-        plan.out, plan.confidential, flat_tables(made.tables), warned,
+        plan.out, plan.confidential, flat_tables(made.tables),
+        last_messages((*barred, *of_survey)),
         summarize(entries, pending.ledger.survey), pending.ledger.path,
         hints, survey.confidential_warning(),
     )  # fmt: skip
@@ -229,12 +230,6 @@ def _advice_on_errors(pending: PendingNoise) -> Iterator[None]:
         if pending.used and not pending.published:
             raise type(error)(f"{error} {pending.advice}") from None
         raise
-
-
-def _warned(facts: ReleaseFacts) -> tuple[Warned, ...]:
-    """Return reasons not to publish the files, and what to look at before they are published."""
-    barred = (Warned(Kind.UNPUBLISHABLE, text) for text in facts.warnings)
-    return last_messages((*barred, *public_warnings(facts.spec, facts.design)))
 
 
 def _write(made: Run, staging: Staging, streams: Streams) -> None:

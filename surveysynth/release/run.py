@@ -18,11 +18,11 @@ from surveysynth.estimation.sample_design import SampleDesign, clusters_of
 from surveysynth.inference.synthesis import published_draws
 from surveysynth.mechanisms.base import Mechanism, NoiseKeeper, PrivateDraws, Released
 from surveysynth.models.base import Model, require
+from surveysynth.release.check import check_calibrated_name, warn_of_design
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.microdata import MicrodataWriter, public_order
-from surveysynth.release.public_checks import check_calibrated_name, warn_of_design
-from surveysynth.release.read_back import ReleaseCounts, counts_of, published_datasets
-from surveysynth.release.tables.labels import Labels
+from surveysynth.release.reader import ReleaseCounts, counts_of, published_datasets
+from surveysynth.release.tables.table import Labels
 from surveysynth.release.tables.table_builder import (
     Tables,
     estimates_by_table,
@@ -198,4 +198,4 @@ def facts_of(
         engine=model.versions(),
         calibration=calibration,
         counts=counts or counts_of(spec, design, test=test),
-    ).with_counts().with_calibration()
+    ).with_public_totals()

@@ -30,9 +30,9 @@ from surveysynth._support.progress import (
 from surveysynth.config.draft.text import Drafted
 from surveysynth.evaluation.compare.folder import ComparisonResult
 from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
+from surveysynth.release.check import Kind, Warned
 from surveysynth.release.ledger import LedgerSummary
 from surveysynth.release.pipeline import Rebuilt, ReleaseResult
-from surveysynth.release.public_checks import Kind, Warned
 
 VOID = {"br", "col", "hr", "img", "input", "meta", "link", "wbr"}
 HERE = Path("a <b> folder")

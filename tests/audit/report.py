@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from surveysynth.release.documents.context import library_versions
+from surveysynth.release.files import library_versions
 from tests.audit.lines import Line, worst
 
 MARK = "Simulated data: no confidential record was read for this page."

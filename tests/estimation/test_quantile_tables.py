@@ -23,12 +23,12 @@ from surveysynth.estimation.combining import (
 )
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.estimates import Estimates
-from surveysynth.estimation.replication import jackknife, replicate_estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.taylor import estimate_domains
 from surveysynth.estimation.total_variance import TotalVariance, public_rows
 from surveysynth.inference.synthesis import SyntheticDataset
+from tests.estimation.replicates import jackknife, replicated
 from tests.estimation.test_taylor_golden import FRAME, GOLDEN, LEVELS, sample_design
 
 RESULTS: dict[str, Any] = json.loads((Path(GOLDEN) / "statistics_survey.json").read_text())
@@ -191,16 +191,15 @@ def test_rows_without_records_have_none_and_alike_records_no_error() -> None:
 
 
 def test_replicates_are_quantiles_under_their_weights() -> None:
-    replicates = jackknife(sample_design(RESULTS["cases"][2]))
-    full, each = replicate_estimates(
+    replicates = jackknife(sample_design(RESULTS["cases"][2]), WEIGHT)
+    made, each = replicated(
         DOMAINS, replicates, weight=WEIGHT, outcome=Y, statistic="median", linearisation="plain"
     )
-    weights = replicates.replicate_weights(WEIGHT)
     for row in (0, 1, 5):
         inside = (DOMAINS.codes == row).any(axis=0)
-        assert full[row] == smallest(Y[inside], WEIGHT[inside], 0.5)
-        for replicate in range(0, replicates.n_replicates, 5):
-            w = weights[inside, replicate]
+        assert made.estimate[row] == smallest(Y[inside], WEIGHT[inside], 0.5)
+        for replicate in range(0, len(each), 5):
+            w = replicates.weights[inside, replicate]
             assert each[replicate, row] == smallest(Y[inside][w > 0], w[w > 0], 0.5)
 
 

@@ -255,14 +255,6 @@ def test_rows_by_an_outcome_are_laid_out_with_care() -> None:
         build_rows(frame, ["status"], {}, {"status": ByOutcome(1, STATUS)}, {"status": "works"})
     with pytest.raises(InputError, match="named only once"):
         build_rows(frame, ["status", "status"], {}, {"status": ByOutcome(1, STATUS)})
-    estimates = Estimates(
-        rows_by_status(frame), SampleDesign(np.zeros(4, dtype=np.int64)), [("count", None)],
-        linearisation="plain", population_size=None,
-    )  # fmt: skip
-    with pytest.raises(InputError, match="other records in every dataset"):
-        _ = estimates.domains
-    with pytest.raises(InputError, match="no dataset was added"):
-        _ = estimates.fewest
 
 
 @pytest.mark.parametrize("separate", [False, True])

@@ -11,7 +11,7 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.estimation.combining import CombiningRule, PartialSynthesis, linearised_at_ratio
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.estimates import Estimates
-from surveysynth.estimation.quantiles import weighted_quantiles
+from surveysynth.estimation.linearised import weighted_quantiles
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.total_variance import TotalVariance
 from surveysynth.inference.synthesis import SyntheticDataset

@@ -365,24 +365,9 @@ def test_public_rows() -> None:
     assert codes.tolist() == [0, 1, 0, 2]
 
 
-def test_arguments_that_do_not_fit() -> None:
-    one = np.ones((1, 2, 3))
-    for estimates, variances, composition in (
-        (one, one, np.ones(3)),
-        (np.ones((2, 2)), np.ones((2, 2)), np.ones(2)),
-        (np.ones((2, 2, 3)), np.ones((2, 1, 3)), np.ones(3)),
-        (np.ones((2, 2, 3)), np.ones((2, 2, 3)), np.ones(2)),
-    ):
-        with pytest.raises(InputError):
-            combine_draws(estimates, variances, composition, 5)
-    cell = np.array([0, 0, 3, 3, 4])
-    design = SampleDesign(np.zeros(5, dtype=np.int64))
-    for group in (np.zeros(5, dtype=np.int64), np.zeros(4, dtype=np.int64)):
-        composition = CompositionVariance(
-            domains_of(cell), design, group, statistic="count", linearisation="plain"
-        )
-        with pytest.raises(InputError, match="public row"):
-            composition.add(np.ones(5), np.ones(5))
+def test_a_single_draw_has_no_variance_between_draws() -> None:
+    with pytest.raises(InputError, match="two draws, but got 1"):
+        combine_draws(np.ones((1, 2, 3)), np.ones((1, 2, 3)), np.ones(3), 5)
 
 
 def test_what_a_normal_law_saves_of_a_share() -> None:

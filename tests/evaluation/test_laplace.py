@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from surveysynth._support.types import FloatArray
-from surveysynth.errors import InputError
 from surveysynth.estimation.combining import t_interval
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.replication import preston_bootstrap
@@ -105,8 +104,8 @@ def exact_estimates(weights: FloatArray, statistic: str, column: int | None) -> 
 @cache
 def written_out(seed: int, rule: str) -> list[tuple[FloatArray, FloatArray]]:
     """Estimates without noise and Laplace scales of each table, both (1 + R, D)."""
-    half = preston_bootstrap(SAMPLE.design, 10, np.random.default_rng(seed))
-    all_weights = [SAMPLE.weight, *half.replicate_weights(SAMPLE.weight).T]
+    half = preston_bootstrap(SAMPLE.design, SAMPLE.weight, 10, np.random.default_rng(seed))
+    all_weights = [SAMPLE.weight, *half.weights.T]
     parts = [EPSILON / (2 * 3 * 8)] + [EPSILON / (2 * 3 * 8 * 10)] * 10
     return [
         (
@@ -259,8 +258,3 @@ def test_a_row_of_one_record_and_rows_without_weight() -> None:
     grouped = group_sensitivities(domains, got)
     np.testing.assert_allclose(grouped[:, 0], [d_whole, 3.5, 3.5, 3.5, np.nan])
     np.testing.assert_allclose(grouped[:, 1], [16 / 3, 0.0, np.inf, 0.0, np.nan])
-
-
-def test_errors_name_what_is_wrong() -> None:
-    with pytest.raises(InputError, match="epsilon must be a finite number above zero, but got 0"):
-        SAMPLE.tables(np.random.default_rng(0), epsilon=0.0)

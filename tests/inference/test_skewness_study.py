@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from surveysynth.release.preview import SKEWED
+from surveysynth.release.check import SKEWED
 from tests.long_runs import skewness_study
 
 ROWS = json.loads(skewness_study.GOLDEN.read_text(encoding="utf-8"))["rows"]

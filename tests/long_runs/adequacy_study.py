@@ -29,14 +29,16 @@ import pandas as pd  # noqa: E402
 
 from surveysynth.config.build import read_survey  # noqa: E402
 from surveysynth.config.spec import load_spec  # noqa: E402
-from surveysynth.evaluation.compare.adequacy import Findings, compare_with_sample  # noqa: E402
-from surveysynth.evaluation.compare.expected_error import FAR  # noqa: E402
+from surveysynth.evaluation.compare.adequacy import (  # noqa: E402
+    FAR,
+    Findings,
+    compare_with_sample,
+)
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME  # noqa: E402
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import (  # noqa: E402
     LocationStatistics,
 )
-from surveysynth.release.documents.context import library_versions  # noqa: E402
-from surveysynth.release.files import published_of  # noqa: E402
+from surveysynth.release.files import library_versions, published_of  # noqa: E402
 from surveysynth.release.run import Generators, run  # noqa: E402
 from tests.surveys import small_survey  # noqa: E402
 

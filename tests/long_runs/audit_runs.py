@@ -44,7 +44,7 @@ from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings  # no
 from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
-from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from tests.audit.cases import EXAMPLES  # noqa: E402
 from tests.audit.lines import Line, frame_of  # noqa: E402

@@ -18,8 +18,8 @@ from pathlib import Path  # noqa: E402
 
 import pandas as pd  # noqa: E402
 
-from surveysynth.release.documents.context import library_versions  # noqa: E402
 from surveysynth.release.figure_style import draw, png_bytes  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 from tests.long_runs.contraction import (  # noqa: E402
     SOURCES,
     Source,

@@ -29,7 +29,7 @@ from surveysynth.mechanisms.pseudo_posterior.fit import Database  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
-from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from surveysynth.survey.survey import PublicDesign, Survey  # noqa: E402
 from surveysynth.survey.transforms import Transform  # noqa: E402

@@ -30,7 +30,7 @@ from surveysynth._support.types import FloatArray  # noqa: E402
 from surveysynth.estimation.domains import build_domains  # noqa: E402
 from surveysynth.estimation.sample_design import SampleDesign  # noqa: E402
 from surveysynth.estimation.taylor import estimate_domains  # noqa: E402
-from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "hard_survey"
 N, TOP, FEW, EPSILON, SEED = 12_000, 150_000.0, 11, 10.8, 53

@@ -36,7 +36,7 @@ from surveysynth.estimation.domains import build_domains  # noqa: E402
 from surveysynth.estimation.sample_design import SampleDesign  # noqa: E402
 from surveysynth.estimation.taylor import estimate_domains  # noqa: E402
 from surveysynth.evaluation.laplace import laplace_tables  # noqa: E402
-from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 from surveysynth.survey.survey import Survey  # noqa: E402
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "ce2015q3.csv"

@@ -46,7 +46,7 @@ from surveysynth.models.base import Model  # noqa: E402
 from surveysynth.models.gaussian.fbp import constant_direction, mean_row  # noqa: E402
 from surveysynth.models.gaussian.fbs import FBS  # noqa: E402
 from surveysynth.models.weighted import Coordinates  # noqa: E402
-from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey  # noqa: E402
 from surveysynth.survey.transforms import Transform  # noqa: E402

@@ -32,7 +32,7 @@ import pandas as pd  # noqa: E402
 
 import surveysynth as ss  # noqa: E402
 from surveysynth.errors import SurveySynthError  # noqa: E402
-from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 from surveysynth.release.pipeline import ReleaseResult  # noqa: E402
 
 SEED = 71

@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 import surveysynth as ss
-from surveysynth.release.documents.context import library_versions
+from surveysynth.release.files import library_versions
 from tests.benchmarks.kinds import written
 from tests.benchmarks.releases import measured
 

@@ -34,7 +34,7 @@ from surveysynth.mechanisms.pseudo_posterior.risk import CountBased, Pairwise  #
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
-from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from surveysynth.survey.survey import Survey  # noqa: E402
 from surveysynth.survey.transforms import Transform  # noqa: E402

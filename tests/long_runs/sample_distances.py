@@ -32,9 +32,8 @@ import pandas as pd  # noqa: E402
 
 import surveysynth as ss  # noqa: E402
 from surveysynth.errors import RefusedError  # noqa: E402
-from surveysynth.evaluation.studies.designs import SamplingDesign  # noqa: E402
-from surveysynth.evaluation.studies.population import Population  # noqa: E402
-from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.evaluation.studies.population import Population, SamplingDesign  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 from tests.long_runs.real_populations.frames import FRAMES  # noqa: E402
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "ce2015q3.csv"

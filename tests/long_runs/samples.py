@@ -3,8 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from surveysynth.evaluation.studies.designs import SamplingDesign
-from surveysynth.evaluation.studies.population import Population
+from surveysynth.evaluation.studies.population import Population, SamplingDesign
 from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import Transform
 

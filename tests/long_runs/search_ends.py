@@ -27,7 +27,7 @@ import numpy as np  # noqa: E402
 from surveysynth.errors import RefusedError  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
-from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 from tests.audit.cases import EXAMPLES  # noqa: E402
 from tests.audit.neighbours import Change, changed, places  # noqa: E402
 from tests.audit.posterior import Alike, compared, databases  # noqa: E402

@@ -34,7 +34,7 @@ from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  
 from surveysynth.models.base import Simulated  # noqa: E402
 from surveysynth.models.gaussian.fbs import FBS  # noqa: E402
 from surveysynth.models.weighted import Coordinates  # noqa: E402
-from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from surveysynth.survey.survey import PublicDesign, Survey  # noqa: E402
 

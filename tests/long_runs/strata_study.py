@@ -35,7 +35,7 @@ from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import Model  # noqa: E402
 from surveysynth.models.gaussian.fbs import FBS  # noqa: E402
 from surveysynth.models.gaussian.model import GaussianStats  # noqa: E402
-from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 from surveysynth.sampling.plan import SamplingPlan  # noqa: E402
 from surveysynth.survey.design_matrix import records_per_coefficient  # noqa: E402
 from surveysynth.survey.survey import Survey  # noqa: E402

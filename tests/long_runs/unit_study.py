@@ -31,7 +31,7 @@ import surveysynth as ss  # noqa: E402
 from surveysynth.estimation.domains import build_domains  # noqa: E402
 from surveysynth.estimation.sample_design import SampleDesign  # noqa: E402
 from surveysynth.estimation.taylor import estimate_domains  # noqa: E402
-from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "unit_study.json"
 

@@ -19,7 +19,7 @@ from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.domains import Domains, build_domains
 from surveysynth.estimation.linearised import Linearised
-from surveysynth.estimation.replication import preston_bootstrap, replicate_estimates
+from surveysynth.estimation.replication import preston_bootstrap
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import STATISTICS, Statistic
 from surveysynth.estimation.taylor import estimate_domains
@@ -27,6 +27,7 @@ from surveysynth.evaluation.compare.comparison import LAPLACE, compare
 from surveysynth.evaluation.compare.folder import make_pictures, render_report
 from surveysynth.release.pipeline import release
 from surveysynth.release.reader import read_release
+from tests.estimation.replicates import replicated
 from tests.surveys import small_survey
 
 pytestmark = [pytest.mark.usefixtures("trimmed_mean"), pytest.mark.xdist_group("trimmed mean")]
@@ -124,10 +125,9 @@ def test_the_estimate_is_its_definition_with_weights_of_replicates_too() -> None
         given = {"weight": w, "outcome": y, "linearisation": linearisation}
         made = estimate_domains(domains, design, statistic="trimmed_mean", **given)  # type: ignore[arg-type]
         np.testing.assert_allclose(made.estimate, expected, rtol=1e-12)
-        halves = preston_bootstrap(design, 5, np.random.default_rng(1))
-        full, each = replicate_estimates(domains, halves, statistic="trimmed_mean", **given)  # type: ignore[arg-type]
-        np.testing.assert_allclose(full, expected, rtol=1e-12)
-        last = halves.replicate_weights(w)[:, -1]
+        halves = preston_bootstrap(design, w, 5, np.random.default_rng(1))
+        _, each = replicated(domains, halves, statistic="trimmed_mean", **given)
+        last = halves.weights[:, -1]
         alone = [by_definition(y[inside], last[inside]) for inside in groups]
         np.testing.assert_allclose(each[-1], alone, rtol=1e-12)
 

@@ -20,9 +20,9 @@ from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.evaluation.compare.comparison import CALIBRATED, compare
 from surveysynth.evaluation.compare.tables import sample_tables
+from surveysynth.release.check import preview_lines
 from surveysynth.release.ledger import read_ledger
 from surveysynth.release.pipeline import rebuild, release
-from surveysynth.release.preview import preview_lines
 from tests.release.documents.test_readme_programs import (
     assert_recomputes,
     program_of,

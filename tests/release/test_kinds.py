@@ -14,9 +14,9 @@ from surveysynth.config.build import model_of, read_design
 from surveysynth.config.spec import load_spec
 from surveysynth.inference import synthesis as synthesis_module
 from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.release.check import preview_lines
 from surveysynth.release.microdata import Digits
 from surveysynth.release.pipeline import release
-from surveysynth.release.preview import preview_lines
 from surveysynth.release.reader import read_release
 from tests.release.documents.test_readme_programs import assert_recomputes, has_haven
 from tests.surveys import NOISY, WEIGHT, small_survey

@@ -13,7 +13,7 @@ import surveysynth as ss
 from surveysynth import cli
 from surveysynth.errors import PublicWarning
 from surveysynth.models.general_location.layout import default_columns
-from surveysynth.release.public_checks import few_record_warnings, formula_warnings, warn_of_design
+from surveysynth.release.check import Kind, Warned, design_warnings, warn_of_design
 from tests.surveys import make_survey, small_survey
 
 MakeSpec = Callable[..., Path]
@@ -33,12 +33,16 @@ def of_spikes(n: int, at: float = 0.0) -> ss.Survey:
     return make_survey(frame, outcome=None, outcomes=spikes)
 
 
+def warned(design: ss.PublicDesign, kind: Kind) -> tuple[Warned, ...]:
+    return tuple(each for each in design_warnings(design) if each.kind is kind)
+
+
 def test_a_pooled_level_is_named_with_its_records() -> None:
     design = make_survey(with_three_alone()).design
-    assert formula_warnings(design) == ()
-    text = "\n".join(map(str, formula_warnings(design.pooled(20.0))))
+    assert warned(design, Kind.FORMULA) == ()
+    text = "\n".join(map(str, warned(design.pooled(20.0), Kind.FORMULA)))
     assert "z (3 records) of field" in text
-    assert formula_warnings(make_survey(small_survey()).design.pooled(20.0)) == ()
+    assert warned(make_survey(small_survey()).design.pooled(20.0), Kind.FORMULA) == ()
 
 
 def test_an_interaction_that_the_default_leaves_out_is_named() -> None:
@@ -46,7 +50,7 @@ def test_an_interaction_that_the_default_leaves_out_is_named() -> None:
     frame["state"] = [f"s{i % 40:02d}" for i in range(200)]
     design = make_survey(frame, by=["state", "gender"]).design
     assert design.matrix.left_out
-    text = "\n".join(map(str, formula_warnings(design)))
+    text = "\n".join(map(str, warned(design, Kind.FORMULA)))
     assert all(term in text for term in design.matrix.left_out)
     assert "Make these columns coarser" in text
 
@@ -56,24 +60,23 @@ def test_many_strata_that_are_no_predictors_are_named() -> None:
     frame["layer"] = [f"s{i % 60:02d}" for i in range(600)]
     design = make_survey(frame, by=["gender"], strata="layer").design
     assert not design.strata_in_cells
-    (text,) = formula_warnings(design)
+    (text,) = warned(design, Kind.FORMULA)
     assert "The strata (layer) are many" in str(text)
     assert default_columns(design) == ("gender",)
     kept = make_survey(frame, by=["gender"], strata="layer", predictors="layer + gender").design
     assert kept.strata_in_cells
-    assert formula_warnings(kept) == ()
+    assert warned(kept, Kind.FORMULA) == ()
     assert default_columns(kept) == ("layer", "gender")
 
 
 def test_spikes_warn_where_equal_shares_are_few_whatever_the_shares_are() -> None:
     # Two spikes and other values: 3 kinds, of 50 records each from 150 on.
-    text = "\n".join(map(str, few_record_warnings(of_spikes(149).design)))
+    text = "\n".join(map(str, warned(of_spikes(149).design, Kind.FEW_RECORDS)))
     assert "'salary' has 3 kinds of values (other, 0, 150) and 149 records: 50 of each" in text
-    assert few_record_warnings(of_spikes(149).design) == few_record_warnings(
-        of_spikes(149, at=150.0).design
-    )
-    assert few_record_warnings(of_spikes(150).design) == ()
-    assert few_record_warnings(make_survey(small_survey(30)).design) == ()
+    other = warned(of_spikes(149, at=150.0).design, Kind.FEW_RECORDS)
+    assert warned(of_spikes(149).design, Kind.FEW_RECORDS) == other
+    assert warned(of_spikes(150).design, Kind.FEW_RECORDS) == ()
+    assert warned(make_survey(small_survey(30)).design, Kind.FEW_RECORDS) == ()
 
 
 def test_each_reason_has_its_category() -> None:

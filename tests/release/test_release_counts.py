@@ -14,10 +14,10 @@ import pytest
 
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
+from surveysynth.release.check import check_strict
 from surveysynth.release.ledger import read_ledger
 from surveysynth.release.pipeline import rebuild, release
-from surveysynth.release.preview import check_strict
-from surveysynth.release.read_back import ReleaseCounts
+from surveysynth.release.reader import ReleaseCounts
 from tests.audit.cases import specified_case
 from tests.audit.neighbours import changes_for
 from tests.audit.noise import noise_lines

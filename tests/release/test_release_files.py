@@ -17,9 +17,9 @@ from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.models import get_model
 from surveysynth.release import files
-from surveysynth.release.documents.programs import python_literal
+from surveysynth.release.check import preview_lines
+from surveysynth.release.documents.readme import python_literal
 from surveysynth.release.pipeline import ReleaseResult, release
-from surveysynth.release.preview import preview_lines
 from tests.surveys import small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")

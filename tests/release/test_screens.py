@@ -13,7 +13,7 @@ import pytest
 
 import surveysynth as ss
 from surveysynth.cli import main
-from surveysynth.release.public_checks import BEFORE, LAST, Kind, Warned, last_messages
+from surveysynth.release.check import BEFORE, LAST, Kind, Warned, last_messages
 from tests.release.fuzzing import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT
 from tests.surveys import small_survey
 

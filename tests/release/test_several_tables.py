@@ -23,9 +23,9 @@ from surveysynth.evaluation.compare.folder import render_report
 from surveysynth.evaluation.laplace import Noise
 from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
+from surveysynth.release.check import preview_lines
 from surveysynth.release.folder import DOSSIER_NAMES
 from surveysynth.release.pipeline import rebuild, release
-from surveysynth.release.preview import preview_lines
 from surveysynth.release.reader import read_release
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Survey

@@ -25,9 +25,9 @@ from surveysynth.evaluation.compare.folder import render_report
 from surveysynth.evaluation.laplace import Noise
 from surveysynth.inference import synthesis as synthesis_module
 from surveysynth.inference.synthesis import SyntheticDataset
+from surveysynth.release.check import preview_lines
 from surveysynth.release.microdata import Digits
 from surveysynth.release.pipeline import release
-from surveysynth.release.preview import preview_lines
 from surveysynth.release.reader import read_release
 from surveysynth.survey.outcome import Outcome
 from tests.release.documents.test_readme_programs import assert_recomputes, program_of

@@ -20,7 +20,7 @@ from surveysynth.evaluation.compare.comparison import compare
 from surveysynth.evaluation.compare.folder import make_pictures, render_report
 from surveysynth.release.pipeline import release
 from surveysynth.release.reader import read_release
-from surveysynth.release.writers.sheets import sheet_name
+from surveysynth.release.writers.xlsx import sheet_name
 from tests.surveys import NOISY, WEIGHT, small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")

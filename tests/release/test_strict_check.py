@@ -29,8 +29,8 @@ from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     release_statistics,
 )
+from surveysynth.release.check import check_strict
 from surveysynth.release.pipeline import release
-from surveysynth.release.preview import check_strict
 from surveysynth.survey import files
 from tests.release.test_strict_release import SALARY, STRICT, MakeSpec, strict_spec
 from tests.surveys import SPREAD_BY_CELL, clustered_survey, small_survey

@@ -14,10 +14,10 @@ from surveysynth import cli
 from surveysynth.config.build import mechanism_of, model_of, read_survey
 from surveysynth.config.spec import load_spec, spec_of_survey
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.release.documents.context import make_privacy_record, shared_context
+from surveysynth.release.check import preview_lines
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.facts import ReleaseFacts
-from surveysynth.release.preview import preview_lines
+from surveysynth.release.files import make_privacy_record, shared_context
 from surveysynth.release.run import facts_of
 from surveysynth.survey.declaration import MEASURED, RHO_FACTORS
 from tests.surveys import make_survey, small_survey

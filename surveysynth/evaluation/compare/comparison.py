@@ -14,13 +14,12 @@ import pandas as pd
 
 from surveysynth._support.messages import raise_problems
 from surveysynth._support.progress import NOISY_TABLES, synthesizer_stage
-from surveysynth.config.build import with_noisy_statistics, with_pseudo_posterior
+from surveysynth.config.build import mechanism_of, with_noisy_statistics, with_pseudo_posterior
 from surveysynth.config.outcomes import kind_problems
 from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.linearised import Rule
-from surveysynth.evaluation.compare.adequacy import Findings, compare_with_sample
-from surveysynth.evaluation.compare.expected_error import FAR
+from surveysynth.evaluation.compare.adequacy import FAR, Findings, compare_with_sample
 from surveysynth.evaluation.compare.tables import Key, answered, frames, without_flags
 from surveysynth.evaluation.laplace import IMPOSSIBLE_FLAG, Noise
 from surveysynth.evaluation.methods import (
@@ -29,7 +28,6 @@ from surveysynth.evaluation.methods import (
     SAMPLE,
     Method,
     by_reason,
-    promises,
     synthesizers,
 )
 from surveysynth.inference.synthesis import SyntheticDataset, synthesize
@@ -123,8 +121,22 @@ class Comparison:
     @cached_property
     def promises(self) -> dict[str, dict[str, object]]:
         """The guarantee of each method; equal numbers are not equal guarantees."""
-        ran = {name: run.spec for name, run in self.runs.items()}
-        return promises(self.spec, ran, self.methods)
+        made: dict[str, dict[str, object]] = {
+            SAMPLE: {"guarantee": "none: confidential estimates"},
+            LAPLACE: {
+                "guarantee": "none: sensitivities are read from the confidential data",
+                "noise_for_pure_epsilon": self.spec.privacy.stated_epsilon,
+            },
+        }
+        for name, each in self.runs.items():
+            privacy = each.spec.privacy
+            made[name] = {
+                **mechanism_of(each.spec).guarantee(),
+                "mechanism": privacy.mechanism,
+                "m": privacy.m,
+                "replicates_per_draw": privacy.replicates_per_draw,
+            }
+        return {name: made[name] for name in self.methods}
 
     @property
     def mixes_currencies(self) -> bool:
@@ -208,100 +220,76 @@ def compare(
     chosen, order = synthesizers(spec, models, methods)
     if seed is not None and seed < 0:
         raise InputError(f"the seed must be 0 or a positive whole number, got {seed}.")
-    streams = _Streams(seed, order)
+    root = np.random.SeedSequence(seed)
+    of_noise, *rest = root.spawn(1 + len(order))
+    streams = dict(zip(order, rest, strict=True))
     say(NOISY_TABLES)
-    made = _Made(spec, survey, streams)
-    made.add_noise([name for name in MODEL_FREE if not methods or name in methods], sensitivity)
-    for synthesizer in chosen:
-        say(synthesizer_stage(synthesizer.name))
-        made.add_synthesizer(synthesizer)
-    if chosen and not made.runs:
-        grouped = by_reason(made.left_out).items()
+    noise = Noise(spec, survey)
+    tables = {key: {SAMPLE: table} for key, table in noise.sample.items()}
+    runs: dict[str, ModelRun] = {}
+    left_out: dict[str, str] = {}
+    strict_budget = None
+    if LAPLACE in (methods or MODEL_FREE):
+        if why := _without_noise(spec, survey, noise):
+            left_out[LAPLACE] = why
+        else:
+            rng = np.random.default_rng(of_noise)
+            for key, table in noise.laplace(sensitivity, rng).items():
+                tables[key][LAPLACE] = table
+    for method in chosen:
+        say(synthesizer_stage(method.name))
+        # Noisy statistics by name: the order is that of the pseudo-posterior's models.
+        stream = streams[method.model] if not method.noisy else np.random.SeedSequence(
+            root.entropy, spawn_key=(crc32(method.name.encode()),)
+        )
+        try:
+            made, frames_of = _run_method(method, spec, survey, stream, seeded=seed is not None)
+        except (InputError, RefusedError) as error:
+            # The specification's own must be usable.
+            usual = (spec.synthesizer.model, not spec.privacy.down_weights)
+            if isinstance(error, InputError) and usual == (method.model, method.noisy):
+                raise
+            left_out[method.name] = str(error)
+            continue
+        runs[method.name] = made
+        strict_budget = made.spec.privacy.cost if method.noisy else strict_budget
+        for key, table in frames_of.items():
+            tables[key][method.name] = table
+    if chosen and not runs:
+        grouped = by_reason(left_out).items()
         reasons = " ".join(f"{', '.join(names)}: {why}" for why, names in grouped)
         raise RefusedError(f"no synthesizer could be compared. {reasons}")
     return Comparison(
-        spec, survey, sensitivity, _with_rmse(made.frames), made.runs, made.left_out,
-        made.strict_budget,
+        spec, survey, sensitivity, {key: _with_rmse(each) for key, each in tables.items()}, runs,
+        left_out, strict_budget,
     )  # fmt: skip
 
 
-class _Streams:
-    """Random numbers of each method: by its place in the order, of noisy statistics by name."""
-
-    def __init__(self, seed: int | None, order: Sequence[str]) -> None:
-        root = np.random.SeedSequence(seed)
-        self.seeded = seed is not None
-        self._entropy = root.entropy
-        self.noise, *rest = root.spawn(1 + len(order))
-        self._models = dict(zip(order, rest, strict=True))
-
-    def of(self, synthesizer: Method) -> np.random.SeedSequence:
-        """Return the stream of a synthesizer."""
-        if not synthesizer.noisy:
-            return self._models[synthesizer.model]
-        key = crc32(synthesizer.name.encode())
-        return np.random.SeedSequence(self._entropy, spawn_key=(key,))
+def _with_rmse(by_method: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    truth = by_method[SAMPLE]["estimate"]
+    return {
+        name: table.assign(rmse=np.hypot(table["estimate"] - truth, table["se"]))
+        for name, table in by_method.items()
+    }
 
 
-class _Made:
-    """Tables, runs and reasons, as methods are added to a comparison."""
-
-    def __init__(self, spec: Spec, survey: Survey, streams: _Streams) -> None:
-        self.spec, self.survey, self.streams = spec, survey, streams
-        self._noise = Noise(spec, survey)
-        self.frames: dict[Key, dict[str, pd.DataFrame]] = {
-            key: {SAMPLE: table} for key, table in self._noise.sample.items()
-        }
-        self.runs: dict[str, ModelRun] = {}
-        self.left_out: dict[str, str] = {}
-        self.strict_budget: Budget | None = None
-
-    def add_noise(self, methods: Sequence[str], sensitivity: Rule) -> None:
-        """Add the methods without a model, of those named."""
-        why = ""
-        if self.spec.calibration:
-            why = CALIBRATED
-        elif not self._noise.possible:
-            why = "noise is made in rows of all records by public columns."
-        elif self.survey.design.public_weight is not None:
-            why = PUBLIC_WEIGHTS
-        if why:
-            asked = [name for name in methods if name != SAMPLE]
-            self.left_out.update(dict.fromkeys(asked, why))
-            return
-        if LAPLACE in methods:
-            rng = np.random.default_rng(self.streams.noise)
-            self._add(LAPLACE, self._noise.laplace(sensitivity, rng))
-
-    def add_synthesizer(self, synthesizer: Method) -> None:
-        """Add a synthesizer, or why it is left out; the specification's own must be usable."""
-        noisy, name = synthesizer.noisy, synthesizer.name
-        own = (self.spec.synthesizer.model, not self.spec.privacy.down_weights)
-        try:
-            spec = (with_noisy_statistics if noisy else with_pseudo_posterior)(self.spec)
-            spec = _with_model(spec, synthesizer.model)
-            survey = self.survey if noisy else _with_log_weight(self.survey)
-            run, tables = run_synthesizer(
-                spec, survey, self.streams.of(synthesizer), seeded=self.streams.seeded
-            )
-        except (InputError, RefusedError) as error:
-            if isinstance(error, InputError) and own == (synthesizer.model, noisy):
-                raise
-            self.left_out[name] = str(error)
-            return
-        self.runs[name] = run
-        self._add(name, tables)
-        if noisy:
-            self.strict_budget = spec.privacy.cost
-
-    def _add(self, method: str, tables: Mapping[Key, pd.DataFrame]) -> None:
-        for key, table in tables.items():
-            self.frames[key][method] = table
+def _run_method(
+    method: Method, spec: Spec, survey: Survey, stream: np.random.SeedSequence, *, seeded: bool
+) -> tuple[ModelRun, dict[Key, pd.DataFrame]]:
+    """Run a synthesizer by its mechanism; the pseudo-posterior models the log weight."""
+    asked = (with_noisy_statistics if method.noisy else with_pseudo_posterior)(spec)
+    if not method.noisy:
+        survey = replace(survey, design=replace(survey.design, weight_transform=Transform()))
+    return run_synthesizer(_with_model(asked, method.model), survey, stream, seeded=seeded)
 
 
-def _with_log_weight(survey: Survey) -> Survey:
-    """Return the survey with the log weight, which the pseudo-posterior models."""
-    return replace(survey, design=replace(survey.design, weight_transform=Transform()))
+def _without_noise(spec: Spec, survey: Survey, noise: Noise) -> str:
+    """Return why the tables of the sample get no noise, "" where they do."""
+    if spec.calibration:
+        return CALIBRATED
+    if not noise.possible:
+        return "noise is made in rows of all records by public columns."
+    return "" if survey.design.public_weight is None else PUBLIC_WEIGHTS
 
 
 def _with_model(spec: Spec, name: str) -> Spec:
@@ -312,16 +300,3 @@ def _with_model(spec: Spec, name: str) -> Spec:
     synthesizer = spec.synthesizer.with_model(name)
     raise_problems(str(spec.path), kind_problems(synthesizer, spec.declared))
     return spec.model_copy(update={"synthesizer": synthesizer})
-
-
-def _with_rmse(
-    frames: Mapping[Key, Mapping[str, pd.DataFrame]],
-) -> dict[Key, dict[str, pd.DataFrame]]:
-    result = {}
-    for key, by_method in frames.items():
-        truth = by_method[SAMPLE]["estimate"]
-        result[key] = {
-            name: table.assign(rmse=np.hypot(table["estimate"] - truth, table["se"]))
-            for name, table in by_method.items()
-        }
-    return result

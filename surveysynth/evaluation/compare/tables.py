@@ -16,7 +16,7 @@ from surveysynth.config import build
 from surveysynth.config.sections import replicates_of
 from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError
-from surveysynth.estimation.replication import ReplicatedSample
+from surveysynth.estimation.replication import ReplicateWeights
 from surveysynth.estimation.statistics import TABLE
 from surveysynth.release.tables.table_builder import Tables, estimates_by_table, tables_by_name
 from surveysynth.survey.survey import Confidential, Survey
@@ -36,21 +36,16 @@ def stacked(spec: Spec, tables: Mapping[str, Mapping[Key, pd.DataFrame]]) -> (
         (alone,) = tables.values()
         return dict(alone)
     keys = dict.fromkeys(key for frames in tables.values() for key in frames)
-    return {
-        key: _below_each_other(
-            spec, {name: frames[key] for name, frames in tables.items() if key in frames}
-        )
-        for key in keys
-    }
-
-
-def _below_each_other(spec: Spec, frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    parts = [frame.assign(**{TABLE: name}) for name, frame in frames.items()]
-    whole = pd.concat(parts, ignore_index=True)
-    by = [name for name in spec.by if name in whole]
-    whole = whole.fillna(dict.fromkeys(by, ""))
-    first = [TABLE, *by]
-    return whole[[*first, *(name for name in whole if name not in first)]]
+    made = {}
+    for key in keys:
+        whole = pd.concat([
+            frames[key].assign(**{TABLE: name}) for name, frames in tables.items() if key in frames
+        ], ignore_index=True)  # fmt: skip
+        by = [name for name in spec.by if name in whole]
+        first = [TABLE, *by]
+        others = [name for name in whole if name not in first]
+        made[key] = whole.fillna(dict.fromkeys(by, ""))[[*first, *others]]
+    return made
 
 
 def by_table(spec: Spec, frame: pd.DataFrame) -> "Iterator[tuple[Spec, pd.DataFrame]]":
@@ -117,22 +112,17 @@ def sample_tables(spec: Spec, survey: Survey) -> dict[Key, pd.DataFrame]:
     return frames(spec, tables_by_name(spec.for_records(by_psu.n), by_psu, estimates))
 
 
-def _replication(spec: Spec, survey: Survey) -> ReplicatedSample | None:
+def _replication(spec: Spec, survey: Survey) -> ReplicateWeights | None:
     """Return the rule of the sample's replicate weights, calibrated like its weight; or None."""
-    replicates = replicates_of(spec.survey, survey)
-    if replicates is None:
-        return None
-    calibration = build.calibration_of(spec, survey.design)
-    return ReplicatedSample.of(
-        replicates,
-        sample_weight(survey),
-        None
-        if calibration is None
-        else lambda weight: calibration.calibrate(weight, survey.confidential.outcome),
-    )
+    replicates, calibration = replicates_of(spec.survey, survey), None
+    if replicates is not None:
+        calibration = build.calibration_of(spec, survey.design)
+    if replicates is None or calibration is None:
+        return replicates
+    return replicates.calibrated(lambda w: calibration.calibrate(w, survey.confidential.outcome))
 
 
-def answered(survey: Survey, seed: int = 0) -> Survey:
+def answered(survey: Survey) -> Survey:
     """Return the survey with each missing answer taken from a record of the same cell of X.
 
     Donors are drawn with probability proportional to their weight; of a cell without an answer,
@@ -141,7 +131,7 @@ def answered(survey: Survey, seed: int = 0) -> Survey:
     """
     if survey.design.missing != "model":
         return survey
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     outcome, weight = survey.confidential.outcome.copy(), survey.sampling_weight
     mass = np.ones(survey.design.n) if weight is None else weight
     for column in outcome.T:

@@ -23,8 +23,7 @@ from surveysynth.estimation.statistics import (
     TABLE,
     TABLE_COLUMNS,
 )
-from surveysynth.evaluation.studies.designs import Allocation, SamplingDesign
-from surveysynth.evaluation.studies.population import Population
+from surveysynth.evaluation.studies.population import Allocation, Population, SamplingDesign
 from surveysynth.survey.columns import missing_column, repeated_positions
 from surveysynth.survey.declaration import Declaration, Roles, make_roles
 from surveysynth.survey.files import open_table

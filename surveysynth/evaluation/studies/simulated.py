@@ -176,15 +176,15 @@ def _at(
     keys, parts, clipped, started = row_keys(spec), [], [], time.monotonic()
     for number, (survey, sample) in enumerate(zip(surveys, samples, strict=True)):
         try:
-            made = released(spec, survey, np.random.SeedSequence([SEED, number]))
+            own, realised = released(spec, survey, np.random.SeedSequence([SEED, number]))
         except RefusedError as error:
             seconds = (time.monotonic() - started) / (number + 1)
             return SimulatedRelease(epsilon, seconds, sample[:0], str(error))
-        rows = made.rows[[*keys, "se"]].merge(
+        rows = own[[*keys, "se"]].merge(
             sample, on=keys, suffixes=("", "_of_sample"), validate="one_to_one"
         )
         parts.append(rows.assign(**{_RATIO: rows["se"] / rows["se_of_sample"].replace(0, np.nan)}))
-        clipped += [each for key, each in made.realised.items() if key == "clipped_records"]
+        clipped += [each for key, each in realised.items() if key == "clipped_records"]
     seconds = (time.monotonic() - started) / len(surveys)
     rows = pd.concat(parts).groupby(keys, sort=False)[["se", _RATIO]].median().reset_index()
     rows.insert(len(keys), "epsilon", epsilon)

@@ -21,11 +21,10 @@ from surveysynth.config import build
 from surveysynth.config.spec import NO_DATA, NO_FILE, Spec, load_spec, validate_spec
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.estimates import Estimates
-from surveysynth.estimation.statistics import LEVEL, TABLE
+from surveysynth.estimation.statistics import LEVEL, TABLE, statistic_of
 from surveysynth.evaluation.compare.tables import sample_weight
-from surveysynth.evaluation.laplace import Noise, has_sensitivity
+from surveysynth.evaluation.laplace import Noise
 from surveysynth.evaluation.methods import LAPLACE, MODEL_FREE, SAMPLE
-from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.frame import (
     allocation_of,
     check_design,
@@ -39,6 +38,7 @@ from surveysynth.evaluation.studies.population import (
     DESIGN,
     SOURCE,
     Population,
+    SamplingDesign,
     published_frame,
     published_specs,
 )
@@ -52,17 +52,12 @@ from surveysynth.survey.transforms import Transform
 NUMBERS = ("estimate", "se", "df", "ci_lower", "ci_upper")
 
 
-@dataclass(frozen=True)
-class SampleRows:
-    """The rows of the tables of a release, and facts on its records, which are confidential."""
+def released(
+    spec: Spec, survey: Survey, stream: np.random.SeedSequence
+) -> tuple[pd.DataFrame, Mapping[str, Any]]:
+    """Return the rows of the tables that a release of this survey would publish.
 
-    rows: pd.DataFrame
-    realised: Mapping[str, Any]
-
-
-def released(spec: Spec, survey: Survey, stream: np.random.SeedSequence) -> SampleRows:
-    """Return the tables that a release of this survey would publish, by the steps of a release.
-
+    It takes the steps of a release. Facts on the records come second, which are confidential.
     Nothing is written. Raises ``RefusedError`` where a release would.
     """
     with warnings.catch_warnings():
@@ -70,7 +65,7 @@ def released(spec: Spec, survey: Survey, stream: np.random.SeedSequence) -> Samp
         warnings.simplefilter("ignore", UserWarning)
         made = run(spec, survey, Generators.of(stream), test=True)
     facts = made.facts
-    return SampleRows(_long_rows(facts.spec, facts.design, made.estimates), made.released.realised)
+    return _long_rows(facts.spec, facts.design, made.estimates), made.released.realised
 
 
 def row_keys(spec: Spec) -> list[str]:
@@ -215,7 +210,7 @@ class FrameStudy:
             if task.group == OWN:
                 made = dict(self._own(survey, task.sample))
             else:
-                made = {names[0]: self._numbered(released(spec, survey, stream).rows)}
+                made = {names[0]: self._numbered(released(spec, survey, stream)[0])}
         except (RefusedError, InputError) as error:
             reason = f"{type(error).__name__}: {error}"
             rows = [{"sample": task.sample, "method": name, "reason": reason} for name in names]
@@ -264,8 +259,11 @@ class FrameStudy:
         """Yield the tables of the sample itself, then noisy ones."""
         spec = self.spec.for_records(survey.design.n)
         yield SAMPLE, self._numbered(sample_rows(spec, survey))
-        noise = Noise(spec, survey) if self.laplace and not spec.calibration else None
-        if noise is None or not noise.possible or not any(map(has_sensitivity, spec.statistics)):
+        if not self.laplace or spec.calibration:
+            return
+        noise = Noise(spec, survey)
+        known = (statistic_of(name).sensitivity is not None for name in spec.statistics)
+        if not (noise.possible and any(known)):
             return
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(_NOISE, sample)))
         parts = [

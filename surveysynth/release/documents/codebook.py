@@ -200,7 +200,10 @@ def make_ddi(facts: ReleaseFacts, codebook: Mapping[str, Any]) -> str:
     """Return the file, ``templates/codebook.xml.j2``; ``codebook``: by ``make_codebook``."""
     columns = codebook["columns"]
     files = range(1, len(codebook["files"]) + 1)
-    made = environment(__package__).overlay(autoescape=True, finalize=_xml)
+    made = environment(__package__).overlay(
+        autoescape=True,
+        finalize=lambda value: value if hasattr(value, "__html__") else xml_text(str(value)),
+    )
     return made.get_template("templates/codebook.xml.j2").render(
         book=codebook, design=facts.design, guarantee=facts.statement.guarantee,
         source=facts.spec.all_tables.source, version=version_of("surveysynth"),
@@ -210,7 +213,3 @@ def make_ddi(facts: ReleaseFacts, codebook: Mapping[str, Any]) -> str:
         # The first is for estimates; the one for variances comes later.
         weight=next(each["name"] for each in columns if "weight" in each["roles"]),
     )  # fmt: skip
-
-
-def _xml(value: Any) -> Any:
-    return value if hasattr(value, "__html__") else xml_text(str(value))

@@ -3,14 +3,17 @@
 ``templates/readme.md.j2`` has its text; this module gathers the values in it.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from surveysynth.config.tables_section import FORMATS, table_files
-from surveysynth.estimation.statistics import Statistic, statistic_of
+import numpy as np
+
+from surveysynth._support.resources import environment
+from surveysynth.config.tables_section import FORMATS, folder_of, table_files
+from surveysynth.estimation.statistics import COUNT, MEAN, Statistic, statistic_of
 from surveysynth.estimation.total_variance import LEAST_DF, public_row_columns, saved_by_law
 from surveysynth.mechanisms.noisy_statistics.mechanism import STATISTICS_NAME
-from surveysynth.release.documents.programs import has_lonely_stratum, make_example
 from surveysynth.release.documents.render import render_markdown
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.microdata import (
@@ -19,14 +22,19 @@ from surveysynth.release.microdata import (
     base_weight_column,
     file_name,
     fraction_name,
+    labelled_columns,
     public_column_names,
     synthetic_column_names,
     weight_column,
 )
-from surveysynth.release.tables.labels import where_words
 from surveysynth.release.tables.layout import FOOTNOTES
-from surveysynth.release.tables.table import FLAG_SEPARATOR
+from surveysynth.release.tables.table import FLAG_SEPARATOR, ReleaseTable, well_filled, where_words
 from surveysynth.release.tables.table_builder import Tables, by_korn_graubard, synthetic_columns
+from surveysynth.release.writers.csv import safe_text
+from surveysynth.survey.survey import PublicDesign
+
+if TYPE_CHECKING:
+    pass
 
 
 def make_readme(
@@ -172,14 +180,52 @@ def _plurals(kinds: list[Statistic]) -> str:
 def _example(
     facts: ReleaseFacts, tables: Mapping[str, Tables], *, separate_pair: bool
 ) -> dict[str, Any]:
-    """Return the worked example: which number it recomputes, and both programs."""
-    example, programs = make_example(facts, tables, separate_pair=separate_pair)
-    additive = example.outcome is None and facts.spec.linearisation == "ratio"
+    """Return the worked example: the number that it recomputes, and the programs by language.
+
+    ``templates/recompute.py.j2`` (pandas and NumPy) and ``templates/recompute.r.j2`` (R alone) are
+    the programs. They have the sample design of the release and its rule of combining; CELL and
+    OUTCOME choose the number, at first a published mean of an interior cell where there is one, or
+    else a count. A withheld number is chosen only if all are. Tests compare what they print with
+    the tables.
+    """
+    found = [
+        (name, table)
+        for statistic in (MEAN.name, COUNT.name)
+        for name, of_table in facts.each_table.items()
+        if of_table.spec.table.where is None
+        for table in tables[name].get(statistic, ())
+    ]
+    shown = (each for each in found if each[1].frame["se"].notna().any())
+    chosen = next(shown, found[0] if found else None)
     made = facts.microdata_format
+    typed = made != "csv"
+
+    def written(text: str) -> str:
+        return text if typed else safe_text(text)
+
+    of_csv, row, published, outcome = "", -1, False, None
+    cell: dict[str, Any] = {}  # codes of the by-columns, as the files have them
+    if chosen is not None:
+        name, table = chosen
+        row = _row(table, facts.design)
+        record, outcome = table.frame.iloc[row], table.outcome and written(table.outcome)
+        of_csv = f"{folder_of(FORMATS['csv'], name)}/{MEAN.stem if table.outcome else COUNT.stem}"
+        published = bool(table.frame["se"].notna().iloc[row])
+        # In csv files, which are read as text, no column holds whole numbers.
+        numbers = [o.name for o in facts.design.outcomes if typed and not o.is_labelled]
+        cell = {
+            written(each): int(record[each]) if each in numbers else written(str(record[each]))
+            for each in table.by
+            if record[each] != facts.labels.of(each).margin
+        }
+    context = _context(facts, cell, outcome, written, separate_pair=separate_pair)
+    templates = environment(__package__).overlay()
+    templates.filters = {**templates.filters, "py": python_literal, "r": r_literal}
+    additive = outcome is None and facts.spec.linearisation == "ratio"
     return {
-        "table": example.table,
-        "row": example.row,
-        "published": example.published,
+        "table": of_csv,
+        "row": row + 1,
+        "published": published,
         "every_dataset": facts.spec.privacy.replicates_per_draw <= facts.published_replicates,
         "close": (additive or facts.calibration is not None)
         and facts.mechanism.combining == "total_variance",
@@ -187,5 +233,137 @@ def _example(
             "pandas", "NumPy", *{"parquet": ["pyarrow"], "sav": ["pyreadstat"]}.get(made, []),
         ],
         "package": {"parquet": "arrow", "dta": "haven", "sav": "haven"}.get(made, ""),
-        **programs,
+        **{
+            language: templates.get_template(f"templates/recompute.{ending}.j2")
+            .render(context).removesuffix("\n")
+            for language, ending in (("python", "py"), ("r", "r"))
+        },
     }  # fmt: skip
+
+
+def _row(table: ReleaseTable, design: PublicDesign) -> int:
+    """Return the row to recompute, from 0: a cell with enough records where there is one."""
+    frame = table.frame
+    shown = frame["se"].notna()
+    # The average rule counts strata by the row's own records: show it where it is simplest.
+    if not (has_lonely_stratum(design) and design.lonely_psu == "average"):
+        for wanted in (~frame["is_margin"] & shown, shown):
+            rows = np.flatnonzero(wanted & well_filled(frame))
+            if rows.size:
+                return int(rows[0])
+    return 0
+
+
+def has_lonely_stratum(design: PublicDesign) -> bool:
+    """Return True if some stratum has a single record (or primary sampling unit)."""
+    strata = np.zeros(design.n, dtype=np.int64) if design.strata is None else design.strata
+    if design.psu is not None and design.design_effect is None:
+        strata = np.unique(np.stack([strata, design.psu]), axis=1)[0]
+    return bool(np.any(np.bincount(strata) == 1))
+
+
+def _context(
+    facts: ReleaseFacts, cell: Mapping[str, Any], outcome: str | None,
+    written: Callable[[str], str], *, separate_pair: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """Return the values of a template: the number, the design, the rule of combining."""
+    design, exact = facts.design, facts.mechanism.combining == "total_variance"
+    weight, suffix = weight_column(design), VARIANCE_SUFFIX * separate_pair
+
+    def column(name: str | None) -> str | None:
+        return None if name is None else written(name)
+
+    strata = column(design.strata_name)
+    psu = column(design.psu_name) if design.design_effect is None else None
+    public = [written(name) for name in public_row_columns(design)] if exact else []
+    calibration = _calibration(facts, written, suffix)
+    classes = (name for by, _ in calibration["margins"] for name in by)
+    by = (*cell, *map(written, facts.spec.by))
+    others = (None, written(weight))
+    codes = dict.fromkeys(
+        name for name in (*by, strata, psu, *public, *classes) if name not in others
+    )
+    variance_outcome = outcome and written(f"{outcome}{suffix}")
+    return {
+        "cell": dict(cell),
+        "outcome": outcome,
+        "weight": written(weight),
+        "pair": (variance_outcome, written(weight + suffix)) if separate_pair else None,
+        "ratio": facts.spec.linearisation == "ratio" and facts.calibration is None,
+        "strata": strata,
+        "psu": psu,
+        "fraction": column(fraction_name(design)),
+        "population": design.population_size,
+        "lonely": design.lonely_psu if has_lonely_stratum(design) else "none",
+        "file_format": facts.microdata_format,
+        "design_effect": design.design_effect,
+        "exact": exact,
+        "public": public,
+        "codes": list(codes),
+        "df_design": float(facts.df_design),
+        "least_df": f"{LEAST_DF:g}",
+        **calibration,
+        **_numbered(facts, list(filter(None, codes)), separate_pair=separate_pair),
+    }
+
+
+def _calibration(
+    facts: ReleaseFacts, written: Callable[[str], str], suffix: str
+) -> dict[str, Any]:
+    """Return the calibration variables; the pair for variances has amounts of its own."""
+    design, margins = facts.design, []
+    for each in () if facts.calibration is None else facts.calibration.margins:
+        own = suffix if each.amount in design.outcome_names else ""
+        amount = None if each.amount is None else written(f"{each.amount}{own}")
+        margins.append((tuple(map(written, each.by)), amount))
+    return {
+        "calibrated": facts.calibration is not None,
+        "base_weight": written(
+            base_weight_column(design) + suffix * (design.public_weight is None)
+        ),
+        "margins": margins,
+        "of_size": design.population_size is not None,
+    }
+
+
+def _numbered(
+    facts: ReleaseFacts, codes: Sequence[str], *, separate_pair: bool
+) -> dict[str, Any]:
+    """Return the columns of codes that Stata and SPSS hold as numbers.
+
+    whole: numbers are the codes; places: the codes in the order of their numbers, from 1.
+    """
+    whole: list[str] = []
+    places: dict[str, list[str]] = {}
+    if facts.microdata_format in PROGRAMS:
+        columns = labelled_columns(facts.design, facts.labels, separate_pair=separate_pair)
+        for name in codes:
+            values = columns[name].values if name in columns else {}
+            if values and all(code == str(number) for code, number in values.items()):
+                whole.append(name)
+            elif values:
+                places[name] = list(values)
+    numbered = {name: dict(enumerate(of_name, start=1)) for name, of_name in places.items()}
+    return {"whole": whole, "places": places, "numbered_places": numbered}
+
+
+def python_literal(value: Any) -> str:
+    """Return a Python literal that cannot end the surrounding Markdown block."""
+    return repr(value).replace("`", "\\x60")
+
+
+def r_literal(value: Any) -> str:
+    """Return a text, number, vector or named vector in R that cannot end the Markdown block.
+
+    JSON escapes texts as R does.
+    """
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("`", "\\x60")
+    if isinstance(value, Mapping):
+        values = r_literal([str(each) for each in value.values()])
+        return f"setNames({values}, {r_literal(list(value))})"
+    if isinstance(value, list | tuple):
+        return f"c({', '.join(map(r_literal, value))})" if value else "character(0)"
+    return repr(value)

@@ -16,7 +16,6 @@ import numpy as np
 from surveysynth._support.messages import capitalized
 from surveysynth._support.types import FloatArray
 from surveysynth.estimation.statistics import LEVEL, statistic_of
-from surveysynth.release.tables.labels import Labels, listed
 from surveysynth.release.tables.table import (
     EMPTY_DATASET_FLAG,
     FLAG_SEPARATOR,
@@ -25,7 +24,9 @@ from surveysynth.release.tables.table import (
     SMALL_DATASET_FLAG,
     SMALL_SAMPLE,
     SMALL_SAMPLE_FLAG,
+    Labels,
     ReleaseTable,
+    listed,
 )
 
 if TYPE_CHECKING:

@@ -37,8 +37,14 @@ from surveysynth.estimation.subpopulation import (
 )
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.mechanisms.base import COMBINING_RULES, Mechanism
-from surveysynth.release.tables.labels import Labels, listed
-from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
+from surveysynth.release.tables.table import (
+    Labels,
+    ReleaseTable,
+    TableNumbers,
+    listed,
+    make_table,
+    policy_of,
+)
 from surveysynth.survey.survey import PublicDesign
 from surveysynth.survey.where import columns_of, parse_where
 
@@ -48,24 +54,15 @@ def by_korn_graubard(spec: Spec, kind: Statistic) -> bool:
     return spec.table.flags in ("nchs", "nchs_marked") and kind.standard == "proportion"
 
 
-def level_note(spec: Spec, design: PublicDesign, key: Key) -> list[str]:
-    """Name the level that a proportion counts, where levels have names."""
-    statistic, column = key
-    if column is None or not statistic_of(statistic).binary:
-        return []
-    outcome = design.outcomes[column]
-    if not outcome.is_labelled:
-        return []
-    label = Labels(spec.labels).level(outcome.name, outcome.levels[-1])
-    return [f"Of all with a value of {outcome.name}, the share of {label!r}."]
-
-
-def table_notes(spec: Spec, design: PublicDesign, statistic: str) -> list[str]:
+def table_notes(spec: Spec, design: PublicDesign, key: Key) -> list[str]:
     """Return what readers of a table must know of its estimates and intervals."""
-    m = spec.privacy.m
+    kind, m, notes = statistic_of(key[0]), spec.privacy.m, []
+    outcome = None if key[1] is None else design.outcomes[key[1]]
+    if kind.binary and outcome is not None and outcome.is_labelled:  # which level counts
+        label = Labels(spec.labels).level(outcome.name, outcome.levels[-1])
+        notes.append(f"Of all with a value of {outcome.name}, the share of {label!r}.")
     noise = " and the noise that protects privacy" if m > 1 else ""
-    notes = [f"Standard errors and intervals include sampling error{noise}."]
-    kind = statistic_of(statistic)
+    notes.append(f"Standard errors and intervals include sampling error{noise}.")
     notes += _known_totals(spec, kind)
     if kind.share_below is not None:
         notes.append("Intervals are those of the distribution function, inverted.")
@@ -106,18 +103,6 @@ def table_notes(spec: Spec, design: PublicDesign, statistic: str) -> list[str]:
         left_out = f"{design.dropped:,} survey records with missing values were left out."
         notes.append(f"{left_out} {design.shift}".strip())
     return notes
-
-
-def method_note(spec: Spec) -> str:
-    """Return how estimates and standard errors were made."""
-    m, replicates = spec.privacy.m, spec.privacy.replicates_per_draw
-    datasets = f"{m * replicates} synthetic dataset{'s' if m * replicates > 1 else ''}"
-    draws = f"m = {m} released draw{'s' if m > 1 else ''}"
-    rule = COMBINING_RULES[spec.privacy.combining]
-    return (
-        f"Method: estimates from {datasets} ({draws}), stacked; standard errors by Taylor "
-        f"linearization, combined by the {rule}."
-    )
 
 
 def _known_totals(spec: Spec, kind: Statistic) -> list[str]:
@@ -321,26 +306,23 @@ def _table(
     if design.pooling is not None:  # records count as far as public columns place them
         pooled = estimates.rows.shares(design.pooling.record)[lines.held] >= 0.5
     numbers = TableNumbers(
-        estimate=combined.estimate[held],
-        se=combined.standard_error[held],
-        df=combined.df[held],
-        df_design=combined.df_design,
-        ci_lower=lower[held],
-        ci_upper=upper[held],
-        n=lines.n,
-        by_dataset=lines.by_dataset,
-        pooled=pooled,
-    )
+        estimate=combined.estimate[held], se=combined.standard_error[held], df=combined.df[held],
+        df_design=combined.df_design, ci_lower=lower[held], ci_upper=upper[held], n=lines.n,
+        by_dataset=lines.by_dataset, pooled=pooled,
+    )  # fmt: skip
+    m, r = spec.privacy.m, spec.privacy.replicates_per_draw
     return make_table(
         statistic,
         None if column is None else design.outcome_names[column],
         lines.cells,
         numbers,
         level=spec.table.level,
-        notes=[*level_note(spec, design, key), *table_notes(spec, design, statistic)],
+        notes=table_notes(spec, design, key),
         flags=policy_of(spec.table.flags),
         categories=categories,
-        method=method_note(spec),
+        method=f"Method: estimates from {m * r} synthetic dataset{'s' * (m * r > 1)} (m = {m} "
+        f"released draw{'s' * (m > 1)}), stacked; standard errors by Taylor linearization, "
+        f"combined by the {COMBINING_RULES[spec.privacy.combining]}.",
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from surveysynth._support.resources import render
 from surveysynth.config.tables_section import Format
-from surveysynth.release.tables.layout import Cell, Layout, TableSet
+from surveysynth.release.tables.layout import Layout, TableSet
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -142,13 +142,12 @@ def _text_frame(layout: Layout) -> "pd.DataFrame":
     if layout.grouped:
         columns["group"] = [row.stub.group for row in layout.rows]
     for index, column in enumerate(layout.columns):
-        columns[column.key] = [_cell_html(row.cells[index]) for row in layout.rows]
+        # Marks stand on the left, so that digits stay below digits.
+        columns[column.key] = [
+            "".join(f"<sup>{mark}</sup>" for mark in cell.marks) + escape(cell.text)
+            for cell in (row.cells[index] for row in layout.rows)
+        ]
     return pd.DataFrame(columns, dtype=str)
-
-
-def _cell_html(cell: Cell) -> str:
-    """Put marks on the left, so that digits stay below digits."""
-    return "".join(f"<sup>{mark}</sup>" for mark in cell.marks) + escape(cell.text)
 
 
 def _plain(text: str, mark: str = "") -> Any:

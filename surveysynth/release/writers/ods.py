@@ -40,7 +40,7 @@ from xlsxwriter.utility import xl_col_to_name
 from surveysynth._support.messages import xml_text
 from surveysynth.config.tables_section import Format
 from surveysynth.release.tables.layout import TableSet
-from surveysynth.release.writers.sheets import RESERVED, Book, Sheet, SheetColumn, Value, make_book
+from surveysynth.release.writers.xlsx import RESERVED, Book, Sheet, SheetColumn, Value, make_book
 
 #: Widths of columns of numbers, of labels, and of texts.
 _NARROW, _LABELS, _TEXTS = "3.6cm", "4.8cm", "20cm"

@@ -11,8 +11,13 @@ import pytest
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.estimates import Estimates, StoredTables
 from surveysynth.estimation.sample_design import SampleDesign
-from surveysynth.evaluation.compare.adequacy import Findings, _to_error, rows_with_sample
-from surveysynth.evaluation.compare.expected_error import ExpectedError, expected_error
+from surveysynth.evaluation.compare.adequacy import (
+    ExpectedError,
+    Findings,
+    _to_error,
+    expected_error,
+    rows_with_sample,
+)
 from surveysynth.inference.synthesis import SyntheticDataset
 from tests.long_runs.adequacy_study import GOLDEN as STUDY
 from tests.long_runs.adequacy_study import summary

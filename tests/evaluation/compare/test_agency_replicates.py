@@ -17,8 +17,8 @@ from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.replication import replication_scale
 from surveysynth.evaluation.compare.tables import sample_tables
+from surveysynth.release.check import preview_lines
 from surveysynth.release.pipeline import release
-from surveysynth.release.preview import preview_lines
 from tests.surveys import small_survey, spec_text, write_survey
 
 GOLDEN = Path(__file__).parents[2] / "golden"

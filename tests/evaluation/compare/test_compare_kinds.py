@@ -10,8 +10,7 @@ from surveysynth.config.build import read_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
 from surveysynth.evaluation.compare.comparison import Comparison, ModelRun, _with_model
-from surveysynth.evaluation.compare.figures import densities
-from surveysynth.evaluation.compare.folder import make_pictures
+from surveysynth.evaluation.compare.folder import densities, make_pictures
 from surveysynth.evaluation.laplace import Noise
 from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.figure_style import draw

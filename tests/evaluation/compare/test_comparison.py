@@ -22,12 +22,11 @@ from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import REPORT_COLUMNS, TABLE_COLUMNS
 from surveysynth.estimation.taylor import estimate_domains
-from surveysynth.evaluation.compare import figures as plots
-from surveysynth.evaluation.compare.adequacy import verdict
+from surveysynth.evaluation.compare import folder as plots
+from surveysynth.evaluation.compare.adequacy import FAR, verdict
 from surveysynth.evaluation.compare.comparison import Comparison, compare
-from surveysynth.evaluation.compare.expected_error import FAR
 from surveysynth.evaluation.compare.folder import compare as write_comparison
-from surveysynth.evaluation.compare.folder import facts_record, render_report, sensitivity_of
+from surveysynth.evaluation.compare.folder import facts_record, render_report
 from surveysynth.evaluation.methods import color_of
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
@@ -423,6 +422,6 @@ def test_errors_name_what_is_wrong(spec: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no model 'fbx'; known: fbs"):
         made(spec, models=["fbx"])
     with pytest.raises(InputError, match="sensitivity must be one of paper, honest, got 'none'"):
-        sensitivity_of("none")
+        write_comparison(spec, tmp_path / "none", sensitivity="none")
     with pytest.raises(InputError, match="positive whole number, got -1"):
         made(spec, seed=-1)

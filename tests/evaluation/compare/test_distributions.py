@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from surveysynth.evaluation.compare.figures import (
+from surveysynth.evaluation.compare.folder import (
     BINS,
     Curve,
     histogram_panel,

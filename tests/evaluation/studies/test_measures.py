@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from surveysynth.evaluation.studies.results import measure_cells, root_ratio
+from surveysynth.evaluation.studies.report import measure_cells, root_ratio
 
 TRUTH = 50.0
 

@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 
 from surveysynth.errors import InputError
-from surveysynth.evaluation.studies.designs import (
-    SamplingDesign,
-    proportional_allocation,
-    select_pps_with_replacement,
-)
 from surveysynth.evaluation.studies.population import (
     Population,
+    SamplingDesign,
+    allocate,
     published_cells,
+    select_pps_with_replacement,
     simulate_population,
 )
 
@@ -41,12 +39,12 @@ def test_population_means_and_moments() -> None:
 
 def test_allocation_is_proportional_with_a_minimum() -> None:
     sizes = np.array([27963, 2734, 4035, 18109, 11197, 12842, 18131, 4989])
-    assert proportional_allocation(sizes, 1000).tolist() == [280, 27, 40, 181, 112, 129, 181, 50]
-    tight = proportional_allocation(np.array([1000, 1, 1, 1]), 8)
+    assert allocate("proportional", sizes, 1000).tolist() == [280, 27, 40, 181, 112, 129, 181, 50]
+    tight = allocate("proportional", np.array([1000, 1, 1, 1]), 8)
     assert tight.tolist() == [2, 2, 2, 2]
-    assert proportional_allocation(np.array([1000, 1, 1]), 20).tolist() == [16, 2, 2]
+    assert allocate("proportional", np.array([1000, 1, 1]), 20).tolist() == [16, 2, 2]
     with pytest.raises(InputError, match="at least 8"):
-        proportional_allocation(np.array([1000, 1, 1, 1]), 7)
+        allocate("proportional", np.array([1000, 1, 1, 1]), 7)
 
 
 def test_weights_estimate_the_population_without_bias() -> None:

@@ -14,8 +14,7 @@ import pandas as pd
 import pytest
 
 from surveysynth.config.spec import load_spec
-from surveysynth.evaluation.studies.designs import SamplingDesign
-from surveysynth.evaluation.studies.population import Population
+from surveysynth.evaluation.studies.population import Population, SamplingDesign
 from surveysynth.survey.transforms import Transform
 from tests.long_runs.real_populations.__main__ import (
     BEGIN,

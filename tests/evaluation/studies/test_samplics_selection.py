@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from surveysynth.evaluation.studies.designs import inclusion_probabilities, select_pps_systematic
+from surveysynth.evaluation.studies.population import inclusion_probabilities, select_pps_systematic
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", message="samplics is archived", category=FutureWarning)

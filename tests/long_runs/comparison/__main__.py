@@ -44,7 +44,7 @@ from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clippin
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (  # noqa: E402
     release_statistics,
 )
-from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 from surveysynth.release.run import facts_of, prepared  # noqa: E402
 from surveysynth.release.tables.table_builder import estimates_by_table  # noqa: E402
 from surveysynth.survey.survey import Survey  # noqa: E402

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray
-from surveysynth.evaluation.studies.results import ROUNDING
+from surveysynth.evaluation.studies.report import ROUNDING
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "comparison.json"
 METHODS = {

@@ -28,9 +28,8 @@ import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
 
 import surveysynth as ss  # noqa: E402
-from surveysynth.evaluation.studies.designs import SamplingDesign  # noqa: E402
-from surveysynth.evaluation.studies.population import Population  # noqa: E402
-from surveysynth.release.documents.context import library_versions  # noqa: E402
+from surveysynth.evaluation.studies.population import Population, SamplingDesign  # noqa: E402
+from surveysynth.release.files import library_versions  # noqa: E402
 from tests.long_runs.real_populations.curves import curves_study  # noqa: E402
 from tests.long_runs.real_populations.frames import FRAMES, Frame  # noqa: E402
 from tests.long_runs.real_populations.law import Units, bias, units_of  # noqa: E402

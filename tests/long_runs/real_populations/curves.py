@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
-from surveysynth.evaluation.studies.designs import SamplingDesign
-from surveysynth.evaluation.studies.population import Population
+from surveysynth.evaluation.studies.population import Population, SamplingDesign
 from surveysynth.mechanisms.learned.histogram import gaussian_variance
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts
 from surveysynth.mechanisms.noisy_statistics.accounting import rho_of

@@ -20,8 +20,7 @@ import pandas as pd
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.config.spec import load_spec
-from surveysynth.evaluation.studies.designs import SamplingDesign, allocate
-from surveysynth.evaluation.studies.population import Population
+from surveysynth.evaluation.studies.population import Population, SamplingDesign, allocate
 from surveysynth.survey.transforms import Transform
 
 SAMPLES, RIDGE, POOLED, FEWEST = 80, 11.0, 20.0, 20

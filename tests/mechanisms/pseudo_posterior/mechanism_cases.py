@@ -5,9 +5,9 @@ from functools import lru_cache
 import numpy as np
 
 from surveysynth.errors import RefusedError
-from surveysynth.evaluation.studies.designs import SamplingDesign
 from surveysynth.evaluation.studies.population import (
     Population,
+    SamplingDesign,
     published_cells,
     simulate_population,
 )

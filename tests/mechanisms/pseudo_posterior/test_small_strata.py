@@ -170,7 +170,7 @@ def test_check_tells_it_beforehand(released) -> None:
     spec, _ = released
     from surveysynth.config.build import model_of, read_survey, settings_of
     from surveysynth.config.spec import load_spec
-    from surveysynth.release.preview import preview_lines
+    from surveysynth.release.check import preview_lines
 
     given = load_spec(spec)
     design = settings_of(given).prepared(read_survey(given).design)

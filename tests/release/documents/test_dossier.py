@@ -15,10 +15,10 @@ from surveysynth.config.build import mechanism_of, model_of, read_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.inference.debias import DebiasRecord
 from surveysynth.release import files
-from surveysynth.release.documents.context import shared_context
 from surveysynth.release.documents.dossier import make_dossier
 from surveysynth.release.documents.render import percent
 from surveysynth.release.facts import ReleaseFacts
+from surveysynth.release.files import shared_context
 from surveysynth.release.run import facts_of
 from tests.surveys import clustered_survey, small_survey
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from surveysynth.inference import synthesis as synthesis_module
 from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.release.documents.programs import r_literal
+from surveysynth.release.documents.readme import r_literal
 from surveysynth.release.pipeline import release
 from surveysynth.release.writers.csv import plain_text
 from tests.surveys import NOISY, lonely_survey, small_survey, spec_text, write_survey

@@ -14,7 +14,6 @@ import pytest
 
 from surveysynth.config.sections import LabelSection
 from surveysynth.config.tables_section import FORMATS
-from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.layout import (
     Column,
     Layout,
@@ -23,7 +22,13 @@ from surveysynth.release.tables.layout import (
     lay_out,
     to_digits,
 )
-from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
+from surveysynth.release.tables.table import (
+    Labels,
+    ReleaseTable,
+    TableNumbers,
+    make_table,
+    policy_of,
+)
 from surveysynth.release.writers import html, latex, markdown
 
 label_of = LabelSection.model_construct

@@ -12,9 +12,14 @@ from scipy import stats
 
 from surveysynth.config.sections import LabelSection
 from surveysynth.estimation.combining import Combined, positive_interval
-from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.layout import AnyRounding, Presentation, Warranted, lay_out
-from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
+from surveysynth.release.tables.table import (
+    Labels,
+    ReleaseTable,
+    TableNumbers,
+    make_table,
+    policy_of,
+)
 from surveysynth.release.writers.figures import estimates_with_intervals
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform

@@ -16,8 +16,8 @@ from surveysynth.config.build import model_of, read_survey
 from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.config.tables_section import FORMATS, Format
 from surveysynth.errors import InputError
+from surveysynth.release.check import preview_lines
 from surveysynth.release.pipeline import release
-from surveysynth.release.preview import preview_lines
 from surveysynth.release.tables.layout import TableSet
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism", "tabs")

@@ -21,7 +21,6 @@ from hypothesis import strategies as st
 
 from surveysynth.config.sections import LabelSection
 from surveysynth.config.tables_section import FORMATS
-from surveysynth.release.tables.labels import Labels
 from surveysynth.release.tables.layout import (
     Layout,
     Presentation,
@@ -30,7 +29,13 @@ from surveysynth.release.tables.layout import (
     lay_out,
     to_digits,
 )
-from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table, policy_of
+from surveysynth.release.tables.table import (
+    Labels,
+    ReleaseTable,
+    TableNumbers,
+    make_table,
+    policy_of,
+)
 from surveysynth.release.writers import html, latex, markdown, xlsx
 from surveysynth.release.writers.csv import plain_text, write_records, write_table
 

@@ -15,7 +15,7 @@ import pytest
 from surveysynth.config.tables_section import FORMATS
 from surveysynth.release.tables.layout import Presentation, TableSet
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
-from surveysynth.release.writers import sheets, xlsx
+from surveysynth.release.writers import xlsx
 from tests.release.writers.test_formats import HOSTILE, hostile_presentation, presentation, table
 
 openpyxl = pytest.importorskip("openpyxl")
@@ -99,9 +99,9 @@ def test_cells_are_those_of_gptables(name: str, tmp_path: Path) -> None:
 def test_a_writer_that_loses_digits_is_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    value = sheets._value
+    value = xlsx._value
     monkeypatch.setattr(
-        sheets, "_value", lambda cell: each if isinstance(each := value(cell), str) else int(each)
+        xlsx, "_value", lambda cell: each if isinstance(each := value(cell), str) else int(each)
     )
     golden = json.loads(GOLDEN.read_text(encoding="utf-8"))["flags"]
     cells = written("flags", tmp_path)["Means"]["cells"]

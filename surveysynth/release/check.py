@@ -1,11 +1,22 @@
-"""Public facts that ``surveysynth check`` prints about a survey before anything is fitted.
+"""Checks of a specification and its public columns, made before anything is spent.
 
-``check_strict`` adds the guarantee and the noise of noisy statistics, for which neither outcomes
-nor weights are read (strict 5).
+A by column is public, and its levels are published as they stand in the file. A level of one record
+may be an amount that was typed into the wrong column. Where levels are declared
+([labels.COLUMN] levels) such a record is refused; where they are not, a warning counts them, and
+``surveysynth check`` does not print them.
+
+A ``Warned`` says what a warning is about, and ``Kind`` where it is shown. All are public.
 """
 
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TypeAlias
 
 import numpy as np
+import pandas as pd
 
 from surveysynth.config.build import (
     calibration_of,
@@ -16,6 +27,13 @@ from surveysynth.config.build import (
 )
 from surveysynth.config.sections import replicate_lines
 from surveysynth.config.spec import Spec
+from surveysynth.errors import (
+    DroppedRecordsWarning,
+    FewRecordsWarning,
+    FormulaCutWarning,
+    InputError,
+    PublicWarning,
+)
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.sample_design import cluster_lines
 from surveysynth.estimation.subpopulation import WHERE, displayed_rows
@@ -26,7 +44,6 @@ from surveysynth.mechanisms.noisy_statistics.release.location_statistics import 
     FIRST_SHARE,
     LocationDesign,
 )
-from surveysynth.mechanisms.noisy_statistics.release.noise_design import Clipping
 from surveysynth.mechanisms.noisy_statistics.release.survey_statistics import (
     check_public,
     costs_of,
@@ -43,24 +60,214 @@ from surveysynth.models.weighted import weighted_form
 from surveysynth.release.documents.codebook import DDI_NAME
 from surveysynth.release.facts import files_of
 from surveysynth.release.folder import DOSSIER_NAMES, INDEX_NAME, PRIVACY_NAME
-from surveysynth.release.public_checks import (
-    Kind,
-    Line,
-    Warned,
-    check_formats,
-    public_warnings,
-    rare_levels,
-    without_rare,
+from surveysynth.release.microdata import (
+    check_names,
+    format_of,
+    public_column_names,
+    synthetic_column_names,
+    weight_column,
 )
-from surveysynth.release.read_back import earlier_release
-from surveysynth.release.tables.labels import Labels, listed, span, where_words
-from surveysynth.release.tables.table import SMALL_SAMPLE
+from surveysynth.release.reader import earlier_release
+from surveysynth.release.tables.table import SMALL_SAMPLE, Labels, listed, span, where_words
 from surveysynth.release.tables.table_builder import public_domains, row_counts, synthetic_columns
-from surveysynth.survey.declaration import refuse_sources
+from surveysynth.survey.declaration import RHO_FACTORS, refuse_sources
 from surveysynth.survey.outcome import needs_general_form
 from surveysynth.survey.pooling import ROUNDING
+from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
 from surveysynth.survey.survey import PublicDesign
 from surveysynth.survey.transforms import LearnedTransform
+
+
+class Kind(Enum):
+    """What a warning is about."""
+
+    UNPUBLISHABLE = auto()
+    GUARANTEE = auto()
+    QUESTION = auto()
+    RARE_LEVELS = auto()
+    LEFT_OUT = auto()
+    FORMULA = auto()
+    FEW_RECORDS = auto()
+    ACCURACY = auto()
+
+
+#: Kinds that ``release`` shows with its last lines; ``check`` shows all of them.
+LAST = frozenset({Kind.UNPUBLISHABLE, Kind.GUARANTEE, Kind.RARE_LEVELS, Kind.LEFT_OUT})
+#: Kinds that ``release`` shows as Python warnings, before anything is spent.
+BEFORE: Mapping[Kind, type[PublicWarning]] = {
+    Kind.LEFT_OUT: DroppedRecordsWarning,
+    Kind.FORMULA: FormulaCutWarning,
+    Kind.FEW_RECORDS: FewRecordsWarning,
+}
+
+
+@dataclass(frozen=True)
+class Warned:
+    """One warning."""
+
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        return self.text if self.kind is Kind.QUESTION else f"WARNING: {self.text}"
+
+
+#: Of a preview: a detail, or a warning.
+Line: TypeAlias = str | Warned
+
+
+def last_messages(warned: Iterable[Warned]) -> tuple[Warned, ...]:
+    """Return the warnings that stand with the last lines of a release."""
+    return tuple(each for each in warned if each.kind in LAST)
+
+
+def check_formats(spec: Spec, design: PublicDesign) -> None:
+    """Raise ``InputError`` for names of columns that files of the microdata cannot have."""
+    pair = spec.privacy.down_weights and spec.synthesizer.inference == "debiased"
+    synthetic = synthetic_column_names(design, separate_pair=pair)
+    check_names((*public_column_names(design), *synthetic), format_of(spec))
+
+
+def check_calibrated_name(design: PublicDesign) -> None:
+    """Raise ``InputError`` where a column already has the name of the calibrated weight."""
+    name = weight_column(design)
+    if name in design.frame or name in design.outcome_names:
+        raise InputError(
+            f"calibration: the microdata name the calibrated weight {name!r}, but the survey has "
+            "a column of this name; rename it."
+        )
+
+
+#: A spike or a side of a split with fewer records has a spread and weights of its own that are
+#: hardly determined.
+LEAST_OF_A_KIND = 50
+
+
+#: delta times the number of records: where the warning begins, and what it should be.
+_LARGE, _SMALL = 0.1, 0.01
+
+
+def public_warnings(spec: Spec, design: PublicDesign) -> Iterator[Warned]:
+    """Yield all that the specification and the public columns say against a release."""
+    budget, n = spec.privacy.cost, design.n
+    if budget is not None and (delta := budget.delta) * n > _LARGE:
+        smaller = 10.0 ** math.floor(math.log10(_SMALL / n))
+        yield Warned(
+            Kind.GUARANTEE,
+            f"delta = {delta:.3g}, times the number of records ({n:,}), is {delta * n:.2g}; it "
+            "should be far below 1, since delta is the chance that epsilon is exceeded, for each "
+            f"record. Set delta = {smaller:.0e} or less in [privacy]: the same epsilon then has "
+            "more noise, or the same rho a larger epsilon.",
+        )
+    few, many = RHO_FACTORS
+    # Which confidential answers may be in the weights.
+    if (gap := gap_of_weights(design)) and design.weights_from is None:
+        yield Warned(
+            Kind.QUESTION,
+            "Weights: were they calibrated, or adjusted for nonresponse, by columns besides the "
+            "sample design? Name these in survey.weights_from; [] means design weights. Until "
+            "then the statement assumes that nobody's weight depends on the answers of others.",
+        )
+    elif gap:
+        yield Warned(
+            Kind.GUARANTEE,
+            f"{gap} If confidential answers went into them, the guarantee does not hold as stated: "
+            f"on three public files rho was {few:g} to {many:g} times what is stated. The "
+            "statement of the release names this gap.",
+        )
+    yield from design_warnings(design)
+    for name, levels in rare_levels(spec, design).items():  # without a level
+        yield Warned(
+            Kind.RARE_LEVELS,
+            f"{name!r} has {len(levels):,} level{'s' * (len(levels) > 1)} of fewer than "
+            f"{LEAST_RECORDS} records, published as written in the file. They may be values of "
+            "another column, entered by mistake: look at the file, and list the valid levels in "
+            f"[labels.{name}] levels; others are then refused.",
+        )
+
+
+def design_warnings(design: PublicDesign) -> Iterator[Warned]:
+    """Yield what the public columns cost in accuracy."""
+    if design.shift:  # leaving out records with missing cells moves counts
+        yield Warned(
+            Kind.LEFT_OUT,
+            f"{design.dropped:,} records with missing values are left out. {design.shift} Fill the "
+            "cells in, leave the outcome with most blanks for a release of its own, or by noisy "
+            'statistics set missing = "model".',
+        )
+    if left_out := design.matrix.left_out:
+        yield Warned(
+            Kind.FORMULA,
+            f"The default formula leaves out {', '.join(left_out)}, whose cells have hardly any "
+            "records, so these cells are modeled by main effects alone. Make these columns "
+            "coarser, or write a formula of your own.",
+        )
+    if design.matrix.by_default and not design.strata_in_cells:
+        yield Warned(
+            Kind.FORMULA,
+            f"The strata ({design.strata_name}) are many and their cells have few records, so they "
+            "are no predictors: synthetic strata do not differ, and standard errors are a little "
+            "larger than they could be. To keep them, write a formula of your own.",
+        )
+    if design.pooling is not None:
+        yield Warned(
+            Kind.FORMULA,
+            f"The model's formula was cut, since few records support it: {design.pooling.words}. "
+            f"{design.pooling.means} Make these columns coarser to decide yourself what is joined.",
+        )
+    # How many records are at a spike is confidential; the number of records and of kinds is not.
+    for outcome in design.outcomes:
+        kinds = len(outcome.category_names)
+        if outcome.is_amount and kinds > 1 and design.n < LEAST_OF_A_KIND * kinds:
+            yield Warned(
+                Kind.FEW_RECORDS,
+                f"{outcome.name!r} has {kinds} kinds of values "
+                f"({', '.join(outcome.category_names)}) and {design.n:,} records: "
+                f"{design.n / kinds:,.0f} of each, if all are equally common. Kinds with fewer "
+                f"than {LEAST_OF_A_KIND} have a spread and weights that are hardly determined, and "
+                "their totals can be far off. Declare fewer spikes, or leave the outcome out.",
+            )
+
+
+def warn_of_design(design: PublicDesign, stacklevel: int = 2) -> None:
+    """Issue a Python warning for each of these reasons; all are public."""
+    for each in design_warnings(design):
+        if category := BEFORE.get(each.kind):
+            warnings.warn(each.text, category, stacklevel=stacklevel + 1)
+
+
+#: Shown instead of such a level where cells are listed.
+NOT_SHOWN = "(rare level, not shown)"
+
+
+def rare_levels(spec: Spec, design: PublicDesign) -> dict[str, tuple[str, ...]]:
+    """Return undeclared levels with fewer than ``LEAST_RECORDS`` records, by public column.
+
+    Units, columns of numbers, and columns with so many levels that they are names or notes of
+    records are left out.
+    """
+    rare = {}
+    for name in map(str, design.frame):
+        label = spec.labels.get(name)
+        numbers = pd.api.types.is_numeric_dtype(design.frame[name])
+        if numbers or name == design.psu_name or (label is not None and label.levels):
+            continue
+        counts = design.frame[name].astype("str").value_counts()
+        counts = counts[counts.index != ""]
+        found = tuple(map(str, counts.index[counts < LEAST_RECORDS]))
+        if found and len(counts) <= MAX_LEVELS:
+            rare[name] = found
+    return rare
+
+
+def without_rare(labels: Labels, rare: Mapping[str, tuple[str, ...]]) -> Labels:
+    """Return labels that show no rare level."""
+    columns = dict(labels.columns)
+    for name, levels in rare.items():
+        given, hidden = labels.of(name), dict.fromkeys(levels, NOT_SHOWN)
+        columns[name] = given.model_copy(update={"levels": {**given.levels, **hidden}})
+    return Labels(columns)
+
 
 _SHOWN_CELLS = 40
 _DOCUMENTS = ", ".join(
@@ -219,15 +426,6 @@ def budget_words(budget: Budget) -> str:
     return f"rho = {budget.rho:.4g} (epsilon = {budget.epsilon:.4g} at delta = {budget.delta:.3g})"
 
 
-def _guarantee(spec: Spec, design: PublicDesign, model: Model) -> str:
-    if not spec.privacy.private:
-        return 'risk = "none": NOT private'
-    outside = outside_of_stated(design, settings_of(spec), weighted_form(model, design))
-    return f"an asymptotic epsilon of at most {spec.privacy.epsilon:g}" + (
-        f", {outside}" if outside else ""
-    )
-
-
 def _published_lines(spec: Spec, design: PublicDesign, model: Model) -> list[str]:
     privacy = spec.privacy.for_records(design.n)
     datasets = privacy.m * privacy.replicates_per_draw
@@ -243,8 +441,13 @@ def _published_lines(spec: Spec, design: PublicDesign, model: Model) -> list[str
             f"of each draw; the tables rest on {datasets}, {privacy.replicates_per_draw} of each",
             f"  statistics.json, {_DOCUMENTS}",
         ]
+    guarantee = 'risk = "none": NOT private'
+    if spec.privacy.private:
+        outside = outside_of_stated(design, settings_of(spec), weighted_form(model, design))
+        guarantee = f"an asymptotic epsilon of at most {spec.privacy.epsilon:g}"
+        guarantee += f", {outside}" if outside else ""
     return [
-        f"A release publishes, with {_guarantee(spec, design, model)}:",
+        f"A release publishes, with {guarantee}:",
         *files,
         f"  microdata/: {datasets} synthetic files of {design.n:,} records "
         f"(m = {privacy.m} draws, {privacy.replicates_per_draw} replicates each)",
@@ -268,7 +471,10 @@ def check_strict(spec: Spec) -> list[Line]:
     taken = earlier_release(spec, design, test=True) is not None
     return [
         *preview_lines(spec, design, model),
-        *_noise_guarantee(spec, design, settings),
+        f"Privacy: {GUARANTEE}, {budget_words(settings.budget)}, for every pair of neighbors.",
+        f"No outcome{' and no weight' if design.weight_name else ''} was read for what follows.",
+        *["  (records without an outcome or a weight would be dropped; they are counted here)"]
+        * (spec.survey.missing == "drop"),
         *_constants(design, settings),
         *_noise_lines(design, settings, require_general(model)),
         f"Model: {model.title}.",
@@ -333,48 +539,25 @@ def _unit_lines(
     return lines
 
 
-def _noise_guarantee(spec: Spec, design: PublicDesign, settings: NoisySettings) -> list[str]:
-    """State the guarantee, and what was not read."""
-    dropped = (
-        ["  (records without an outcome or a weight would be dropped; they are counted here)"]
-        if spec.survey.missing == "drop"
-        else []
-    )
-    return [
-        f"Privacy: {GUARANTEE}, {budget_words(settings.budget)}, for every pair of neighbors.",
-        f"No outcome{' and no weight' if design.weight_name else ''} was read for what follows.",
-        *dropped,
-    ]
-
-
-def _constants(design: PublicDesign, settings: NoisySettings) -> list[Line]:
-    """State the constants that were declared for the guarantee."""
+def _constants(design: PublicDesign, settings: NoisySettings) -> Iterator[Line]:
+    """Yield the constants that were declared for the guarantee, and which weights are clipped."""
     names, clipping = column_names(design), settings.clipping(design)
     if not needs_general_form(design.outcomes):
         described = zip(design.transforms, design.outcome_names, strict=True)
         names[: len(design.outcomes)] = [kind.describe(name) for kind, name in described]
-    constants = zip(names, clipping.centre, clipping.spread, strict=True)
-    return [
-        "Declared, on the scale of the model:",
-        *(f"  {name}: center {centre:.5g}, spread {spread:.5g}"
-          for name, centre, spread in constants),
-        f"  records are clipped to {clipping.radius:.4g} spreads from the centers",
-        *_clipped_weights(design, clipping),
-    ]  # fmt: skip
-
-
-def _clipped_weights(design: PublicDesign, clipping: Clipping) -> list[Line]:
-    """State which weights are taken as they are, where their logarithm has a center and spread."""
-    if design.weight_name is None or isinstance(design.weight_transform, LearnedTransform):
-        return []
-    reach = clipping.radius * clipping.spread[-1]
-    low, high = np.exp(clipping.centre[-1] - reach), np.exp(clipping.centre[-1] + reach)
-    return [Warned(
-        Kind.ACCURACY,
-        f"weights outside {low:,.3g} to {high:,.3g} are clipped. Where the survey has many, counts "
-        "are wrong: declare the public range of the weight, range = [low, high] in "
-        "[outcomes.weight], or a larger spread.",
-    )]  # fmt: skip
+    yield "Declared, on the scale of the model:"
+    for name, centre, spread in zip(names, clipping.centre, clipping.spread, strict=True):
+        yield f"  {name}: center {centre:.5g}, spread {spread:.5g}"
+    yield f"  records are clipped to {clipping.radius:.4g} spreads from the centers"
+    if design.weight_name is not None and not isinstance(design.weight_transform, LearnedTransform):
+        reach = clipping.radius * clipping.spread[-1]
+        low, high = np.exp(clipping.centre[-1] - reach), np.exp(clipping.centre[-1] + reach)
+        yield Warned(
+            Kind.ACCURACY,
+            f"weights outside {low:,.3g} to {high:,.3g} are clipped. Where the survey has many, "
+            "counts are wrong: declare the public range of the weight, range = [low, high] in "
+            "[outcomes.weight], or a larger spread.",
+        )
 
 
 def _units(design: PublicDesign, settings: NoisySettings) -> list[str]:
