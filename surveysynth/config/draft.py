@@ -304,7 +304,7 @@ class Choices:
         if repeated := [name for name in names if names.count(name) > 1]:
             raise InputError(f"outcome: {repeated[0]!r} is named more than once; name it once.")
         sources = self.weights_from if isinstance(self.weights_from, tuple) else ()
-        parts = {
+        parts: dict[str, Sequence[str | None]] = {
             "outcome": names, "weight": [self.weight], "strata": [self.strata], "psu": [self.psu],
             "by": self.by or (), "weights-from": sources,
         }  # fmt: skip
