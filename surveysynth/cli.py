@@ -119,7 +119,7 @@ def check(
         typer.Option(
             "--simulate/--quick",
             help="Simulate a release for expected standard errors, or only validate SPEC. "
-            "Default: simulate for noisy statistics.",
+            "Default: simulate, but for a model that is a Stan program.",
         ),
     ] = None,
     epsilon: Annotated[
@@ -129,24 +129,18 @@ def check(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="Also show design, cells, noise and files.")
     ] = False,
-    time_limit: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Time for simulating the mechanism.", min=1)
-    ] = 300.0,
 ) -> None:
     """Preview a release; spends nothing.
 
     The first line is the verdict. Expected standard errors: the median row, and the range of the
     middle 80% of rows.
     """
-    from surveysynth._support.progress import StageReporter
     from surveysynth.api.check import check as previewed
 
-    with StageReporter(()) as progress:
-        checked = previewed(
-            spec, out=out, ledger=ledger, overwrite=overwrite, guesses=read_guesses(guess or ()),
-            simulate=simulate, epsilons=epsilon or (),
-            time_limit=time_limit, progress=progress,
-        )  # fmt: skip
+    checked = previewed(
+        spec, out=out, ledger=ledger, overwrite=overwrite, guesses=read_guesses(guess or ()),
+        simulate=simulate, epsilons=epsilon or (),
+    )  # fmt: skip
     print(checked if verbose else checked.summary)
     if checked.confidential:
         print(checked.confidential)

@@ -130,9 +130,9 @@ SPECS = {
     "negative_binomial": text(synthesizer='model = "negative_binomial"\noutcome = "visits"'),
     "mixture": text(
         synthesizer='model = "normal_mixture"\noutcome = "salary"',
-        privacy=f"{PSEUDO}\nshared_weights = 'allow'",
+        privacy=f"{PSEUDO}\nallow = ['shared_weights']",
     ),
-    "count_risk": text(privacy=f"{PSEUDO}\nrisk = 'count'\nshared_weights = 'allow'"),
+    "count_risk": text(privacy=f"{PSEUDO}\nrisk = 'count'\nallow = ['shared_weights']"),
     "kinds": text(synthesizer=KINDS_SYNTHESIZER, outcomes=PLAIN_KINDS, tables=NO_SEVERAL_KINDS,
                   privacy="epsilon = 30\nm = 2\nreplicates_per_draw = 2"),
     "several": text(tables=SEVERAL),

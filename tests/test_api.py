@@ -369,7 +369,8 @@ def test_a_check_begins_with_its_verdict(tmp_path: Path) -> None:
     path.write_text(re.sub(r'model = "\w+"', 'model = "normal"', path.read_text()))
     found = ss.check(path)
     assert found.feasible
-    assert found.summary.splitlines()[0] == str(found).splitlines()[0] == "OK to release."
-    for detail in ("200 records", "Feasible"):
+    assert found.summary.splitlines()[0] == str(found).splitlines()[0] == found.expected[0]
+    assert found.expected[0].startswith("OK to release. Expected standard errors of means: ")
+    for detail in ("200 records", "a release takes"):
         assert detail in str(found)
         assert detail not in found.summary

@@ -19,7 +19,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from surveysynth._support.messages import listing
 from surveysynth.config.calibration_section import CalibrationSection
 from surveysynth.config.outcome_section import OutcomeSection
 from surveysynth.config.privacy import (
@@ -29,7 +28,7 @@ from surveysynth.config.privacy import (
 )
 from surveysynth.config.sections import LabelSection, Section, SurveySection
 from surveysynth.config.spec import Spec
-from surveysynth.config.synthesizer_section import OPTION_TEXTS, SynthesizerSection
+from surveysynth.config.synthesizer_section import SynthesizerSection
 from surveysynth.config.tables_section import FORMATS, TablesSection
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN
 from surveysynth.models import model_names, registered
@@ -76,8 +75,7 @@ class Key:
     """One key: its path, its values, and what it does.
 
     kind: the type in words, with its limits; values: the words that it may be, if they are few;
-    default: in words; public: what the key makes public; models: the models that have the key, if
-    not all do.
+    default: in words; public: what the key makes public.
     """
 
     section: str
@@ -87,7 +85,6 @@ class Key:
     default: str
     does: str
     public: str
-    models: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -140,11 +137,8 @@ def texts_of(model: type[BaseModel]) -> dict[str, str]:
     """
     texts: dict[str, str] = {}
     for base in reversed(model.__mro__):
-        # A base made of the models' options has no source, and a private name.
-        if issubclass(base, (Section, Spec)) and not base.__name__.startswith("_"):
+        if issubclass(base, (Section, Spec)):
             texts |= _own_texts(base)
-    if model is SynthesizerSection:
-        texts |= {key: " ".join(text.split()) for key, text in OPTION_TEXTS.items()}
     # The other keys of the file are its sections.
     missing = set() if model is Spec else set(model.model_fields) - set(texts)
     if missing:
@@ -177,7 +171,6 @@ def _key(section: str, name: str, model: type[BaseModel], text: str) -> Key:
         section, name, words.get("Type", "").removesuffix(".") or _kind(schema), values,
         words.get("Default", "").removesuffix(".") or _default(section, name, model),
         does, words["Public"],
-        tuple(m.name for m in registered() if section == "synthesizer" and name in m.options),
     )  # fmt: skip
 
 
@@ -276,11 +269,10 @@ def _anchor(heading: str) -> str:
 
 
 def _entry(key: Key) -> str:
-    models = f" For model {listing([f'`{each}`' for each in key.models])}." if key.models else ""
     values = f": {_code(', '.join(key.values))}" if key.values else ""
     return "\n\n".join([
         f"### `{key.path}`",
-        _wrapped(f"*{_code(key.shown_kind)}*{values}. **Default:** {_code(key.default)}.{models}"),
+        _wrapped(f"*{_code(key.shown_kind)}*{values}. **Default:** {_code(key.default)}."),
         _wrapped(_code(key.does)),
         _wrapped(f"**Public:** {_code(key.public)}"),
     ])  # fmt: skip

@@ -1,29 +1,24 @@
 """A preview of a release: what would be published, how well, and whether it can be made."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from surveysynth._support.page import fragment
-from surveysynth._support.progress import shows_stages
 from surveysynth.config.build import (
     check_engine,
+    engine_of,
     model_of,
     read_survey,
     settings_of,
-    spreads_of,
     with_file_labels,
 )
-from surveysynth.config.spec import Spec, load_spec
+from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
-from surveysynth.mechanisms.pseudo_posterior import feasibility
-from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 from surveysynth.models.weighted import weighted_form
-from surveysynth.release.check import Warned, preview_lines
+from surveysynth.release.check import Warned, check_strict, preview_lines
 from surveysynth.release.run_record import ledger_of, spending
 from surveysynth.survey.declaration import refuse_sources
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -34,9 +29,6 @@ class CheckResult:
     ----------
     preview
         Lines on design, cells, and the files that would be published, and warnings among them.
-    feasibility
-        The result of simulating whether epsilon can be reached; None where that was not tried, and
-        for noisy statistics, which reach any epsilon.
     confidential
         A warning for the user only, if the sum of the weights is far from the population size, or
         amounts are outside their declared range. Empty otherwise; the text does not include it.
@@ -44,39 +36,32 @@ class CheckResult:
         The total of the survey's ledger, and whether the budget has room for a release.
     no_room
         The reason why the budget has no room; empty if it has.
-    simulated
-        Lines on standard errors and seconds of a release of simulated records, where asked for.
     expected
         One sentence on the simulated release at each epsilon.
+    simulated
+        Its details: standard errors, seconds, and clipped records.
+    refused
+        True if the simulated release was refused.
 
     Examples
     --------
     >>> import surveysynth as ss
-    >>> from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
-    >>> report = FeasibilityReport(ss.MechanismSettings(epsilon=10.8), ())
-    >>> ss.CheckResult(("100 records",), report).feasible
+    >>> ss.CheckResult(("100 records",)).feasible
     True
     """
 
     preview: tuple[str | Warned, ...]
-    feasibility: FeasibilityReport | None = None
     confidential: str = field(default="", repr=False)
     spent: tuple[str, ...] = ()
     no_room: str = ""
-    simulated: tuple[str, ...] = ()
     expected: tuple[str, ...] = ()
+    simulated: tuple[str, ...] = ()
+    refused: bool = False
 
     @property
     def verdict(self) -> tuple[str, ...]:
         """Whether a release would be made and how large its errors would be; one line each."""
-        if self.no_room:
-            return (f"REFUSED: {self.no_room}",)
-        if self.feasibility is None:
-            return self.expected or ("Valid.",)
-        if not self.feasible:
-            return ("REFUSED: the mechanism cannot reach epsilon.", *self.feasibility.lines())
-        first, *others = self.feasibility.doubts or [""]
-        return (f"Valid. {first}" if first else "OK to release.", *others, *self.expected)
+        return (f"REFUSED: {self.no_room}",) if self.no_room else self.expected or ("Valid.",)
 
     @property
     def summary(self) -> str:
@@ -86,20 +71,18 @@ class CheckResult:
 
     @property
     def feasible(self) -> bool:
-        """True if a release would be made: the budget has room and the target can be reached."""
-        return not self.no_room and (self.feasibility is None or self.feasibility.feasible)
+        """True if a release would be made: the budget has room and the simulated one was made."""
+        return not self.no_room and not self.refused
 
     def _repr_html_(self) -> str:
         """Return the report for notebooks, without confidential parts."""
         return fragment("Check of a specification", lines=self.verdict, text=str(self))
 
     def __str__(self) -> str:
-        rest = [] if self.feasibility is None else self.feasibility.lines()
-        details = [*map(str, self.preview), *self.spent, *rest, *self.simulated]
+        details = [*map(str, self.preview), *self.spent, *self.simulated]
         return "\n".join([*self.verdict, "", *details])
 
 
-@shows_stages(())
 def check(
     spec: str | Path,
     *,
@@ -109,8 +92,6 @@ def check(
     guesses: Mapping[str, tuple[float, float]] | None = None,
     simulate: bool | None = None,
     epsilons: Sequence[float] = (),
-    time_limit: float | None = None,
-    progress: Progress | None = None,
 ) -> CheckResult:
     """Preview a release: what would be published, how well, and whether epsilon can be reached.
 
@@ -130,18 +111,12 @@ def check(
         By name of a learned column two values between which about two thirds of the population
         lie, for ``simulate``.
     simulate
-        True to release records simulated from the declarations: the report has the
-        standard errors of every table over those of the simulated sample, how long a release takes,
-        and what share of the records would be clipped. By default for noisy statistics, and where
-        ``out``, ``guesses`` or ``epsilons`` ask for it. False checks validity alone, for the
-        pseudo-posterior too.
+        True to release records simulated from the declarations: the report has the standard errors
+        of every table over those of the simulated sample, how long a release takes, and what share
+        of the records would be clipped. False checks validity alone, as by default for a model that
+        is a Stan program, unless ``out``, ``guesses`` or ``epsilons`` ask for more.
     epsilons
         More epsilons to simulate at.
-    time_limit
-        Seconds for deciding whether epsilon can be reached; None for 300. Undecided cases are
-        reported as undecided.
-    progress
-        Called with every simulated fit that begins; otherwise notebooks show a progress bar.
 
     Returns
     -------
@@ -166,48 +141,34 @@ def check(
     ...     ss.check(ss.example(folder, n=400)[1]).feasible
     True
     """
-    specification = with_file_labels(load_spec(spec))
+    specification, confidential = with_file_labels(load_spec(spec)), ""
     asked = {"--out": out is not None, "--epsilon": bool(epsilons), "--guess": bool(guesses)}
-    quick = simulate is False
-    if simulate is None:
-        simulate = specification.privacy.adds_noise or any(asked.values())
     for option, given in asked.items():
-        if given and not simulate:
+        if given and simulate is False:
             raise InputError(f"{option} is for the simulated release, which --quick leaves out.")
+    model = model_of(specification)
+    if simulate is None:
+        simulate = not engine_of(specification, model).compiled or any(asked.values())
     spent, no_room = spending(specification, ledger_of(specification, ledger))
-    if specification.privacy.down_weights:
-        found = _of_the_bound(specification, time_limit, progress, quick=quick)
+    if specification.privacy.adds_noise:
+        preview = check_strict(specification)
     else:
-        from surveysynth.release.check import check_strict
-
-        found = CheckResult(tuple(check_strict(specification)))
-    expected: list[str] = []
-    simulated: list[str] = []
+        settings = settings_of(specification)
+        check_engine(specification, model)
+        survey = read_survey(specification)
+        refuse_sources(survey.design.confidential_sources)
+        design = settings.prepared(model.with_ridge(survey.design))
+        settings.require_identified(weighted := weighted_form(model, design))
+        preview = preview_lines(specification, design, weighted)
+        confidential = survey.confidential_warning()
+    expected, simulated, refused = list[str](), list[str](), False
     if simulate:
         from surveysynth.evaluation.studies.simulated import simulated_report
 
-        expected, simulated = simulated_report(
+        expected, simulated, refused = simulated_report(
             specification, epsilons, guesses, out, overwrite=overwrite
         )
-    return replace(
-        found, spent=tuple(spent), no_room=no_room, simulated=tuple(simulated),
-        expected=tuple(expected),
+    return CheckResult(
+        tuple(preview), confidential, tuple(spent), no_room, tuple(expected), tuple(simulated),
+        refused,
     )  # fmt: skip
-
-
-def _of_the_bound(
-    specification: Spec, time_limit: float | None, progress: Progress | None, *, quick: bool
-) -> CheckResult:
-    """Preview a release by the pseudo-posterior and, unless quick, whether its bound is reached."""
-    model, settings = model_of(specification), settings_of(specification)
-    check_engine(specification, model)
-    survey = read_survey(specification)
-    refuse_sources(survey.design.confidential_sources)
-    design = settings.prepared(model.with_ridge(survey.design))
-    settings.require_identified(model := weighted_form(model, design))
-    preview = preview_lines(specification, design, model)
-    report = None if quick else feasibility.check(
-        design, model, settings, spreads=spreads_of(specification), progress=progress,
-        time_limit=feasibility.TIME_LIMIT if time_limit is None else time_limit,
-    )  # fmt: skip
-    return CheckResult(tuple(preview), report, survey.confidential_warning())

@@ -15,8 +15,7 @@ import typer
 from surveysynth.errors import InputError
 
 if TYPE_CHECKING:
-    from surveysynth.config.draft.choices import Choices
-    from surveysynth.config.draft.text import Drafted
+    from surveysynth.config.draft import Choices, Drafted
 
 
 OutcomeOption = Annotated[
@@ -32,7 +31,7 @@ ConstantOption = Annotated[
     typer.Option(
         metavar="NAME.KEY=VALUE",
         help="A constant of an outcome, from a public source. KEY is center, range, spread, "
-        "transform, scale, power, shift, spikes, lower, upper or levels. May be repeated.",
+        "transform, scale, power, shift, spikes, bounds or levels. May be repeated.",
     ),
 ]
 ColumnOption = Annotated[str | None, typer.Option(metavar="COLUMN", help="A public column.")]
@@ -127,30 +126,22 @@ def _write(
     **given: Any,
 ) -> None:
     """Write the choices of flags and, on a terminal, answers; ``given``: parts of ``Choices``."""
-    from surveysynth.config.draft.choices import (
-        Choices,
-        check_choices,
-        check_said,
-        open_data,
-        read_outcomes,
-        read_sources,
-        split_columns,
-    )
-    from surveysynth.config.draft.text import check_free, write_draft
+    from surveysynth.config import draft
 
-    check_free(out, overwrite=overwrite)  # before any question
-    file = open_data(data)
-    choices = Choices(
-        outcomes=read_outcomes(outcomes, constants, file.names),
-        by=None if by is None else split_columns("--by", by, file.names),
-        weights_from=read_sources(weights_from or "", file.names),
+    draft.check_free(out, overwrite=overwrite)  # before any question
+    file = draft.open_data(data)
+    columns = file.table.columns
+    choices = draft.Choices(
+        outcomes=draft.read_outcomes(outcomes, constants, columns),
+        by=None if by is None else draft.split_columns("--by", by, columns),
+        weights_from=draft.read_sources(weights_from or "", columns),
         **given,
     )
-    check_choices(choices, file.names)
+    choices.check(columns)
     if sys.stdin.isatty():
-        choices = _prompted(choices, file.names)
-    check_said(choices)
-    print("\n".join(_summary(write_draft(file, choices, out, overwrite=overwrite))))
+        choices = _prompted(choices, columns)
+    choices.check_said()
+    print("\n".join(_summary(draft.write_draft(file, choices, out, overwrite=overwrite))))
 
 
 #: What a terminal is asked for where a flag is missing, and whether Enter leaves it out.
@@ -170,29 +161,23 @@ _PROMPTS = {
 
 
 def _prompted(choices: "Choices", columns: Sequence[str]) -> "Choices":
-    from surveysynth.config.draft.choices import (
-        check_choices,
-        read_number,
-        read_outcomes,
-        read_sources,
-        split_columns,
-    )
+    from surveysynth.config import draft
 
     read: dict[str, Callable[[str], Any]] = {
-        "outcomes": lambda text: read_outcomes(
+        "outcomes": lambda text: draft.read_outcomes(
             [text] if text in columns else [each.strip() for each in text.split(",")], (), columns
         ),
-        "weights_from": lambda text: read_sources(text, columns),
-        "by": lambda text: split_columns("by", [text], columns),
-        "epsilon": lambda text: read_number("epsilon", text),
-        "population_size": lambda text: read_number("population size", text),
+        "weights_from": lambda text: draft.read_sources(text, columns),
+        "by": lambda text: draft.split_columns("by", [text], columns),
+        "epsilon": lambda text: draft.read_number("epsilon", text),
+        "population_size": lambda text: draft.read_number("population size", text),
     }
 
     def settled(part: str, text: str) -> "Choices":
         try:
             value = read.get(part, str)(text.strip()) if text.strip() else None
             made = replace(choices, **{part: value})  # type: ignore[arg-type]
-            check_choices(made, columns)
+            made.check(columns)
         except InputError as error:
             raise typer.BadParameter(str(error)) from None
         return made

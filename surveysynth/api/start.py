@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from surveysynth.config.draft.choices import Choices, OutcomeChoice, open_data
-from surveysynth.config.draft.text import SPEC_NAME, Drafted, write_draft
+from surveysynth.config.draft import (
+    SPEC_NAME,
+    Choices,
+    Drafted,
+    OutcomeChoice,
+    open_data,
+    write_draft,
+)
 from surveysynth.errors import InputError
 from surveysynth.evaluation.studies.population import (
     Population,
@@ -263,7 +269,8 @@ def init(
         Confidential columns, each with its kind ("continuous", "semicontinuous", "count", "binary",
         "categorical") and constants from public sources: range (the lowest and the highest
         possible value, all that an amount or a count needs), spikes, levels. An amount may instead
-        have transform, center (a typical value), spread, scale, power, shift, lower, upper. Missing
+        have transform (a kind, or a mapping with its scale, power or shift), center (a typical
+        value), spread and bounds. Missing
         constants stay open in the file; None leaves the kind open too.
     weight
         Column of sampling weights; required.

@@ -16,8 +16,13 @@ from surveysynth._support.messages import raise_problems, visible
 from surveysynth.config.calibration_section import method_of, place_of
 from surveysynth.config.outcome_section import WEIGHT, weight_transform
 from surveysynth.config.outcomes import strict_problems
-from surveysynth.config.privacy import PrivacySection, as_noisy_statistics, as_pseudo_posterior
-from surveysynth.config.sections import LabelSection, columns_of_pattern, replicate_problems
+from surveysynth.config.privacy import as_noisy_statistics, as_pseudo_posterior
+from surveysynth.config.sections import (
+    LabelSection,
+    Section,
+    columns_of_pattern,
+    replicate_problems,
+)
 from surveysynth.config.spec import Spec, with_defaults
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import Calibration, Margin
@@ -31,7 +36,7 @@ from surveysynth.models.base import Model
 from surveysynth.models.weighted import WeightedModel
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.columns import missing_column, text_column
-from surveysynth.survey.declaration import Declaration, make_roles
+from surveysynth.survey.declaration import Declaration, Facts, declared_sizes, make_roles
 from surveysynth.survey.files import LABELLED_SUFFIXES, LabelledTable, Table, open_table
 from surveysynth.survey.outcome import ABOVE, BELOW
 from surveysynth.survey.records import LEAST_RECORDS, MAX_LEVELS
@@ -86,15 +91,13 @@ def declaration_of(spec: Spec) -> Declaration:
         section.fpc, synthesizer.predictors, section.public_columns,
         weights=section.kind_of_weights,
     )  # fmt: skip
+    facts = _of_same_name(section, Facts) | declared_sizes(section.population_size)
     return Declaration(
-        roles,
-        spec.declared,
-        str(spec.data_path),
+        **facts,
+        roles=roles,
+        outcomes=spec.declared,
+        source=str(spec.data_path),
         predictors=synthesizer.predictors,
-        lonely_psu=section.lonely_psu,
-        missing=section.missing,
-        design_effect=section.design_effect,
-        population_size=section.population_size,
         orders={name: tuple(each.levels) for name, each in spec.labels.items() if each.levels},
         margins={name: spec.margin_label(name) for name in spec.public_by},
         statistics=spec.statistics,
@@ -102,8 +105,6 @@ def declaration_of(spec: Spec) -> Declaration:
         # A mechanism that answers for every valid survey may not refuse one because of its values.
         refuse_degenerate=not spec.privacy.adds_noise,
         weights=section.kind_of_weights,
-        stratum_sizes=section.stratum_sizes,
-        weights_from=section.weights_from,
         weight_transform=weight_transform(synthesizer, spec.outcomes),
         missing_codes={name: each.missing_codes for name, each in spec.outcomes.items()},
     )
@@ -166,11 +167,9 @@ def model_of(spec: Spec) -> Model:
 def model_options(spec: Spec) -> dict[str, Any]:
     """Return the options of a registered model in a specification."""
     synthesizer = spec.synthesizer
-    options = {"priors": dict(synthesizer.priors), **synthesizer.options}
-    if "covariance_by" in options:
-        # None: by and strata. One covariance under the pseudo-posterior.
-        by_cell = spec.privacy.adds_noise
-        options["covariance_by"] = synthesizer.grouping if by_cell else ()
+    options: dict[str, Any] = {"priors": dict(synthesizer.priors)}
+    if spec.privacy.adds_noise and synthesizer.grouping != ():
+        options["covariance_by"] = synthesizer.grouping  # None: by and strata
     return options
 
 
@@ -236,8 +235,8 @@ def noisy_settings_of(spec: Spec, **changes: Any) -> NoisySettings:
     })  # fmt: skip
 
 
-def _of_same_name(section: PrivacySection, settings: type) -> dict[str, Any]:
-    """Return the keys of a section that the settings of its mechanism have too."""
+def _of_same_name(section: Section, settings: type) -> dict[str, Any]:
+    """Return the keys of a section that the settings made from it have too."""
     names = {each.name for each in fields(settings)}
     return {name: value for name, value in section if name in names}
 
@@ -247,17 +246,6 @@ def declared_of(spec: Spec) -> tuple[dict[str, Declared], dict[str, Declared]]:
     above = {name: Declared(*each.of_side(ABOVE)) for name, each in spec.outcomes.items()}
     split = [each.name for each in spec.declared if each.split is not None]
     return above, {name: Declared(*spec.outcomes[name].of_side(BELOW)) for name in split}
-
-
-def spreads_of(spec: Spec) -> dict[str, float]:
-    """Return the declared SDs of outcomes on the scales of their transforms.
-
-    With a split it is the SD of the amounts above it. Outcomes without a declared SD are left out.
-    """
-    sections = [(name, spec.outcomes.get(name)) for name in spec.synthesizer.outcome]
-    given = {name: each.of_side(0)[1] for name, each in sections if each is not None}
-    learned = {each.name: 1.0 for each in spec.declared if each.learned is not None}
-    return {name: spread for name, spread in given.items() if spread is not None} | learned
 
 
 def settings_of(spec: Spec) -> MechanismSettings:

@@ -107,7 +107,7 @@ class CalibrationSection(Section):
         """
         totals = self.totals
         if isinstance(totals, str):
-            totals = _read(folder / totals, self.by, place)
+            totals = read_totals(folder / totals, self.by, f"{place}.totals")
         return Margin.of(self.by, totals, self.amount, place)
 
 
@@ -184,12 +184,16 @@ def _column_problems(
     return problems
 
 
-def _read(path: Path, by: Sequence[str], place: str) -> Any:
+def read_totals(path: Path, by: Sequence[str], place: str) -> Any:
+    """Return the totals of a csv file, nested by the levels of ``by``.
+
+    Raises ``InputError`` that begins with the ``place`` in the specification.
+    """
     table = open_table(path)
     absent = [name for name in (*by, TOTAL) if name not in table.columns]
     if absent:
         raise InputError(
-            f"{place}.totals: {path} has no column {absent[0]!r}; expected {listing(by)} and "
+            f"{place}: {path} has no column {absent[0]!r}; expected {listing(by)} and "
             f"{TOTAL!r}."
         )
     totals: dict[str, Any] = {}
@@ -202,7 +206,7 @@ def _read(path: Path, by: Sequence[str], place: str) -> Any:
         for level in levels[:-1]:
             inner = inner.setdefault(level, {})
         if levels[-1] in inner:
-            raise InputError(f"{place}.totals: {path} has {', '.join(levels)} twice.")
+            raise InputError(f"{place}: {path} has {', '.join(levels)} twice.")
         inner[levels[-1]] = number
     return totals
 
@@ -212,7 +216,7 @@ def _number(text: str, path: Path, place: str) -> float:
         return float(text)
     except ValueError:
         raise InputError(
-            f"{place}.totals: {path}: expected numbers in the column {TOTAL!r}, got {text!r}."
+            f"{place}: {path}: expected numbers in the column {TOTAL!r}, got {text!r}."
         ) from None
 
 

@@ -62,6 +62,57 @@ def _written(value: float | tuple[float, float] | None) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
+class TransformSection(Section):
+    """``transform`` of an outcome: a kind with its constants, or the kind that has these."""
+
+    kind: TransformKind | None = None
+    scale: float | None = None
+    power: float | None = None
+    shift: float | None = None
+    share: Annotated[float, Field(gt=0, lt=1)] | None = None
+    by: LearnedBy | None = None
+
+    @property
+    def constants(self) -> dict[str, float]:
+        """Scale, power and shift, where they are given."""
+        given = {"scale": self.scale, "power": self.power, "shift": self.shift}
+        return {key: number for key, number in given.items() if number is not None}
+
+    @property
+    def learned_keys(self) -> list[str]:
+        """The keys given that a learned transform alone has."""
+        return [key for key in ("share", "by") if getattr(self, key) is not None]
+
+
+def _as_transform(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
+
+
+def _transform_written(value: TransformSection | None) -> Any:
+    """Return the kind alone where nothing else is given, as a file has it."""
+    given = {} if value is None else value.model_dump(exclude_none=True)
+    return given.get("kind") if given.keys() <= {"kind"} else given
+
+
+def _bounds(value: Any) -> Any:
+    """Return two ends, of which one may be infinite; JSON has that as a text."""
+    if value is None:
+        return None
+    ends = [float(each) if each in ("-inf", "inf") else each
+            for each in (value if isinstance(value, list | tuple) else ())]  # fmt: skip
+    numbers = all(type(each) in (int, float) for each in ends)
+    if not (numbers and len(ends) == 2 and ends[0] < ends[1] and any(map(math.isfinite, ends))):
+        raise ValueError(
+            "expected two numbers, the lower first, of which one may be infinite, such as [0, inf],"
+            f" got {shown(value)}."
+        )
+    return float(ends[0]), float(ends[1])
+
+
+def _bounds_written(value: tuple[float, float] | None) -> Any:
+    return value and [each if math.isfinite(each) else str(each) for each in value]
+
+
 def american(given: Mapping[str, Any]) -> dict[str, Any]:
     """Spell the key ``centre`` as ``center``, unless both are there: then one is unknown."""
     return {"center" if key == "centre" and "center" not in given else key: value
@@ -98,19 +149,23 @@ class OutcomeSection(Section):
     "semicontinuous" an amount that is often exactly at a spike, "binary" has two levels,
     "categorical" has several levels, and "count" is a whole number in a public `range`; for the
     models of counts, `poisson` and `negative_binomial`, it has none. Public: The kind."""
-    transform: TransformKind | None = None
-    """The scale on which amounts are modeled. "learned" takes a public `range` alone: a part of
-    the budget goes to a noisy histogram, and amounts become normal scores of it. Default: "learned"
-    with a `range`, otherwise "log", or "yeo_johnson" with a `scale` or a `power`. The weight takes
-    "learned" alone; otherwise it is modeled as its logarithm. Public: The transform."""
-    scale: float | None = None
-    """The divisor of the transform, in the outcome's units: about a tenth of a typical value.
-    Default: none: 1. Public: The number."""
-    power: float | None = None
-    """The power of `yeo_johnson`: 0 is the logarithm, 1 the amount itself; incomes lie
-    between 0.3 and 0.5. Default: none: 0.5. Public: The number."""
-    shift: float | None = None
-    """The number that `log` adds first. Default: none: 0. Public: The number."""
+    transform: Annotated[
+        TransformSection | None, BeforeValidator(_as_transform), PlainSerializer(_transform_written)
+    ] = None
+    """The scale on which amounts are modeled, with its constants in a table. `log` first adds
+    `shift`; `asinh`, `identity` and `yeo_johnson` divide by `scale`, about a tenth of a typical
+    value; `yeo_johnson` has a `power`: 0 is the logarithm, 1 the amount itself, 0.5 the default,
+    and incomes lie between 0.3 and 0.5. "learned" takes a public `range` alone: a part of the
+    budget goes to a noisy histogram, and amounts become normal scores of it. Its `share` is that of
+    the whole budget, by default 0.1 divided by the number of columns that are learned; `by` has one
+    curve ("all"), or a curve for each stratum ("strata") or for each cell of the by columns and of
+    strata that are predictors ("cells"), which is shrunk to the curve of all. "strata" pays where
+    strata lie far apart, such as classes of size, and have many records each; "cells" is the
+    default for a count. The weight takes "learned" alone; otherwise it is modeled as its logarithm.
+    Type: "log", "identity", "asinh", "yeo_johnson" or "learned", or a table such as
+    { kind = "asinh", scale = 1000 }. Default: "learned" with a `range`, otherwise "log", or
+    "yeo_johnson" with a scale or a power. Public: The transform, its constants, and the noisy
+    histogram and the curves."""
     range: Annotated[tuple[float, float], BeforeValidator(as_tuple)] | None = None
     """For `learned` and for a count: the public range of the outcome, from a codebook or a
     questionnaire. Amounts outside it count as its nearer end, and synthetic amounts lie within it.
@@ -118,24 +173,15 @@ class OutcomeSection(Section):
     numbers. That of the weight starts above zero and needs model = "fbs". Type: a list of two
     numbers. Default: none; required for `learned` and for a count. Public: The two numbers, so
     never take them from the data."""
-    learned_share: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """For `learned`: the share of the whole budget for the noisy histogram of this outcome.
-    Default: 0.1, divided by the number of columns that are learned. Public: The number, and the
-    noisy histogram."""
-    learned_by: LearnedBy | None = None
-    """For `learned`: one curve ("all"), or a curve for each stratum ("strata") or for each cell of
-    the by columns and of strata that are predictors ("cells"), which is shrunk to the curve of all.
-    "strata" pays where strata lie far apart, such as classes of size, and have many records each.
-    Default: "cells" for a count, otherwise "all". Public: The rule, and the curves."""
     spikes: Annotated[tuple[float, ...], BeforeValidator(as_tuple)] = ()
     """Values where many records lie exactly, such as 0 or a top code. Whether a record is at a
     spike is modeled as a category. Public: The values; synthetic records lie there too."""
-    lower: float | None = None
-    """No synthetic amount is below this number. A record below it is an error. Public: The number,
-    and that no record is below it."""
-    upper: float | None = None
-    """No synthetic amount is above this number. A record above it is an error. Public: The number,
-    and that no record is above it."""
+    bounds: Annotated[
+        tuple[float, float] | None, PlainValidator(_bounds), PlainSerializer(_bounds_written)
+    ] = None
+    """No synthetic amount lies outside these two numbers, of which one may be infinite, as in
+    [0, inf]. A record outside them is an error. Type: a list of two numbers. Public: The numbers,
+    and that no record is outside them."""
     split: float | None = None
     """For a semicontinuous outcome: a point that separates amounts of two kinds, such as taxes and
     refunds. Each side has its own regression. Public: The point."""
@@ -167,6 +213,21 @@ class OutcomeSection(Section):
         """Take ``centre`` for ``center``."""
         return american(given) if isinstance(given, Mapping) else given
 
+    @property
+    def lower(self) -> float | None:
+        """The least amount, or None."""
+        return self.bounds[0] if self.bounds and self.bounds[0] > -math.inf else None
+
+    @property
+    def upper(self) -> float | None:
+        """The largest amount, or None."""
+        return self.bounds[1] if self.bounds and self.bounds[1] < math.inf else None
+
+    @property
+    def transform_kind(self) -> TransformKind | None:
+        """The kind of transform, where one is named."""
+        return None if self.transform is None else self.transform.kind
+
     @model_validator(mode="after")
     def _codes_are_no_levels(self) -> "OutcomeSection":
         both = [each for each in map(text_of, self.missing_codes) if each in self.levels]
@@ -186,9 +247,13 @@ Outcomes = Mapping[str, OutcomeSection]
 
 
 LEARNED: Final = "learned"
-#: Keys that only a learned transform has, and those that it replaces.
-OF_LEARNED = ("range", "learned_share", "learned_by")
-_REPLACED = ("scale", "power", "shift", "center", "spread")
+_LEARNED = TransformSection(kind=LEARNED)
+
+
+def learned_keys(section: OutcomeSection) -> list[str]:
+    """Return the keys given that a learned transform alone has."""
+    own = [] if section.transform is None else section.transform.learned_keys
+    return ["range"] * (section.range is not None) + [f"transform.{key}" for key in own]
 
 
 def of_counts(synthesizer: SynthesizerSection) -> bool:
@@ -205,8 +270,8 @@ def is_learned(name: str, synthesizer: SynthesizerSection, section: OutcomeSecti
         return False
     if section.kind == "count" and not of_counts(synthesizer):
         return True
-    if section.transform is not None:
-        return section.transform == LEARNED
+    if section.transform_kind is not None:
+        return section.transform_kind == LEARNED
     return section.range is not None
 
 
@@ -215,7 +280,7 @@ def learns_weight(synthesizer: SynthesizerSection, sections: Outcomes) -> bool:
     section = sections.get(WEIGHT)
     if section is None or WEIGHT in synthesizer.outcome:
         return False
-    return section.transform == LEARNED or section.range is not None
+    return section.transform_kind == LEARNED or section.range is not None
 
 
 def with_learned_weight(
@@ -237,16 +302,16 @@ def with_learned_weight(
     if isinstance(given.center, float) and abs(given.center) <= LARGE_LOG:
         low, high = (times * math.exp(given.center) for times in OF_MEAN_WEIGHT)
         own = given.model_dump(include=given.model_fields_set - {"center"})
-        return {**sections, WEIGHT: OutcomeSection(**own, transform=LEARNED, range=(low, high))}
+        return {**sections, WEIGHT: OutcomeSection(**own, transform=_LEARNED, range=(low, high))}
     if given.center is not None or survey.population_size is None:
         return sections
-    return {**sections, WEIGHT: given.model_copy(update={"transform": LEARNED})}
+    return {**sections, WEIGHT: given.model_copy(update={"transform": _LEARNED})}
 
 
 def without_learned_weight(sections: Outcomes) -> Outcomes:
     """Return the sections without that default, for another mechanism."""
     given = sections.get(WEIGHT)
-    if given is None or given.transform != LEARNED or given.range is not None:
+    if given is None or given.transform_kind != LEARNED or given.range is not None:
         return sections
     return {name: each for name, each in sections.items() if name != WEIGHT}
 
@@ -284,10 +349,10 @@ def _check_count(where: str, synthesizer: SynthesizerSection, section: OutcomeSe
             f"{where}.kind: model {synthesizer.model!r} does not support a count; use model = "
             f"{several} with its public range, or {alone} with this one outcome."
         )
-    if section.transform not in (None, LEARNED):
+    if section.transform_kind not in (None, LEARNED):
         raise InputError(
             f"{where}.transform: the transform of a count is learned within its range, got "
-            f"{section.transform!r}; leave it out."
+            f"{section.transform_kind!r}; leave it out."
         )
 
 
@@ -344,7 +409,7 @@ def weight_problems(
 
 
 def _refuse_learned_keys(where: str, section: OutcomeSection) -> None:
-    foreign = [key for key in OF_LEARNED if key in section.model_fields_set]
+    foreign = learned_keys(section)
     if foreign:
         raise InputError(
             f"{where}.{foreign[0]}: this key is for transform = 'learned'; leave it out, or "
@@ -370,19 +435,20 @@ def _transform(
             f"{where}.range: missing; transform = 'learned' needs the public range of {what} "
             "from a codebook or a questionnaire, such as range = [0, 500000]."
         )
-    for key in _REPLACED:
-        if key in section.model_fields_set:
-            raise InputError(
-                f"{where}.{key}: a learned transform needs a range alone, and its values are about "
-                "standard normal; leave it out."
-            )
-    share = section.learned_share
+    given = section.transform or TransformSection()
+    replaced = [key for key in ("center", "spread") if key in section.model_fields_set]
+    for key in (*(f"transform.{key}" for key in given.constants), *replaced):
+        raise InputError(
+            f"{where}.{key}: a learned transform needs a range alone, and its values are about "
+            "standard normal; leave it out."
+        )
+    share = given.share
     if share is None:
         several = ((each, sections.get(each, OutcomeSection())) for each in synthesizer.outcome)
         outcomes = sum(is_learned(name, synthesizer, own) for name, own in several)
         share = LEARNED_SHARE / (outcomes + learns_weight(synthesizer, sections))
     low, high = section.range
     try:
-        return LearnedTransform(low=low, high=high, share=share, by=section.learned_by, whole=whole)
+        return LearnedTransform(low=low, high=high, share=share, by=given.by, whole=whole)
     except InputError as error:
         raise InputError(f"{where}.{error}") from None

@@ -14,10 +14,10 @@ from surveysynth._support.messages import (
 from surveysynth.config.outcome_section import (
     LARGE_LOG,
     LEARNED,
-    OF_LEARNED,
     WEIGHT,
     Outcomes,
     OutcomeSection,
+    TransformSection,
     is_learned,
     learned_transform,
     learns_weight,
@@ -42,7 +42,7 @@ from surveysynth.survey.outcome import Outcome, OutcomeKind
 from surveysynth.survey.transforms import Transform
 
 #: Keys of amounts that are not plain.
-_OF_KINDS = ("spikes", "lower", "upper", "split")
+_OF_KINDS = ("spikes", "bounds", "split")
 
 
 def pseudo_posterior_problems(
@@ -151,7 +151,6 @@ def scale_problems(synthesizer: SynthesizerSection, outcomes: Outcomes) -> list[
     return problems
 
 
-_OF_TRANSFORM = ("transform", "scale", "shift", "power")
 _OF_MOMENTS = ("center", "spread")
 
 
@@ -164,7 +163,7 @@ def declared_outcome(
     """
     section = sections.get(name, OutcomeSection())
     if section.kind in ("binary", "categorical"):
-        of_amounts = (*_OF_TRANSFORM, *_OF_MOMENTS, *OF_LEARNED)
+        of_amounts = ("transform", *_OF_MOMENTS, "range")
         given = [key for key in of_amounts if key in section.model_fields_set]
         if given:
             raise InputError(
@@ -194,13 +193,12 @@ def _transform(
     name: str, synthesizer: SynthesizerSection, section: OutcomeSection
 ) -> Transform:
     """Return the transform of an amount; without its name, the one with these constants."""
-    kind, where = section.transform, f"outcomes.{name}"
-    given = {key: getattr(section, key) for key in _OF_TRANSFORM[1:]}
-    given = {key: number for key, number in given.items() if number is not None}
+    declared, where = section.transform or TransformSection(), f"outcomes.{name}.transform"
+    kind, given = declared.kind, declared.constants
     if of_counts(synthesizer):
         if given or kind not in (None, "identity"):
             raise InputError(
-                f"{where}.{next(iter(given), 'transform')}: model {synthesizer.model!r} does not "
+                f"{'.'.join([where, *list(given)[:1]])}: model {synthesizer.model!r} does not "
                 "transform counts; leave it out."
             )
         return Transform("identity")
@@ -209,7 +207,7 @@ def _transform(
     try:
         return Transform(kind, **given)
     except InputError as error:
-        raise InputError(f"{where}.{error}") from None
+        raise InputError(f"{where}.{error}".replace("transform.transform", "transform")) from None
 
 
 def outcome_problems(
@@ -278,8 +276,8 @@ def _section_problems(synthesizer: SynthesizerSection, sections: Outcomes) -> li
             )
     weight = sections.get(WEIGHT)
     if weight is not None:
-        own = {*_OF_MOMENTS, *OF_LEARNED}
-        own |= {"transform"} if weight.transform == LEARNED else set()
+        own = {*_OF_MOMENTS, "range"}
+        own |= {"transform"} if weight.transform_kind == LEARNED else set()
         own |= {"kind"} if weight.kind == "continuous" else set()
         other = sorted(weight.model_fields_set - own)
         if WEIGHT in synthesizer.outcome or other:
@@ -320,9 +318,8 @@ def kind_problems(synthesizer: SynthesizerSection, declared: Sequence[Outcome]) 
                 f"{_able(lambda able: len(able) > 1)}, or missing = 'drop'."
             )
         elif not outcome.is_plain and len(kinds) == 1:
-            key = "upper" if outcome.lower is None else "lower"
             problems.append(
-                f"{where}.{key}: model {synthesizer.model!r} supports no bounds; "
+                f"{where}.bounds: model {synthesizer.model!r} supports no bounds; "
                 f"{_able(lambda able: len(able) > 1)}."
             )
     return problems

@@ -8,14 +8,25 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    model_validator,
+)
 
-from surveysynth.config.sections import Name, Names, Section, as_tuple
+from surveysynth.config.sections import Name, Names, Section, as_tuple, distinct
 from surveysynth.errors import InputError
 from surveysynth.mechanisms.base import Combining, Currency
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.settings import NOISY_PLAN, RECORD
-from surveysynth.mechanisms.pseudo_posterior.settings import DEFAULT_RADIUS, MechanismSettings
+from surveysynth.mechanisms.pseudo_posterior.settings import (
+    DEFAULT_RADIUS,
+    Allowed,
+    MechanismSettings,
+)
 from surveysynth.sampling.plan import SamplingPlan
 
 
@@ -211,16 +222,16 @@ class PseudoPosteriorSection(PrivacySection):
     truncate: Annotated[float, Field(gt=0, le=1)] = 1.0
     """The share of draws to keep, those with the smallest bounds. Only kept draws may be released.
     Public: The share. Which draws are left out depends on the data, as the statement reports."""
-    small_strata: Literal["pool", "refuse", "allow"] = "pool"
-    """The treatment of levels with too few records for a coefficient, so that one record could
-    move more than is stated: pool them for the model, refuse the release, or allow them outside
-    the statement. Public: Which levels are pooled: a function of public cell sizes."""
-    shared_weights: Literal["refuse", "allow"] = "refuse"
-    """The treatment of weights that one record can set for all others: linear weights, which every
-    risk but `lipschitz` has, and all weights of `normal_mixture`, whose fit one record can lead to
-    another mode. The release is refused, or continues outside the statement to reproduce the
-    papers. Public: The rule. With "allow", the statement reports that epsilon does
-    not cover it."""
+    allow: Annotated[
+        tuple[Allowed, ...], BeforeValidator(as_tuple), AfterValidator(distinct)
+    ] = ()
+    """What epsilon does not cover, to reproduce the papers. "small_strata": levels with too few
+    records for a coefficient, so that one record could move more than is stated; without it they
+    are pooled for the model, or refused where that cannot help. "shared_weights": weights that one
+    record can set for all others, which are linear weights, as every risk but `lipschitz` has them,
+    and all weights of `normal_mixture`, whose fit one record can lead to another mode; without it
+    they are refused. Type: list of "small_strata" and "shared_weights". Public: The list, and which
+    levels are pooled, a function of public cell sizes. The statement says what is not covered."""
 
     promise: ClassVar[str] = (
         "risky records count less in the fit; an asymptotic epsilon, found on this survey; nothing "

@@ -315,17 +315,19 @@ class SurveySection(Section):
     a factor for each replicate, which "jkn" requires: (n_h - 1)/n_h of the stratum, in the order of
     the columns in the file. Type: a number, or a list of numbers. Default: that of the method.
     Public: Nothing."""
-    stratum_sizes: dict[Name, Annotated[float, Field(gt=0)]] | None = None
-    """Population sizes by stratum. They replace `weight` and `fpc` for a stratified sample with
-    weights = "public". Public: The sizes, and with them the weights."""
     design_effect: Annotated[float, Field(ge=1, le=MAX_DESIGN_EFFECT)] | None = None
     """For models without effects of `psu`, and files that do not name the units: the factor by
     which clustering alone raises variances, from an earlier survey. All variances are multiplied by
     it. Public: The factor. Never estimate it from this survey."""
-    population_size: Annotated[float, Field(gt=0)] | None = None
+    population_size: (
+        Annotated[float, Field(gt=0)] | dict[Name, Annotated[float, Field(gt=0)]] | None
+    ) = None
     """The size of the population, to which synthetic weights are scaled. `fbp` requires it. Noisy
-    statistics take the center of the log weight from it. Public: The number. It comes from a frame
-    or a published source, never from the sum of the weights."""
+    statistics take the center of the log weight from it. Sizes by stratum replace `weight` and
+    `fpc` for a stratified sample with weights = "public": a table { North = 41000, South = 59000 },
+    or a csv file with the column of `strata` and a column `total`. Type: a number, sizes by
+    stratum, or a path that ends in .csv. Public: The numbers, and with sizes by stratum the
+    weights. They come from a frame or a published source, never from the sum of the weights."""
     missing: Literal["fail", "drop", "model"] = "fail"
     """What to do with records that have blank cells: "fail" is an error, "drop" leaves them out.
     With "model" a missing answer of an outcome is a category of its own, protected as answers are,
@@ -355,6 +357,11 @@ class SurveySection(Section):
         if problems:
             raise ValueError("\n".join(problems))
         return self
+
+    @property
+    def stratum_sizes(self) -> dict[str, float] | None:
+        """Population sizes by stratum, where they give the weights."""
+        return self.population_size if isinstance(self.population_size, dict) else None
 
     @property
     def public_weights(self) -> bool:

@@ -16,11 +16,16 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from surveysynth._support.messages import listing, nearest
-from surveysynth.config.calibration_section import CalibrationSection, calibration_problems
+from surveysynth.config.calibration_section import (
+    CalibrationSection,
+    calibration_problems,
+    read_totals,
+)
 from surveysynth.config.mistakes import raise_mistakes, read_text, why_not_toml
 from surveysynth.config.outcome_section import (
     WEIGHT,
     OutcomeSection,
+    TransformSection,
     american,
     weight_transform,
     with_learned_weight,
@@ -66,8 +71,20 @@ RETIRED = {
     "specification of a release and a public file of the whole population; options describe the "
     "design of the samples.",
     "survey.replicate_centre": "Squares are taken around the estimate; leave it out.",
-    **{f"synthesizer.transform{name}": f"Set {name[1:] or 'transform'} in [outcomes.NAME]."
+    **{f"synthesizer.transform{name}": "Set transform in [outcomes.NAME]."
        for name in ("", "_scale", "_shift", "_power")},
+    "synthesizer.components": 'Write it after the model: model = "normal_mixture(3)".',
+    "synthesizer.smoothing": "Weights of fbp are smoothed within cells of the predictors; the rule "
+    'of the paper is get_model("fbp", smoothing="outcome") in Python. Leave it out.',
+    **{f"outcomes.{name}": f"Write it into the transform: transform = {{ {name} = .. }}."
+       for name in ("scale", "power", "shift")},
+    **{f"outcomes.learned_{name}": f"Write it into the transform: transform = {{ {name} = .. }}."
+       for name in ("share", "by")},
+    **{f"outcomes.{name}": "Set bounds = [lower, upper], of which one may be infinite: [0, inf]."
+       for name in ("lower", "upper")},
+    "survey.stratum_sizes": "Give the sizes by stratum as population_size.",
+    **{f"privacy.{name}": f'Set allow = ["{name}"] to allow it; leave it out otherwise.'
+       for name in ("small_strata", "shared_weights")},
     "privacy.count_share": "Counts and sums share the budget evenly; leave it out.",
     "privacy.psu_share": "The share of the budget that says how much primary sampling units "
     "differ follows from their sizes; leave it out.",
@@ -140,6 +157,9 @@ class Spec(BaseModel):
         if not isinstance(given, Mapping):
             return given
         given = {"privacy": {}, **folded(given)}
+        survey = given.get("survey")
+        if isinstance(survey, Mapping) and isinstance(survey.get("population_size"), str):
+            given["survey"] = {**survey, "population_size": _sizes_of_file(given)}
         margins = given.get("calibration")
         if isinstance(margins, list | Mapping):
             given["calibration"] = (margins,) if isinstance(margins, Mapping) else tuple(margins)
@@ -424,10 +444,26 @@ def _known_keys(location: tuple[int | str, ...]) -> str:
     section = str(location[0])
     by_name = _BY_NAME.get(section)
     known = _SECTIONS[section] if by_name is None else tuple(by_name.model_fields)
+    if location[-2] == "transform":
+        known = tuple(TransformSection.model_fields)
     written, keys = section_of(location, known)
     owners = [s for s, found in _SECTIONS.items() if s != section and name in found]
     hint = f" It belongs in [{owners[0]}]." if owners else nearest(name, keys)
     return f"{hint} Known in [{written}]: {listing(keys, limit=40)}."
+
+
+def _sizes_of_file(given: Mapping[str, Any]) -> Any:
+    """Return the sizes by stratum of a csv file; another text as it is."""
+    survey, path = given["survey"], Path(given["path"]).parent
+    size, strata = survey["population_size"], survey.get("strata")
+    if not size.lower().endswith(".csv"):
+        return size
+    if not isinstance(strata, str):
+        raise ValueError("survey.population_size: sizes by stratum need survey.strata, the column.")
+    try:
+        return read_totals(path / size, (strata,), "survey.population_size")
+    except InputError as error:
+        raise ValueError(str(error)) from None
 
 
 Sections = Mapping[str, Mapping[str, Any]]
@@ -499,22 +535,24 @@ def _section(outcome: Outcome) -> dict[str, Any]:
         transform = outcome.transform
         keys = {
             "kind": outcome.kind,
-            "transform": transform.kind,
-            "scale": float(transform.scale),
-            "shift": float(transform.shift),
-            "power": float(transform.power),
+            "transform": {
+                "kind": transform.kind, "scale": float(transform.scale),
+                "shift": float(transform.shift), "power": float(transform.power),
+            },
             "spikes": list(outcome.spikes),
-        }
-    points = {"lower": outcome.lower, "upper": outcome.upper, "split": outcome.split}
-    return {**keys, **{key: float(point) for key, point in points.items() if point is not None}}
+        }  # fmt: skip
+    if outcome.split is not None:
+        keys["split"] = float(outcome.split)
+    if (outcome.lower, outcome.upper) != (None, None):
+        ends = (outcome.lower, -np.inf), (outcome.upper, np.inf)
+        keys["bounds"] = [other if end is None else float(end) for end, other in ends]
+    return keys
 
 
 def _learned(given: LearnedTransform) -> dict[str, Any]:
     return {
-        "transform": given.kind,
+        "transform": {"kind": given.kind, "share": float(given.share), "by": given.by},
         "range": [float(given.low), float(given.high)],
-        "learned_share": float(given.share),
-        **({} if given.by is None else {"learned_by": given.by}),
     }
 
 
@@ -528,7 +566,7 @@ def _survey(design: PublicDesign) -> dict[str, Any]:
         "fpc": None if design.stratum_sizes else design.fpc_name,
         "lonely_psu": design.lonely_psu,
         "design_effect": design.design_effect,
-        "population_size": design.population_size,
+        "population_size": design.population_size or design.stratum_sizes,
         "weights_from": list(sources) if isinstance(sources, tuple) else sources,
         "missing": design.missing,
         "public_columns": list(design.public_columns),
@@ -539,9 +577,8 @@ def _survey(design: PublicDesign) -> dict[str, Any]:
 def _weights(design: PublicDesign) -> dict[str, Any]:
     if design.public_weight is None:
         return {"weight": design.weight_name}
-    if design.stratum_sizes is None:
-        return {"weights": "public", "weight": design.public_weight_name}
-    return {"weights": "public", "stratum_sizes": dict(design.stratum_sizes)}
+    named = {} if design.stratum_sizes else {"weight": design.public_weight_name}
+    return {"weights": "public", **named}
 
 
 def _refuse_settled(given: Mapping[str, Mapping[str, Any]]) -> None:

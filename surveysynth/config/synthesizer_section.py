@@ -1,15 +1,14 @@
 """The section ``[synthesizer]`` of a specification file."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, create_model, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from surveysynth._support.messages import nearest
 from surveysynth.config.sections import Name, Names, Section, distinct
 from surveysynth.errors import InputError
 from surveysynth.models import get_model, model_names, registered
-from surveysynth.models.base import Option
 from surveysynth.sampling.plan import SamplingPlan
 
 #: Fewer than two chains have no R-hat; fewer draws a chain than this have no useful one.
@@ -23,7 +22,13 @@ def _one_or_more(value: Any) -> Any:
 
 
 def _model(value: str) -> str:
-    if value not in model_names() and not value.lower().endswith(".toml"):
+    name, counted, _ = value.partition("(")
+    if counted and name in model_names():
+        try:
+            get_model(value)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+    elif value not in model_names() and not value.lower().endswith(".toml"):
         known = ", ".join(repr(name) for name in model_names())
         raise ValueError(
             f"expected one of {known}, or the path of a .toml file that declares a Stan program, "
@@ -40,59 +45,17 @@ OneOrMoreNames = Annotated[
 ]
 
 
-def _type_of(option: Option) -> Any:
-    if option.choices:
-        return Literal[option.choices]
-    return Annotated[int, Field(ge=1, le=option.most)] if option.most else Names | None
-
-
-#: The models' own options, by their keys in ``[synthesizer]``, and the models that take each.
-_OPTIONS = {key: option for model in registered() for key, option in model.options.items()}
-_OWNERS = {
-    key: tuple(model.name for model in registered() if key in model.options) for key in _OPTIONS
-}
-if TYPE_CHECKING:
-    _WithOptions = Section
-else:
-    _WithOptions = create_model(
-        "_WithOptions",
-        __base__=Section,
-        **{key: (_type_of(option), option.default) for key, option in _OPTIONS.items()},
-    )
-
-#: The entries of the reference for options of models.
-OPTION_TEXTS = {
-    "smoothing": """
-        "default" smooths the published weights to their mean given the synthetic outcomes;
-        "outcome" is the rule of the paper, to reproduce its tables. Public: The rule.""",
-    "covariance_by": """
-        Public columns whose cells have residual spreads of their own, shrunken towards a common
-        one: amounts differ in spread by cell, and one spread for all puts means and medians off.
-        With mechanism = "pseudo_posterior" cells with fewer than 60 records at epsilon 10.8, and
-        540 at 3.6, are pooled: there one record could move the release by more than is stated.
-        Type: list of names of columns. Default: by and strata columns with noisy statistics; [],
-        one covariance for all, with the pseudo-posterior and where primary sampling units are too
-        few to show how they differ beyond strata and predictors. Public: The columns, which are
-        public anyway.""",
-    "components": """
-        The number of components of the mixture. Public: The number.""",
-}
-
-
-class SynthesizerSection(_WithOptions):
-    """``[synthesizer]``: the model of outcome and weight, and how it is fitted.
-
-    The options that models declare are further keys.
-    """
+class SynthesizerSection(Section):
+    """``[synthesizer]``: the model of outcome and weight, and how it is fitted."""
 
     about = "The model of outcome and sampling weight, and how it is fitted."
 
     model: Annotated[str, AfterValidator(_model)] = "fbs"
     """`fbs` models outcomes and weight as observed in the sample. `fbp` models one outcome in the
     population and its inclusion in the sample. `normal` is a regression of one outcome. `poisson`
-    and `negative_binomial` are models of a count. `normal_mixture` is a mixture of regressions.
-    Type: one of the models, or the path of a .toml file that declares a Stan program. Public: The
-    model."""
+    and `negative_binomial` are models of a count. `normal_mixture` is a mixture of five
+    regressions, `normal_mixture(3)` one of three. Type: one of the models, or the path of a .toml
+    file that declares a Stan program. Public: The model."""
     outcome: OneOrMoreNames
     """The confidential columns to synthesize, one or a list. If outcomes are of several kinds, each
     is modeled given those before it. Type: name of a column, or a list of them. Default: required,
@@ -106,11 +69,18 @@ class SynthesizerSection(_WithOptions):
     interaction_scale, in a formula of your own as well, if the formula has their main effects. It
     is in residual SDs; log odds have twice that, which is worth as many records. Under noisy
     statistics spreads of cells, and their slopes of the weight, are shrunken to main effects by it
-    too. If rows still rest on too few records, small_strata = 'pool' takes the smallest cells out
-    of the interactions; `surveysynth check` names them. Type: a formula in quotes. Default: strata
+    too. If rows still rest on too few records, the smallest cells are taken out of the
+    interactions; `surveysynth check` names them. Type: a formula in quotes. Default: strata
     and by columns, with all interactions of two of them; without strata where more than 10 make
     more than 100 cells with fewer than 30 records on average. Public: The columns in the formula,
     record by record."""
+    covariance_by: Names | None = None
+    """For `fbs` and `fbp`: public columns whose cells have residual spreads of their own, shrunken
+    towards a common one: amounts differ in spread by cell, and one spread for all puts means and
+    medians off. With mechanism = "pseudo_posterior" there is one covariance for all. Type: list of
+    names of columns. Default: by and strata columns with noisy statistics; [], one covariance for
+    all, with the pseudo-posterior and where primary sampling units are too few to show how they
+    differ beyond strata and predictors. Public: The columns, which are public anyway."""
     engine: Literal["auto", "embedded", "cmdstan"] = "auto"
     """What runs the chains: the batched samplers of the package ("embedded"), or the model's Stan
     program ("cmdstan", which must be installed). "auto" uses the embedded sampler if the model has
@@ -151,16 +121,13 @@ class SynthesizerSection(_WithOptions):
                 f"engine: {self.model!r} is a Stan program and has no embedded sampler; leave "
                 "engine out."
             )
-        for key, option in _OPTIONS.items():
-            value = getattr(self, key)
-            if self.model not in _OWNERS[key] and value != option.default:
-                shown = f"{value!r} is" if isinstance(value, str) else "this key is"
-                owners = " or ".join(map(repr, _OWNERS[key]))
-                raise ValueError(f"{key}: {shown} for model = {owners}; leave it out.")
+        if self.covariance_by is not None and not self._takes_groups:
+            owners = " or ".join(repr(each.name) for each in registered() if len(each.kinds) > 1)
+            raise ValueError(f"covariance_by: this key is for model = {owners}; leave it out.")
         if self.is_program:
             return self  # its priors are in the file that declares it
         try:
-            model = get_model(self.model, priors=self.priors, **self.options)
+            model = get_model(self.model, priors=self.priors)
         except InputError as error:
             raise ValueError(str(error)) from None
         if "one_outcome" in model.requires and len(self.outcome) > 1:
@@ -172,16 +139,14 @@ class SynthesizerSection(_WithOptions):
         return self
 
     @property
-    def options(self) -> dict[str, Any]:
-        """The options of the model, given or default."""
-        owned = (key for key, owners in _OWNERS.items() if self.model in owners)
-        return {key: getattr(self, key) for key in owned}
+    def _takes_groups(self) -> bool:
+        """True for a model whose cells may have residual spreads of their own."""
+        return not self.is_program and len(get_model(self.model).kinds) > 1
 
     @property
     def grouping(self) -> tuple[str, ...] | None:
         """Columns of ``covariance_by``; empty for a model that has one residual covariance."""
-        groups: tuple[str, ...] | None = self.options.get("covariance_by", ())
-        return groups
+        return self.covariance_by if self._takes_groups else ()
 
     @property
     def requires(self) -> frozenset[str]:
@@ -189,13 +154,9 @@ class SynthesizerSection(_WithOptions):
         return frozenset() if self.is_program else get_model(self.model).requires
 
     def with_model(self, name: str) -> "SynthesizerSection":
-        """Return the section with another model, whose options and priors are its defaults."""
+        """Return the section with another model, its priors and groups of its own by default."""
         if name == self.model:
             return self
-        kept = {
-            key: getattr(self, key)
-            if {name, self.model} <= set(_OWNERS[key])
-            else option.default
-            for key, option in _OPTIONS.items()
-        }
-        return self.model_copy(update={"model": name, "priors": {}, "engine": "auto", **kept})
+        other = self.model_copy(update={"model": name, "priors": {}, "engine": "auto"})
+        both = self._takes_groups and other._takes_groups
+        return other if both else other.model_copy(update={"covariance_by": None})

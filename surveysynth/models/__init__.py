@@ -1,5 +1,6 @@
 """Registry of synthesizers, one line for each model."""
 
+import re
 from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -31,9 +32,9 @@ def get_model(name: str, **options: Any) -> "Model":
     Parameters
     ----------
     name
-        Name in a specification.
+        Name in a specification; "normal_mixture(3)" has three components.
     **options
-        ``priors`` and the model's own ``options``.
+        ``priors``, and what else the model's dataclass has, such as ``covariance_by``.
 
     Returns
     -------
@@ -52,6 +53,9 @@ def get_model(name: str, **options: Any) -> "Model":
     >>> ss.get_model("fbs", priors={"lkj": 2.0}).priors["lkj"]
     2.0
     """
+    counted = re.fullmatch(r"(normal_mixture)\((\d{1,4})\)", name)
+    if counted:
+        name, options["components"] = counted[1], int(counted[2])
     if name not in _REGISTRY:
         raise InputError(f"Unknown model {name!r}; the models are {', '.join(_REGISTRY)}.")
     module, _, attribute = _REGISTRY[name].rpartition(".")

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -16,34 +16,6 @@ from surveysynth.survey.outcome import OutcomeKind
 from surveysynth.survey.survey import PublicDesign
 
 SimulationKind = Literal["release", "sample"]
-
-
-@dataclass(frozen=True)
-class Option:
-    """A key of [synthesizer] that a model takes: one of some words, or a whole number from 1 on.
-
-    With neither ``choices`` nor ``most`` it is a list of names of columns, or None for the model's
-    choice.
-    """
-
-    default: Any
-    choices: tuple[str, ...] = ()
-    most: int = 0
-
-    def check(self, name: str, value: Any) -> None:
-        """Raise ``InputError`` for a value that the option cannot have."""
-        words, allowed = "a list of names of public columns", value is None
-        if self.choices:
-            words = " or ".join(map(repr, self.choices))
-            allowed = isinstance(value, str) and value in self.choices
-        elif self.most:
-            words = f"a whole number from 1 to {self.most}"
-            allowed = type(value) is int and 1 <= value <= self.most
-        elif isinstance(value, tuple | list):
-            names = all(isinstance(each, str) for each in value)
-            allowed = names and len(set(value)) == len(value)
-        if not allowed:
-            raise InputError(f"{name} must be {words}, got {value!r}.")
 
 
 def check_priors(model: str, known: Mapping[str, float], given: Mapping[str, float]) -> None:
@@ -99,21 +71,18 @@ class Model(ABC):
     ``WeightedModel`` adds a fit that the pseudo-posterior down-weights record by record; noisy
     statistics fit the general location model to sums.
 
-    ``priors`` overrides constants of the priors (methods 3) by name, and each of the model's own
-    ``options`` is a field of its dataclass; the specification reads both declarations. Raises
-    ``InputError`` for an unknown prior, and for a value that a prior or an option cannot have.
+    ``priors`` overrides constants of the priors (methods 3) by name. Raises ``InputError`` for an
+    unknown prior, and for a value that it cannot have.
     """
 
     priors: Mapping[str, float] = field(default_factory=dict, kw_only=True)
 
     #: Constants of the priors with their defaults.
     default_priors: ClassVar[Mapping[str, float]] = MappingProxyType({})
-    #: Keys of [synthesizer] that this model alone takes.
-    options: ClassVar[Mapping[str, Option]] = MappingProxyType({})
     #: The outcome is a count and enters without a transform.
     takes_count: ClassVar[bool] = False
     #: Kinds of outcomes that a specification may give it under noisy statistics; with more than
-    #: one, also bounds.
+    #: one, also bounds, and ``covariance_by``: columns whose cells have spreads of their own.
     kinds: ClassVar[tuple[OutcomeKind, ...]] = ("continuous",)
     #: The transform of the weight may be learned; other models need its logarithm.
     takes_learned_weight: ClassVar[bool] = False
@@ -129,14 +98,9 @@ class Model(ABC):
     compiled: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        for name, option in self.options.items():
-            value = getattr(self, name)
-            option.check(name, value)
-            if isinstance(value, list):
-                object.__setattr__(self, name, tuple(value))  # the dataclass is frozen
         check_priors(self.name, self.default_priors, self.priors)
         priors = MappingProxyType({**self.default_priors, **self.priors})
-        object.__setattr__(self, "priors", priors)
+        object.__setattr__(self, "priors", priors)  # the dataclass is frozen
 
     @property
     @abstractmethod
@@ -235,7 +199,7 @@ class Model(ABC):
         return np.asarray(design.weight_transform.inverse(simulated.z[:, outcomes]))
 
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta | None:
-        """Guess theta from public inputs alone, for ``surveysynth check``.
+        """Guess theta from public inputs alone, to simulate a survey before there is any.
 
         ``spread``: residual SD of the transformed outcomes. None (default): no guess is possible.
         """

@@ -22,8 +22,9 @@ import numpy as np
 
 from surveysynth._support.confidential import Unpickled
 from surveysynth._support.types import FloatArray, IntArray, Theta
+from surveysynth.errors import InputError
 from surveysynth.models import survey_weight
-from surveysynth.models.base import Option, Simulated, SimulationKind
+from surveysynth.models.base import Simulated, SimulationKind
 from surveysynth.models.gaussian.model import GaussianStats
 from surveysynth.models.survey_weight import PairModel, PairRecords, sum_by
 from surveysynth.sampling.plan import SamplingPlan
@@ -31,8 +32,8 @@ from surveysynth.sampling.stan.backends import StanEngine
 from surveysynth.sampling.stan.source import StanProgramSpec
 from surveysynth.survey.survey import PublicDesign
 
-#: Default of H.
-COMPONENTS = 5
+#: Default of H, and its largest value.
+COMPONENTS, MOST_COMPONENTS = 5, 50
 
 
 @dataclass(frozen=True, repr=False)
@@ -101,7 +102,6 @@ class NormalMixture(PairModel):
     title = "a finite mixture of normal regressions of the transformed outcome"
     identified = False
     compiled = True
-    options = MappingProxyType({"components": Option(COMPONENTS, most=50)})
     default_priors = MappingProxyType(
         {
             "coefficient_scale": 1.0,
@@ -113,6 +113,14 @@ class NormalMixture(PairModel):
             **survey_weight.PRIORS,
         }
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        count = self.components
+        if type(count) is not int or not 1 <= count <= MOST_COMPONENTS:
+            raise InputError(
+                f"components must be a whole number from 1 to {MOST_COMPONENTS}, got {count!r}."
+            )
 
     @property
     def stan(self) -> StanProgramSpec | None:

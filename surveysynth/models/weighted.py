@@ -149,7 +149,7 @@ class WeightedModel(Model):
 
     @abstractmethod
     def records_from_simulated(self, design: PublicDesign, simulated: Simulated) -> Any:
-        """Return the records of a simulated dataset: feasibility, debiasing and tests refit it."""
+        """Return the records of a simulated dataset: debiasing and tests refit it."""
 
     @abstractmethod
     def compress(self, records: Any, risk_weights: FloatArray) -> Any:

@@ -369,9 +369,10 @@ def _records_lines(spec: Spec, design: PublicDesign) -> list[Line]:
     """State records per coefficient, and what is pooled so that there are enough."""
     settings, smallest = settings_of(spec), smallest_records(design)
     least = settings.least_records_of(design)
+    allowed = " (allow = [small_strata])" if "small_strata" in settings.allow else ""
     lines: list[Line] = [
         f"Records per coefficient: {smallest:,.4g} for the row of X that has fewest; at least "
-        f"{least:.4g} are required (small_strata = {settings.small_strata!r})."
+        f"{least:.4g} are required{allowed}."
     ]
     if design.pooling is not None:
         lines.append(f"Pooled for that: {design.pooling.words}. {design.pooling.means}")

@@ -349,8 +349,12 @@ def make_privacy_record(
         "test": facts.test,
         **facts.mechanism.guarantee(),
         "m": settings.m,
-        "draws": settings.plan.kept,
-        "chains": settings.plan.chains,
+        # A fit of noisy statistics has as many as it needs: statistics.json says how many.
+        **(
+            {"draws": settings.plan.kept, "chains": settings.plan.chains}
+            if facts.mechanism.down_weights
+            else {}
+        ),
         "model": Path(facts.spec.synthesizer.model).stem,
         "model_title": model_title,
         **({} if facts.mechanism.risk is None else {"risk": facts.mechanism.risk}),
@@ -395,7 +399,7 @@ def _settings(facts: ReleaseFacts, context: dict[str, Any]) -> dict[str, Any]:
         "formula": matrix.formula,
         "interaction_scale": matrix.interaction_scale if shrunken else None,
         "engine": synthesizer.engine,
-        "smoothing": synthesizer.options.get("smoothing", "default"),
+        "smoothing": getattr(model, "smoothing", "default"),
         "inference": synthesizer.inference,
         "priors": dict(synthesizer.priors),
         "by": list(spec.by),
@@ -409,12 +413,12 @@ def _settings(facts: ReleaseFacts, context: dict[str, Any]) -> dict[str, Any]:
         "microdata_digits": spec.all_tables.microdata_digits,
         "lonely_psu": spec.survey.lonely_psu,
         "clusters": None if facts.clusters is None else facts.clusters.as_dict(),
-        "population_size": spec.survey.population_size,
+        "population_size": facts.design.population_size,
         "calibration": None if facts.calibration is None else facts.calibration.as_dict(),
         "sampling_weights": spec.survey.kind_of_weights,
         **({} if facts.counts is None else {"counts_by": list(facts.counts.columns)}),
         "weights_from": spec.survey.weights_from,
-        "stratum_sizes": spec.survey.stratum_sizes,
+        "stratum_sizes": facts.design.stratum_sizes,
         "records": facts.design.n,
         "records_dropped": facts.design.dropped,
     }  # fmt: skip

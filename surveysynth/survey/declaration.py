@@ -3,7 +3,7 @@
 import math
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -124,34 +124,65 @@ def make_roles(
     return Roles(outcomes, own, by, strata, psu, fpc, predictors, public_columns, public)
 
 
-@dataclass(frozen=True)
-class Declaration:
-    """The public declarations about a survey, as ``Survey.from_frame`` explains them.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Facts:
+    """Public facts about a sample, as declared: no column of it is looked at.
 
-    ``outcomes``: those declared with more than a name; ``source``: the name of the data in
-    messages; ``orders`` and ``margins``: levels in table order and margin names, by column;
-    ``replicates``: columns of replicate weights, which are confidential like the weight;
-    ``missing_codes``: codes for no answer, by outcome.
+    Attributes
+    ----------
+    outcomes
+        Each outcome: name, kind, transform, spikes, bounds, levels.
+    lonely_psu
+        The rule for a stratum with one PSU.
+    missing
+        The rule for blank cells.
+    design_effect
+        The factor by which clustering raises variances, or None.
+    population_size
+        The public N, or None.
+    stratum_sizes
+        Population counts by level of the strata, if public weights come from them; or None.
+    weights_from
+        Columns that the weights were computed from besides the design, or "unknown"; None where
+        nothing is declared.
+    weight_transform
+        Transform of the confidential weight: the log, or a learned one.
     """
 
-    roles: Roles
-    outcomes: tuple[Outcome, ...]
-    source: str
-    predictors: str | None = None
+    outcomes: tuple[Outcome, ...] = ()
     lonely_psu: str = "fail"
     missing: str = "fail"
     design_effect: float | None = None
     population_size: float | None = None
+    stratum_sizes: Mapping[str, float] | None = None
+    weights_from: WeightsFrom = None
+    weight_transform: Transform = Transform()  # noqa: RUF009  (frozen)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """These facts by name, without what a subclass adds."""
+        return {each.name: getattr(self, each.name) for each in fields(Facts)}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Declaration(Facts):
+    """The public declarations about a survey, as ``Survey.from_frame`` explains them.
+
+    ``source``: the name of the data in messages; ``orders`` and ``margins``: levels in table order
+    and margin names, by column; ``replicates``: columns of replicate weights, which are
+    confidential like the weight; ``missing_codes``: codes for no answer, by outcome.
+    """
+
+    roles: Roles
+    source: str
+    predictors: str | None = None
     orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
     margins: Mapping[str, str] = field(default_factory=dict)
     statistics: Sequence[str] = ()
     binary_for: Sequence[str] = ()
     refuse_degenerate: bool = False
     weights: str = "confidential"
-    stratum_sizes: Mapping[str, float] | None = None
-    weights_from: WeightsFrom = None
     replicates: tuple[str, ...] = ()
-    weight_transform: Transform = Transform()  # noqa: RUF009  (frozen)
     missing_codes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     @property
@@ -234,14 +265,18 @@ def declared_outcomes(
     return tuple(Outcome(name, transform=transform) for name, transform in pairs)
 
 
-def size_by_stratum(stratum_sizes: Mapping[Any, Any] | None) -> dict[str, float] | None:
-    """Return stratum sizes by level as text; raise ``InputError`` unless they are numbers."""
-    if stratum_sizes is None:
-        return None
-    wrong = [k for k, v in stratum_sizes.items() if not isinstance(v, numbers.Real)]
+def declared_sizes(given: float | Mapping[Any, Any] | None) -> dict[str, Any]:
+    """Return the public N, or sizes by level of the strata as text, by their names in ``Facts``.
+
+    Raises ``InputError`` for sizes by level that are not numbers.
+    """
+    if not isinstance(given, Mapping):
+        return {"population_size": given}
+    wrong = [k for k, v in given.items() if not isinstance(v, numbers.Real)]
     if wrong:
-        raise InputError(f"stratum_sizes: expected numbers, got another type for {wrong[0]!r}.")
-    return {text_of(name, "strata"): float(size) for name, size in stratum_sizes.items()}
+        raise InputError(f"population_size: expected numbers, got another type for {wrong[0]!r}.")
+    sizes = {text_of(name, "strata"): float(size) for name, size in given.items()}
+    return {"stratum_sizes": sizes}
 
 
 def weight_problems(
@@ -257,27 +292,29 @@ def weight_problems(
         return [f"weights: expected 'confidential' or 'public', got {weights!r}."]
     if stratum_sizes is None:
         return [] if weights == "confidential" or weight is not None else [
-            "weights: 'public' needs the column of the weights as weight, or population counts "
-            "by stratum as stratum_sizes."
+            "weights: 'public' needs the column of the weights as weight, or population_size by "
+            "stratum."
         ]  # fmt: skip
     if weights == "confidential":
         return [
-            "stratum_sizes: population counts by stratum give public weights; set weights = "
-            "'public', or remove stratum_sizes."
+            "population_size: sizes by stratum give public weights; set weights = 'public', or "
+            "give one number."
         ]
     wrong = [name for name, size in stratum_sizes.items() if not 0 < size < math.inf]
     checks = [
         (weight is None,
-         "stratum_sizes: these give the weights, and weight also names a column of weights; "
-         "remove one of the two."),
+         "population_size: sizes by stratum give the weights, and weight also names a column of "
+         "weights; remove one of the two."),
         (strata is not None,
-         "stratum_sizes: these are sizes of strata; name the column of the strata as strata."),
-        (fpc is None, "fpc: stratum_sizes already give the sampling fractions; remove fpc."),
+         "population_size: these are sizes of strata; name the column of the strata as strata."),
+        (fpc is None,
+         "fpc: population_size by stratum already gives the sampling fractions; remove fpc."),
         (psu is None,
-         "stratum_sizes: these are for simple random samples of records within strata; for a "
-         "sample of primary sampling units name the column of the weights as weight."),
+         "population_size: sizes by stratum are for simple random samples of records within "
+         "strata; for a sample of primary sampling units name the column of the weights as weight."
+        ),
         (not wrong,
-         f"stratum_sizes: expected finite numbers above zero, got another for {listing(wrong)}."),
+         f"population_size: expected finite numbers above zero, got another for {listing(wrong)}."),
     ]  # fmt: skip
     return [text for holds, text in checks if not holds]
 
@@ -308,8 +345,8 @@ def weights_from_problems(
         return []
     if stratum_sizes is not None:
         return [
-            "weights_from: stratum_sizes give the weights, which depend on nothing else; leave "
-            "weights_from out."
+            "weights_from: population_size by stratum gives the weights, which depend on nothing "
+            "else; leave weights_from out."
         ]
     if weight is None:
         return ["weights_from: there is no column of weights; name it as weight."]

@@ -101,7 +101,8 @@ class Outcome:
             known = get_args(OutcomeKind)
             hint = nearest(str(self.kind), known)
             return [("kind", f"expected one of {listing(known)}, got {self.kind!r}.{hint}")]
-        bounds, given = {"lower": self.lower, "upper": self.upper}, self.learned
+        bounds, given = (self.lower, self.upper), self.learned
+        bounded = bounds != (None, None)
         points = (self.lower, self.split, self.upper)
         ends = [end for end in points if end is not None]
         several = bool(self.spikes) or self.split is not None
@@ -131,26 +132,26 @@ class Outcome:
             ("levels", all(isinstance(level, str) and level.strip() for level in self.levels),
              "expected texts that are not empty."),
             ("levels", len(set(self.levels)) == len(self.levels), "list each level once."),
-            *((key, self.is_amount, f"only amounts have bounds, got kind {self.kind!r}.")
-              for key, end in bounds.items() if end is not None),
-            *((key, bool(np.isfinite(end)), "expected a finite number.")
-              for key, end in bounds.items() if end is not None),
-            ("lower", self.lower is None or self.upper is None or self.lower < self.upper,
-             f"expected a number below upper, got {self.lower!r} and {self.upper!r}."),
-            *((key, given is None, "a learned transform has a range in the place of bounds; "
-               f"records outside it count as its end. Remove {key}.")
-              for key, end in bounds.items() if end is not None),
+            ("bounds", self.is_amount or not bounded,
+             f"only amounts have bounds, got kind {self.kind!r}."),
+            ("bounds", all(end is None or np.isfinite(end) for end in bounds),
+             "expected finite numbers."),
+            ("bounds", self.lower is None or self.upper is None or self.lower < self.upper,
+             f"expected lower below upper, got {self.lower!r} and {self.upper!r}."),
+            ("bounds", given is None or not bounded,
+             "a learned transform has a range in the place of bounds; records outside it count as "
+             "its end. Remove bounds."),
             ("split", given is None or self.split is None or given.low < self.split < given.high,
              "expected a number inside the range."),
             ("split", all(one < other for one, other in pairwise(ends)),
-             f"expected a number between lower and upper, got {self.split!r} with "
+             f"expected a number between the bounds, got {self.split!r} with "
              f"{self.lower!r} and {self.upper!r}."),
         ]  # fmt: skip
         found = [(part, text) for part, holds, text in checks if not holds]
         return found or [
-            (key, f"{self.formula(side)} is not defined at {end!r}; declare a bound where it is "
-             "defined, or remove the bound.")
-            for (key, end), side in zip(bounds.items(), (last, ABOVE), strict=True)
+            ("bounds", f"{self.formula(side)} is not defined at {end!r}; declare a bound where it "
+             "is defined, or remove the bound.")
+            for end, side in zip(bounds, (last, ABOVE), strict=True)
             if end is not None and self.violations(np.array([end]), side)
         ]  # fmt: skip
 

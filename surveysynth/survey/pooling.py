@@ -241,7 +241,7 @@ class _Pool:
         return (
             f"{records(short)} lie so far from the others in {where} that their fit rests on fewer "
             f"than {self.least:g} records, and there is no small level to pool. {remedy}, or set "
-            "small_strata = 'allow', which the privacy statement does not cover."
+            "allow = ['small_strata'], which the privacy statement does not cover."
         )
 
     def _build(self) -> DesignMatrix:
@@ -251,7 +251,7 @@ class _Pool:
             raise RefusedError(
                 f"no level of {alone!r} has the {self.least:g} records that its own coefficient "
                 f"requires, so there is no level to pool the others with: make {alone!r} coarser, "
-                "remove it, or set small_strata = 'allow', which the privacy statement does not "
+                "remove it, or set allow = ['small_strata'], which the privacy statement does not "
                 "cover."
             )
         while True:

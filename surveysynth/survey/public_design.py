@@ -17,7 +17,7 @@ from surveysynth._support.messages import listing, nearest, raise_problems
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.survey.columns import TextColumn, encode
-from surveysynth.survey.declaration import UNKNOWN, Declaration, WeightsFrom
+from surveysynth.survey.declaration import UNKNOWN, Declaration, Facts
 from surveysynth.survey.design_matrix import DesignMatrix, build_design_matrix
 from surveysynth.survey.formula import parse_formula, quote
 from surveysynth.survey.outcome import Outcome
@@ -39,11 +39,12 @@ FRACTION_NAMES = ("sampling_fraction", "stratum_fraction", "design_fraction", "f
 WEIGHT_TOLERANCE = 1e-6
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PublicDesign:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PublicDesign(Facts):
     """All that is public about a sample of n records: no outcome and no confidential weight.
 
     ``Survey.from_frame`` makes it. Its ``repr`` shows the sample size and the role of each column.
+    It has the declared ``Facts`` too.
 
     Attributes
     ----------
@@ -63,12 +64,6 @@ class PublicDesign:
         ``nest = TRUE``); None if records were drawn directly.
     fpc
         Sampling fractions (H,), n_h / N_h of PSUs, or of records if there are no PSUs; or None.
-    lonely_psu
-        The rule for a stratum with one PSU.
-    population_size
-        The public N, or None.
-    outcomes
-        Declarations about each outcome: name, kind, transform, spikes, bounds, levels.
     weight_name
         Column of the confidential sampling weight, whose name is public; None if the weight is
         public or there is none.
@@ -80,21 +75,10 @@ class PublicDesign:
         Records left out (``missing = "drop"``), and what this does to counts, in words.
     strata_name, psu_name, fpc_name
         Columns of the sampling design, or None.
-    design_effect
-        The declared factor by which clustering raises variances, or None.
     public_weight, public_weight_name
         Public sampling weights (n,), published unchanged, and their column; or None.
-    stratum_sizes
-        Population counts by level of the strata, if the public weight comes from them; or None.
-    weights_from
-        Columns that the weights were computed from besides the design, or "unknown"; None where
-        nothing is declared.
-    missing
-        The rule for blank cells.
     pooling
         The parts that ``matrix`` pools because they have few records; None for nothing.
-    weight_transform
-        Transform of the confidential weight: the log, or a learned one.
     calibrated_by
         Public columns by which synthetic weights are calibrated; None without calibration.
     pseudo
@@ -122,9 +106,6 @@ class PublicDesign:
     strata: IntArray | None
     psu: IntArray | None
     fpc: FloatArray | None
-    lonely_psu: str
-    population_size: float | None
-    outcomes: tuple[Outcome, ...]
     weight_name: str | None
     public_columns: tuple[str, ...]
     predictors: tuple[str, ...]
@@ -132,17 +113,12 @@ class PublicDesign:
     strata_name: str | None = None
     psu_name: str | None = None
     fpc_name: str | None = None
-    design_effect: float | None = None
     public_weight: FloatArray | None = None
     public_weight_name: str | None = None
-    stratum_sizes: Mapping[str, float] | None = None
-    weights_from: WeightsFrom = None
-    missing: str = "fail"
     pooling: Pooling | None = None
     calibrated_by: tuple[str, ...] | None = None
     pseudo: float | None = None
     dispersion: float = 1.0
-    weight_transform: Transform = Transform()  # noqa: RUF009  (frozen)
     shift: str = ""
 
     def __post_init__(self) -> None:
@@ -368,8 +344,12 @@ def build_public_design(
     matrix = build(declaration.predictors)
     if longer := with_log_weight(matrix.formula, design, matrix.cell):
         matrix = replace(build(longer), by_default=matrix.by_default, left_out=matrix.left_out)
-    effect, orders = declaration.design_effect, declaration.orders
+    orders = declaration.orders
+    facts = {**declaration.facts, "weight_transform": weight_transform}
+    for name in ("population_size", "design_effect"):
+        facts[name] = facts[name] and float(facts[name])
     return PublicDesign(
+        **facts,
         frame=frame,
         by=roles.by,
         levels={name: tuple(orders.get(name) or records.text[name].levels) for name in roles.by},
@@ -377,9 +357,6 @@ def build_public_design(
         strata=design.strata,
         psu=design.psu,
         fpc=design.fractions,
-        lonely_psu=declaration.lonely_psu,
-        population_size=None if size is None else float(size),
-        outcomes=declaration.outcomes,
         weight_name=roles.weight,
         public_columns=roles.public_columns,
         predictors=parse_formula(matrix.formula).variables,
@@ -388,13 +365,8 @@ def build_public_design(
         strata_name=roles.strata,
         psu_name=roles.psu,
         fpc_name=design.fraction_name,
-        design_effect=None if effect is None else float(effect),
         public_weight=design.weight,
         public_weight_name=design.weight_name,
-        stratum_sizes=declaration.stratum_sizes,
-        weights_from=declaration.weights_from,
-        missing=declaration.missing,
-        weight_transform=weight_transform,
     )
 
 
@@ -518,11 +490,11 @@ def _size_problems(
     """List stratum sizes that do not fit the strata of the records."""
     problems = []
     if undeclared := undeclared_levels(strata, tuple(stratum_sizes)):
-        problems.append(f"stratum_sizes: {undeclared}")
+        problems.append(f"population_size: {undeclared}")
     if unknown := [name for name in stratum_sizes if name not in strata.levels]:
         problems.append(
-            f"stratum_sizes: no record lies in {listing(unknown)}. No weight represents a stratum "
-            "without records: merge it with another, or remove it from the population."
+            f"population_size: no record lies in {listing(unknown)}. No weight represents a "
+            "stratum without records: merge it with another, or remove it from the population."
         )
     small = [
         level
@@ -531,7 +503,7 @@ def _size_problems(
     ]
     if small:
         problems.append(
-            f"stratum_sizes: below the number of sample records in {listing(small)}; give the "
+            f"population_size: below the number of sample records in {listing(small)}; give the "
             "number of units in the population."
         )
     return problems

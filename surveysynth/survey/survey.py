@@ -21,9 +21,9 @@ from surveysynth.survey.columns import repeated_positions
 from surveysynth.survey.declaration import (
     Declaration,
     declared_outcomes,
+    declared_sizes,
     given_weights_from,
     make_roles,
-    size_by_stratum,
 )
 from surveysynth.survey.design_matrix import DesignMatrix
 from surveysynth.survey.outcome import Outcome
@@ -273,7 +273,7 @@ class Survey:
         fpc: str | None = None,
         lonely_psu: str = "fail",
         design_effect: float | None = None,
-        population_size: float | None = None,
+        population_size: float | Mapping[str, float] | None = None,
         predictors: str | None = None,
         transforms: Transform | Sequence[Transform] | None = None,
         public_columns: Sequence[str] = (),
@@ -284,7 +284,6 @@ class Survey:
         binary_for: Sequence[str] = (),
         weights: str = "confidential",
         weights_from: str | Sequence[str] | None = None,
-        stratum_sizes: Mapping[str, float] | None = None,
         weight_transform: LearnedTransform | None = None,
         source: str = "the data frame",
     ) -> "Survey":
@@ -316,7 +315,9 @@ class Survey:
         design_effect
             Public factor by which PSUs raise variances, for models without effects of PSUs.
         population_size
-            The public N, from a frame or a published source.
+            The public N, from a frame or a published source. Or numbers of units by level of the
+            strata, instead of public weights, for simple random samples within strata: the weight
+            is N_h/n_h, and n_h/N_h is the sampling fraction (omit fpc then).
         predictors
             Formula over public columns; None for the default of methods 3: strata, by columns,
             and all interactions of two of them, which the models shrink.
@@ -342,10 +343,6 @@ class Survey:
             Columns that the weights were computed from besides the design, () for design weights,
             or "unknown"; None assumes that no weight depends on the answers of others. Tables by
             weights from a column that is not public are refused.
-        stratum_sizes
-            Instead of public weights, for simple random samples within strata: numbers of units in
-            the population by level of strata. The weight is N_h/n_h, and n_h/N_h is the sampling
-            fraction (omit fpc then).
         weight_transform
             A learned transform with a public range of the weight, instead of its logarithm.
         source
@@ -390,23 +387,13 @@ class Survey:
             tuple(public_columns), weights=weights,
         )  # fmt: skip
         declaration = Declaration(
-            roles,
-            declared,
-            source,
-            predictors=predictors,
-            lonely_psu=lonely_psu,
-            missing=missing,
-            design_effect=design_effect,
-            population_size=population_size,
+            **declared_sizes(population_size), roles=roles, outcomes=declared, source=source,
+            predictors=predictors, lonely_psu=lonely_psu, missing=missing,
+            design_effect=design_effect, weights_from=given_weights_from(weights_from),
+            weight_transform=weight_transform or Transform(), weights=weights,
             orders={name: tuple(order) for name, order in (level_order or {}).items() if order},
-            margins=margin_labels or {},
-            statistics=statistics,
-            binary_for=binary_for,
-            weights=weights,
-            stratum_sizes=size_by_stratum(stratum_sizes),
-            weights_from=given_weights_from(weights_from),
-            weight_transform=weight_transform or Transform(),
-        )
+            margins=margin_labels or {}, statistics=statistics, binary_for=binary_for,
+        )  # fmt: skip
         return survey_of(_frame_of(frame, declaration), declaration)
 
     def in_order(self, order: IntArray) -> "Survey":

@@ -253,7 +253,7 @@ class LearnedTransform(Transform):
             )
         if not 0.0 < self.share < 1.0:
             raise InputError(
-                f"learned_share: expected a number between 0 and 1, got {self.share!r}."
+                f"share: expected a number between 0 and 1, got {self.share!r}."
             )
 
     def of_weights(self, mean: float) -> "LearnedTransform":

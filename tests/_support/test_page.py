@@ -27,9 +27,8 @@ from surveysynth._support.progress import (
     shows_parts,
     shows_stages,
 )
-from surveysynth.config.draft.text import Drafted
+from surveysynth.config.draft import Drafted
 from surveysynth.evaluation.compare.folder import ComparisonResult
-from surveysynth.mechanisms.pseudo_posterior.feasibility import FeasibilityReport
 from surveysynth.release.check import Kind, Warned
 from surveysynth.release.ledger import LedgerSummary
 from surveysynth.release.pipeline import Rebuilt, ReleaseResult
@@ -105,9 +104,8 @@ RESULTS: dict[str, tuple[Callable[[], Any], list[str], list[str]]] = {
                             "Field <of>", "All", "1,235", "0.01234", "epsilon 10.8"],
              ["is_margin"]),
     "comparison": (comparison_result, ["CONFIDENTIAL", "report.html", "sample"], ["nan"]),
-    "check": (lambda: ss.CheckResult(("400 records <x>",), FeasibilityReport(
-        ss.MechanismSettings(epsilon=10.8), ()), confidential="canary"),
-        ["OK to release.", "400 records <x>"], ["canary"]),
+    "check": (lambda: ss.CheckResult(("400 records <x>",), confidential="canary"),
+        ["Valid.", "400 records <x>"], ["canary"]),
     "drafted": (lambda: Drafted(HERE / "spec.toml", ("outcomes.y.kind",), ()),
                 ["a <b> folder", "outcomes.y.kind"], []),
     "rebuilt": (lambda: Rebuilt(HERE, ("a", "b"), ("tables/x",)), ["2 files", "tables/x"], []),

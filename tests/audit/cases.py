@@ -8,7 +8,7 @@ public columns of the file: nothing confidential is read.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,13 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.api.start import simulate_survey
-from surveysynth.config.build import engine_of, mechanism_of, model_of, read_design, spreads_of
+from surveysynth.config.build import engine_of, mechanism_of, model_of, read_design
 from surveysynth.evaluation.studies.population import published_cells
+from surveysynth.evaluation.studies.simulated import UNDECLARED
 from surveysynth.mechanisms.base import Declared, Mechanism
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.mechanism import NoisyStatisticsMechanism
 from surveysynth.mechanisms.noisy_statistics.settings import NoisySettings
-from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED, guessed_dataset
 from surveysynth.mechanisms.pseudo_posterior.mechanism import PseudoPosterior
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
@@ -208,21 +208,32 @@ def specified_case(spec: "Spec", seed: int) -> Case:
     if isinstance(mechanism.settings, NoisySettings):
         confidential = _declared(design, mechanism.settings, rng)
     else:
-        confidential = _guessed(model.of(design), design, spreads_of(spec), rng)
+        spreads = {
+            name: each.of_side(0)[1] or UNDECLARED for name, each in spec.outcomes.items()
+        }
+        confidential = _guessed(model.of(design), design, spreads, rng)
     return Case(spec.path.name, model, Survey(design, confidential), mechanism)
 
 
 def _guessed(
     model: Model, design: PublicDesign, spreads: Mapping[str, float], rng: np.random.Generator
 ) -> Confidential:
-    """Simulate a dataset from the model's own guess, as ``surveysynth check`` uses it.
+    """Simulate a dataset from the model's own guess, its amounts stretched to declared spreads.
 
     If the model has none, as the caller's own programs, the guess is that of FBS.
     """
     require(model, design)
-    if model.prior_guess(design, UNDECLARED) is None:
+    theta = model.prior_guess(design, UNDECLARED)
+    if theta is None:
         model = get_model("fbs").of(design)
-    simulated = guessed_dataset(design, model, 1.0, spreads, rng)
+        theta = model.prior_guess(design, UNDECLARED)
+    assert theta is not None
+    simulated = model.simulate(theta, design, rng, "sample")
+    if not getattr(model, "takes_count", False):
+        stretch = np.ones(simulated.z.shape[1])
+        for position, outcome in enumerate(design.outcomes):
+            stretch[position] = spreads.get(outcome.name, UNDECLARED) / UNDECLARED
+        simulated = replace(simulated, z=simulated.z * stretch)
     weight = None if design.weight_name is None else model.drawn_weight(design, simulated)
     return Confidential(simulated.outcomes(design), weight)
 

@@ -124,8 +124,8 @@ def test_kinds_and_bounds_of_a_specification_are_kept(tmp_path, frame):
     text = spec_text(
         survey="population_size = 100000",
         synthesizer='model = "fbs"\noutcome = ["salary", "employed"]\n'
-        '[outcomes.salary]\nkind = "semicontinuous"\nspikes = [0]\nlower = 0\nupper = 30000\n'
-        'transform = "asinh"\nscale = 10000\ncentre = 22000\nspread = 0.5\n'
+        '[outcomes.salary]\nkind = "semicontinuous"\nspikes = [0]\nbounds = [0, 30000]\n'
+        'transform = { kind = "asinh", scale = 10000 }\ncentre = 22000\nspread = 0.5\n'
         '[outcomes.employed]\nkind = "binary"',
         privacy='mechanism = "noisy_statistics"\nepsilon = 3\ndelta = 1e-6',
     )

@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 import surveysynth as ss
 from surveysynth import cli
 from surveysynth._support.messages import has_control
-from surveysynth.config.draft import choices as draft_choices
-from surveysynth.config.draft.choices import (
+from surveysynth.config import draft
+from surveysynth.config.draft import (
     Choices,
     OutcomeChoice,
     PublicLevels,
+    draft_text,
     read_outcomes,
     read_sources,
     settled_amount,
     split_columns,
 )
-from surveysynth.config.draft.text import draft_text
 from surveysynth.config.spec import load_spec, parse_spec
 from surveysynth.errors import InputError
 from surveysynth.estimation.statistics import LEVEL, TABLE_COLUMNS
@@ -116,7 +116,7 @@ def test_the_command_check_is_content(data: Path, capsys: pytest.CaptureFixture[
 def test_what_follows_from_typical_values() -> None:
     said = OutcomeChoice("income", "continuous", {"center": 25_000.0})
     settled = settled_amount(said, strict=True)
-    assert (settled["transform"], settled["power"], settled["scale"]) == ("yeo_johnson", 0.5, 2000)
+    assert settled["transform"] == {"kind": "yeo_johnson", "scale": 2000, "power": 0.5}
     assert settled["spread"] == "?"
 
 
@@ -171,7 +171,7 @@ def test_no_value_of_outcome_or_weight_is_read(
             asked.extend(columns)
             return self.table.read(columns)
 
-    monkeypatch.setattr(draft_choices, "open_table", lambda path: Spy(open_table(path)))
+    monkeypatch.setattr(draft, "open_table", lambda path: Spy(open_table(path)))
     frame = household_frame()
     written = []
     for change in (1.0, 2.0):
@@ -374,7 +374,7 @@ def test_flags_take_names_with_their_own_signs_whole() -> None:
     (one,) = read_outcomes(["a:binary:count"], [], columns)
     assert (one.name, one.kind) == ("a:binary", "count")
     two = read_outcomes(["a:continuous", "a.b:continuous"], ["a.b.center=3", "a.scale=2"], columns)
-    assert [each.constants for each in two] == [{"scale": 2.0}, {"center": 3.0}]
+    assert [each.constants for each in two] == [{"transform": {"scale": 2.0}}, {"center": 3.0}]
     assert split_columns("--by", ["x,y"], columns) == ("x,y",)
     assert split_columns("--by", ["x, y", "x"], ("x", "y")) == ("x", "y")
 

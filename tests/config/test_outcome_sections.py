@@ -64,10 +64,8 @@ EVERY_KIND = """
 [outcomes.income]
 kind = "semicontinuous"
 spikes = [0, 150000]
-transform = "yeo_johnson"
-scale = 10000
-power = 0.4
-upper = 149999.5
+transform = { kind = "yeo_johnson", scale = 10000, power = 0.4 }
+bounds = [-inf, 149999.5]
 center = 30000
 spread = 1.0
 [outcomes.weight]
@@ -84,9 +82,8 @@ kind = "binary"
 [outcomes.hours]
 center = 20
 spread = 1.0
-transform = "identity"
-scale = 10
-lower = 0
+transform = { kind = "identity", scale = 10 }
+bounds = [0, inf]
 """
 
 
@@ -104,7 +101,7 @@ def test_sections_name_the_outcomes_in_their_order() -> None:
 
 
 def test_a_list_settles_the_order_and_may_name_more() -> None:
-    amount = "transform = 'asinh'\nscale = 5\ncenter = 3.0\nspread = 1"
+    amount = "transform = { kind = 'asinh', scale = 5 }\ncenter = 3.0\nspread = 1"
     sections = f"[outcomes.works]\nkind = 'binary'\n[outcomes.pay]\n{amount}\n"
     sections += f"[outcomes.rent]\n{amount}"
     listed = "outcome = ['pay', 'works', 'rent']"
@@ -127,10 +124,10 @@ def test_the_synthesizer_may_be_left_out_altogether() -> None:
     ("keys", "transform"),
     [
         ("", Transform("log")),
-        ("shift = 2", Transform("log", shift=2.0)),
-        ("scale = 10", Transform("yeo_johnson", scale=10.0)),
-        ("power = 1.5", Transform("yeo_johnson", power=1.5)),
-        ("transform = 'asinh'\nscale = 10", Transform("asinh", scale=10.0)),
+        ("transform = { shift = 2 }", Transform("log", shift=2.0)),
+        ("transform = { scale = 10 }", Transform("yeo_johnson", scale=10.0)),
+        ("transform = { power = 1.5 }", Transform("yeo_johnson", power=1.5)),
+        ("transform = { kind = 'asinh', scale = 10 }", Transform("asinh", scale=10.0)),
     ],
 )
 def test_transforms_of_a_section(keys: str, transform: Transform) -> None:
@@ -150,24 +147,25 @@ def test_transforms_of_a_section(keys: str, transform: Transform) -> None:
         ("kind = 'categorical'\nlevels = ['1', 1]", ["outcomes.y.levels", "once"]),
         ("kind = 'binary'\nlevels = ['a']", ["outcomes.y.levels", "'binary' has two levels"]),
         ("kind = 'binary'\ntransform = 'log'", ["outcomes.y.transform", "amounts"]),
-        ("kind = 'binary'\nupper = 1", ["outcomes.y.upper", "amounts"]),
+        ("kind = 'binary'\nbounds = [-inf, 1]", ["outcomes.y.bounds", "amounts"]),
         ("kind = 'binary'\ncenter = 0.5", ["outcomes.y.center", "amounts"]),
         ("center = 1\ncentre = 2\nspread = 1", ["outcomes.y.centre", "unknown key"]),
         ("kind = 'count'", ["outcomes.y.range", "missing", "[0, 20]"]),
-        ("lower = 0", ["outcomes.y.lower", "log(y)", "not defined"]),
-        ("lower = -3\nshift = 3", ["outcomes.y.lower", "not defined"]),
-        ("lower = 3\nupper = 2", ["outcomes.y.lower", "below upper"]),
-        ("upper = inf", ["outcomes.y.upper", "finite"]),
+        ("bounds = [0, inf]", ["outcomes.y.bounds", "log(y)", "not defined"]),
+        ("bounds = [-3, inf]\ntransform = { shift = 3 }", ["y.bounds", "not defined"]),
+        ("bounds = [3, 2]", ["outcomes.y.bounds", "the lower first"]),
+        ("bounds = [-inf, inf]", ["outcomes.y.bounds", "may be infinite"]),
+        ("bounds = [1]", ["outcomes.y.bounds", "expected two numbers"]),
         ("kind = 'semicontinuous'\nspikes = [nan]", ["outcomes.y.spikes[1]", "finite"]),
         ("kind = 'semicontinuous'\nspikes = 0", ["outcomes.y.spikes", "a list"]),
-        ("transform = 'log'\nscale = 2", ["outcomes.y.scale", "'log' has no scale"]),
-        ("transform = 'log'\npower = 1", ["outcomes.y.power", "yeo_johnson"]),
-        ("power = 3", ["outcomes.y.power", "between 0 and 2"]),
-        ("scale = 0", ["outcomes.y.scale", "positive"]),
-        ("transform = 'asinh'\nshift = 1", ["outcomes.y.shift", "'log'"]),
+        ("transform = { kind = 'log', scale = 2 }", ["transform.scale", "'log' has no scale"]),
+        ("transform = { kind = 'log', power = 1 }", ["outcomes.y.transform.power", "yeo_johnson"]),
+        ("transform = { power = 3 }", ["outcomes.y.transform.power", "between 0 and 2"]),
+        ("transform = { scale = 0 }", ["outcomes.y.transform.scale", "positive"]),
+        ("transform = { kind = 'asinh', shift = 1 }", ["outcomes.y.transform.shift", "'log'"]),
         ("center = -1", ["outcomes.y.center", "log(y)"]),
         ("transform = 'sqrt'", ["outcomes.y.transform", "'log'", "'sqrt'"]),
-        ("shift = nan", ["outcomes.y.shift", "finite"]),
+        ("transform = { shift = nan }", ["outcomes.y.transform.shift", "finite"]),
     ],
 )
 def test_each_mistake_names_its_section_and_key(keys: str, parts: list[str]) -> None:
@@ -205,7 +203,7 @@ ZEROS = f"kind = 'semicontinuous'\nspikes = [0]\n{MOMENTS}"
         ("normal", "kind = 'binary'", "use model = 'fbs' or 'fbp'."),
         ("normal_mixture", ZEROS, "'fbs' or 'fbp'"),
         ("poisson", ZEROS, "'fbs' or 'fbp'"),
-        ("normal", "upper = 9", "outcomes.y.upper: model 'normal' supports no bounds"),
+        ("normal", "bounds = [-inf, 9]", "outcomes.y.bounds: model 'normal' supports no bounds"),
         ("own.toml", "kind = 'binary'", "use model = 'fbs' or 'fbp'."),
     ],
 )
@@ -243,7 +241,7 @@ def test_units_have_effects_on_every_kind_and_with_missing_answers() -> None:
     psu = "psu = 'school'"
     noisy = {"privacy": "mechanism = 'noisy_statistics'"}
     size = f"{psu}\npopulation_size = 1000"
-    for keys in ("kind = 'binary'", "upper = 9\ncenter = 3\nspread = 1"):
+    for keys in ("kind = 'binary'", "bounds = [-inf, 9]\ncenter = 3\nspread = 1"):
         kind = f"[outcomes.y]\n{keys}"
         text = refusal(kind, survey=psu)
         assert "survey.psu" in text
@@ -266,7 +264,8 @@ def test_noisy_statistics_need_constants_of_amounts_alone() -> None:
     parse_spec(text_of(f"{amount}\ncenter = 3\nspread = 1.0", **given))
 
 
-SPLIT = "[outcomes.tax]\nkind = 'semicontinuous'\nsplit = 0\nscale = 1000\n"
+SCALE = "transform = { scale = 1000 }\n"
+SPLIT = f"[outcomes.tax]\nkind = 'semicontinuous'\nsplit = 0\n{SCALE}"
 
 
 def test_a_split_has_a_centre_on_each_side() -> None:
@@ -288,10 +287,10 @@ def test_a_split_has_a_centre_on_each_side() -> None:
         ("center = ['a', 2]", ["outcomes.tax.center", "a number, got 'a'"]),
         ("spread = [1, 0]", ["outcomes.tax.spread", "greater than 0, got 0"]),
         ("spread = [1, inf]", ["outcomes.tax.spread", "a finite number"]),
-        ("upper = -2", ["outcomes.tax.split", "between lower and upper"]),
-        ("center = [5, -5]\nshift = -9\ntransform = 'log'\nscale = 1", ["center", "log(tax + -9)"]),
+        ("bounds = [-inf, -2]", ["outcomes.tax.split", "between the bounds"]),
+        ("center = [5, -5]\ntransform = { kind = 'log', shift = -9 }", ["center", "log(tax + -9)"]),
     ):
-        text = refusal(SPLIT.replace("scale = 1000\n", "") + keys)
+        text = refusal(SPLIT.replace(SCALE, "") + keys)
         for part in parts:
             assert part in text
     pairs = "[outcomes.y]\ncenter = [3, 2]"
@@ -365,7 +364,7 @@ def test_a_spread_by_groups_is_of_models_that_have_one() -> None:
     other = parse_spec(text_of("[outcomes.y]", synthesizer="model = 'normal'"))
     assert "covariance_by" not in model_options(other)
     paper = parse_spec(text_of("[outcomes.y]", synthesizer="covariance_by = []"))
-    assert model_options(paper)["covariance_by"] == ()
+    assert "covariance_by" not in model_options(paper)
     text = refusal("[outcomes.y]", synthesizer="covariance_by = ['regoin']")
     assert "synthesizer.covariance_by: 'regoin'" in text
     assert "Did you mean 'region'" in text
@@ -409,8 +408,13 @@ KEYS = {
     "kind": st.sampled_from(
         ["continuous", "semicontinuous", "binary", "categorical", "count", "kind"]
     ).map(repr),
-    "transform": st.sampled_from(["log", "identity", "asinh", "yeo_johnson", "sqrt"]).map(repr),
-    "scale": NUMBERS, "power": NUMBERS, "shift": NUMBERS, "lower": NUMBERS, "upper": NUMBERS,
+    "transform": st.one_of(
+        st.sampled_from(["log", "identity", "asinh", "yeo_johnson", "sqrt"]).map(repr),
+        st.dictionaries(st.sampled_from(["scale", "power", "shift"]), NUMBERS).map(
+            lambda given: f"{{ {', '.join(f'{key} = {value}' for key, value in given.items())} }}"
+        ),
+    ),
+    "bounds": st.lists(NUMBERS, min_size=2, max_size=2),
     "center": NUMBERS, "spread": NUMBERS,
     "spikes": st.lists(NUMBERS, max_size=3),
     "levels": st.lists(st.one_of(WORDS, st.integers(0, 2)), max_size=4),
@@ -445,14 +449,13 @@ def test_any_sections_give_a_spec_or_an_error_that_names_section_and_key(
         for outcome, keys in zip(spec.declared, given_sections, strict=True):
             assert outcome.kind == str(keys.get("kind", "'continuous'")).strip("'")
             assert len(outcome.spikes) == len(keys.get("spikes", []))
-            for end in ("lower", "upper"):
-                assert getattr(outcome, end) == keys.get(end)
+            assert [outcome.lower, outcome.upper] == keys.get("bounds", [None, None])
 
 
 #: Further keys of a count, most of which are for other kinds.
 BESIDE_A_RANGE: dict[str, Any] = {
-    "learned_by": "'cells'", "learned_share": 0.2, "spikes": [0], "lower": 0, "split": 1,
-    "transform": "'log'", "center": 2, "levels": "['a', 'b']", "scale": 2,
+    "spikes": [0], "bounds": [0, 9], "split": 1, "transform": "{ by = 'cells', share = 0.2 }",
+    "center": 2, "levels": "['a', 'b']",
 }  # fmt: skip
 #: Ends of a range: whole numbers, others, and far too large ones.
 ENDS = st.one_of(
@@ -485,7 +488,7 @@ def test_any_count_is_a_transform_of_whole_numbers_or_an_error_that_names_a_key(
         for line in lines[1:] if len(lines) > 1 else lines:
             assert "outcomes.y." in line or "synthesizer.model" in line, line
         wrong = not ends[0] < ends[1] or any(end % 1.0 or abs(end) > 2**40 for end in ends)
-        allowed = {"learned_by", "learned_share"}
+        allowed = {"transform"}
         able = model in ("fbs", "fbp") and mechanism == "noisy_statistics"
         assert wrong or set(keys) - allowed or not able
         return
@@ -497,5 +500,5 @@ def test_any_count_is_a_transform_of_whole_numbers_or_an_error_that_names_a_key(
     assert outcome.learned.edges[[0, -1]].tolist() == [ends[0], ends[1] + 1]
     # The weight shares the tenth where it is learned as well.
     several = 2 if (mechanism, model) == ("noisy_statistics", "fbs") else 1
-    assert outcome.learned.share == (0.2 if "learned_share" in keys else 0.1 / several)
+    assert outcome.learned.share == (0.2 if "transform" in keys else 0.1 / several)
     assert outcome.learned.curve_by == "cells"

@@ -33,7 +33,7 @@ def test_every_key_of_every_section_is_on_the_page() -> None:
     keys = {name: tuple(model.model_fields) for name, model in SECTIONS.items()}
     keys["privacy"] = PRIVACY_KEYS
     fields = [f"{name}.{key}" for name in keys for key in keys[name]]
-    assert len(fields) > 80
+    assert len(fields) > 70
     assert sorted(headings) == sorted(["spec_version", *fields])
     # And there is no section that this test does not know.
     assert set(Spec.model_fields) - set(SECTIONS) == {"spec_version", "path", "shared"}

@@ -54,12 +54,10 @@ EPSILON = 10.8
 TRANSFORMS: dict[str, dict[str, Any]] = {
     "learned": {"range": list(RANGE)},
     "power 0.4": {
-        "transform": "yeo_johnson", "scale": 5000.0, "power": 0.4, "center": 30_000.0,
-        "spread": 2.5,
+        "transform": {"scale": 5000.0, "power": 0.4}, "center": 30_000.0, "spread": 2.5,
     },
     "power 0.2": {
-        "transform": "yeo_johnson", "scale": 5000.0, "power": 0.2, "center": 30_000.0,
-        "spread": 2.3,
+        "transform": {"scale": 5000.0, "power": 0.2}, "center": 30_000.0, "spread": 2.3,
     },
 }  # fmt: skip
 
@@ -136,7 +134,7 @@ def _line(method: str, statistic: str, rows: pd.DataFrame) -> dict[str, Any]:
 BY_WEIGHTS: dict[str, dict[str, Any]] = {
     "learned": {"range": [0.0, RANGE[1]]},
     "log": {"transform": "log"},
-    "power 0.4": {"transform": "yeo_johnson", "scale": 5000.0, "power": 0.4},
+    "power 0.4": {"transform": {"scale": 5000.0, "power": 0.4}},
 }
 
 

@@ -204,9 +204,9 @@ smoothed weights of FBS were scaled to the population (ours sum to it). Its inte
 cover {interior_paper:.2f} in the interior and {fields_paper:.2f} for whole fields; ours cover
 {interior:.2f} and {fields:.2f}.
 
-**Outcome smoothing is only for reproduction.** With `smoothing = "outcome"` and its weights by
-record, means of FBP data are corrected for selection twice and cover {twice:.2f}. The published
-tables avoid this by equal weights within cells, which the default smoothing always has.
+**Outcome smoothing is only for reproduction.** With `get_model("fbp", smoothing="outcome")` and its
+weights by record, means of FBP data are corrected for selection twice and cover {twice:.2f}. The
+published tables avoid this by equal weights within cells, which the default smoothing always has.
 
 **Our defaults** cover {default_least:.2f} to {default_largest:.2f} in every cell.
 """

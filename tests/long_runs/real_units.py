@@ -24,10 +24,12 @@ from tests.benchmarks.releases import measured
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "ce2015q3.csv"
 GOLDEN = Path(__file__).parents[1] / "golden" / "real_units.json"
-AMOUNT = 'kind = "semicontinuous"\nspikes = [0]\ntransform = "yeo_johnson"\npower = 0.4\nlower = 0'
+AMOUNT = 'kind = "semicontinuous"\nspikes = [0]\nbounds = [0, inf]'
 OUTCOMES = {
-    "income": f"{AMOUNT}\nscale = 10000\ncenter = 45000\nspread = 2.0",
-    "health_spending": f"{AMOUNT}\nscale = 100\ncenter = 300\nspread = 1.7",
+    "income": f"{AMOUNT}\ntransform = {{ scale = 10000, power = 0.4 }}\n"
+    "center = 45000\nspread = 2.0",
+    "health_spending": f"{AMOUNT}\ntransform = {{ scale = 100, power = 0.4 }}\n"
+    "center = 300\nspread = 1.7",
     "education": f'kind = "categorical"\nlevels = {json.dumps(list("12345678"))}',
     "earners": 'kind = "count"\nrange = [0, 8]',
     "vehicles": 'kind = "count"\nrange = [0, 20]',

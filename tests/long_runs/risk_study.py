@@ -74,7 +74,7 @@ class Runs:
                 "m": self.m,
                 "plan": self.plan,
                 "origin": "density",
-                "shared_weights": "allow",
+                "allow": ["shared_weights"],
                 **settings,
             }
         )

@@ -88,9 +88,7 @@ population_size = 129000000
 [outcomes.income]
 kind = "semicontinuous"
 spikes = [0]
-transform = "yeo_johnson"
-scale = 10000
-power = 0.4
+transform = { kind = "yeo_johnson", scale = 10000, power = 0.4 }
 center = 45000
 spread = 2.0
 [tables]

@@ -29,7 +29,10 @@ from scipy.special import gammaincinv  # noqa: E402
 
 from surveysynth._support.types import FloatArray, Theta  # noqa: E402
 from surveysynth.mechanisms.pseudo_posterior.fit import Database  # noqa: E402
-from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings  # noqa: E402
+from surveysynth.mechanisms.pseudo_posterior.settings import (  # noqa: E402
+    Allowed,
+    MechanismSettings,
+)
 from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch  # noqa: E402
 from surveysynth.models import get_model  # noqa: E402
 from surveysynth.models.base import Model  # noqa: E402
@@ -141,8 +144,8 @@ class Setting:
     def settings(self) -> MechanismSettings:
         """Of the mechanism."""
         plan = SamplingPlan(4, 250, self.draws)
-        small = "pool" if self.pooled else "allow"
-        return MechanismSettings(epsilon=self.epsilon, m=M, plan=plan, small_strata=small)
+        allow: tuple[Allowed, ...] = () if self.pooled else ("small_strata",)
+        return MechanismSettings(epsilon=self.epsilon, m=M, plan=plan, allow=allow)
 
     @property
     def made(self) -> Model:

@@ -36,7 +36,7 @@ mechanism = "pseudo_posterior"
 epsilon = 0.01
 m = 2
 weights = "linear"
-shared_weights = "allow"
+allow = ["shared_weights"]
 scale = 1.0
 [tables]
 by = ["field", "gender"]
@@ -58,8 +58,8 @@ VALUES = (
 KEYS = (
     "data", "weight", "strata", "psu", "fpc", "population_size", "missing", "public_columns",
     "outcome", "predictors", "epsilon", "m",
-    "risk", "shared_weights",
-    "by", "statistics", "weights", "stratum_sizes", "lonely_psu", "engine", "priors",
+    "risk", "allow",
+    "by", "statistics", "weights", "lonely_psu", "engine", "priors",
     "covariance_by", "mechanism", "protect", "rho", "flags", "formats", "level", "design_effect",
 )  # fmt: skip
 

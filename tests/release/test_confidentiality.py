@@ -186,7 +186,7 @@ def test_the_search_finds_a_leak(tmp_path: Path) -> None:
     [
         ('risk = "none"', 'formats = ["csv", "html"]'),
         ("epsilon = 24.0\nm = 2", EVERY_FORMAT),
-        ('epsilon = 24.0\nm = 2\nrisk = "count"\nshared_weights = "allow"',
+        ('epsilon = 24.0\nm = 2\nrisk = "count"\nallow = ["shared_weights"]',
          'formats = ["csv", "html"]'),
     ],
     ids=["no risk", "largest", "count"],

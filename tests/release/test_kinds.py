@@ -27,14 +27,13 @@ MakeSpec = Callable[..., Path]
 YES = "=ja, \"`x`\""
 SECTIONS = f"""
 [outcomes.salary]
-upper = 1e9
+bounds = [-inf, 1e9]
 center = 60000
 spread = 0.5
 [outcomes.benefit]
 kind = "semicontinuous"
 spikes = [0, 5000]
-transform = "yeo_johnson"
-scale = 1000
+transform = {{ kind = "yeo_johnson", scale = 1000 }}
 center = 1500
 spread = 0.5
 [outcomes.works]
@@ -241,7 +240,7 @@ def test_check_prints_kinds_and_public_constants(make_spec: MakeSpec) -> None:
 def test_an_amount_by_its_section_goes_through_the_model(
     make_spec: MakeSpec, tmp_path: Path
 ) -> None:
-    section = "[outcomes.salary]\nscale = 10000\npower = 0.3\n"
+    section = "[outcomes.salary]\ntransform = { scale = 10000, power = 0.3 }\n"
     release(spec_of(make_spec, section, privacy="m = 3"), tmp_path / "out")
     read = read_release(tmp_path / "out")
     column = next(each for each in read.codebook["columns"] if each["name"] == "salary")
@@ -258,10 +257,8 @@ SPLIT = """
 [outcomes.salary]
 kind = "semicontinuous"
 split = 30000
-transform = "yeo_johnson"
-scale = 10000
-power = 0.3
-lower = -1000000
+transform = { kind = "yeo_johnson", scale = 10000, power = 0.3 }
+bounds = [-1000000, inf]
 center = [60000, 15000]
 spread = 1.0
 """ + WEIGHT

@@ -24,7 +24,7 @@ from tests.surveys import NOISY, small_survey
 
 MakeSpec = Callable[..., Path]
 SIZES = "weights = 'public'\nweight = 'weight'"
-STRATA = "weights = 'public'\nstratum_sizes = { a = 8000, b = 10000.5, c = 80 }"
+STRATA = "weights = 'public'\npopulation_size = { a = 8000, b = 10000.5, c = 80 }"
 SHORT = "chains = 4\ndraws = 250\nwarmup = 100\npredictors = 'field + gender'"
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 10.8\nm = 10\nreplicates_per_draw = 1'
 SALARY = "[outcomes.salary]\ncenter = 22000\nspread = 0.45"
@@ -42,13 +42,13 @@ def strict_spec(
 def frame_of(survey: str) -> pd.DataFrame:
     """The survey file; without a column of weights where the strata make them."""
     frame = small_survey()
-    return frame.drop(columns="weight") if "stratum_sizes" in survey else frame
+    return frame.drop(columns="weight") if "population_size" in survey else frame
 
 
 def counts_by_pandas(survey: str) -> tuple[pd.Series, pd.Series]:
     """By field and gender."""
     frame = frame_of(survey)
-    if "stratum_sizes" in survey:
+    if "population_size" in survey:
         size = frame["field"].map({"a": 8000, "b": 10000.5, "c": 80})
         frame["weight"] = size / frame.groupby("field")["salary"].transform("size")
     return frame.groupby(["field", "gender"])["weight"].sum(), frame["weight"]
@@ -76,7 +76,7 @@ def test_files_of_a_release(
         spec = strict_spec(make_spec, survey, frame)
     else:
         spec = make_spec(frame, survey=survey, synthesizer=SHORT, privacy=QUICK)
-    if "stratum_sizes" in survey:
+    if "population_size" in survey:
         spec.write_text(spec.read_text().replace('weight = "weight"\n', ""))
     out = release(spec, tmp_path / "out", seed=2).out / "release"
     assert_counts(out, survey)
@@ -100,7 +100,7 @@ def test_files_of_a_release(
     for gone in ("outcome and sampling w", "outcomes and sampling w", "log weight", "smoothed"):
         assert gone not in dossier + (out / "README.md").read_text()
     assert "differ in the outcome" in dossier
-    if "stratum_sizes" in survey:
+    if "population_size" in survey:
         assert "a: 8,000, b: 10,000.5, c: 80" in dossier
         assert columns["sampling_fraction"]["roles"] == ["fpc"]
     else:  # the weight varies within cells of X
@@ -211,9 +211,9 @@ def test_check_tells_the_expected_errors(
         ({"survey": SIZES, "labels": "[outcomes.weight]\ncenter = 3.0"}, "leave it out"),
         ({"survey": "weights = 'open'"}, "'confidential', 'public' or 'release:PATH'"),
         ({"survey": STRATA}, "remove one of the two"),
-        ({"survey": "stratum_sizes = { a = 10 }"}, "set weights = 'public'"),
-        ({"survey": "weights = 'public'\nstratum_sizes = { a = 0 }"}, "greater than 0"),
-        ({"survey": "weights = 'public'\nstratum_sizes = { a = 'x' }"}, "stratum_sizes.a"),
+        ({"survey": "population_size = { a = 10 }"}, "set weights = 'public'"),
+        ({"survey": "weights = 'public'\npopulation_size = { a = 0 }"}, "greater than 0"),
+        ({"survey": "weights = 'public'\npopulation_size = { a = 'x' }"}, "population_size.a"),
     ],
 )  # fmt: skip
 def test_mistakes_of_a_specification_are_named(

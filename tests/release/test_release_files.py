@@ -81,16 +81,16 @@ def test_a_literal_cannot_end_the_block_it_stands_in() -> None:
     [
         (
             'risk = "pairwise"\nradius = 0.1\npattern = ["gender"]\nweights = "reweighted"\n'
-            'shared_weights = "allow"',
+            'allow = ["shared_weights"]',
             {"radius": 0.1, "radius_kind": "relative", "pattern": ["gender"], "weights": "linear",
              "scale": None, "shift": 0.0, "reweight": True},
             "the records with the same gender",
         ),
-        ('risk = "count"\nscale = [0.9, -0.05]\nshared_weights = "allow"', {"shift": -0.05},
+        ('risk = "count"\nscale = [0.9, -0.05]\nallow = ["shared_weights"]', {"shift": -0.05},
          "Count-based risks"),
         (
-            'risk = "scalar"\nshared_weights = "allow"',
-            {"weights": "linear", "shared_weights": "allow"}, "DOES NOT KEEP WHAT IS STATED",
+            'risk = "scalar"\nallow = ["shared_weights"]',
+            {"weights": "linear", "allow": ["shared_weights"]}, "DOES NOT KEEP WHAT IS STATED",
         ),
     ],
 )  # fmt: skip
@@ -331,7 +331,7 @@ def test_a_declared_design_effect_is_in_every_file(make_spec: MakeSpec, tmp_path
 
 
 def test_reruns_add_up(make_spec: MakeSpec, tmp_path: Path) -> None:
-    spec = make_spec(privacy="epsilon = 4.5\nsmall_strata = 'allow'")
+    spec = make_spec(privacy="epsilon = 4.5\nallow = ['small_strata']")
     release(spec, tmp_path / "out")
     result = release(spec, tmp_path / "out", overwrite=True)
     assert result.ledger.epsilon == 9.0

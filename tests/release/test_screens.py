@@ -61,7 +61,7 @@ def other_values(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 @pytest.mark.usefixtures("stand_in_mechanism")
-@pytest.mark.parametrize("privacy", [NOISY, "epsilon = 10.8\nsmall_strata = 'allow'"])
+@pytest.mark.parametrize("privacy", [NOISY, "epsilon = 10.8\nallow = ['small_strata']"])
 def test_outcomes_and_weights_do_not_change_the_screen(
     make_spec: MakeSpec, tmp_path: Path, capsys: pytest.CaptureFixture[str], privacy: str
 ) -> None:

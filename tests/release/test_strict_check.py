@@ -259,7 +259,7 @@ def test_values_that_overflow_are_bad_input(make_spec: MakeSpec, kind: str) -> N
     frame.loc[0, "salary"] = 1e308
     for scale, valid in (("1e-6", False), ("1.0", True)):
         labels = "[outcomes.salary]\ncenter = 1.0\nspread = 1.0\n"
-        labels += f"transform = '{kind}'\nscale = {scale}"
+        labels += f"transform = {{ kind = '{kind}', scale = {scale} }}"
         spec = load_spec(strict_spec(make_spec, frame, labels=labels))
         if not valid:
             with pytest.raises(InputError, match="become infinite under"):

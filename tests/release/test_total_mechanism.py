@@ -95,12 +95,13 @@ def run_in_memory(frame: pd.DataFrame, kind: str) -> dict[str, Any]:
 def run_command(frame: pd.DataFrame, kind: str) -> tuple[int, str, list[str]]:
     """Exit code, what is printed, and the files that are there."""
     transform = TRANSFORMS[kind][0]
-    scale = "" if kind == "log" else f"scale = {transform.scale}"
+    scale = "" if kind == "log" else f", scale = {transform.scale}"
     text = spec_text(
         survey="population_size = 30000",
         synthesizer='predictors = "field + gender"',
         privacy='mechanism = "noisy_statistics"',
-        labels=f'[outcomes.salary]\ncenter = 22000\nspread = 0.5\ntransform = "{kind}"\n{scale}',
+        labels="[outcomes.salary]\ncenter = 22000\nspread = 0.5\n"
+        f'transform = {{ kind = "{kind}"{scale} }}',
     )
     planted = RefusedError("Planted.")
     told: list[str] = []
@@ -221,7 +222,7 @@ def test_a_survey_tells_nothing_of_its_values_by_being_there() -> None:
     flat, usual = make(FRAME.assign(salary=1.0), **roles), make(FRAME, **roles)
     assert repr(flat) == repr(usual)
     sections = {
-        "privacy": {"mechanism": "pseudo_posterior", "epsilon": 10.8, "small_strata": "allow"}
+        "privacy": {"mechanism": "pseudo_posterior", "epsilon": 10.8, "allow": ["small_strata"]}
     }
     with pytest.raises(InputError, match="the survey: outcome 'salary' is constant"):
         ss.tables(flat, sections=sections)

@@ -102,7 +102,7 @@ def test_public_weights_are_said_to_be_published_as_they_are(make_spec: MakeSpec
     declared = documents(facts(make_spec, f'{public}\nweights_from = ["gender"]'))
     assert "constants of the sample design and of public columns (gender)" in declared["statement"]
     assert "nothing protects what they reveal" not in declared["statement"]
-    sizes = 'weights = "public"\nstratum_sizes = { a = 9000, b = 9000, c = 12000 }'
+    sizes = 'weights = "public"\npopulation_size = { a = 9000, b = 9000, c = 12000 }'
     path = make_spec(survey=sizes)
     path.write_text(path.read_text().replace('weight = "weight"\n', ""))
     spec = load_spec(path)
@@ -143,10 +143,11 @@ def test_a_column_that_does_not_exist_is_named(make_spec: MakeSpec) -> None:
 
 
 def test_sizes_of_strata_leave_nothing_to_declare(make_spec: MakeSpec) -> None:
-    sizes = 'weights = "public"\nstratum_sizes = { a = 9, b = 9, c = 9 }\nweights_from = ["gender"]'
+    sizes = 'population_size = { a = 9, b = 9, c = 9 }\nweights_from = ["gender"]'
+    sizes += '\nweights = "public"'
     path = make_spec(survey=sizes)
     path.write_text(path.read_text().replace('weight = "weight"\n', ""))
-    with pytest.raises(InputError, match=r"stratum_sizes give the weights.*leave weights_from out"):
+    with pytest.raises(InputError, match=r"by stratum gives the weights.*leave weights_from out"):
         load_spec(path)
 
 

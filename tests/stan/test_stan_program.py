@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.inference import synthesis
-from surveysynth.mechanisms.pseudo_posterior import feasibility
 from surveysynth.mechanisms.pseudo_posterior import weighted_fits as mechanism
 from surveysynth.mechanisms.pseudo_posterior.search import NOISY_LEAST_SHARE
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
@@ -120,7 +119,7 @@ def test_public_weights_are_data_of_a_program_and_nothing_else() -> None:
     assert weight is not None
     records = model.records(data.design, data.confidential)
     np.testing.assert_array_equal(records.z[:, 1], np.log(weight))
-    chosen = MechanismSettings(epsilon=20.0, m=2, plan=PLAN, small_strata="allow")
+    chosen = MechanismSettings(epsilon=20.0, m=2, plan=PLAN, allow=("small_strata",))
     private, _ = mechanism.run(
         model, data.design, data.confidential, chosen, np.random.default_rng(3)
     )
@@ -316,12 +315,6 @@ def test_generated_quantities_are_one_dataset_a_draw() -> None:
     with pytest.raises(InputError, match=r"replicates_per_draw = 1 in \[privacy\].*simulate"):
         synthesis.check_replicates(program(), 4)
     synthesis.check_replicates(program(), 1)
-
-
-def test_feasibility_is_not_simulated_and_says_so() -> None:
-    report = feasibility.check(survey().design, program(), MechanismSettings(epsilon=10.8))
-    assert report.feasible
-    assert "not simulated" in report.lines()[0]
 
 
 def test_priors_can_be_overridden_by_name() -> None:

@@ -55,7 +55,7 @@ WORDS = re.compile(r" A word such as NA means .*? listed in \[labels\.COLUMN\] l
 SPEC = spec_text(
     "FILE", survey="population_size = 30000", tables='by = ["field"]\nstatistics = ["count"]',
     synthesizer='model = "fbs"\ninference = "paper"\nchains = 2\ndraws = 20\nwarmup = 20',
-    privacy='epsilon = 0.01\nm = 2\nweights = "linear"\nshared_weights = "allow"\nscale = 1.0',
+    privacy='epsilon = 0.01\nm = 2\nweights = "linear"\nallow = ["shared_weights"]\nscale = 1.0',
 )  # fmt: skip
 
 

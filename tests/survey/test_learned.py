@@ -106,7 +106,7 @@ def test_each_side_of_a_split_has_a_curve() -> None:
     [
         ({"low": 5.0, "high": 5.0}, "range: expected two finite numbers"),
         ({"low": 0.0, "high": np.inf}, "range: expected two finite numbers"),
-        ({"high": 10.0, "share": 0.0}, "learned_share: expected a number between 0 and 1"),
+        ({"high": 10.0, "share": 0.0}, "share: expected a number between 0 and 1"),
     ],
 )
 def test_impossible_ranges_and_shares_are_errors(given: dict[str, float], words: str) -> None:

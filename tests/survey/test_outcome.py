@@ -106,13 +106,13 @@ def test_transforms_of_both_sides_in_words() -> None:
         ({"kind": "binary", "levels": ("a", "b", "c")}, "levels"),
         ({"levels": ("a", "b")}, "levels"),
         ({"kind": "binary", "lower": 0.0}, "amounts"),
-        ({"lower": 2.0, "upper": 1.0}, "below upper"),
+        ({"lower": 2.0, "upper": 1.0}, "lower below upper"),
         ({"split": 0.0}, "semicontinuous"),
         ({"kind": "categorical", "levels": ("a", "b"), "split": 0.0}, "semicontinuous"),
         ({"kind": "semicontinuous", "split": float("nan")}, "finite"),
-        ({"kind": "semicontinuous", "split": 0.0, "lower": 1.0}, "between lower and upper"),
-        ({"kind": "semicontinuous", "split": 0.0, "upper": -1.0}, "between lower and upper"),
-        ({"kind": "semicontinuous", "split": 0.0, "upper": 0.0}, "between lower and upper"),
+        ({"kind": "semicontinuous", "split": 0.0, "lower": 1.0}, "between the bounds"),
+        ({"kind": "semicontinuous", "split": 0.0, "upper": -1.0}, "between the bounds"),
+        ({"kind": "semicontinuous", "split": 0.0, "upper": 0.0}, "between the bounds"),
     ],
 )
 def test_parts_that_disagree(given: dict[str, object], word: str) -> None:

@@ -28,7 +28,7 @@ def made(frame: pd.DataFrame | None = None, **changes: Any) -> Survey:
 
 
 def by_sizes(frame: pd.DataFrame | None = None, **changes: Any) -> Survey:
-    return made(frame, **{"weight": None, "stratum_sizes": SIZES, **changes})
+    return made(frame, **{"weight": None, "population_size": SIZES, **changes})
 
 
 def said(**changes: Any) -> str:
@@ -134,14 +134,14 @@ def test_a_confidential_weight_that_x_tells_is_refused_with_the_remedy() -> None
     ("changes", "words"),
     [
         ({"weights": "open"}, "expected 'confidential' or 'public', got 'open'"),
-        ({"weight": None}, "needs the column of the weights as weight, or population counts"),
-        ({"stratum_sizes": SIZES}, "remove one of the two"),
-        ({"weights": "confidential", "stratum_sizes": SIZES}, "set weights = 'public'"),
-        ({"weight": None, "stratum_sizes": SIZES, "strata": None}, "name the column of the strata"),
-        ({"weight": None, "stratum_sizes": SIZES, "fpc": "fraction"}, "remove fpc"),
-        ({"weight": None, "stratum_sizes": SIZES, "psu": "school"}, "primary sampling units"),
-        ({"weight": None, "stratum_sizes": {"01": "many"}}, "expected numbers, got another"),
-        ({"weight": None, "stratum_sizes": {**SIZES, "02": np.inf}}, "finite numbers above zero"),
+        ({"weight": None}, "needs the column of the weights as weight, or population_size"),
+        ({"population_size": SIZES}, "remove one of the two"),
+        ({"weights": "confidential", "population_size": SIZES}, "set weights = 'public'"),
+        ({"weight": None, "population_size": SIZES, "strata": None}, "the column of the strata"),
+        ({"weight": None, "population_size": SIZES, "fpc": "fraction"}, "remove fpc"),
+        ({"weight": None, "population_size": SIZES, "psu": "school"}, "primary sampling units"),
+        ({"weight": None, "population_size": {"01": "many"}}, "expected numbers, got another"),
+        ({"weight": None, "population_size": {**SIZES, "02": np.inf}}, "finite numbers above zero"),
         ({"weight": "salary"}, "'salary' is an outcome, which is confidential"),
         ({"weight": "wage"}, "there is no column 'wage'"),
         ({"frame": good().assign(weight=0.0)}, "240 records with a value of zero"),
@@ -169,7 +169,7 @@ def test_any_sizes_make_weights_or_say_which_stratum_is_wrong(sizes: dict[str, f
         np.isfinite(size) and size >= count[name] for name, size in sizes.items()
     )
     try:
-        design = by_sizes(frame, stratum_sizes=sizes, lonely_psu="remove").design
+        design = by_sizes(frame, population_size=sizes, lonely_psu="remove").design
     except InputError as error:
         assert not fits
         text = str(error)
@@ -192,7 +192,7 @@ def test_any_sizes_make_weights_or_say_which_stratum_is_wrong(sizes: dict[str, f
 def test_sizes_may_be_named_by_numbers() -> None:
     frame = good()
     frame["field"] = frame["field"].astype(int)
-    design = by_sizes(frame, stratum_sizes={1: 100, 2: 200, 3: 300, 4: np.int64(400)}).design
+    design = by_sizes(frame, population_size={1: 100, 2: 200, 3: 300, 4: np.int64(400)}).design
     assert design.stratum_sizes == {"1": 100.0, "2": 200.0, "3": 300.0, "4": 400.0}
     assert design.public_weight is not None
     assert design.public_weight.sum() == pytest.approx(1000)

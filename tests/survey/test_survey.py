@@ -187,7 +187,7 @@ def real_spec(**changes: str) -> Spec:
     )
 
 
-INCOME = 'outcome = "income"\n[outcomes.income]\ntransform = "asinh"\nscale = 10_000'
+INCOME = 'outcome = "income"\n[outcomes.income]\ntransform = { kind = "asinh", scale = 10_000 }'
 
 
 @needs_real_data

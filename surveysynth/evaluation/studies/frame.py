@@ -117,7 +117,9 @@ def read_frame(
     table = open_table(frame) if isinstance(frame, Path) else None
     raw = frame if table is None else table.read(reading.needed)
     assert isinstance(raw, pd.DataFrame)
-    records = read_records(raw, Declaration(reading, spec.declared, source, missing="drop"))
+    records = read_records(raw, Declaration(
+        roles=reading, outcomes=spec.declared, source=source, missing="drop"
+    ))
     raise_problems(source, list(_problems(spec, raw, records, reading, size)))
     amounts = {each.name for each in spec.declared if each.is_amount} | {size, drawn}
     data: dict[str, pd.Series] = {}
@@ -178,8 +180,8 @@ def check_design(design: SamplingDesign, population: Population, spec: Spec) -> 
         )
     if survey.stratum_sizes is not None and design.kind != "srs":
         raise InputError(
-            f"survey.stratum_sizes are for simple random samples within strata; use design 'srs', "
-            f"not {design.kind!r}."
+            "survey.population_size by stratum is for simple random samples within strata; use "
+            f"design 'srs', not {design.kind!r}."
         )
     if design.n > population.n_units:
         raise InputError(
@@ -204,11 +206,11 @@ def sample_spec(spec: Spec, population: Population) -> Spec:
     survey = spec.survey
     # The samples of a study have design weights.
     changes: dict[str, Any] = {"weights_from": None}
-    if survey.population_size is not None:
-        changes["population_size"] = float(population.n_units)
     if survey.stratum_sizes is not None:
         counts = population.frame[survey.strata].value_counts()
-        changes["stratum_sizes"] = {str(name): float(size) for name, size in counts.items()}
+        changes["population_size"] = {str(name): float(size) for name, size in counts.items()}
+    elif survey.population_size is not None:
+        changes["population_size"] = float(population.n_units)
     unwithheld = {
         "calibration": tuple(
             each.model_copy(update={"totals": _totals(each.by, each.amount, population)})

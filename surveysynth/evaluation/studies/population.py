@@ -232,7 +232,7 @@ def published_specs() -> dict[str, dict[str, Any]]:
 
     The pseudo-posterior leaves small strata unpooled, as in the papers.
     """
-    pseudo = {"mechanism": "pseudo_posterior", "epsilon": EPSILON, "small_strata": "allow"}
+    pseudo = {"mechanism": "pseudo_posterior", "epsilon": EPSILON, "allow": ["small_strata"]}
     made = {
         model + suffix: _release(pseudo, model=model, inference=inference)
         for model in ("fbs", "fbp")

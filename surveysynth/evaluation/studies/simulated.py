@@ -25,7 +25,6 @@ from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.evaluation.studies.study import released, row_keys, sample_rows
 from surveysynth.mechanisms.base import Declared, typical
 from surveysynth.mechanisms.learned.histogram import learned_outcomes
-from surveysynth.mechanisms.pseudo_posterior.feasibility import UNDECLARED
 from surveysynth.models.units import INTRACLASS_GUESS
 from surveysynth.release.folder import plan_folder, staged_folder, swap_in
 from surveysynth.survey.outcome import BELOW, Outcome
@@ -44,6 +43,8 @@ SEED = 0
 REPEATS, MOST_REPEATED = 3, 20_000
 #: SDs of the logs of amounts and of weights, unless declared, guessed, or too large for a range.
 AMOUNT_SD, WEIGHT_SD = 0.7, 0.5
+#: SD of an amount on the scale of a transform that is neither learned nor declared.
+UNDECLARED = 0.5
 _RATIO = "se_over_sample"
 #: Seconds that a release takes beside, for files, figures and the report on its fit.
 _OF_FILES = 5.0
@@ -117,7 +118,8 @@ def simulated_releases(
     rng, model = np.random.default_rng(SEED), model_of(spec).of(design)
     surveys = [
         Survey(design, _values(spec, design, model, guesses or {}, rng))
-        for _ in range(REPEATS if design.n <= MOST_REPEATED else 1)
+        # Where records are weighted down a release is many fits.
+        for _ in range(REPEATS if design.n <= MOST_REPEATED and spec.privacy.adds_noise else 1)
     ]
     own = spec.for_records(design.n)
     samples = [sample_rows(own, each)[[*row_keys(own), "se"]] for each in surveys]
@@ -138,9 +140,10 @@ def simulated_report(
     out: str | Path | None,
     *,
     overwrite: bool,
-) -> tuple[list[str], list[str]]:
-    """Release simulated records and return the verdict at each epsilon, and details.
+) -> tuple[list[str], list[str], bool]:
+    """Release simulated records; return the verdict at each epsilon, details, and a refusal.
 
+    The last is True if the specification's own epsilon is refused.
     ``out``: a folder for the standard errors of all rows, which are public. Raises ``InputError``
     as ``simulated_releases``, for public columns that cannot be read and a folder that exists.
     """
@@ -161,13 +164,14 @@ def simulated_report(
         *(line for each in found for line in each.lines()),
     ]
     if target is None:
-        return verdicts, lines
+        return verdicts, lines, bool(found[0].refused)
     with staged_folder(target, WHAT) as folder:
         rows = pd.concat([each.rows for each in found], ignore_index=True)
         needless = [name for name in (TABLE, LEVEL) if not rows[name].any()]
         write_records(rows.drop(columns=needless), folder / TABLE_NAME, "csv")
         swap_in(folder, target)
-    return verdicts, [*lines, f"All rows: {target / TABLE_NAME}. It is public."]
+    lines.append(f"All rows: {target / TABLE_NAME}. It is public.")
+    return verdicts, lines, bool(found[0].refused)
 
 
 def _at(

@@ -290,7 +290,7 @@ class FrameStudy:
         """
         spec = self.spec
         drop = {"strata": None, "psu": None, "fpc": None, "weight": "", "weights": "confidential",
-                "stratum_sizes": None, "population_size": None, "design_effect": None}  # fmt: skip
+                "population_size": None, "design_effect": None}  # fmt: skip
         weight = "weight"
         while weight in self.population.frame:
             weight += "_"

@@ -130,7 +130,7 @@ def learned_shares(outcomes: Sequence[Outcome]) -> tuple[Fraction, ...]:
     shares = tuple(Fraction(each.share) for each in given if each is not None)
     if sum(shares) >= 1:
         raise InputError(
-            f"learned_share: the shares of all outcomes add up to {float(sum(shares)):.3g}; they "
+            f"transform.share: the shares of all outcomes add up to {float(sum(shares)):.3g}; they "
             "must leave some of the budget. Lower them."
         )
     return shares

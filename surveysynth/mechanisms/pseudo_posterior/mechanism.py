@@ -127,9 +127,9 @@ def outside_of_stated(
     """Return which settings take a release out of what is stated, where some do."""
     few = settings.private and _few(design, settings)
     given = ((settings.shares_weights_of(model), "shared_weights"), (few, "small_strata"))
-    keys = " and ".join(f"{key} = allow" for applies, key in given if applies)
+    keys = ", ".join(key for applies, key in given if applies)
     return keys and (
-        f"outside the statement ({keys}): replacing one record was measured to move such "
+        f"outside the statement (allow = [{keys}]): replacing one record was measured to move such "
         "releases by many times as much"
     )
 
@@ -223,8 +223,7 @@ class PseudoPosterior:
             "reweight": settings.reweight,
             "truncate": settings.truncate,
             "origin": settings.origin,
-            "small_strata": settings.small_strata,
-            "shared_weights": settings.shared_weights,
+            "allow": list(settings.allow),
             "least_records_per_coefficient": settings.least_records_of(design),
             "records_per_coefficient": smallest_records(design),
             "pseudo_records": design.pseudo,

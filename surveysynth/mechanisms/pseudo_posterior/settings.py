@@ -17,8 +17,7 @@ from surveysynth.survey.survey import PublicDesign
 
 WeightMap = Literal["fixed_point", "linear"]
 Origin = Literal["density", "peak"]
-SmallStrata = Literal["pool", "refuse", "allow"]
-SharedWeights = Literal["refuse", "allow"]
+Allowed = Literal["small_strata", "shared_weights"]
 
 #: Where log-likelihoods are measured from unless a setting says so.
 DEFAULT_ORIGIN: Origin = "peak"
@@ -76,15 +75,12 @@ class MechanismSettings:
         papers, or "peak", from near the mode of the records' densities, which fixed-point weights
         alone have. None stands for "peak" if weights are the fixed point and no draw is
         truncated, otherwise for "density".
-    small_strata
-        Treatment of levels and rows of X that rest on fewer than ``least_records``: "pool" removes
-        coefficients until there are none, "refuse" raises and names them, and "allow" leaves them,
-        as the papers do, outside the statement.
-    shared_weights
-        Treatment of weights that one record sets for all: linear weights, by its risk or bound, and
-        those of a mixture, whose fit it can move to another mode. With "refuse", ``prepared``
-        raises for any design and ``run`` for such a model. "allow" accepts them, as the papers do,
-        outside the statement.
+    allow
+        What is accepted outside the statement, as the papers do. "small_strata": levels and rows of
+        X that rest on fewer than ``least_records``, whose coefficients ``prepared`` removes
+        otherwise. "shared_weights": weights that one record sets for all, which are linear weights,
+        by its risk or bound, and those of a mixture, whose fit it can move to another mode;
+        otherwise ``prepared`` raises for the first, and ``run`` for such a model.
     plan
         Size of a fit.
 
@@ -112,8 +108,7 @@ class MechanismSettings:
     pattern: tuple[str, ...] = ()
     truncate: float = 1.0
     origin: Origin | None = None
-    small_strata: SmallStrata = "pool"
-    shared_weights: SharedWeights = "refuse"
+    allow: tuple[Allowed, ...] = ()
     plan: SamplingPlan = field(default_factory=SamplingPlan)
 
     def __post_init__(self) -> None:
@@ -141,8 +136,9 @@ class MechanismSettings:
         self._check_word("origin", Origin)
         if self.origin == "peak" and of_papers:
             raise InputError(no_peak())
-        self._check_word("small_strata", SmallStrata)
-        self._check_word("shared_weights", SharedWeights)
+        if unknown := set(self.allow) - set(get_args(Allowed)):
+            known = " and ".join(map(repr, get_args(Allowed)))
+            raise InputError(f"allow may name {known}, got {min(unknown)!r}.")
         if self.m > self.kept_draws:
             raise InputError(
                 f"m = {self.m} draws cannot be released from {self.kept_draws} kept draws"
@@ -240,14 +236,14 @@ class MechanismSettings:
         Returns
         -------
         PublicDesign
-            With pseudo-records; the same where ``small_strata`` is "allow" or nothing is protected
+            With pseudo-records; the same where small strata are allowed or nothing is protected
             (``risk`` is "none").
 
         Raises
         ------
         RefusedError
-            Where pooling cannot give enough, or ``small_strata`` is "refuse" and it would; for
-            weights that one record sets for all, unless ``shared_weights`` is "allow".
+            Where pooling cannot give enough; for weights that one record sets for all, unless they
+            are allowed.
 
         Examples
         --------
@@ -268,39 +264,33 @@ class MechanismSettings:
                 f"{least:.3g} records are those of a bound of "
                 f"{self.target_bound:.3g} a draw."
             ) from None
-        if self.small_strata == "refuse" and made.pooling is not None and made is not design:
-            raise RefusedError(
-                f"fewer than {least:g} records support {made.pooling.words}. One "
-                "record could move such a fit by more than is stated. Set small_strata = 'pool' to "
-                "pool them for the model, or use coarser levels."
-            )
         pseudo = self.pseudo_records
         return made if made.pseudo == pseudo else replace(made, pseudo=pseudo)
 
     @property
     def _as_they_are(self) -> bool:
-        """True if small strata stay: it is requested, or nothing is claimed."""
-        return self.small_strata == "allow" or not self.private
+        """True if small strata stay: they are allowed, or nothing is claimed."""
+        return "small_strata" in self.allow or not self.private
 
     def require_identified(self, model: WeightedModel) -> None:
         """Raise ``RefusedError`` for weights that one record sets in an unidentified model.
 
         Unless it is allowed. ``prepared`` refuses linear weights."""
-        if self.private and not model.identified and self.shared_weights == "refuse":
+        if self.private and not model.identified and "shared_weights" not in self.allow:
             raise RefusedError(
                 f"one record can move the fit of {model.name!r} to another mode, and with it the "
                 "weights of all others: that was measured to move the result by more than ten "
                 "times what is stated, at 300 to 3,000 records. Use another model, such as 'fbs', "
-                "or set shared_weights = 'allow', which is outside of what is stated."
+                "or set allow = ['shared_weights'], which is outside of what is stated."
             )
 
     def _require_own_weights(self) -> None:
-        if self.shares_weights and self.shared_weights == "refuse":
+        if self.shares_weights and "shared_weights" not in self.allow:
             raise RefusedError(
                 "with weights = 'linear' one record can set the weights of all others, and was "
                 "measured to move the result by more than ten times what is stated: take weights = "
-                "'fixed_point' with risk = 'lipschitz', the default, or set shared_weights = "
-                "'allow', which is outside the statement."
+                "'fixed_point' with risk = 'lipschitz', the default, or set allow = "
+                "['shared_weights'], which is outside the statement."
             )
 
     def require_prepared(self, design: PublicDesign) -> None:
@@ -314,5 +304,5 @@ class MechanismSettings:
             raise RefusedError(
                 f"{smallest:.1f} records support some row of the model matrix, and {least:g} are "
                 "required: use the design that settings.prepared(design) returns, or set "
-                "small_strata = 'allow', which is outside the statement."
+                "allow = ['small_strata'], which is outside the statement."
             )

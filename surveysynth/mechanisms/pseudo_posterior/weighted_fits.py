@@ -4,7 +4,7 @@ This is the one place that hits a target epsilon; releases, debiasing and studie
 ``run`` splits its result by confidentiality: PrivateDraws may be published, ConfidentialFit not.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -216,14 +216,13 @@ def run_batch(
     progress: Progress | None = None,
     *,
     protects: bool = True,
-    each_fit: Callable[[], None] = lambda: None,
 ) -> list[Result | RefusedError]:
     """Return ``run`` for many databases side by side: one result each, or why it was refused.
 
     A batched model fits all of them in one sweep of arrays; the number of columns of X must be
     the same for all. Each database has random numbers of its own, whatever else is in the batch.
     ``protects``: False for simulated databases whose results stay inside: fixed-point weights need
-    not be exact for every single record then. ``each_fit``: called before every fit, may raise.
+    not be exact for every single record then.
     """
     say = progress or (lambda stage: None)
     runs = [
@@ -234,7 +233,6 @@ def run_batch(
     for batch in [runs] if model.batched else [[each] for each in runs]:
         searching = batch
         while searching:
-            each_fit()
             for each, theta in zip(searching, _sample(model, searching, settings), strict=True):
                 if theta is None:
                     each.refusal = RefusedError(

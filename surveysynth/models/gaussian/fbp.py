@@ -15,7 +15,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
 from surveysynth.errors import InputError
-from surveysynth.models.base import Model, Option, Simulated, SimulationKind, require
+from surveysynth.models.base import Model, Simulated, SimulationKind, require
 from surveysynth.models.gaussian.blocks import overdispersion
 from surveysynth.models.gaussian.model import (
     GaussianModel,
@@ -214,12 +214,6 @@ class FBP(GaussianModel):
     stan = STAN
     gibbs = Gibbs
     scales = MappingProxyType({"variance": 0.5})
-    options = MappingProxyType(
-        {
-            "smoothing": Option("default", ("default", "outcome")),
-            "covariance_by": Option(None),
-        }
-    )
     default_priors = MappingProxyType(
         {
             "coefficient_sd": 10.0,
@@ -230,6 +224,13 @@ class FBP(GaussianModel):
             **OWN_PRIORS,
         }
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.smoothing not in ("default", "outcome"):
+            raise InputError(
+                f"smoothing must be 'default' or 'outcome', got {self.smoothing!r}."
+            )
 
     def under_noise(self) -> Model:
         """Return the general location form; raise ``InputError`` for smoothing "outcome"."""

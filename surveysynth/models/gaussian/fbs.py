@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from surveysynth._support.types import FloatArray, Theta
-from surveysynth.models.base import Model, Option, Simulated, SimulationKind
+from surveysynth.models.base import Model, Simulated, SimulationKind
 from surveysynth.models.gaussian.blocks import CoefficientBlocks, CovarianceBlock
 from surveysynth.models.gaussian.model import (
     GaussianModel,
@@ -110,7 +110,6 @@ class FBS(GaussianModel):
     kinds = ("continuous", "semicontinuous", "count", "binary", "categorical")
     stan = STAN
     gibbs = Gibbs
-    options = MappingProxyType({"covariance_by": Option(None)})
     default_priors = MappingProxyType(
         {
             "coefficient_scale": 10.0,

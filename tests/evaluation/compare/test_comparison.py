@@ -324,7 +324,7 @@ def test_rows_far_from_the_sample_are_those_of_adequacy(spec: Path, tmp_path: Pa
 
 @pytest.mark.usefixtures("stand_in")
 def test_impossible_values_are_flagged(spec: Path) -> None:
-    changed(spec, ("epsilon = 10.8", "epsilon = 0.1\nsmall_strata = 'allow'"))
+    changed(spec, ("epsilon = 10.8", "epsilon = 0.1\nallow = ['small_strata']"))
     frame = made(spec).frame()
     # A by column of one of these names would be lost, and is refused.
     assert set(frame) <= {*TABLE_COLUMNS, *REPORT_COLUMNS, "field", "gender"}
@@ -353,7 +353,8 @@ def test_odd_specifications_are_compared_and_drawn(spec: Path, tmp_path: Path) -
     survey["grants"] = np.where(survey["salary"] > 90_000, survey["salary"] / 20, 0.0)
     survey.to_csv(spec.parent / "survey.csv", index=False)
     changed(spec, ('outcome = "salary"', 'outcome = ["salary", "grants"]'),
-            ("[privacy]", "[outcomes.grants]\ntransform = 'asinh'\nscale = 1000\n[privacy]"),
+            ("[privacy]",
+             "[outcomes.grants]\ntransform = { kind = 'asinh', scale = 1000 }\n[privacy]"),
             ('["count", "mean"]', '["count", "total", "mean"]'))  # fmt: skip
     comparison = write_comparison(spec, tmp_path / "two").comparison
     assert list(comparison.tables) == [

@@ -23,7 +23,7 @@ RESULTS: dict[str, Any] = json.loads((GOLDEN / "public_weights.json").read_text(
 RELATIVE = 1e-8
 
 #: How the weights are declared, and R's design of that.
-SIZES = "stratum_sizes = { E = 4421, H = 755, M = 1018 }"
+SIZES = "population_size = { E = 4421, H = 755, M = 1018 }"
 WEIGHTS = {
     "stratum sizes": (SIZES, "strata"),
     "a column of weights": ("weight = 'pw'\nfpc = 'fpc'", "strata"),
@@ -51,8 +51,7 @@ epsilon = 10.8
 by = ["stype", "awards"]
 statistics = ["count", "total", "mean"]
 [outcomes.score]
-transform = "identity"
-scale = 100
+transform = { kind = "identity", scale = 100 }
 centre = 650
 spread = 1.2
 [outcomes.enroll]

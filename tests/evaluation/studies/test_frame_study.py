@@ -373,7 +373,7 @@ def test_clusters_are_drawn_and_numbered_anew():
 def test_public_weights_and_fractions_are_those_of_the_frame():
     sizes = {"north": 5.0, "south": 5.0}
     public = {"data": "x.csv", "strata": "region", "weights": "public"}
-    made = {**SECTIONS, "survey": {**public, "stratum_sizes": sizes}}
+    made = {**SECTIONS, "survey": {**public, "population_size": sizes}}
     study = study_of(spec_of(made), samples=1, kind="srs", n=100)
     weight = study.survey(0, study.spec).sampling_weight
     assert sorted({round(each, 9) for each in weight}) == [12.0]  # 1,200 units, proportional
@@ -387,9 +387,9 @@ def test_public_weights_and_fractions_are_those_of_the_frame():
     variances = [values[region == h].var(ddof=1) / (region == h).sum() for h in sizes]
     by_hand = 0.6**2 * variances[0] + 0.4**2 * variances[1]
     assert whole**2 == pytest.approx((1 - 1 / 12) * by_hand)
-    for kind, words in (("pps_wr", "no finite-population"), ("pps", "stratum_sizes are for")):
+    for kind, words in (("pps_wr", "no finite-population"), ("pps", "by stratum is for")):
         spec = spec_of({**SECTIONS, "survey": {**public, **(
-            {"weight": "w", "fpc": "f"} if kind == "pps_wr" else {"stratum_sizes": sizes}
+            {"weight": "w", "fpc": "f"} if kind == "pps_wr" else {"population_size": sizes}
         )}})  # fmt: skip
         with pytest.raises(InputError, match=words):
             check_design(SamplingDesign(kind, n=100), study.population, spec)

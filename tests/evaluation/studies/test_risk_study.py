@@ -170,7 +170,7 @@ def test_the_study_can_be_repeated(study):
         epsilon=6 * kept["schemes"]["LW"]["bound"],
         risk="scalar",
         plan=SamplingPlan(2, 100, 250),
-        shared_weights="allow",
+        allow=("shared_weights",),
     )
     rng = np.random.default_rng(2)
     _, fit = run(get_model("poisson"), survey.design, survey.confidential, settings, rng)

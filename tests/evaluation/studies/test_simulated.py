@@ -31,7 +31,7 @@ split = 100
 transform = "identity"
 center = [3000, -500]
 spread = [600, 50]
-lower = -600
+bounds = [-600, inf]
 [outcomes.employed]
 kind = "binary"
 [outcomes.income]

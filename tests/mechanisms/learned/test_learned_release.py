@@ -23,7 +23,7 @@ from surveysynth.release.pipeline import rebuild
 from surveysynth.survey.transforms import LearnedTransform
 from tests.mechanisms.learned.learned_cases import frame_of, survey_of
 
-RANGE = "range = [0, 5000000]\nlearned_by = 'strata'"
+RANGE = "range = [0, 5000000]\ntransform = { by = 'strata' }"
 SPEC = """
 spec_version = 1
 [survey]
@@ -168,11 +168,11 @@ def test_the_second_stage_takes_scores_of_the_first() -> None:
 @pytest.mark.parametrize(
     ("income", "words"),
     [
-        ("scale = 3", "outcomes.income.scale: a learned transform needs a range alone"),
+        ("transform = { scale = 3 }", "outcomes.income.transform.scale: a learned transform needs"),
         ("center = 3", "outcomes.income.center: a learned transform needs a range alone"),
-        ("lower = 0", "outcomes.income.lower: a learned transform has a range in the place of"),
+        ("bounds = [0, inf]", "outcomes.income.bounds: a learned transform has a range in the"),
         ('transform = "log"', "outcomes.income.range: this key is for transform = 'learned'"),
-        ("learned_share = 1.5", "outcomes.income.learned_share"),
+        ("transform = { share = 1.5 }", "outcomes.income.transform.share"),
     ],
 )
 def test_keys_that_do_not_belong_together(tmp_path: Path, income: str, words: str) -> None:

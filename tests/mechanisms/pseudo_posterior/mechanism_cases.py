@@ -50,7 +50,7 @@ def sample_survey(n=1000, seed=3):
 def fitted(name="fbs", n=1000, **settings):
     survey = sample_survey(n)
     given = {
-        "epsilon": 10.8, "plan": PLAN, "small_strata": "allow", "shared_weights": "allow",
+        "epsilon": 10.8, "plan": PLAN, "allow": ("small_strata", "shared_weights"),
         **settings,
     }  # fmt: skip
     options = MechanismSettings(**given)

@@ -55,7 +55,7 @@ def survey_of(order=None):
 
 def run_with(survey, model=None, **settings):
     given = {
-        "epsilon": 10.8, "plan": PLAN, "small_strata": "allow", "shared_weights": "allow",
+        "epsilon": 10.8, "plan": PLAN, "allow": ("small_strata", "shared_weights"),
         **settings,
     }  # fmt: skip
     options = MechanismSettings(**given)
@@ -136,31 +136,31 @@ def test_a_larger_epsilon_never_keeps_less_of_the_likelihood(settings):
 @pytest.mark.parametrize("risk", ["lipschitz", "count", "pairwise", "scalar"])
 def test_linear_weights_are_refused_unless_allowed(risk):
     design = make_survey(by=["gender"]).design
-    settings = {"epsilon": 10.8, "risk": risk, "weights": "linear", "small_strata": "allow"}
+    settings = {"epsilon": 10.8, "risk": risk, "weights": "linear"}
+    small = ("small_strata",)
     with pytest.raises(RefusedError, match="one record can set the weights of all others"):
-        MechanismSettings(**settings).prepared(design)
+        MechanismSettings(**settings, allow=small).prepared(design)
     survey = make_survey(by=["gender"])
     with pytest.raises(RefusedError, match="one record can set the weights of all others"):
-        run_with(survey, shared_weights="refuse", risk=risk, weights="linear")
-    assert MechanismSettings(**settings, shared_weights="allow").prepared(design) is design
-    with pytest.raises(InputError, match="shared_weights must be one of refuse, allow"):
-        MechanismSettings(**settings, shared_weights="perhaps")
+        run_with(survey, allow=small, risk=risk, weights="linear")
+    both = MechanismSettings(**settings, allow=(*small, "shared_weights"))
+    assert both.prepared(design) is design
 
 
 def test_a_model_of_many_modes_is_refused_unless_allowed():
     survey, mixture = make_survey(by=["gender"]), get_model("normal_mixture")
-    settings = MechanismSettings(epsilon=10.8, small_strata="allow")
+    settings = MechanismSettings(epsilon=10.8, allow=("small_strata",))
     with pytest.raises(RefusedError, match=r"'normal_mixture' to another mode.*'fbs'"):
         mechanism.run(mixture, survey.design, survey.confidential, settings)
     settings.require_identified(get_model("normal"))
-    allowed = replace(settings, shared_weights="allow")
+    allowed = replace(settings, allow=("small_strata", "shared_weights"))
     allowed.require_identified(mixture)
     replace(settings, risk="none").require_identified(mixture)  # nothing is claimed
     statement = privacy_statement(survey.design, allowed, mixture)
     assert any("DOES NOT KEEP WHAT IS STATED" in each for each in statement.guarantee)
     assert "many modes" in " ".join(statement.not_covered)
-    assert "shared_weights = allow" in statement.outside
-    assert not privacy_statement(survey.design, replace(allowed, small_strata="pool"),
+    assert "allow = [shared_weights]" in statement.outside
+    assert not privacy_statement(survey.design, replace(allowed, allow=("shared_weights",)),
                                  get_model("normal")).outside  # fmt: skip
 
 

@@ -39,8 +39,8 @@ def test_how_many_records_are_asked_for_follows_from_the_bound() -> None:
     assert MechanismSettings(epsilon=4.0).least_records == pytest.approx(20.0 * 2.7**1.5)
     assert MechanismSettings(epsilon=3.6, m=1).least_records == pytest.approx(20.0)
     assert MechanismSettings(epsilon=21.6).least_records == pytest.approx(10.0)
-    with pytest.raises(InputError, match="small_strata must be one of pool, refuse, allow"):
-        MechanismSettings(epsilon=10.8, small_strata="merge")
+    with pytest.raises(InputError, match="allow may name 'small_strata' and 'shared_weights'"):
+        MechanismSettings(epsilon=10.8, allow=("merge",))
 
 
 def test_each_choice_does_what_it_says(survey) -> None:
@@ -50,10 +50,7 @@ def test_each_choice_does_what_it_says(survey) -> None:
     assert records_per_coefficient(pooled.matrix).min() >= 20
     assert "05 (3 records) of field" in repr(pooled)
     assert MechanismSettings(epsilon=10.8).prepared(pooled) is pooled
-    assert MechanismSettings(epsilon=10.8, small_strata="refuse").prepared(pooled) is pooled
-    assert MechanismSettings(epsilon=10.8, small_strata="allow").prepared(design) is design
-    with pytest.raises(RefusedError, match=r"05 \(3 records\) of field.*'pool'"):
-        MechanismSettings(epsilon=10.8, small_strata="refuse").prepared(design)
+    assert MechanismSettings(epsilon=10.8, allow=("small_strata",)).prepared(design) is design
 
 
 def test_what_cannot_be_pooled_is_refused_with_what_would_help() -> None:
@@ -64,8 +61,8 @@ def test_what_cannot_be_pooled_is_refused_with_what_would_help() -> None:
 def test_enough_records_leave_the_matrix_itself() -> None:
     design = make_survey().design
     assert all(
-        MechanismSettings(epsilon=10.8, small_strata=each).prepared(design).matrix is design.matrix
-        for each in ("pool", "refuse", "allow")
+        MechanismSettings(epsilon=10.8, allow=each).prepared(design).matrix is design.matrix
+        for each in ((), ("small_strata",))
     )
 
 
@@ -105,13 +102,13 @@ def test_the_statement_says_what_rests_on_how_many_records(survey) -> None:
     assert "SHORT" not in text
     plain = make_survey().design
     assert "pools" not in said(settings, plain)
-    allowed = MechanismSettings(epsilon=10.8, small_strata="allow")
+    allowed = MechanismSettings(epsilon=10.8, allow=("small_strata",))
     text = said(allowed, design)
     assert "3 for the row that has fewest" in text
     assert text.count("many times the stated bound") == 2  # guarantee, not covered
     assert "SHORT" not in said(allowed, plain)
     outside = [privacy_statement(each, allowed, model).outside for each in (design, plain)]
-    assert outside[0].startswith("outside the statement (small_strata = allow)")
+    assert outside[0].startswith("outside the statement (allow = [small_strata])")
     assert outside[1] == ""
     described = PseudoPosterior(settings).described(pooled)
     assert described["records_per_coefficient"] == smallest
@@ -157,7 +154,7 @@ def test_readme_and_privacy_file_of_a_release_tell_it(released) -> None:
     _, folder = released
     record = json.loads((folder / "privacy.json").read_text(encoding="utf-8"))["settings"]
     assert record["pooled"]["levels"] == {"field": {"05": 3}}
-    assert record["small_strata"] == "pool"
+    assert record["allow"] == []
     assert record["least_records_per_coefficient"] == 20.0
     assert record["records_per_coefficient"] >= 20
     readme = (folder / "README.md").read_text(encoding="utf-8")
@@ -175,13 +172,13 @@ def test_check_tells_it_beforehand(released) -> None:
     given = load_spec(spec)
     design = settings_of(given).prepared(read_survey(given).design)
     text = "\n".join(map(str, preview_lines(given, design, model_of(given))))
-    assert "at least 20 are required (small_strata = 'pool')" in text
+    assert "at least 20 are required." in text
     assert "Pooled for that: 05 (3 records) of field." in text
     assert f"with an asymptotic epsilon of at most {given.privacy.epsilon:g}:" in text
-    allowed = replace_privacy(given, small_strata="allow")
+    allowed = replace_privacy(given, allow=("small_strata",))
     text = "\n".join(map(str, preview_lines(allowed, read_survey(given).design, model_of(given))))
     assert "fewer than 20: the statement does not cover this release." in text
-    assert ", outside the statement (small_strata = allow)" in text
+    assert ", outside the statement (allow = [small_strata])" in text
 
 
 def replace_privacy(spec, **changes):

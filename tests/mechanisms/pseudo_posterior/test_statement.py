@@ -94,10 +94,10 @@ def test_weights_that_one_record_sets_are_the_headline():
         return privacy_statement(design, MechanismSettings(epsilon=10.8, **settings), model)
 
     for settings in ({"weights": "linear"}, {"risk": "scalar"}):
-        statement = said(**settings, shared_weights="allow")
+        statement = said(**settings, allow=("shared_weights",))
         assert any("DOES NOT KEEP WHAT IS STATED" in each for each in statement.guarantee)
         assert "by more than ten times the stated bound" in "".join(statement.not_covered)
-        assert statement.outside.startswith("outside the statement (shared_weights = allow):")
+        assert statement.outside.startswith("outside the statement (allow = [shared_weights]):")
         assert not any(f"{each} times" in "".join(statement.paragraphs) for each in (14, 28, 41))
     assert said().outside == said(risk="none").outside == ""
     assert not any("DOES NOT KEEP" in each for each in said().paragraphs)

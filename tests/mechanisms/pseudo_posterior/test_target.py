@@ -171,7 +171,7 @@ def test_private_draws_hold_nothing_realised():
     for name, values in private.theta.items():
         np.testing.assert_array_equal(values, flat[name][positions])
     expected = MechanismSettings(
-        epsilon=10.8, plan=PLAN, small_strata="allow", shared_weights="allow"
+        epsilon=10.8, plan=PLAN, allow=("small_strata", "shared_weights")
     )
     assert private.settings == expected
     assert "realised" not in repr(private)

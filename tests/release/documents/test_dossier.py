@@ -187,7 +187,7 @@ def test_every_column_is_public_or_confidential(strict: Callable[..., ReleaseFac
 def test_kinds_levels_and_bounds_are_listed(strict: Callable[..., ReleaseFacts]) -> None:
     """What is declared of outcomes that are not plain amounts."""
     declared = (
-        f"{SALARY}\nlower = 10\nupper = 2000000\n"
+        f"{SALARY}\nbounds = [10, 2000000]\n"
         '[outcomes.employed]\nkind = "binary"\nlevels = ["0", "1"]'
     )
     made = strict(synthesizer='outcome = ["salary", "employed"]', labels=declared)
@@ -230,8 +230,8 @@ def test_what_it_says_of_debiasing_is_said_to_be_of_the_draws(make_spec: MakeSpe
 @pytest.mark.parametrize(
     ("privacy", "records", "key", "point"),
     [
-        ('risk = "count"\nshared_weights = "allow"', 300, "shared_weights", "Weights that one"),
-        ('small_strata = "allow"\nepsilon = 2.0', 60, "small_strata", "Rows with few records"),
+        ('risk = "count"\nallow = ["shared_weights"]', 300, "shared_weights", "Weights that one"),
+        ('allow = ["small_strata"]\nepsilon = 2.0', 60, "small_strata", "Rows with few records"),
     ],
 )
 def test_no_headline_claims_what_settings_gave_up(
@@ -240,7 +240,7 @@ def test_no_headline_claims_what_settings_gave_up(
     """Wherever epsilon is named it is said that this release is not held to it."""
     usual = facts(make_spec())
     assert "outside the statement" not in dossier(usual)[0]
-    unused = facts(make_spec(privacy='shared_weights = "allow"\nsmall_strata = "allow"'))
+    unused = facts(make_spec(privacy='allow = ["shared_weights", "small_strata"]'))
     assert "outside the statement" not in dossier(unused)[0]
     made = facts(make_spec(small_survey().iloc[:records], privacy=privacy))
     outside = f"outside the statement ({key} = allow)"

@@ -1,0 +1,743 @@
+"""The first specification of a survey: a person's choices, and a text that explains each of them.
+
+Only the names of columns and the levels of by columns are read from the data.
+"""
+
+import json
+import math
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+
+from surveysynth._support.messages import listing, nearest, raise_problems, visible
+from surveysynth._support.page import fragment
+from surveysynth.config.mistakes import OPEN
+from surveysynth.config.outcome_section import WEIGHT, american
+from surveysynth.config.privacy import NOISY_STATISTICS, PROMISES, PSEUDO_POSTERIOR
+from surveysynth.config.spec import parse_spec
+from surveysynth.errors import InputError
+from surveysynth.survey.columns import looks_like_value, text_column
+from surveysynth.survey.declaration import UNKNOWN, WeightsFrom
+from surveysynth.survey.files import LabelledTable, Table, open_table
+from surveysynth.survey.formula import quote
+from surveysynth.survey.outcome import OutcomeKind
+from surveysynth.survey.records import LEAST_RECORDS, level_problems
+
+SPEC_NAME = "spec.toml"
+KINDS: tuple[str, ...] = get_args(OutcomeKind)
+#: Constants of an outcome besides its kind; the first three go into its transform.
+_OF_TRANSFORM = ("scale", "power", "shift")
+_NUMBERS = (*_OF_TRANSFORM, "center", "spread")
+_LISTS_OF_NUMBERS = ("range", "spikes", "bounds")
+CONSTANTS = (*_NUMBERS, *_LISTS_OF_NUMBERS, "transform", "levels")
+#: Those of an amount whose transform is declared and not learned from a range.
+DECLARED = ("transform", "center", "spread", "bounds")
+#: Names for the row over all levels; the first that is not a level is used.
+_MARGINS = ("All", "Total", "Overall", "All levels", "Sum of all levels")
+#: So many columns without a role are named; a file of an archive has hundreds.
+_NAMED = 12
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+#: A line of the text that is left out. No value has this character: JSON escapes it.
+_NOTHING = "\x00"
+
+#: The file. Each choice has its meaning and its alternatives beside it.
+_TEXT = """\
+# A specification for surveysynth, written by surveysynth init: the survey, its
+# synthesis and its tables. Every constant in this file is public.
+#
+# Read from the data: the names of the {columns:,} columns, {looked}.
+# Not read: any value of {unread}, or of another column.
+# So kinds, scales, typical values and levels of outcomes are a person's choices. They
+# must come from public sources: a questionnaire, a register, last year's publication.
+#
+# Next:  surveysynth check {spec}
+#        surveysynth release {spec} --out out
+spec_version = 1
+
+[survey]
+{data}
+# Sampling weights are confidential and synthesized with the outcomes. If they are
+# constants of the sample design that anyone can compute, weights = "public" uses and
+# publishes them unchanged.
+{weights}
+{weight}
+# What the weights were computed from besides the design: [] for design weights, or the
+# columns of a calibration or an adjustment for nonresponse. If one is confidential, a
+# release is refused: name the base weights as weight and calibrate after the noise, in a
+# section [[calibration]]; or set "unknown", and the statement names the gap.
+{weights_from}
+{strata}
+{psu}
+{design_effect}
+# The size of the population, from a frame or a published source, never the sum of
+# the weights.
+{population_size}
+# Records with blank cells are an error. With missing = "drop" they are left out, and the
+# release reports how many.{as_answers}
+{missing}
+{unused}
+
+[synthesizer]
+{model}
+{outcome}
+# A formula of public columns. Default: strata and by columns, with all interactions of
+# two of them, which the model shrinks.{carried}
+{predictors}
+
+{outcomes}
+
+[privacy]
+# "noisy_statistics": exact noise; strict differential privacy for any number of records.
+# "pseudo_posterior": influential records get less weight; its epsilon is asymptotic.
+{mechanism}
+# The privacy cost of the whole release, all draws together. Every further release
+# from the same data adds its own cost.
+{epsilon}
+{delta}
+{m}
+
+[tables]
+{by}
+{statistics}
+{more_statistics}
+formats = ["csv", "html"]      # also xlsx, ods, latex, markdown
+flags = "nchs"                 # or "statcan", "none": mark or withhold unreliable numbers
+# universe = ".."               # titles: Mean income of UNIVERSE, by sex: PLACE
+# place = ".."                  # and time: "United States, 2026"
+# title = ".."                  # of the release
+{labels}
+"""
+#: Comments above the keys of an outcome, and beside them.
+_ABOVE = {
+    "range": """\
+# The lowest and the highest possible value, from a questionnaire or a codebook, never from the
+# data. Values outside count as the nearer end; a generous range costs little. A tenth of the
+# budget learns the transform: a noisy histogram over the range. Instead of a range, transform,
+# center and spread may be declared""",
+    "transform": """\
+# The model is normal on the scale of the transform: "yeo_johnson" lies between the logarithm
+# (power 0) and the amount itself (power 1); "log" suits amounts above zero that are products.
+# A scale is about a tenth of a typical value.""",
+    "center": """\
+# center: a typical value. spread: a typical standard deviation on the scale of the transform.
+# Noisy statistics need both, from public sources. Values far off cost accuracy, never privacy.""",
+    "levels": "# All levels that may occur, in order: from the questionnaire, never from the data.",
+}
+_BESIDE = {
+    "continuous": "an amount, without values that many records share",
+    "semicontinuous": "an amount that is often at one of the spikes",
+    "binary": "0 and 1, true and false, or two levels",
+    "categorical": "one of several levels",
+    "count": "a whole number, such as visits or rooms",
+    "spikes": "public values that many records share",
+}
+_OPEN_KIND = """\
+# The kind of outcome. Replace "?" by one of these, then add its other keys:
+#   "continuous"      an amount, without values that many records share
+#   "semicontinuous"  an amount that is often exactly 0: spikes = [0] (a top code is a spike too)
+#   "binary"          0 and 1, true and false, or two levels = ["no", "yes"]
+#   "categorical"     levels = ["..", ".."], all that may occur, from the questionnaire
+#   "count"           a whole number, such as visits or rooms
+# Amounts and counts also need a public range: range = [low, high]."""
+_OPEN_STATISTICS = """\
+# Add what suits the kinds of the outcomes: "mean" and "median" for amounts, "mean" for counts,
+# "share" for binary and categorical ones, as in statistics = ["count", "mean", "median"]."""
+_WEIGHT = """\
+[outcomes.weight]
+# Where population_size above is known, give it and delete this section: counts are
+# then scaled to it, which is better, above all where weights have few values. Else
+# a typical logarithm of the weight: that of population size over records, or 0 for
+# weights of mean 1. A hundredth to a hundred times that weight is the range learned.
+center = "?"
+"""
+
+
+@dataclass(frozen=True)
+class PublicLevels:
+    """Levels of a public column in natural order, and a name for its margin that is not a level.
+
+    ``rare``: the number of levels with so few records that they may be values of another column; if
+    there are any, no level is written. ``title`` and ``labels``: those of the file, if any.
+    """
+
+    levels: tuple[str, ...]
+    margin: str
+    rare: int = 0
+    title: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A data file with its columns."""
+
+    path: Path
+    table: Table
+
+    def levels(self, name: str) -> PublicLevels:
+        """Return the levels of a public column; no other column is read.
+
+        Raises ``InputError`` if they cannot define rows of a table.
+        """
+        column = text_column(self.table.read([name])[name], name)
+        quote(name)
+        title, labels = "", dict[str, str]()
+        if isinstance(self.table, LabelledTable):
+            found = self.table.described[name]
+            title = found.title
+            labels = {level: found.labels.get(level, level) for level in column.levels}
+            if len(set(labels.values())) < len(labels):
+                labels = {}
+        taken = {*column.levels, *labels.values()}
+        margin = next((each for each in _MARGINS if each not in taken), _MARGINS[0])
+        problems = level_problems({name: column}, (name,), {}, {name: margin})
+        raise_problems(str(self.path), problems)
+        counts = np.bincount(column.codes[~column.missing], minlength=len(column.levels))
+        rare = int(np.count_nonzero(counts < LEAST_RECORDS))
+        return PublicLevels(() if rare else column.levels, margin, rare, title, labels)
+
+    def value_labels(self, name: str) -> Mapping[str, str]:
+        """Return what a file of Stata or SPSS calls values of a column; no value is read."""
+        return self.table.described[name].labels if isinstance(self.table, LabelledTable) else {}
+
+
+def open_data(path: Path) -> DataFile:
+    """Open a data file for its column names.
+
+    Raises ``InputError`` as ``open_table`` does, and if the first line looks like a record: its
+    values would be mistaken for names, shown, and written into a specification.
+    """
+    table = open_table(path)
+    values = sum(map(looks_like_value, table.columns))
+    if values:
+        raise_problems(str(path), [
+            f"{values:,} of {len(table.columns):,} names in the first line look like values "
+            "(numbers, dates). Write the names of the columns into the first line, and use "
+            "names with letters."
+        ])  # fmt: skip
+    return DataFile(path, table)
+
+
+@dataclass(frozen=True)
+class OutcomeChoice:
+    """An outcome with its kind (None if it is open) and constants from public sources."""
+
+    name: str
+    kind: str | None = None
+    constants: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.name == WEIGHT:
+            raise InputError(
+                f"outcome: an outcome cannot have the name {WEIGHT!r}, whose section is for the "
+                "sampling weight; rename the column."
+            )
+        if self.kind is not None and self.kind not in KINDS:
+            raise InputError(
+                f"outcome {self.name!r}: expected a kind among {listing(KINDS)}, got "
+                f"{self.kind!r}.{nearest(self.kind, KINDS)}"
+            )
+        given = american(self.constants)
+        for key in given:
+            if key not in CONSTANTS:
+                raise InputError(
+                    f"outcome {self.name!r}: unknown constant {key!r}.{nearest(key, CONSTANTS)} "
+                    f"Known: {listing(CONSTANTS)}."
+                )
+        named = given.get("transform", {})
+        transform = dict(named) if isinstance(named, Mapping) else {"kind": named}
+        transform |= {key: given.pop(key) for key in _OF_TRANSFORM if key in given}
+        if transform:
+            given["transform"] = transform
+        object.__setattr__(self, "constants", given)  # the dataclass is frozen
+
+    @property
+    def is_amount(self) -> bool:
+        """True if it has a transform."""
+        return self.kind in ("continuous", "semicontinuous", "count")
+
+
+@dataclass(frozen=True)
+class Choices:
+    """All choices for a survey; None for a choice not made yet."""
+
+    outcomes: tuple[OutcomeChoice, ...] = ()
+    weight: str | None = None
+    public_weights: bool | None = None
+    strata: str | None = None
+    psu: str | None = None
+    design_effect: float | None = None
+    by: tuple[str, ...] | None = None
+    population_size: float | None = None
+    mechanism: str | None = None
+    epsilon: float | None = None
+    weights_from: WeightsFrom = None
+
+    @property
+    def strict(self) -> bool:
+        """True if the mechanism is noisy statistics."""
+        return self.mechanism == NOISY_STATISTICS
+
+    @property
+    def confidential(self) -> tuple[str, ...]:
+        """Names of the outcomes, and of the weight unless it is public."""
+        weight = () if self.weight is None or self.public_weights else (self.weight,)
+        return (*(each.name for each in self.outcomes), *weight)
+
+    @property
+    def public(self) -> tuple[str, ...]:
+        """Names of the columns with a public role, each once."""
+        weight = self.weight if self.public_weights else None
+        named = (*(self.by or ()), self.strata, self.psu, weight)
+        return tuple(dict.fromkeys(name for name in named if name))
+
+    def check(self, columns: Sequence[str]) -> None:
+        """Raise ``InputError`` for missing columns, conflicting roles, and wrong numbers."""
+        names = [each.name for each in self.outcomes]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise InputError(f"outcome: {repeated[0]!r} is named more than once; name it once.")
+        sources = self.weights_from if isinstance(self.weights_from, tuple) else ()
+        parts: dict[str, Sequence[str | None]] = {
+            "outcome": names, "weight": [self.weight], "strata": [self.strata], "psu": [self.psu],
+            "by": self.by or (), "weights-from": sources,
+        }  # fmt: skip
+        for part, named in parts.items():
+            _check_columns(part, [name for name in named if name], columns)
+        if both := [name for name in self.public if name in self.confidential]:
+            raise InputError(
+                f"{both[0]!r} is confidential, as an outcome or as the sampling weight, and cannot "
+                "be public too (by, strata, psu)."
+            )
+        if both := [name for name in sources if name in self.confidential]:
+            raise InputError(
+                f"weights-from: {both[0]!r} is confidential, and a release by such weights is "
+                "refused: one changed answer would change the weights of others. Name the base "
+                "weights as weight and calibrate after the noise by a section [[calibration]] in "
+                f"the specification, or answer {UNKNOWN}: the statement then names this gap."
+            )
+        if self.weight in names:
+            raise InputError(f"weight: {self.weight!r} is also an outcome; name another column.")
+        if self.mechanism not in (None, *PROMISES):
+            raise InputError(
+                f"mechanism: expected one of {listing(tuple(PROMISES))}, got {self.mechanism!r}."
+                f"{nearest(str(self.mechanism), tuple(PROMISES))}"
+            )
+        numbers = {"epsilon": self.epsilon, "population-size": self.population_size,
+                   "design-effect": self.design_effect}  # fmt: skip
+        for what, number in numbers.items():
+            if number is not None and not (math.isfinite(number) and number > 0):
+                raise InputError(f"{what}: expected a finite number above zero, got {number:g}.")
+
+    def check_said(self) -> None:
+        """Raise ``InputError`` that names the flags without a default that are missing."""
+        flags = {
+            "outcomes": "--outcome NAME:KIND", "weight": "--weight COLUMN",
+            "mechanism": f"--mechanism {NOISY_STATISTICS} (or {PSEUDO_POSTERIOR})",
+            "epsilon": "--epsilon E",
+        }  # fmt: skip
+        if missing := [flag for part, flag in flags.items() if not getattr(self, part)]:
+            raise InputError(
+                "there is no terminal to ask on. Give these flags, which have no default: "
+                f"{', '.join(missing)}."
+            )
+
+
+def _check_columns(part: str, names: Sequence[str], columns: Sequence[str]) -> None:
+    for name in names:
+        if name not in columns:
+            hint = nearest(name, columns) or f" Columns: {listing(columns)}."
+            raise InputError(f"{part}: there is no column {name!r}.{hint}")
+
+
+def read_number(what: str, text: str) -> float:
+    """Return a number, infinite for bounds alone; raises ``InputError`` for other text."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number) or "_" in text or (math.isinf(number) and what != "bounds"):
+        raise InputError(f"{what}: expected a number such as 1234.5, got {text.strip()!r}.")
+    return number
+
+
+def read_outcomes(
+    outcomes: Sequence[str], constants: Sequence[str], columns: Sequence[str]
+) -> tuple[OutcomeChoice, ...]:
+    """Read outcomes from ``NAME`` or ``NAME:KIND``, and constants from ``NAME.KEY=VALUE``.
+
+    Names may have any character: the name of a column is not split. Raises ``InputError`` for names
+    that are not columns and for constants of other columns.
+    """
+    kinds: dict[str, str | None] = {}
+    for text in outcomes:
+        name, colon, kind = text.rpartition(":")
+        whole = text in columns or not colon or (name not in columns and kind not in KINDS)
+        _check_columns("--outcome", [text if whole else name], columns)
+        kinds[text if whole else name] = None if whole else kind
+    values: dict[str, dict[str, object]] = {name: {} for name in kinds}
+    for text in constants:
+        name, key, value = _read_constant(text, tuple(kinds))
+        values[name][key] = value
+    return tuple(OutcomeChoice(name, kind, values[name]) for name, kind in kinds.items())
+
+
+def _read_constant(text: str, names: Sequence[str]) -> tuple[str, str, object]:
+    # The longest name: one may begin with another and a point.
+    for name in sorted(names, key=len, reverse=True):
+        key, sign, value = text.removeprefix(f"{name}.").partition("=")
+        if text.startswith(f"{name}.") and sign:
+            (key,) = american({key: None})
+            if key not in CONSTANTS:
+                raise InputError(
+                    f"--constant {text!r}: unknown key {key!r}.{nearest(key, CONSTANTS)} Known: "
+                    f"{', '.join(CONSTANTS)}."
+                )
+            parts = [part.strip() for part in value.split(",")]
+            if key in _NUMBERS:
+                return name, key, read_number(key, value)
+            if key in _LISTS_OF_NUMBERS:
+                return name, key, [read_number(key, part) for part in parts]
+            return name, key, parts if key == "levels" else value.strip()
+    raise InputError(
+        f"--constant {text!r}: expected NAME.KEY=VALUE, such as salary.center=45000, where NAME is "
+        "an outcome."
+    )
+
+
+def read_sources(text: str, columns: Sequence[str]) -> WeightsFrom:
+    """Return what the weights were computed from, from an answer; empty: not stated.
+
+    "design" stands for design weights; columns of that name, or of the name "unknown", come first.
+    Raises ``InputError`` for names that are no columns.
+    """
+    answer = text.strip()
+    words: dict[str, WeightsFrom] = {"": None, "design": (), UNKNOWN: UNKNOWN}
+    if answer in words and answer not in columns:
+        return words[answer]
+    return split_columns("weights-from", [text], columns)
+
+
+def split_columns(part: str, given: Sequence[str], columns: Sequence[str]) -> tuple[str, ...]:
+    """Split names of columns at commas; a column with a comma in its name is given alone.
+
+    Raises ``InputError`` for names that are no columns."""
+    found: dict[str, None] = {}
+    for text in given:
+        names = (text,) if text in columns else map(str.strip, text.split(","))
+        found.update(dict.fromkeys(name for name in names if name))
+    _check_columns(part, tuple(found), columns)
+    return tuple(found)
+
+
+def settled_amount(outcome: OutcomeChoice, *, strict: bool) -> dict[str, Any]:
+    """Return the keys of an amount: its public range, or a declared transform with its moments.
+
+    What is missing is ``OPEN``; a scale is a tenth of a typical value. Raises ``InputError`` for
+    constants that do not belong together.
+    """
+    given = {key: value for key, value in outcome.constants.items() if key != "levels"}
+    name, transform = outcome.name, dict(given.pop("transform", {}))
+    if transform == {"kind": "learned"}:
+        transform = {}
+    keys = {"spikes": given.pop("spikes", [0.0])} if outcome.kind == "semicontinuous" else {}
+    declared = [key for key in DECLARED if key in given or (key == "transform" and transform)]
+    if declared and outcome.kind == "count":
+        raise InputError(
+            f"outcome {name!r}: the transform of a count is learned from its range; leave "
+            f"{declared[0]} out."
+        )
+    if not declared:
+        ends = given.setdefault("range", OPEN)
+        if ends != OPEN and (len(ends) != 2 or not ends[0] < ends[1]):
+            raise InputError(
+                f"range of {name!r}: expected two numbers, the lower first; got "
+                f"{', '.join(f'{end:g}' for end in ends)}."
+            )
+        return keys | given
+    if "range" in given:
+        raise InputError(
+            f"range of {name!r}: the transform is learned from a range alone, and {declared[0]} is "
+            "for a transform that is declared; leave one of them out."
+        )
+    center = given.get("center")
+    scaled = center or {"scale", "power"} & transform.keys()
+    kind = transform.setdefault("kind", "yeo_johnson" if scaled else OPEN)
+    if kind in ("yeo_johnson", "asinh"):
+        transform.setdefault("scale", float(f"{abs(center) / 10:.0e}") if center else OPEN)
+    if kind == "yeo_johnson":
+        transform.setdefault("power", 0.5)
+    moments = {key: given.pop(key, OPEN) for key in ("center", "spread") if strict or key in given}
+    return {**keys, "transform": kind if len(transform) == 1 else transform, **moments, **given}
+
+
+def draft_text(
+    choices: Choices,
+    data: str,
+    columns: Sequence[str],
+    levels: Mapping[str, PublicLevels],
+    spec: str,
+    called: Mapping[str, Mapping[str, str]] | None = None,
+) -> tuple[str, tuple[str, ...]]:
+    """Return the specification of ``choices``, and its keys that are still to be filled in.
+
+    data: the path as written; columns: all names; levels: of the by columns; spec: the file name;
+    called: what the file calls values of outcomes. Raises ``InputError`` for constants that do not
+    belong together.
+    """
+    by, strict = choices.by or (), choices.strict
+    sections, left, coded = list[str](), list[str](), False
+    for each in choices.outcomes:
+        place = f"outcomes.{_key(each.name)}"
+        lines = _outcome(each, (called or {}).get(each.name, {}), strict=strict)
+        sections.append("\n".join([f"[{place}]", *lines, ""]))
+        keys = tomllib.loads("\n".join(lines))
+        coded |= "missing_codes" in keys
+        left += [f"{place}.{key}" for key, given in keys.items() if given == OPEN]
+        transform = keys.get("transform")
+        inner = transform if isinstance(transform, dict) else {}
+        left += [f"{place}.transform.{key}" for key, given in inner.items() if given == OPEN]
+    if strict and not choices.public_weights and choices.population_size is None:
+        sections.append(_WEIGHT)
+        left.append("outcomes.weight.center")
+    # Effects of units can stand for those of strata.
+    carried = strict and choices.psu is not None and choices.design_effect is None
+    carried = carried and choices.strata is not None and choices.strata not in by
+    cells = dict.fromkeys(name for name in (not carried and choices.strata, *by) if name)
+    formula = " * ".join(name if name.isidentifier() else f"`{name}`" for name in cells)
+    unused = [name for name in columns
+              if name not in (*choices.public, *choices.confidential) and name.strip()]  # fmt: skip
+    kinds = {each.kind for each in choices.outcomes}
+    statistics = {
+        "count": True, "mean": any(each.is_amount for each in choices.outcomes),
+        "median": bool(kinds & {"continuous", "semicontinuous"}),
+        "share": bool(kinds & {"binary", "categorical"}),
+    }  # fmt: skip
+    sample = {"strata": (choices.strata, "the sample was drawn within these"),
+              "psu": (choices.psu, "primary sampling units")}  # fmt: skip
+    text = _TEXT.format(
+        columns=len(columns),
+        looked=f"and the values of {_named(by)}" if by else "and no values",
+        unread=_named(choices.confidential),
+        spec=_value(spec),
+        data=_line("data", data, "relative to this file"),
+        weights='weights = "public"' if choices.public_weights else _NOTHING,
+        weight=_line("weight", choices.weight),
+        weights_from=_sources(choices),
+        **{name: _line(name, given, f"public: {words}") if given
+           else f"# {_line(name, '..', f'public: {words}')}"
+           for name, (given, words) in sample.items()},
+        design_effect=_NOTHING if choices.design_effect is None else
+        "# The public factor by which the units raise variances, for models without\n"
+        + _line("design_effect", choices.design_effect, "effects of units"),
+        population_size="# population_size = .." if choices.population_size is None
+        else _line("population_size", choices.population_size),
+        as_answers=' With missing = "model" a missing answer is an answer of its own.' * strict,
+        missing=_line("missing", "model" if strict else "drop") if coded else '# missing = "drop"',
+        unused=f"# Not used: {_named(unused[:_NAMED])}{', ..' * (len(unused) > _NAMED)}. Public "
+        "columns\n# can be published next to the synthetic outcomes: public_columns = [..]."
+        if unused else _NOTHING,
+        model=_line("model", "fbs", '"fbp" models the population instead, for one outcome'),
+        outcome=_line("outcome", [each.name for each in choices.outcomes],
+                      "confidential: what is synthesized"),
+        carried=" Effects of units can stand for those of\n"
+        "# strata: without them there are fewer cells, and releases are far quicker."
+        if carried and formula else "",
+        predictors=("" if carried and formula else "# ") + _line("predictors", formula or "1"),
+        outcomes="\n".join(sections).rstrip(),
+        mechanism=_line("mechanism", choices.mechanism),
+        epsilon=_line("epsilon", choices.epsilon),
+        delta=_line(
+            "delta", 1e-6, "the probability that epsilon is exceeded; far below 1 / records"
+        ) if strict else _NOTHING,
+        m=_line("m", 20, "draws of the model; after the noise they cost nothing") if strict
+        else _line("m", 3, "draws of the model, which share epsilon"),
+        by=_line("by", list(by), "public; tables have all cells and all margins"),
+        statistics=_line("statistics", [name for name, wanted in statistics.items() if wanted],
+                         "also total, proportion, quantile(0.9)"),
+        more_statistics=_OPEN_STATISTICS if None in kinds else _NOTHING,
+        labels="".join(_labels(name, found) for name, found in levels.items()),
+    )  # fmt: skip
+    return text.replace(f"{_NOTHING}\n", ""), tuple(left)
+
+
+def _value(given: Any) -> str:
+    """Return a value in TOML; whole numbers have no decimal point."""
+    if isinstance(given, Mapping):
+        pairs = (f"{_key(name)} = {_value(each)}" for name, each in given.items())
+        return f"{{ {', '.join(pairs)} }}"
+    if isinstance(given, list | tuple):
+        return f"[{', '.join(map(_value, given))}]"
+    if isinstance(given, str):
+        # JSON escapes all that TOML wants escaped, but for the last control character of ASCII.
+        return json.dumps(given, ensure_ascii=False).replace("\x7f", "\\u007f")
+    whole = float(given).is_integer() and abs(given) < 1e15
+    return str(int(given)) if whole else repr(float(given))
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _value(name)
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(map(_value, names))
+
+
+def _line(name: str, given: Any, words: str = "") -> str:
+    """Return ``name = value`` with a comment after it."""
+    text = f"{name} = {_value(given)}"
+    return f"{text:<30} # {words}" if words else text
+
+
+def _sources(choices: Choices) -> str:
+    given = choices.weights_from
+    if given is None:
+        return "# weights_from = []"
+    unlisted = [name for name in given if name not in choices.public]
+    hint = f"\n# {_named(unlisted)}: public for every record? Then name it in public_columns."
+    return _line("weights_from", given) + (hint if unlisted and given != UNKNOWN else "")
+
+
+def _outcome(outcome: OutcomeChoice, called: Mapping[str, str], *, strict: bool) -> list[str]:
+    """Return the lines of a section; ``called``: what the file calls values."""
+    keys, comments, kind = dict(outcome.constants), list[str](), outcome.kind
+    if kind is None:
+        return [*_OPEN_KIND.split("\n"), *(_line(*each) for each in {"kind": OPEN, **keys}.items())]
+    if outcome.is_amount:
+        keys = settled_amount(outcome, strict=strict)
+        ends, where = keys.get("range", OPEN), "outside the range"
+        codes = [] if ends == OPEN else [
+            code for code in called
+            if _NUMBER.fullmatch(code) and not ends[0] <= float(code) <= ends[1]
+        ]  # fmt: skip
+        if "transform" in keys and "bounds" not in keys:
+            comments = ["# bounds = [0, inf]             # no synthetic amount lies outside"]
+    else:
+        where = "not among the levels"
+        if called and "levels" not in keys:
+            comments = ["# The labels of the file. What is no answer belongs in missing_codes = "
+                        "[..]:", *(f"#   {_value(code)} {_value(label)}"
+                                   for code, label in called.items())]  # fmt: skip
+        if kind == "categorical":
+            keys.setdefault("levels", list(called) or OPEN)
+        elif "levels" not in keys:
+            comments.append('# levels = ["no", "yes"]        # default: 0 and 1, or true and false')
+        known = keys.get("levels", called)
+        codes = [code for code in called if code not in known]
+    lines = [_line("kind", kind, _BESIDE[kind])]
+    for name, given in keys.items():
+        lines += _ABOVE[name].split("\n") if name in _ABOVE else []
+        lines.append(_line(name, given, _BESIDE.get(name, "")))
+    lines += comments
+    if numbers := [float(code) for code in codes if _NUMBER.fullmatch(code)]:
+        words = ", ".join(f"{code} {_value(called[code])}" for code in codes)
+        lines += [f"# Labelled in the file and {where}, so no answer, as a blank cell:",
+                  f"# {words}", _line("missing_codes", numbers)]  # fmt: skip
+    return lines
+
+
+def _labels(name: str, found: PublicLevels) -> str:
+    lines = [
+        "", f"[labels.{_key(name)}]",
+        _line("title", visible(found.title or name), "as tables show the column"),
+        _line("margin", found.margin, "the row over all levels"),
+    ]  # fmt: skip
+    if found.rare:
+        lines += [
+            f"# {found.rare:,} of its levels {'have' if found.rare > 1 else 'has'} fewer than "
+            f"{LEAST_RECORDS} records, and may be a value of another column:",
+            "# look at the file, and list the right levels here; records with others are then",
+            '# refused: levels = { code = "label", .. }',
+        ]
+    else:
+        lines += [
+            "", f"[labels.{_key(name)}.levels]",
+            "# Code = label, in the order of the tables. Read from the data: is each a code?",
+            *(f"{_key(level)} = {_value(visible(found.labels.get(level, level)))}"
+              for level in found.levels),
+        ]  # fmt: skip
+    return "\n".join(lines) + "\n"
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """A written specification.
+
+    Attributes
+    ----------
+    path
+        The file.
+    open
+        Keys that are still to be filled in; ``surveysynth check`` names them too.
+    read
+        Public columns whose values were read.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> Drafted(Path("spec.toml"), ("outcomes.salary.kind",), ("field",)).open
+    ('outcomes.salary.kind',)
+    """
+
+    path: Path
+    open: tuple[str, ...]
+    read: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        """Return the open keys, for notebooks."""
+        lines = [f"Written: {self.path}."]
+        if self.open:
+            lines.append(f'Still to be filled in, marked "?": {", ".join(self.open)}.')
+        return fragment("Specification", lines=lines)
+
+
+def check_free(out: Path, *, overwrite: bool) -> None:
+    """Raise ``InputError`` for a file that exists or does not end in .toml."""
+    if out.suffix.lower() != ".toml":
+        raise InputError(f"{out}: expected a file name that ends in .toml; name another file.")
+    if out.exists() and not overwrite:
+        raise InputError(f"{out} exists; name another with --out or replace it with --overwrite.")
+
+
+def write_draft(data: DataFile, choices: Choices, out: Path, *, overwrite: bool) -> Drafted:
+    """Write the specification of ``choices`` and report the open keys.
+
+    Reads the by columns and no others. Raises ``InputError`` for choices that do not belong
+    together and for a file that exists or cannot be written.
+    """
+    check_free(out, overwrite=overwrite)
+    names = tuple(data.table.columns)
+    choices.check(names)
+    by = choices.by or ()
+    levels = {name: data.levels(name) for name in by}
+    # The name of a link stays; folders are resolved, since a link has another folder above it.
+    folder = os.path.relpath(data.path.parent.resolve(), out.parent.resolve())
+    path = (Path(folder) / data.path.name).as_posix()
+    called = {each.name: data.value_labels(each.name) for each in choices.outcomes}
+    text, left = draft_text(choices, path, names, levels, out.name, called)
+    if not left:
+        parse_spec(text, out)
+    staged = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        content = text.encode("utf-8")
+        if overwrite:
+            staged.write_bytes(content)
+            staged.replace(out)
+        else:
+            with out.open("xb") as file:  # fails if the file exists by now
+                file.write(content)
+    except FileExistsError:
+        raise InputError(f"{out} exists; replace it with --overwrite.") from None
+    except UnicodeEncodeError:
+        raise InputError("a constant or level is not UTF-8 text; correct it.") from None
+    except OSError as error:
+        raise InputError(f"{out} cannot be written: {error.strerror}.") from None
+    finally:
+        staged.unlink(missing_ok=True)
+    return Drafted(out, left, by)

@@ -1,1 +1,0 @@
-"""The first specification of a survey, from its column names and a person's choices."""
