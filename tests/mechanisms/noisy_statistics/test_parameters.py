@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import stats
 
 from surveysynth._support.types import FloatArray
 from surveysynth.mechanisms.noisy_statistics.posterior.amount_law import AmountLaw
@@ -148,8 +148,8 @@ def test_the_density_is_that_of_the_prior_where_nothing_is_known(
 def test_scales_and_shared_values_are_drawn_given_what_has_them(
     outcomes: tuple[Outcome, ...],
 ) -> None:
-    """All of them at once, by chains of draws: each rank among others given what stays is uniform
-    where it is drawn from its law given the rest, which is on a grid."""
+    """What has them stays where it is. After many draws each is one of its law given all the rest:
+    on a grid, where ranks are uniform, and not those of values a third of an SD away."""
     posterior, rng = parameters_of(outcomes), np.random.default_rng(3)
     start = np.tile(0.8 * rng.standard_normal(posterior.dimension), (600, 1))
     x = start
@@ -162,7 +162,7 @@ def test_scales_and_shared_values_are_drawn_given_what_has_them(
     assert not np.where(posterior.levels[:, None], 0.0, idle).any()
     for j in range(posterior.q):
         places = [(name, j) for name in ("log_s", "log_tau", "log_nu", "log_t")]
-        places += [("core", pair) for pair in np.flatnonzero(posterior.row == j)]
+        places += [("core", pair) for pair in np.flatnonzero(posterior.row == j).tolist()]
         for name, place in places if posterior.sloped[j] else places[:3]:
             values = getattr(after, name)[:, place]
             grid = np.linspace(values.min() - 3.0, values.max() + 3.0, 301)
@@ -179,11 +179,12 @@ def test_scales_and_shared_values_are_drawn_given_what_has_them(
             point = Point(logits=(), **repeated, **drawn)
             log_density = of_column(posterior, point, j).reshape(len(x), -1)
             density = np.exp(log_density - log_density.max(1, keepdims=True))
-            below = integrate.cumulative_trapezoid(density, grid, axis=1, initial=0.0)
+            below = np.zeros_like(density)
+            below[:, 1:] = (density[:, 1:] + density[:, :-1]).cumsum(1)
             below /= below[:, -1:]
             for shift, right in ((0.0, True), (0.3 * values.std(), False)):
-                places_below = zip(values + shift, below, strict=True)
-                shares = [np.interp(value, grid, share) for value, share in places_below]
+                pairs = zip(values + shift, below, strict=True)
+                shares = [np.interp(value, grid, own) for value, own in pairs]
                 assert (stats.kstest(shares, "uniform").pvalue > 1e-3) == right, (name, place)
 
 
