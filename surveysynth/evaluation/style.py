@@ -12,12 +12,13 @@ from surveysynth.config.spec import Spec
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.release.tables.layout import (
     ABSENT,
+    Labels,
     level_heading,
     level_rows,
     stub_heading,
     stub_rows,
+    where_words,
 )
-from surveysynth.release.tables.table import Labels, where_words
 
 Key = tuple[str, str | None]
 

@@ -68,7 +68,8 @@ from surveysynth.release.microdata import (
     weight_column,
 )
 from surveysynth.release.reader import earlier_release
-from surveysynth.release.tables.table import SMALL_SAMPLE, Labels, listed, span, where_words
+from surveysynth.release.tables.layout import Labels, listed, span, where_words
+from surveysynth.release.tables.table import SMALL_SAMPLE
 from surveysynth.release.tables.table_builder import public_domains, row_counts, synthetic_columns
 from surveysynth.survey.declaration import RHO_FACTORS, refuse_sources
 from surveysynth.survey.outcome import needs_general_form

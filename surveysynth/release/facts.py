@@ -18,12 +18,12 @@ from surveysynth.release.microdata import Digits, format_of
 from surveysynth.release.reader import ReleaseCounts
 from surveysynth.release.tables.layout import (
     AnyRounding,
+    Labels,
     Rounding,
     Warranted,
     to_digits,
     to_percent,
 )
-from surveysynth.release.tables.table import Labels
 from surveysynth.release.writers.csv import MicrodataFormat
 from surveysynth.survey.survey import PublicDesign
 

@@ -38,8 +38,8 @@ from surveysynth.release.folder import (
     REALISED_NAME,
     RECORDS_STEM,
 )
-from surveysynth.release.tables.layout import Presentation, TableSet
-from surveysynth.release.tables.table import ReleaseTable, listed, where_words
+from surveysynth.release.tables.layout import Presentation, TableSet, listed, where_words
+from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.release.tables.table_builder import Tables
 from surveysynth.release.writers import csv
 

@@ -28,7 +28,7 @@ from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
 from surveysynth.inference.synthesis import SyntheticDataset
-from surveysynth.release.tables.table import Labels
+from surveysynth.release.tables.layout import Labels
 from surveysynth.release.writers.csv import MicrodataFormat, plain_text, write_records
 from surveysynth.survey.columns import natural_order, text_column
 from surveysynth.survey.files import read_with

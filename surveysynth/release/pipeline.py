@@ -199,14 +199,14 @@ def release(
         _write(made, staging[0], streams)
         say(stages.WRITING)
         barred = (Warned(Kind.UNPUBLISHABLE, text) for text in made.facts.warnings)
-        of_survey = public_warnings(specification, made.facts.design)
+        of_survey = public_warnings(made.facts.spec, made.facts.design)
+        warned = last_messages((*barred, *of_survey))
         # What can fail goes before what cannot be undone.
         hints = hints_of(pending.ledger, pending.entry, named=ledger is not None)
         entries = publish(plan, staging[0], pending.ledger, pending.entry)
         pending.published = True
     return ReleaseResult(
-        plan.out, plan.confidential, flat_tables(made.tables),
-        last_messages((*barred, *of_survey)),
+        plan.out, plan.confidential, flat_tables(made.tables), warned,
         summarize(entries, pending.ledger.survey), pending.ledger.path,
         hints, survey.confidential_warning(),
     )  # fmt: skip

@@ -11,8 +11,8 @@ from surveysynth.estimation.statistics import LEVEL, TABLE, statistic_of
 from surveysynth.mechanisms.base import Statement
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.files import presentation_of
-from surveysynth.release.tables.layout import Presentation, TableSet
-from surveysynth.release.tables.table import ReleaseTable, listed, span
+from surveysynth.release.tables.layout import Presentation, TableSet, listed, span
+from surveysynth.release.tables.table import ReleaseTable
 from surveysynth.release.tables.table_builder import Tables, flat_tables
 
 if TYPE_CHECKING:

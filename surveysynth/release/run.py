@@ -22,7 +22,7 @@ from surveysynth.release.check import check_calibrated_name, warn_of_design
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.microdata import MicrodataWriter, public_order
 from surveysynth.release.reader import ReleaseCounts, counts_of, published_datasets
-from surveysynth.release.tables.table import Labels
+from surveysynth.release.tables.layout import Labels
 from surveysynth.release.tables.table_builder import (
     Tables,
     estimates_by_table,

@@ -19,7 +19,7 @@ from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.microdata import MicrodataWriter, check_names, cut, values_of
 from surveysynth.release.pipeline import rebuild, release
 from surveysynth.release.reader import read_release
-from surveysynth.release.tables.table import Labels
+from surveysynth.release.tables.layout import Labels
 from surveysynth.survey.outcome import Outcome
 from tests.release.documents.test_readme_programs import assert_recomputes, has_haven
 from tests.release.test_strict_release import strict_spec

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from surveysynth.config.build import read_survey, with_file_labels
 from surveysynth.config.spec import Spec, parse_spec
 from surveysynth.errors import InputError
-from surveysynth.release.tables.table import Labels
+from surveysynth.release.tables.layout import Labels
 from surveysynth.survey import files
 from surveysynth.survey.files import LabelledTable, open_table
 from tests.surveys import CANARIES, CANARY_OUTCOME, good

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from surveysynth.config.sections import LabelSection
 from surveysynth.errors import InputError
 from surveysynth.estimation.subpopulation import Subpopulation
-from surveysynth.release.tables.table import Labels, where_words
+from surveysynth.release.tables.layout import Labels, where_words
 from surveysynth.survey.where import (
     DEEPEST,
     LONGEST,

@@ -225,7 +225,8 @@ def compare(
     streams = dict(zip(order, rest, strict=True))
     say(NOISY_TABLES)
     noise = Noise(spec, survey)
-    tables = {key: {SAMPLE: table} for key, table in noise.sample.items()}
+    tables: dict[Key, dict[str, pd.DataFrame]] = {key: {} for key in noise.sample}
+    _add(tables, SAMPLE, noise.sample)
     runs: dict[str, ModelRun] = {}
     left_out: dict[str, str] = {}
     strict_budget = None
@@ -233,9 +234,8 @@ def compare(
         if why := _without_noise(spec, survey, noise):
             left_out[LAPLACE] = why
         else:
-            rng = np.random.default_rng(of_noise)
-            for key, table in noise.laplace(sensitivity, rng).items():
-                tables[key][LAPLACE] = table
+            made_noise = noise.laplace(sensitivity, np.random.default_rng(of_noise))
+            _add(tables, LAPLACE, made_noise)
     for method in chosen:
         say(synthesizer_stage(method.name))
         # Noisy statistics by name: the order is that of the pseudo-posterior's models.
@@ -253,24 +253,22 @@ def compare(
             continue
         runs[method.name] = made
         strict_budget = made.spec.privacy.cost if method.noisy else strict_budget
-        for key, table in frames_of.items():
-            tables[key][method.name] = table
+        _add(tables, method.name, frames_of)
     if chosen and not runs:
         grouped = by_reason(left_out).items()
         reasons = " ".join(f"{', '.join(names)}: {why}" for why, names in grouped)
         raise RefusedError(f"no synthesizer could be compared. {reasons}")
-    return Comparison(
-        spec, survey, sensitivity, {key: _with_rmse(each) for key, each in tables.items()}, runs,
-        left_out, strict_budget,
-    )  # fmt: skip
+    return Comparison(spec, survey, sensitivity, tables, runs, left_out, strict_budget)
 
 
-def _with_rmse(by_method: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    truth = by_method[SAMPLE]["estimate"]
-    return {
-        name: table.assign(rmse=np.hypot(table["estimate"] - truth, table["se"]))
-        for name, table in by_method.items()
-    }
+def _add(
+    tables: Mapping[Key, dict[str, pd.DataFrame]], method: str, made: Mapping[Key, pd.DataFrame]
+) -> None:
+    """Add the tables of a method, with their RMSE against the sample."""
+    for key, table in made.items():
+        truth = tables[key].get(SAMPLE, table)["estimate"]
+        rmse = np.hypot(table["estimate"] - truth, table["se"])
+        tables[key][method] = table.assign(rmse=rmse)
 
 
 def _run_method(

@@ -61,8 +61,7 @@ from surveysynth.release.files import write_json
 from surveysynth.release.folder import plan_folder, publish_folder, staged_folder
 from surveysynth.release.ledger import LEDGER_NAME, LedgerSummary, summarize
 from surveysynth.release.run_record import entry_of, ledger_of, with_unit_size
-from surveysynth.release.tables.layout import ABSENT, rounding_of_column, show_ratio
-from surveysynth.release.tables.table import Labels, listed
+from surveysynth.release.tables.layout import ABSENT, Labels, listed, rounding_of_column, show_ratio
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 

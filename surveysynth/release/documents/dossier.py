@@ -15,7 +15,7 @@ from surveysynth.release.documents.codebook import public_roles
 from surveysynth.release.documents.render import page_of, render_markdown
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.microdata import base_weight_column, public_column_names
-from surveysynth.release.tables.table import listed
+from surveysynth.release.tables.layout import listed
 from surveysynth.survey.records import LEAST_RECORDS
 
 TEMPLATE = "dossier/dossier.md.j2"

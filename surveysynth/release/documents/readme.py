@@ -27,8 +27,8 @@ from surveysynth.release.microdata import (
     synthetic_column_names,
     weight_column,
 )
-from surveysynth.release.tables.layout import FOOTNOTES
-from surveysynth.release.tables.table import FLAG_SEPARATOR, ReleaseTable, well_filled, where_words
+from surveysynth.release.tables.layout import FOOTNOTES, where_words
+from surveysynth.release.tables.table import FLAG_SEPARATOR, ReleaseTable, well_filled
 from surveysynth.release.tables.table_builder import Tables, by_korn_graubard, synthetic_columns
 from surveysynth.release.writers.csv import safe_text
 from surveysynth.survey.survey import PublicDesign

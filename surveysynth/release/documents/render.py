@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from surveysynth._support.messages import capitalized
 from surveysynth._support.page import full_page
 from surveysynth._support.resources import environment, render
-from surveysynth.release.tables.table import listed
+from surveysynth.release.tables.layout import listed
 from surveysynth.release.writers.markdown import escape
 
 if TYPE_CHECKING:

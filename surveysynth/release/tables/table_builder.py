@@ -37,11 +37,10 @@ from surveysynth.estimation.subpopulation import (
 )
 from surveysynth.estimation.total_variance import TotalVariance, public_rows_of
 from surveysynth.mechanisms.base import COMBINING_RULES, Mechanism
+from surveysynth.release.tables.layout import Labels, listed
 from surveysynth.release.tables.table import (
-    Labels,
     ReleaseTable,
     TableNumbers,
-    listed,
     make_table,
     policy_of,
 )

@@ -1,4 +1,4 @@
-"""All tables as one OpenDocument spreadsheet, written by odfpy from ``sheets.Book``.
+"""All tables as one OpenDocument spreadsheet, written by odfpy from ``xlsx.Book``.
 
 The sheets are those of the ``xlsx`` workbook. The row of headings is marked as such, and the table
 as a named range, which screen readers announce.

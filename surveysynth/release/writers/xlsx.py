@@ -1,4 +1,8 @@
-"""All tables as one Excel workbook, written by XlsxWriter from ``sheets.Book``.
+"""All tables as one workbook, before any file format (``Book``), and as Excel's, by XlsxWriter.
+
+The arrangement is that of official statistics: cover, contents, notes, then a sheet for each table.
+Every by-column and every number has a column of its own. Tables have no merged and no empty cells,
+so that screen readers and programs can follow them.
 
 Text is written as text and numbers as numbers, so that no label becomes a formula or a link. Each
 table is marked as a table with a row of headings, which screen readers announce.

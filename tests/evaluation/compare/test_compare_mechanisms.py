@@ -14,7 +14,7 @@ from surveysynth import cli
 from surveysynth.config.build import read_survey, with_noisy_statistics, with_pseudo_posterior
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError, RefusedError
-from surveysynth.evaluation.compare import figures as plots
+from surveysynth.evaluation.compare import folder as plots
 from surveysynth.evaluation.compare.comparison import Comparison, compare, run_synthesizer
 from surveysynth.evaluation.compare.folder import compare as write_comparison
 from surveysynth.evaluation.compare.folder import facts_record, make_pictures

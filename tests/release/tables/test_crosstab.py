@@ -16,6 +16,7 @@ from surveysynth.config.sections import LabelSection
 from surveysynth.config.tables_section import FORMATS
 from surveysynth.release.tables.layout import (
     Column,
+    Labels,
     Layout,
     Presentation,
     TableSet,
@@ -23,7 +24,6 @@ from surveysynth.release.tables.layout import (
     to_digits,
 )
 from surveysynth.release.tables.table import (
-    Labels,
     ReleaseTable,
     TableNumbers,
     make_table,

@@ -12,9 +12,8 @@ from scipy import stats
 
 from surveysynth.config.sections import LabelSection
 from surveysynth.estimation.combining import Combined, positive_interval
-from surveysynth.release.tables.layout import AnyRounding, Presentation, Warranted, lay_out
+from surveysynth.release.tables.layout import AnyRounding, Labels, Presentation, Warranted, lay_out
 from surveysynth.release.tables.table import (
-    Labels,
     ReleaseTable,
     TableNumbers,
     make_table,

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from surveysynth.config.sections import LabelSection
 from surveysynth.config.tables_section import FORMATS
 from surveysynth.release.tables.layout import (
+    Labels,
     Layout,
     Presentation,
     Rounding,
@@ -30,7 +31,6 @@ from surveysynth.release.tables.layout import (
     to_digits,
 )
 from surveysynth.release.tables.table import (
-    Labels,
     ReleaseTable,
     TableNumbers,
     make_table,

@@ -14,8 +14,8 @@ import pytest
 from surveysynth.config.sections import LabelSection
 from surveysynth.config.tables_section import FORMATS
 from surveysynth.release import figure_style as style
-from surveysynth.release.tables.layout import Presentation, TableSet, to_digits, to_percent
-from surveysynth.release.tables.table import Labels, ReleaseTable, TableNumbers, make_table
+from surveysynth.release.tables.layout import Labels, Presentation, TableSet, to_digits, to_percent
+from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import figures
 from surveysynth.release.writers.figures import MOST_ROWS, estimates_with_intervals
 
