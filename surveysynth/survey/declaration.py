@@ -124,7 +124,7 @@ def make_roles(
     return Roles(outcomes, own, by, strata, psu, fpc, predictors, public_columns, public)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Facts:
     """Public facts about a sample, as declared: no column of it is looked at.
 
