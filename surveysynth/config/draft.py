@@ -7,8 +7,7 @@ import json
 import math
 import os
 import re
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -17,6 +16,7 @@ import numpy as np
 
 from surveysynth._support.messages import listing, nearest, raise_problems, visible
 from surveysynth._support.page import fragment
+from surveysynth._support.resources import render
 from surveysynth.config.mistakes import OPEN
 from surveysynth.config.outcome_section import WEIGHT, american
 from surveysynth.config.privacy import NOISY_STATISTICS, PROMISES, PSEUDO_POSTERIOR
@@ -40,123 +40,8 @@ CONSTANTS = (*_NUMBERS, *_LISTS_OF_NUMBERS, "transform", "levels")
 DECLARED = ("transform", "center", "spread", "bounds")
 #: Names for the row over all levels; the first that is not a level is used.
 _MARGINS = ("All", "Total", "Overall", "All levels", "Sum of all levels")
-#: So many columns without a role are named; a file of an archive has hundreds.
-_NAMED = 12
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-#: A line of the text that is left out. No value has this character: JSON escapes it.
-_NOTHING = "\x00"
-
-#: The file. Each choice has its meaning and its alternatives beside it.
-_TEXT = """\
-# A specification for surveysynth, written by surveysynth init: the survey, its
-# synthesis and its tables. Every constant in this file is public.
-#
-# Read from the data: the names of the {columns:,} columns, {looked}.
-# Not read: any value of {unread}, or of another column.
-# So kinds, scales, typical values and levels of outcomes are a person's choices. They
-# must come from public sources: a questionnaire, a register, last year's publication.
-#
-# Next:  surveysynth check {spec}
-#        surveysynth release {spec} --out out
-spec_version = 1
-
-[survey]
-{data}
-# Sampling weights are confidential and synthesized with the outcomes. If they are
-# constants of the sample design that anyone can compute, weights = "public" uses and
-# publishes them unchanged.
-{weights}
-{weight}
-# What the weights were computed from besides the design: [] for design weights, or the
-# columns of a calibration or an adjustment for nonresponse. If one is confidential, a
-# release is refused: name the base weights as weight and calibrate after the noise, in a
-# section [[calibration]]; or set "unknown", and the statement names the gap.
-{weights_from}
-{strata}
-{psu}
-{design_effect}
-# The size of the population, from a frame or a published source, never the sum of
-# the weights.
-{population_size}
-# Records with blank cells are an error. With missing = "drop" they are left out, and the
-# release reports how many.{as_answers}
-{missing}
-{unused}
-
-[synthesizer]
-{model}
-{outcome}
-# A formula of public columns. Default: strata and by columns, with all interactions of
-# two of them, which the model shrinks.{carried}
-{predictors}
-
-{outcomes}
-
-[privacy]
-# "noisy_statistics": exact noise; strict differential privacy for any number of records.
-# "pseudo_posterior": influential records get less weight; its epsilon is asymptotic.
-{mechanism}
-# The privacy cost of the whole release, all draws together. Every further release
-# from the same data adds its own cost.
-{epsilon}
-{delta}
-{m}
-
-[tables]
-{by}
-{statistics}
-{more_statistics}
-formats = ["csv", "html"]      # also xlsx, ods, latex, markdown
-flags = "nchs"                 # or "statcan", "none": mark or withhold unreliable numbers
-# universe = ".."               # titles: Mean income of UNIVERSE, by sex: PLACE
-# place = ".."                  # and time: "United States, 2026"
-# title = ".."                  # of the release
-{labels}
-"""
-#: Comments above the keys of an outcome, and beside them.
-_ABOVE = {
-    "range": """\
-# The lowest and the highest possible value, from a questionnaire or a codebook, never from the
-# data. Values outside count as the nearer end; a generous range costs little. A tenth of the
-# budget learns the transform: a noisy histogram over the range. Instead of a range, transform,
-# center and spread may be declared""",
-    "transform": """\
-# The model is normal on the scale of the transform: "yeo_johnson" lies between the logarithm
-# (power 0) and the amount itself (power 1); "log" suits amounts above zero that are products.
-# A scale is about a tenth of a typical value.""",
-    "center": """\
-# center: a typical value. spread: a typical standard deviation on the scale of the transform.
-# Noisy statistics need both, from public sources. Values far off cost accuracy, never privacy.""",
-    "levels": "# All levels that may occur, in order: from the questionnaire, never from the data.",
-}
-_BESIDE = {
-    "continuous": "an amount, without values that many records share",
-    "semicontinuous": "an amount that is often at one of the spikes",
-    "binary": "0 and 1, true and false, or two levels",
-    "categorical": "one of several levels",
-    "count": "a whole number, such as visits or rooms",
-    "spikes": "public values that many records share",
-}
-_OPEN_KIND = """\
-# The kind of outcome. Replace "?" by one of these, then add its other keys:
-#   "continuous"      an amount, without values that many records share
-#   "semicontinuous"  an amount that is often exactly 0: spikes = [0] (a top code is a spike too)
-#   "binary"          0 and 1, true and false, or two levels = ["no", "yes"]
-#   "categorical"     levels = ["..", ".."], all that may occur, from the questionnaire
-#   "count"           a whole number, such as visits or rooms
-# Amounts and counts also need a public range: range = [low, high]."""
-_OPEN_STATISTICS = """\
-# Add what suits the kinds of the outcomes: "mean" and "median" for amounts, "mean" for counts,
-# "share" for binary and categorical ones, as in statistics = ["count", "mean", "median"]."""
-_WEIGHT = """\
-[outcomes.weight]
-# Where population_size above is known, give it and delete this section: counts are
-# then scaled to it, which is better, above all where weights have few values. Else
-# a typical logarithm of the weight: that of population size over records, or 0 for
-# weights of mean 1. A hundredth to a hundred times that weight is the range learned.
-center = "?"
-"""
 
 
 @dataclass(frozen=True)
@@ -491,80 +376,80 @@ def draft_text(
     called: what the file calls values of outcomes. Raises ``InputError`` for constants that do not
     belong together.
     """
-    by, strict = choices.by or (), choices.strict
-    sections, left, coded = list[str](), list[str](), False
-    for each in choices.outcomes:
-        place = f"outcomes.{_key(each.name)}"
-        lines = _outcome(each, (called or {}).get(each.name, {}), strict=strict)
-        sections.append("\n".join([f"[{place}]", *lines, ""]))
-        keys = tomllib.loads("\n".join(lines))
-        coded |= "missing_codes" in keys
-        left += [f"{place}.{key}" for key, given in keys.items() if given == OPEN]
-        transform = keys.get("transform")
-        inner = transform if isinstance(transform, dict) else {}
-        left += [f"{place}.transform.{key}" for key, given in inner.items() if given == OPEN]
-    if strict and not choices.public_weights and choices.population_size is None:
-        sections.append(_WEIGHT)
-        left.append("outcomes.weight.center")
+    by, strict, labelled = choices.by or (), choices.strict, called or {}
+    sections = [
+        (f"outcomes.{_key(each.name)}", *_keys(each, labelled.get(each.name, {}), strict=strict))
+        for each in choices.outcomes
+    ]
+    open_weight = strict and not choices.public_weights and choices.population_size is None
+    left = [
+        f"{place}.{key}"
+        for place, keys, *_ in sections
+        for key, given in [*keys.items(), *_inner(keys)]
+        if given == OPEN
+    ] + ["outcomes.weight.center"] * open_weight
     # Effects of units can stand for those of strata.
     carried = strict and choices.psu is not None and choices.design_effect is None
     carried = carried and choices.strata is not None and choices.strata not in by
     cells = dict.fromkeys(name for name in (not carried and choices.strata, *by) if name)
     formula = " * ".join(name if name.isidentifier() else f"`{name}`" for name in cells)
-    unused = [name for name in columns
-              if name not in (*choices.public, *choices.confidential) and name.strip()]  # fmt: skip
+    sources = choices.weights_from if isinstance(choices.weights_from, tuple) else ()
+    named = (*choices.public, *choices.confidential)
     kinds = {each.kind for each in choices.outcomes}
     statistics = {
         "count": True, "mean": any(each.is_amount for each in choices.outcomes),
         "median": bool(kinds & {"continuous", "semicontinuous"}),
         "share": bool(kinds & {"binary", "categorical"}),
     }  # fmt: skip
-    sample = {"strata": (choices.strata, "the sample was drawn within these"),
-              "psu": (choices.psu, "primary sampling units")}  # fmt: skip
-    text = _TEXT.format(
-        columns=len(columns),
-        looked=f"and the values of {_named(by)}" if by else "and no values",
-        unread=_named(choices.confidential),
-        spec=_value(spec),
-        data=_line("data", data, "relative to this file"),
-        weights='weights = "public"' if choices.public_weights else _NOTHING,
-        weight=_line("weight", choices.weight),
-        weights_from=_sources(choices),
-        **{name: _line(name, given, f"public: {words}") if given
-           else f"# {_line(name, '..', f'public: {words}')}"
-           for name, (given, words) in sample.items()},
-        design_effect=_NOTHING if choices.design_effect is None else
-        "# The public factor by which the units raise variances, for models without\n"
-        + _line("design_effect", choices.design_effect, "effects of units"),
-        population_size="# population_size = .." if choices.population_size is None
-        else _line("population_size", choices.population_size),
-        as_answers=' With missing = "model" a missing answer is an answer of its own.' * strict,
-        missing=_line("missing", "model" if strict else "drop") if coded else '# missing = "drop"',
-        unused=f"# Not used: {_named(unused[:_NAMED])}{', ..' * (len(unused) > _NAMED)}. Public "
-        "columns\n# can be published next to the synthetic outcomes: public_columns = [..]."
-        if unused else _NOTHING,
-        model=_line("model", "fbs", '"fbp" models the population instead, for one outcome'),
-        outcome=_line("outcome", [each.name for each in choices.outcomes],
-                      "confidential: what is synthesized"),
-        carried=" Effects of units can stand for those of\n"
-        "# strata: without them there are fewer cells, and releases are far quicker."
-        if carried and formula else "",
-        predictors=("" if carried and formula else "# ") + _line("predictors", formula or "1"),
-        outcomes="\n".join(sections).rstrip(),
-        mechanism=_line("mechanism", choices.mechanism),
-        epsilon=_line("epsilon", choices.epsilon),
-        delta=_line(
-            "delta", 1e-6, "the probability that epsilon is exceeded; far below 1 / records"
-        ) if strict else _NOTHING,
-        m=_line("m", 20, "draws of the model; after the noise they cost nothing") if strict
-        else _line("m", 3, "draws of the model, which share epsilon"),
-        by=_line("by", list(by), "public; tables have all cells and all margins"),
-        statistics=_line("statistics", [name for name, wanted in statistics.items() if wanted],
-                         "also total, proportion, quantile(0.9)"),
-        more_statistics=_OPEN_STATISTICS if None in kinds else _NOTHING,
-        labels="".join(_labels(name, found) for name, found in levels.items()),
+    text = render(
+        __package__, "words/draft.toml.j2", line=_line, value=_value, key_of=_key, visible=visible,
+        named=lambda names: ", ".join(map(_value, names)), choices=choices, data=data, spec=spec,
+        columns=f"{len(columns):,}", by=by, levels=levels, outcomes=sections,
+        formula=formula or "1",
+        carried=carried and formula, open_weight=open_weight, least=LEAST_RECORDS,
+        unlisted=[name for name in sources if name not in choices.public],
+        coded=any("missing_codes" in keys for _, keys, *_ in sections),
+        unused=[name for name in columns if name not in named and name.strip()],
+        names=[each.name for each in choices.outcomes], still_open=None in kinds,
+        statistics=[name for name, wanted in statistics.items() if wanted],
     )  # fmt: skip
-    return text.replace(f"{_NOTHING}\n", ""), tuple(left)
+    return text, tuple(left)
+
+
+def _inner(keys: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return the constants of a transform by their place in the section."""
+    transform = keys.get("transform")
+    inner = transform if isinstance(transform, Mapping) else {}
+    return [(f"transform.{key}", given) for key, given in inner.items()]
+
+
+def _keys(
+    outcome: OutcomeChoice, called: Mapping[str, str], *, strict: bool
+) -> tuple[dict[str, Any], Mapping[str, str], list[str], Mapping[str, str]]:
+    """Return the keys of a section, ``called``, its codes for no answer, and labels to list.
+
+    ``called``: what the file calls values.
+    """
+    if outcome.kind is None:
+        return {"kind": OPEN, **outcome.constants}, {}, [], {}
+    keys: dict[str, Any] = {"kind": outcome.kind}
+    shown: Mapping[str, str] = {}
+    if outcome.is_amount:
+        keys |= settled_amount(outcome, strict=strict)
+        ends = keys.get("range", OPEN)
+        outside = [] if ends == OPEN else [
+            code for code in called
+            if _NUMBER.fullmatch(code) and not ends[0] <= float(code) <= ends[1]
+        ]  # fmt: skip
+    else:
+        keys |= outcome.constants
+        shown = {} if "levels" in keys else called
+        if outcome.kind == "categorical":
+            keys.setdefault("levels", list(called) or OPEN)
+        outside = [code for code in called if code not in keys.get("levels", called)]
+    if numbers := [float(code) for code in outside if _NUMBER.fullmatch(code)]:
+        keys["missing_codes"] = numbers
+    return keys, called, outside, shown
 
 
 def _value(given: Any) -> str:
@@ -585,84 +470,10 @@ def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else _value(name)
 
 
-def _named(names: Iterable[str]) -> str:
-    return ", ".join(map(_value, names))
-
-
 def _line(name: str, given: Any, words: str = "") -> str:
     """Return ``name = value`` with a comment after it."""
     text = f"{name} = {_value(given)}"
     return f"{text:<30} # {words}" if words else text
-
-
-def _sources(choices: Choices) -> str:
-    given = choices.weights_from
-    if given is None:
-        return "# weights_from = []"
-    unlisted = [name for name in given if name not in choices.public]
-    hint = f"\n# {_named(unlisted)}: public for every record? Then name it in public_columns."
-    return _line("weights_from", given) + (hint if unlisted and given != UNKNOWN else "")
-
-
-def _outcome(outcome: OutcomeChoice, called: Mapping[str, str], *, strict: bool) -> list[str]:
-    """Return the lines of a section; ``called``: what the file calls values."""
-    keys, comments, kind = dict(outcome.constants), list[str](), outcome.kind
-    if kind is None:
-        return [*_OPEN_KIND.split("\n"), *(_line(*each) for each in {"kind": OPEN, **keys}.items())]
-    if outcome.is_amount:
-        keys = settled_amount(outcome, strict=strict)
-        ends, where = keys.get("range", OPEN), "outside the range"
-        codes = [] if ends == OPEN else [
-            code for code in called
-            if _NUMBER.fullmatch(code) and not ends[0] <= float(code) <= ends[1]
-        ]  # fmt: skip
-        if "transform" in keys and "bounds" not in keys:
-            comments = ["# bounds = [0, inf]             # no synthetic amount lies outside"]
-    else:
-        where = "not among the levels"
-        if called and "levels" not in keys:
-            comments = ["# The labels of the file. What is no answer belongs in missing_codes = "
-                        "[..]:", *(f"#   {_value(code)} {_value(label)}"
-                                   for code, label in called.items())]  # fmt: skip
-        if kind == "categorical":
-            keys.setdefault("levels", list(called) or OPEN)
-        elif "levels" not in keys:
-            comments.append('# levels = ["no", "yes"]        # default: 0 and 1, or true and false')
-        known = keys.get("levels", called)
-        codes = [code for code in called if code not in known]
-    lines = [_line("kind", kind, _BESIDE[kind])]
-    for name, given in keys.items():
-        lines += _ABOVE[name].split("\n") if name in _ABOVE else []
-        lines.append(_line(name, given, _BESIDE.get(name, "")))
-    lines += comments
-    if numbers := [float(code) for code in codes if _NUMBER.fullmatch(code)]:
-        words = ", ".join(f"{code} {_value(called[code])}" for code in codes)
-        lines += [f"# Labelled in the file and {where}, so no answer, as a blank cell:",
-                  f"# {words}", _line("missing_codes", numbers)]  # fmt: skip
-    return lines
-
-
-def _labels(name: str, found: PublicLevels) -> str:
-    lines = [
-        "", f"[labels.{_key(name)}]",
-        _line("title", visible(found.title or name), "as tables show the column"),
-        _line("margin", found.margin, "the row over all levels"),
-    ]  # fmt: skip
-    if found.rare:
-        lines += [
-            f"# {found.rare:,} of its levels {'have' if found.rare > 1 else 'has'} fewer than "
-            f"{LEAST_RECORDS} records, and may be a value of another column:",
-            "# look at the file, and list the right levels here; records with others are then",
-            '# refused: levels = { code = "label", .. }',
-        ]
-    else:
-        lines += [
-            "", f"[labels.{_key(name)}.levels]",
-            "# Code = label, in the order of the tables. Read from the data: is each a code?",
-            *(f"{_key(level)} = {_value(visible(found.labels.get(level, level)))}"
-              for level in found.levels),
-        ]  # fmt: skip
-    return "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ then Type, Values and Default unless the annotation gives them, and what becomes
 Validators raise ``ValueError`` with a sentence for the user.
 """
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
@@ -19,6 +20,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    PlainValidator,
     field_validator,
     model_validator,
 )
@@ -228,6 +230,27 @@ def _sources(value: Any) -> Any:
     return distinct(names)
 
 
+def _population_size(value: Any) -> float | dict[str, float] | None:
+    """Validate a number above zero, or one for each stratum; raise the errors of a number."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        sizes = {str(name): size for name, size in value.items()}
+        for name, size in sizes.items():
+            if type(size) not in (int, float) or not 0 < size < math.inf:
+                raise ValueError(
+                    f"expected a number greater than 0 for each stratum, got {size!r} for {name!r}."
+                )
+        return {name: float(size) for name, size in sizes.items()}
+    if type(value) not in (int, float):
+        raise PydanticKnownError("float_type")
+    if not math.isfinite(value):
+        raise PydanticKnownError("finite_number")
+    if value <= 0:
+        raise PydanticKnownError("greater_than", {"gt": 0.0})
+    return float(value)
+
+
 class Section(BaseModel):
     """Base of the sections: frozen, no unknown keys, no conversion between types.
 
@@ -319,9 +342,9 @@ class SurveySection(Section):
     """For models without effects of `psu`, and files that do not name the units: the factor by
     which clustering alone raises variances, from an earlier survey. All variances are multiplied by
     it. Public: The factor. Never estimate it from this survey."""
-    population_size: (
-        Annotated[float, Field(gt=0)] | dict[Name, Annotated[float, Field(gt=0)]] | None
-    ) = None
+    population_size: Annotated[
+        float | dict[str, float] | None, PlainValidator(_population_size)
+    ] = None
     """The size of the population, to which synthetic weights are scaled. `fbp` requires it. Noisy
     statistics take the center of the log weight from it. Sizes by stratum replace `weight` and
     `fpc` for a stratified sample with weights = "public": a table { North = 41000, South = 59000 },

@@ -198,12 +198,6 @@ class Model(ABC):
             return np.ones(design.n)
         return np.asarray(design.weight_transform.inverse(simulated.z[:, outcomes]))
 
-    def prior_guess(self, design: PublicDesign, spread: float) -> Theta | None:
-        """Guess theta from public inputs alone, to simulate a survey before there is any.
-
-        ``spread``: residual SD of the transformed outcomes. None (default): no guess is possible.
-        """
-        return None
 
 
 def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:

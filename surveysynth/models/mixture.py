@@ -194,14 +194,3 @@ class NormalMixture(PairModel):
         mean = np.einsum("nk,nk->n", x, theta["beta"][component])
         outcome = mean + theta["residual_sd"][component] * rng.standard_normal(design.n)
         return survey_weight.joined(theta, outcome, outcome, x, rng)
-
-    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """Guess equal components of residual SD ``spread``; 0.5 of the log weight."""
-        k, count = design.matrix.x_cells.shape[1], self.components
-        return {
-            "log_shares": np.full(count, -np.log(count)),
-            "concentration": np.ones(1),
-            "beta": np.zeros((count, k)),
-            "residual_sd": np.full(count, spread),
-            **survey_weight.guessed(design, spread),
-        }

@@ -124,7 +124,7 @@ def make_roles(
     return Roles(outcomes, own, by, strata, psu, fpc, predictors, public_columns, public)
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Facts:
     """Public facts about a sample, as declared: no column of it is looked at.
 
@@ -271,12 +271,12 @@ def declared_sizes(given: float | Mapping[Any, Any] | None) -> dict[str, Any]:
     Raises ``InputError`` for sizes by level that are not numbers.
     """
     if not isinstance(given, Mapping):
-        return {"population_size": given}
+        return {"population_size": given, "stratum_sizes": None}
     wrong = [k for k, v in given.items() if not isinstance(v, numbers.Real)]
     if wrong:
         raise InputError(f"population_size: expected numbers, got another type for {wrong[0]!r}.")
     sizes = {text_of(name, "strata"): float(size) for name, size in given.items()}
-    return {"stratum_sizes": sizes}
+    return {"population_size": None, "stratum_sizes": sizes}
 
 
 def weight_problems(

@@ -152,11 +152,6 @@ class PublicDesign(Facts):
         """True if the transform of the confidential weight is learned."""
         return self.weight_name is not None and self.weight_transform.kind == "learned"
 
-    @property
-    def guessed_weight_sd(self) -> float:
-        """A guess of the SD of the transformed weight, for ``surveysynth check``."""
-        return 1.0 if self.learns_weight else 0.5
-
     def require_log_weight(self, model: str) -> None:
         """Raise ``InputError`` if the transform of the weight is learned."""
         if self.learns_weight:

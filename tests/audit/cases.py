@@ -33,6 +33,7 @@ from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential, PublicDesign, Survey
 from surveysynth.survey.transforms import LearnedTransform, Transform
 from tests.audit.lines import Case
+from tests.guesses import guessed_theta, has_guess
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -223,11 +224,9 @@ def _guessed(
     If the model has none, as the caller's own programs, the guess is that of FBS.
     """
     require(model, design)
-    theta = model.prior_guess(design, UNDECLARED)
-    if theta is None:
+    if not has_guess(model):
         model = get_model("fbs").of(design)
-        theta = model.prior_guess(design, UNDECLARED)
-    assert theta is not None
+    theta = guessed_theta(model, design, UNDECLARED)
     simulated = model.simulate(theta, design, rng, "sample")
     if not getattr(model, "takes_count", False):
         stretch = np.ones(simulated.z.shape[1])

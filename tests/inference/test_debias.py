@@ -19,6 +19,7 @@ from surveysynth.mechanisms.pseudo_posterior.weighted_fits import run_batch
 from surveysynth.models import get_model
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.survey import Survey
+from tests.guesses import guessed_theta
 from tests.long_runs import debias_study
 
 PLAN = SamplingPlan(4, 60, 200)
@@ -43,7 +44,7 @@ def design_of(n=600, seed=1):
 
 
 def draws_of(model, design, spread=0.4, settings=SETTINGS):
-    guess = model.prior_guess(design, spread)
+    guess = guessed_theta(model, design, spread)
     theta = {name: np.stack([values] * settings.m) for name, values in guess.items()}
     return PrivateDraws(model.name, theta, settings)
 
@@ -52,7 +53,7 @@ def draws_of(model, design, spread=0.4, settings=SETTINGS):
 def test_scales_come_back_to_those_of_the_unweighted_fit(name):
     """Three databases, each through the mechanism and debiased from its released draws alone."""
     design, model = design_of().design, get_model(name)
-    truth = model.prior_guess(design, 0.4)
+    truth = guessed_theta(model, design, 0.4)
     rng = np.random.default_rng(2)
     databases = []
     for _ in range(3):

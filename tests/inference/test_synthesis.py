@@ -11,6 +11,7 @@ from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.pseudo_posterior.settings import MechanismSettings
 from surveysynth.models import get_model
 from surveysynth.survey.transforms import Transform
+from tests.guesses import guessed_theta
 from tests.surveys import make_survey
 
 M = 3
@@ -23,7 +24,7 @@ def design_with(transform, population_size=5000.0):
 
 
 def draws(design, model, spread=0.3):
-    guess = model.prior_guess(design, spread)
+    guess = guessed_theta(model, design, spread)
     theta = {name: np.stack([values] * M) for name, values in guess.items()}
     return PrivateDraws(model.name, theta, MechanismSettings(epsilon=10.8, m=M))
 

@@ -23,6 +23,7 @@ from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential
 from surveysynth.survey.transforms import Transform
 from tests import oracles
+from tests.guesses import guessed_theta
 from tests.models.model_cases import count_records, make_case
 from tests.models.model_designs import continuous_design, group_design
 
@@ -333,7 +334,7 @@ def test_an_outcome_that_is_no_count_is_refused_without_showing_it(name):
 @each_model
 def test_the_guess_has_the_relative_spread_asked_for(name, q):
     design, model = design_of(200_000, q), get_model(name)
-    guess = model.prior_guess(design, 0.5)
+    guess = guessed_theta(model, design, 0.5)
     z = model.simulate(guess, design, np.random.default_rng(15)).z
     np.testing.assert_allclose(z[:, 0].std() / z[:, 0].mean(), 0.5, rtol=0.02)
     if q == 2:

@@ -14,6 +14,7 @@ from surveysynth.models.mixture import NormalMixture
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import Transform
 from tests import oracles
+from tests.guesses import guessed_theta
 from tests.models.model_cases import COMPONENTS, make_case, mixture_records
 from tests.models.model_designs import continuous_design, group_design
 
@@ -158,6 +159,6 @@ def test_a_number_of_components_that_is_none_is_refused(components):
 
 def test_the_guess_has_the_spread_asked_for():
     design, model = design_of(200_000, 2), model_of()
-    z = model.simulate(model.prior_guess(design, 0.4), design, np.random.default_rng(19)).z
+    z = model.simulate(guessed_theta(model, design, 0.4), design, np.random.default_rng(19)).z
     np.testing.assert_allclose(z[:, 0].std(), 0.4, rtol=0.01)
     np.testing.assert_allclose(z[:, 1].std(), 0.5, rtol=0.01)

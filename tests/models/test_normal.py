@@ -17,6 +17,7 @@ from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.survey import Confidential
 from surveysynth.survey.transforms import Transform
+from tests.guesses import guessed_theta
 from tests.models.model_cases import make_case
 from tests.models.model_designs import group_design, rows_of
 
@@ -112,7 +113,7 @@ def test_without_weights_every_record_counts_once():
 @pytest.mark.parametrize("q", [1, 2])
 def test_the_guess_has_the_spread_asked_for(q):
     design, model = design_of(200_000, q), get_model("normal")
-    z = model.simulate(model.prior_guess(design, 0.4), design, np.random.default_rng(7)).z
+    z = model.simulate(guessed_theta(model, design, 0.4), design, np.random.default_rng(7)).z
     np.testing.assert_allclose(z[:, 0].std(), 0.4, rtol=0.01)
     if q == 2:
         np.testing.assert_allclose(z[:, 1].std(), 0.5, rtol=0.01)

@@ -13,6 +13,7 @@ import pytest
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.pseudo_posterior.fit import ConfidentialFit
+from tests.guesses import guessed_theta
 from tests.surveys import small_survey, spec_text, write_survey
 
 
@@ -38,7 +39,7 @@ def stand_in_mechanism(monkeypatch: pytest.MonkeyPatch, stand_in_posterior: None
     def run(
         model: Any, design: Any, confidential: Any, settings: Any, rng: Any, progress: Any = None
     ) -> tuple[PrivateDraws, ConfidentialFit]:
-        guess = model.prior_guess(design, 0.5)
+        guess = guessed_theta(model, design, 0.5)
         theta = {name: np.repeat(value[None], settings.m, axis=0) for name, value in guess.items()}
         first = next(iter(theta))  # coefficients of whatever model
         theta[first] = theta[first] + 0.1 * rng.standard_normal(theta[first].shape)
@@ -75,7 +76,7 @@ def stand_in_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
         digest = hashlib.sha256(json.dumps(statistics.to_dict(), sort_keys=True).encode()).digest()
         of_statistics = np.random.default_rng(list(digest))
         theta = {}
-        for name, value in model.prior_guess(design, 0.5).items():
+        for name, value in guessed_theta(model, design, 0.5).items():
             theta[name] = np.repeat(np.asarray(value)[None], settings.m, axis=0)
         first = next(iter(theta))  # coefficients of whatever model
         for source in (rng, of_statistics):

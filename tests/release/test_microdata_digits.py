@@ -17,6 +17,7 @@ from surveysynth.inference.synthesis import SyntheticDataset, synthesize
 from surveysynth.release.microdata import Digits, _steps, to_significant
 from surveysynth.release.pipeline import release
 from surveysynth.survey.survey import Survey
+from tests.guesses import guessed_theta
 from tests.surveys import small_survey
 
 AMOUNTS = st.floats(-1e300, 1e300, allow_subnormal=False)
@@ -125,7 +126,7 @@ def attack(design: Any, dataset: SyntheticDataset) -> np.ndarray:
 def test_a_draw_shows_to_the_digits_that_are_published_and_no_further() -> None:
     design, rng = design_of(30_000.0, n=400), np.random.default_rng(2)
     model = ss.get_model("fbs").of(design)
-    guess = model.prior_guess(design, 0.5)
+    guess = guessed_theta(model, design, 0.5)
     theta = {name: value[None] for name, value in guess.items()}
     first = next(iter(theta))
     theta[first] = theta[first] + 0.3 * rng.standard_normal(theta[first].shape)

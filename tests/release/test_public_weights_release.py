@@ -213,7 +213,7 @@ def test_check_tells_the_expected_errors(
         ({"survey": STRATA}, "remove one of the two"),
         ({"survey": "population_size = { a = 10 }"}, "set weights = 'public'"),
         ({"survey": "weights = 'public'\npopulation_size = { a = 0 }"}, "greater than 0"),
-        ({"survey": "weights = 'public'\npopulation_size = { a = 'x' }"}, "population_size.a"),
+        ({"survey": "weights = 'public'\npopulation_size = { a = 'x' }"}, "got 'x' for 'a'"),
     ],
 )  # fmt: skip
 def test_mistakes_of_a_specification_are_named(

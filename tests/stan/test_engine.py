@@ -33,6 +33,7 @@ from surveysynth.sampling.stan.backends import (
 )
 from surveysynth.sampling.stan.source import StanSource, declared_names
 from surveysynth.survey.survey import Survey
+from tests.guesses import guessed_theta
 from tests.surveys import write_survey
 
 CANARY = 7319.4285174
@@ -131,8 +132,8 @@ def test_the_rest_is_the_model_s_own(backend: Gibbs) -> None:
     engine = model.with_engine(StanEngine(backend))
     assert (engine.name, engine.title, engine.requires) == (model.name, model.title, model.requires)
     assert (engine.identified, engine.batched) == (model.identified, False)
-    theta = model.prior_guess(data.design, 0.5)
-    assert engine.prior_guess(data.design, 0.5).keys() == theta.keys()
+    theta = guessed_theta(model, data.design, 0.5)
+    assert guessed_theta(engine, data.design, 0.5).keys() == theta.keys()
     for kind in ("release", "sample"):
         one = engine.simulate(theta, data.design, np.random.default_rng(1), kind)
         two = model.simulate(theta, data.design, np.random.default_rng(1), kind)

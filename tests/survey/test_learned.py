@@ -116,7 +116,7 @@ def test_impossible_ranges_and_shares_are_errors(given: dict[str, float], words:
 
 def test_bounds_and_a_split_outside_the_range_are_errors() -> None:
     transform = LearnedTransform(low=0.0, high=10.0)
-    with pytest.raises(InputError, match=r"outcomes\.pay\.lower: a learned transform has a range"):
+    with pytest.raises(InputError, match=r"outcomes\.pay\.bounds: a learned transform has a range"):
         Outcome("pay", transform=transform, lower=0.0)
     with pytest.raises(InputError, match=r"outcomes\.pay\.split: expected a number inside"):
         Outcome("pay", "semicontinuous", transform, split=0.0)

@@ -25,6 +25,7 @@ from surveysynth.estimation.statistics import LEVEL, TABLE
 from surveysynth.evaluation.studies.study import released, row_keys, sample_rows
 from surveysynth.mechanisms.base import Declared, typical
 from surveysynth.mechanisms.learned.histogram import learned_outcomes
+from surveysynth.models.counts import CountModel
 from surveysynth.models.units import INTRACLASS_GUESS
 from surveysynth.release.folder import plan_folder, staged_folder, swap_in
 from surveysynth.survey.outcome import BELOW, Outcome
@@ -225,9 +226,8 @@ def _values(
     the variance, as in many household surveys."""
     declared = declared_of(spec)
     of_weight = _unit_normals(design, rng)
-    if getattr(model, "takes_count", False):
+    if isinstance(model, CountModel):
         theta = model.prior_guess(design, UNDECLARED)
-        assert theta is not None  # models of counts have one
         outcome = model.simulate(theta, design, rng, "sample").outcomes(design)
     else:
         pull = -0.5 / max(1, sum(each.is_amount for each in design.outcomes)) ** 0.5

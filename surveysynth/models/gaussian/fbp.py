@@ -337,16 +337,6 @@ class FBP(GaussianModel):
         theta = {**theta, "beta": beta + along * mean_y, "selection": selection}
         return self.with_log_scales(theta, values[:, :2])
 
-    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """Guess residual SD ``spread`` of the outcome, 0.5 of log pi~; correlation as in FBS.
-
-        Location does not affect the bound.
-        """
-        k = design.matrix.x_cells.shape[1]
-        selection = np.zeros(k + 1)
-        selection[0] = 0.25 / spread
-        variance = np.array([spread * spread, 0.1875])
-        return {"beta": np.zeros(k), "selection": selection, "variance": variance}
 
 
 def _coefficients(theta: Theta) -> tuple[FloatArray, FloatArray, FloatArray]:

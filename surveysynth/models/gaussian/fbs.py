@@ -176,17 +176,3 @@ class FBS(GaussianModel):
         factor = np.exp(log_scales - self.log_scales(theta))
         covariance = theta["covariance"] * factor[..., :, None] * factor[..., None, :]
         return {**theta, "covariance": covariance}
-
-    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """Guess residual SD ``spread`` of each outcome, that of the weight, correlation -0.5.
-
-        Location does not affect the bound.
-        """
-        p = len(design.outcome_names)
-        q = p if design.weight_name is None else p + 1
-        correlation, sd = np.eye(q), np.full(q, spread)
-        if q > p:
-            correlation[-1, :-1] = correlation[:-1, -1] = -0.5 / np.sqrt(p)
-            sd[-1] = design.guessed_weight_sd
-        beta = np.zeros((design.matrix.x_cells.shape[1], q))
-        return {"beta": beta, "covariance": correlation * sd[:, None] * sd}

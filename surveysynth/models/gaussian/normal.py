@@ -184,12 +184,3 @@ class Normal(GaussianModel):
     def smooth_weight(self, theta: Theta, design: PublicDesign, simulated: Simulated) -> FloatArray:
         """Return E(w | y~*) (methods 3); a survey without weights counts every record once."""
         return survey_weight.smoothed(_weight_of(theta), simulated.z[:, 0], design)
-
-    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """Guess residual SD ``spread`` of the outcome, 0.5 of the log weight; correlated as in FBS.
-
-        Location does not affect the bound.
-        """
-        k = design.matrix.x_cells.shape[1]
-        theta = {"beta": np.zeros(k), "variance": np.array([spread * spread])}
-        return _with_weight(theta, survey_weight.guessed(design, spread))

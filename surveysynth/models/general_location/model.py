@@ -31,9 +31,6 @@ from surveysynth.models.general_location.layout import (
 )
 from surveysynth.models.general_location.simulate import Population, Simulation, columns_of
 from surveysynth.models.units import (
-    INTRACLASS_GUESS,
-    LOGISTIC_VARIANCE,
-    PSU_COVARIANCE,
     UnitDesign,
     fresh_effects,
 )
@@ -213,37 +210,6 @@ class GeneralLocation(Model):
             return self.drawn_weight(design, simulated)
         return self._simulation(theta, design, simulated.effects).mean_weight(simulated)
 
-    def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
-        """Guess residual SD ``spread`` of each amount, that of the weight, correlation -0.5.
-
-        Means are zero. All categories are equally frequent, for lack of a better guess. Effects of
-        PSUs hold a twentieth of the variance, as in many household surveys.
-        """
-        layout, groups = Layout.of(design, self.grouped), self.groups(design).count
-        theta: Theta = {
-            f"logit_{part.name}": np.zeros((part.columns.size, part.own.size))
-            for part in layout.logits
-        }
-        amounts = sum(sides > 0 for sides in layout.sides)
-        weight_sd = design.guessed_weight_sd
-        for part in layout.regressions:
-            core, sd = np.zeros(part.width), spread
-            if part.outcome is None:
-                sd = weight_sd
-                if amounts:
-                    sd *= np.sqrt(0.75)
-                    core[part.columns.size :] = -0.5 * weight_sd / (spread * np.sqrt(amounts))
-            theta[f"coefficients_{part.name}"] = core
-            theta[f"variance_{part.name}"] = np.full(groups, sd * sd)
-            if self.grouped and part.earlier.size:
-                theta[f"slopes_{part.name}"] = np.zeros((groups, part.earlier.size))
-        if psu_codes(self, design) is not None:
-            variance = np.full(layout.amount_effects.stop, LOGISTIC_VARIANCE)
-            variance[layout.amount_effects] = [
-                theta[f"variance_{part.name}"][0] for part in layout.regressions
-            ]
-            theta[PSU_COVARIANCE] = np.diag(INTRACLASS_GUESS * variance)
-        return theta
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from surveysynth.release.figure_style import MARK, draw, outcome_ticks
 from surveysynth.release.ledger import read_ledger, summarize
 from surveysynth.release.pipeline import release as write_release
 from surveysynth.survey.transforms import Transform
+from tests.guesses import guessed_theta
 from tests.surveys import pseudo_example
 
 COMPARE = "surveysynth.evaluation.compare"
@@ -73,7 +74,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(
         model: Any, design: Any, confidential: Any, settings: Any, rng: Any, progress: Any = None
     ) -> tuple[PrivateDraws, ConfidentialFit]:
-        guess = model.prior_guess(design, 0.5)
+        guess = guessed_theta(model, design, 0.5)
         theta = {name: np.repeat(value[None], settings.m, axis=0) for name, value in guess.items()}
         bounds = np.linspace(0.2, 6.0, design.n)
         alpha = np.minimum(1.0, 1.8 / bounds)

@@ -243,7 +243,7 @@ def test_no_headline_claims_what_settings_gave_up(
     unused = facts(make_spec(privacy='allow = ["shared_weights", "small_strata"]'))
     assert "outside the statement" not in dossier(unused)[0]
     made = facts(make_spec(small_survey().iloc[:records], privacy=privacy))
-    outside = f"outside the statement ({key} = allow)"
+    outside = f"outside the statement (allow = [{key}])"
     text = dossier(made)[0].replace("\\", "")
     for part in ("## In short", "### For a lawyer", "Which definition of privacy",
                  "## What epsilon means", "## Residual risks"):  # fmt: skip
