@@ -176,7 +176,7 @@ def test_the_second_stage_takes_scores_of_the_first() -> None:
     ],
 )
 def test_keys_that_do_not_belong_together(tmp_path: Path, income: str, words: str) -> None:
-    spec = written(tmp_path, "noisy_statistics", income=f"{RANGE}\n{income}")
+    spec = written(tmp_path, "noisy_statistics", income=f"range = [0, 5000000]\n{income}")
     with pytest.raises(InputError) as error:
         mechanism_of(ss.load_spec(spec))
     assert words in str(error.value)
