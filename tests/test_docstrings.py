@@ -49,7 +49,9 @@ def problems_of(target: Any) -> Iterator[str]:
     sections = sections_of(inspect.getdoc(target) or "")
     is_class = inspect.isclass(target)
     parts = ["Parameters", "Attributes"] if is_class else ["Parameters"]
-    explained = [name for part in parts for name in names_in(sections.get(part, []))]
+    # What a class has of another one is explained there.
+    whole = [sections_of(each.__doc__ or "") for each in target.__mro__] if is_class else [sections]
+    explained = [name for each in whole for part in parts for name in names_in(each.get(part, []))]
     taken = parameters_of(target)
     for name in taken:
         if explained.count(name) != 1:

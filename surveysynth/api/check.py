@@ -138,7 +138,7 @@ def check(
     >>> import tempfile
     >>> import surveysynth as ss
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     ss.check(ss.example(folder, n=400)[1]).feasible
+    ...     ss.check(ss.example(folder, n=400)[1], simulate=False).feasible
     True
     """
     specification, confidential = with_file_labels(load_spec(spec)), ""

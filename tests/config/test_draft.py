@@ -107,6 +107,7 @@ def test_effects_of_units_stand_for_strata(data: Path) -> None:
         assert load_spec(data.with_name("spec.toml")).synthesizer.predictors == own
 
 
+@pytest.mark.slow
 def test_the_command_check_is_content(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["init", str(data), *COMPLETE["noisy"]]) == 0
     assert cli.main(["check", str(data.with_name("spec.toml"))]) == 0

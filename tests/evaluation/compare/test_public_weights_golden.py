@@ -51,7 +51,7 @@ epsilon = 10.8
 by = ["stype", "awards"]
 statistics = ["count", "total", "mean"]
 [outcomes.score]
-transform = { kind = "identity", scale = 100 }
+transform = {{ kind = "identity", scale = 100 }}
 centre = 650
 spread = 1.2
 [outcomes.enroll]

@@ -257,7 +257,10 @@ def test_redraws_move_the_curve_of_the_weight() -> None:
     [
         ({"weight": "range = [0, 100]"}, "outcomes.weight.range: weights are above zero"),
         ({"weight": 'transform = "log"'}, "outcomes.weight.transform: this section is for"),
-        ({"weight": "transform = { share = 0.1 }"}, "weight.transform.share: this key is for"),
+        (
+            {"weight": "transform = { share = 0.1 }"},
+            "outcomes.weight.transform: this section is for",
+        ),
         ({"weight": "range = [1, 100]\ncenter = 3"}, "outcomes.weight.center: a learned transform"),
         ({"synthesizer": 'model = "fbp"'}, "'fbp' needs the logarithm of the weight"),
         ({"synthesizer": 'model = "normal"'}, "'normal' needs the logarithm of the weight"),
