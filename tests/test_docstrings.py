@@ -49,10 +49,12 @@ def problems_of(target: Any) -> Iterator[str]:
     sections = sections_of(inspect.getdoc(target) or "")
     is_class = inspect.isclass(target)
     parts = ["Parameters", "Attributes"] if is_class else ["Parameters"]
-    # What a class has of another one is explained there.
-    whole = [sections_of(each.__doc__ or "") for each in target.__mro__] if is_class else [sections]
-    explained = [name for each in whole for part in parts for name in names_in(each.get(part, []))]
+    explained = [name for part in parts for name in names_in(sections.get(part, []))]
     taken = parameters_of(target)
+    # What a class has of another one may be explained there.
+    for base in target.__mro__[1:] if is_class else ():
+        lines = sections_of(base.__doc__ or "").get("Attributes", [])
+        explained += [name for name in names_in(lines) if name in set(taken) - set(explained)]
     for name in taken:
         if explained.count(name) != 1:
             yield f"{name} is explained {explained.count(name)} times"
