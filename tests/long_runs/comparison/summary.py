@@ -129,7 +129,7 @@ APART = "pseudo_posterior"
 #: Cells of fewer samples say so.
 ENOUGH = 40
 #: Shown in the README, at these epsilons.
-EXTRACT = ("package", "fay_herriot", "three_pairs", "mst", "laplace")
+EXTRACT = ("package", "fay_herriot", "three_pairs", "laplace")
 EPSILONS = (10.8, 3.6)
 
 
