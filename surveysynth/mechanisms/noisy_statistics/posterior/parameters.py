@@ -452,13 +452,13 @@ class Parameters:
                 gradient["core"][:, pair] += self.unit[pair] * (given[:, j] * values[:, k]).sum(-1)
                 given[:, k] += point.core[:, pair, None] * given[:, j]
         scaled = self.kappa * np.exp(point.log_s)[..., None] * given
-        pulled = {"shrunken": scaled[..., :size], "deviations": scaled[..., size:]}
         value = np.zeros(len(values))
-        for name in pulled.keys() & part.keys():
-            own = part[name].reshape(pulled[name].shape)
-            gradient["log_s"] += (pulled[name] * own).sum(-1)
-            gradient[name] = (pulled[name] - own).reshape(part[name].shape)
-            value -= 0.5 * (own**2).sum((1, 2))
+        for name, pulled in (("shrunken", scaled[..., :size]), ("deviations", scaled[..., size:])):
+            if name in part:
+                own = part[name].reshape(pulled.shape)
+                gradient["log_s"] += (pulled * own).sum(-1)
+                gradient[name] = (pulled - own).reshape(part[name].shape)
+                value -= 0.5 * (own**2).sum((1, 2))
         return value
 
     def _of_groups(
