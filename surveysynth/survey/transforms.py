@@ -30,7 +30,7 @@ NODES, CHANCES = np.polynomial.hermite_e.hermegauss(32)
 #: Range of powers for which a Yeo-Johnson transform maps the real line onto itself.
 POWERS = (0.0, 2.0)
 
-LearnedBy = Literal["strata", "all", "cells"]
+LearnedBy = Literal["strata", "all", "cells", "large_cells"]
 
 #: Bins of a histogram, and equal parts of a bin at whose ends a curve has a value.
 BINS, PARTS = 64, 4
@@ -196,8 +196,9 @@ class LearnedTransform(Transform):
         The share of the whole budget for the histogram of this outcome.
     by
         "strata" for a curve of each stratum, "cells" for one of each cell of the by columns and of
-        strata that are predictors, "all" for one of all records. None: "cells" for a count,
-        otherwise "all".
+        strata that are predictors, "large_cells" for one of each such cell with many records and
+        one of all the others, "all" for one of all records. None: "cells" for a count, otherwise
+        "all".
     whole
         True for a count: whole numbers from ``low`` to ``high``.
     relative

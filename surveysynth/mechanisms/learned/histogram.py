@@ -1,7 +1,8 @@
 """Noisy histograms of outcomes and weights, for learned transforms: the release, and the proof.
 
 **What is released.** The public range of an outcome is divided into J bins (``transforms.py``).
-All records have one histogram, or each stratum or cell has its own; with a split there is one for
+All records have one histogram, or each stratum or cell (or each cell that is large: numbers of
+records are public) has its own; with a split there is one for
 each side. A record is counted in one bin of one histogram: the one that its amount lies in, and the
 outermost one for an amount outside the range. A record at a spike is in no bin. Exact noise is
 added to every count (``noise.py``), so the counts are whole numbers with noise of their own each.
@@ -65,6 +66,8 @@ from surveysynth.survey.transforms import LearnedTransform, bin_of, normal_score
 NOISE_BITS = 20
 #: Squared change of counts where one record is replaced.
 DISTANCE = 2
+#: Records of a cell that has a curve of its own, where only large ones have: about five in a bin.
+LARGE_CELL = 300
 
 
 @dataclass(frozen=True)
@@ -262,9 +265,9 @@ def range_facts(design: PublicDesign, confidential: Confidential) -> dict[str, d
 
 
 def curve_rows(outcome: Outcome, design: PublicDesign) -> IntArray:
-    """Return the curve of each record (n,): its stratum, its cell, or the only one."""
+    """Return the curve of each record (n,): of its stratum, its cell, or the only one."""
     given = outcome.learned
-    if given is not None and given.curve_by == "cells":
+    if given is not None and given.curve_by in ("cells", "large_cells"):
         columns = [design.frame[name].astype(str).to_numpy() for name in design.by]
         codes = [np.unique(column, return_inverse=True)[1] for column in columns]
         # Strata that the model does not know would have few records in each of their cells.
@@ -272,7 +275,12 @@ def curve_rows(outcome: Outcome, design: PublicDesign) -> IntArray:
             codes.append(design.strata)
         if not codes:
             return np.zeros(design.n, dtype=np.int64)
-        return np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+        rows = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+        if given.curve_by == "large_cells":
+            sizes = np.bincount(rows)
+            rows = np.where(sizes[rows] < LARGE_CELL, sizes.size, rows)
+            rows = np.unique(rows, return_inverse=True)[1]
+        return np.asarray(rows, dtype=np.int64)
     if design.strata is None or given is None or given.curve_by == "all":
         return np.zeros(design.n, dtype=np.int64)
     return design.strata

@@ -40,6 +40,8 @@ MOST_STEPS, LONGEST_STEP, SMALL_GAIN = 30, 4.0, 1e-3
 #: the mean free, so that they need not be near each other.
 SIZES, MEANS = 2.0 ** np.arange(-2.0, 7.0), 40
 LEAST_MEAN = 0.1
+#: Spreads of the normal laws that a search starts from, between half a bin and half of all bins.
+NORMAL_SPREADS = 12
 #: Least probability of a bin by such a law, and least share of it in the bins that it is fitted to.
 LEAST_CHANCE, LEAST_SHARE = 1e-12, 0.02
 #: Steps for the number of records of each law.
@@ -53,17 +55,16 @@ def smoothed_counts(noisy: FloatArray, variance: float, ends: FloatArray) -> Flo
     Every stratum is shrunk to the pooled curve or to a normal law.
     """
     total, normal = noisy.sum(0), np.zeros(noisy.shape[1])
-    of_all = tail_bins(total, max(variance, LEAST_VARIANCE) * len(noisy))
-    limits = Limits.of(of_all, ends)
+    limits = Limits.of(*tail_bins(total, max(variance, LEAST_VARIANCE) * len(noisy)), ends)
 
     def likely(counts: FloatArray, variance: float, *pooled: Start) -> FloatArray:
-        tails = tail_bins(counts, variance)
+        tails, lower = tail_bins(counts, variance)
         found = [
             smooth(Bins(counts, variance, limits.and_concave(tails, theta)), theta, start)
             for theta, start in pooled
         ]
-        own = Bins(counts, variance, Limits.of(tails, ends))
-        found.append(smooth(own, normal, normal_start(counts)))
+        own = Bins(counts, variance, Limits.of(tails, lower, ends))
+        found += [smooth(own, normal, start) for start in normal_starts(counts, variance)]
         return max(found, key=itemgetter(1))[0]
 
     return _of_strata(noisy, variance, ends, likely)
@@ -110,8 +111,11 @@ def with_doubt(counts: FloatArray, variance: float, ends: FloatArray) -> FloatAr
     return np.asarray((1.0 - share) * counts + share * (hidden @ counts))
 
 
-def tail_bins(counts: FloatArray, variance: float) -> BoolArray:
-    """Return the bins (J,) beyond which a sum to the end is no more than noise."""
+def tail_bins(counts: FloatArray, variance: float) -> tuple[BoolArray, int]:
+    """Return the bins (J,) beyond which a sum to the end is no more than noise.
+
+    Also the number of those in the lower tail. If a peak is narrow, all bins are in a tail.
+    """
 
     def first_signal(ordered: FloatArray) -> int:
         once, root = MORE_THAN_NOISE
@@ -121,7 +125,7 @@ def tail_bins(counts: FloatArray, variance: float) -> BoolArray:
 
     ends = first_signal(counts), counts.size - 1 - first_signal(counts[::-1])
     position = np.arange(counts.size)
-    return np.asarray((position <= min(ends)) | (position >= max(ends)), dtype=bool)
+    return (position <= min(ends)) | (position >= max(ends)), min(ends) + 1
 
 
 @dataclass(frozen=True)
@@ -132,13 +136,15 @@ class Limits:
     largest: FloatArray
 
     @classmethod
-    def of(cls, tails: BoolArray, ends: FloatArray) -> "Limits":
-        """Return the limits in tails: concave, and falling away from zero like a Pareto law."""
+    def of(cls, tails: BoolArray, lower: int, ends: FloatArray) -> "Limits":
+        """Return the limits in tails: concave, and falling away from zero like a Pareto law.
+
+        lower: bins of the lower tail.
+        """
         first, second = (np.diff(np.eye(tails.size), order, axis=0) for order in (1, 2))
-        inner, middle = ends[1:-1], tails.size // 2
+        inner = ends[1:-1]
         far = tails[1:] & tails[:-1] & (np.abs(inner) > LOGARITHMIC)
-        upper = np.argmax(~tails) if not tails.all() else middle
-        away = np.where(np.arange(inner.size) < upper, -1.0, 1.0)
+        away = np.where(np.arange(inner.size) < lower, -1.0, 1.0)
         far &= np.sign(inner) == away
         fall = -LEAST_INDEX * np.diff(ends[:-1])
         return cls(
@@ -240,16 +246,36 @@ def _minimum(
     return theta, value, 2.0 * float(np.log(root.diagonal()).sum())
 
 
-def normal_start(counts: FloatArray) -> FloatArray:
-    """Return theta (J,) of a normal law with about the place and spread of the counts."""
+@lru_cache(maxsize=8)
+def _normal_laws(bins: int) -> FloatArray:
+    """Return log shares (laws, J) of bins by normal laws about each of them, narrow and wide."""
+    position = np.arange(bins)
+    spread = np.geomspace(0.5, max(0.5 * bins, 1.0), NORMAL_SPREADS)[:, None, None]
+    log_share = (-0.5 * ((position - position[:, None]) / spread) ** 2).reshape(-1, bins)
+    log_share -= np.log(np.exp(log_share).sum(axis=1, keepdims=True))
+    log_share.flags.writeable = False
+    return np.asarray(log_share, dtype=np.float64)
+
+
+def normal_starts(counts: FloatArray, variance: float) -> tuple[FloatArray, FloatArray]:
+    """Return two theta (J,) of normal laws from which to search: a wide one, and a likely one.
+
+    The deviance has several minima. From too wide a start, a search takes a peak of one or two bins
+    for noise; from the most likely law of a grid, it may take noise of one bin for a peak.
+    """
     position = np.linspace(-1.0, 1.0, counts.size)
     width = min(7, counts.size)
     rough = np.maximum(np.convolve(counts, np.full(width, 1.0 / width), "same"), 0.0) + 1e-6
     share = rough / rough.sum()
     centre = share @ position
     spread = np.sqrt(share @ (position - centre) ** 2) + 2.0 / counts.size
-    theta = -0.5 * ((position - centre) / spread) ** 2
-    return np.asarray(theta + np.log(max(counts.sum(), 1.0) / np.exp(theta).sum()))
+    wide = -0.5 * ((position - centre) / spread) ** 2
+    size = np.log(max(counts.sum(), 1.0))
+    wide += size - np.log(np.exp(wide).sum())
+    theta = size + _normal_laws(counts.size)
+    mean = np.exp(theta)
+    deviance = mean.sum(axis=1) - np.log(mean + variance) @ (counts + variance)
+    return wide, np.asarray(theta[int(np.argmin(deviance))], dtype=np.float64)
 
 
 def expected_counts(
@@ -276,7 +302,8 @@ def _most_likely(
     second = np.diff(np.eye(counts.size), 2, axis=0)
     second = second[~(second[:, apart] != 0.0).any(axis=1)]
     binomial = negative_binomial(counts, variance, values, ~apart)
-    laws = [*others, (binomial, binomial), (np.log(values), normal_start(counts))]
+    flat = [(np.log(values), start) for start in normal_starts(counts, variance)]
+    laws = [*others, (binomial, binomial), *flat]
     found = [smooth(bins, towards, start, second) for towards, start in laws]
     return max(found, key=itemgetter(1))[0]
 

@@ -21,6 +21,7 @@ from surveysynth.config.spec import spec_of_survey
 from surveysynth.errors import InputError
 from surveysynth.inference.synthesis import scaled
 from surveysynth.mechanisms.learned.histogram import (
+    curve_rows,
     learned_design,
     noisy_histograms,
     redrawn_designs,
@@ -30,7 +31,7 @@ from surveysynth.mechanisms.learned.histogram import (
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.pipeline import rebuild
-from surveysynth.survey.transforms import LearnedTransform, Transform
+from surveysynth.survey.transforms import LearnedBy, LearnedTransform, Transform
 from tests.mechanisms.learned.learned_cases import frame_of, survey_of
 
 RANGE = (2.0, 2000.0)
@@ -241,6 +242,41 @@ def test_weights_of_two_sizes_come_back(learned: bool) -> None:
     assert drawn.mean() == pytest.approx(210.0, rel=0.12 if learned else 2.0)
     smooth = model.smooth_weight(made.draws.draw(0), design, simulated)
     assert (smooth.mean() == pytest.approx(drawn.mean(), rel=0.06)) or not learned
+
+
+def test_large_cells_have_curves_of_their_own() -> None:
+    """Numbers of records are public; small cells share a curve."""
+    frame = frame_of(1000)
+    frame["region"] = np.repeat(["A", "B", "C", "D"], [450, 350, 150, 50])
+    survey = ss.Survey.from_frame(
+        frame, outcome="income", weight="weight", by=("region",),
+        weight_transform=LearnedTransform(low=2.0, high=2000.0, by="large_cells"),
+    )  # fmt: skip
+    rows = curve_rows(survey.design.modelled[-1], survey.design)
+    assert (rows == np.repeat([0, 1, 2, 2], [450, 350, 150, 50])).all()
+
+
+@pytest.mark.parametrize("by", ["large_cells", "all"])
+def test_a_cell_keeps_weights_of_two_sizes_beside_another_of_one(by: LearnedBy) -> None:
+    """Men have weights of 20 and 400, women of about 90, where one curve puts men's too."""
+    frame = frame_of(2000)
+    rng = np.random.default_rng(8)
+    two, one = np.where(rng.random(2000) < 0.5, 20.0, 400.0), np.full(2000, 90.0)
+    men = (frame["sex"] == "m").to_numpy()
+    frame["weight"] = np.where(men, two, one) * np.exp(0.1 * rng.normal(size=2000))
+    survey = ss.Survey.from_frame(
+        frame, outcome="income", weight="weight", by=("sex",),
+        weight_transform=LearnedTransform(low=2.0, high=2000.0, by=by),
+    )  # fmt: skip
+    histograms = noisy_histograms(
+        survey.design, survey.confidential, 1.0, SeededNoise(np.random.default_rng(1))
+    )
+    curve = learned_design(survey.design, histograms).modelled[-1].transform
+    z = curve.forward(frame["weight"].to_numpy())[men]
+    normal = np.zeros(2000)
+    normal[men] = rng.normal(z.mean(), z.std(), men.sum())
+    drawn = curve.inverse(normal)[men]
+    assert (np.mean((drawn > 50.0) & (drawn < 160.0)) < 0.1) == (by == "large_cells")
 
 
 def test_redraws_move_the_curve_of_the_weight() -> None:

@@ -128,6 +128,29 @@ def test_a_normal_law_on_the_scale_of_the_grid_comes_back(variance: float) -> No
         assert abs(skewness) < 0.1
 
 
+def test_a_peak_of_two_bins_is_no_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hours of 300 teachers about 35, in a range of 0 to 80: bins of both tails meet in the peak.
+
+    Planted: the upper tail begins in the middle of the grid, where it must fall like a Pareto law.
+    """
+    grid = LearnedTransform(low=0.0, high=80.0)
+
+    def worst() -> float:
+        rng, found = np.random.default_rng(13), []
+        for _ in range(12):
+            values = rng.normal(35.0, 3.0, 307)
+            noisy = histogram(grid, values) + np.round(rng.normal(0.0, 4.1, BINS))
+            share = smoothed_counts(noisy[None], 17.0, ends_of(grid))[0]
+            middle = grid.divisor * np.sinh(0.5 * (ends_of(grid)[1:] + ends_of(grid)[:-1]))
+            found.append(abs(share @ middle / share.sum() - 35.0))
+        return max(found)
+
+    assert worst() < 3.0  # one SD of the hours; a bin is 3 wide
+    halves = lambda counts, variance: (tail_bins(counts, variance)[0], BINS // 2)  # noqa: E731
+    monkeypatch.setattr(smoothing, "tail_bins", halves)
+    assert worst() > 10.0
+
+
 def test_noise_alone_is_no_error_and_gives_a_concave_curve() -> None:
     """Counts without any record: nothing but noise, whose law cannot rise in its tails."""
     rng = np.random.default_rng(5)
@@ -158,7 +181,8 @@ def test_the_score_of_an_empty_bin_has_the_mean_zero() -> None:
 def test_tails_begin_where_sums_to_the_end_are_noise() -> None:
     counts = np.zeros(BINS)
     counts[20:40] = 100.0
-    tails = tail_bins(counts, 9.0)
+    tails, lower = tail_bins(counts, 9.0)
+    assert lower == 21
     assert tails[:20].all()
     assert tails[41:].all()
     assert not tails[21:39].any()
@@ -174,7 +198,7 @@ def test_noise_alone_is_seldom_taken_for_a_tail(
     draws[:, 30:34] = 500.0
 
     def wrong() -> float:
-        return float(np.mean([not tail_bins(row, 9.0)[[29, 34]].all() for row in draws]))
+        return float(np.mean([not tail_bins(row, 9.0)[0][[29, 34]].all() for row in draws]))
 
     assert wrong() < 0.01
     monkeypatch.setattr(smoothing, "MORE_THAN_NOISE", (0.0, 3.0))  # planted: of one sum, not of all
