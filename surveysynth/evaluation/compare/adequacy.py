@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy import sparse
 from scipy.special import stdtrit
 
 from surveysynth._support.page import Picture
@@ -156,16 +157,19 @@ def expected_error(
     ])  # fmt: skip
     sums, moments = [], np.zeros(())
     for pair in zip(*[iter(range(len(datasets)))] * 2, strict=True):
-        f = [
-            addends(Confidential(datasets[number].outcome, datasets[number].weight))
-            for number in pair
-        ]
-        h = [np.hstack([of.linearized(number) for of in columns]) for number in pair]
-        change = np.hstack([h[1] - h[0], f[1] - f[0]])
+        whole: list[Any] = []
+        for number in pair:
+            f = addends(Confidential(datasets[number].outcome, datasets[number].weight))
+            sums.append(f.sum(axis=0))
+            terms = np.hstack([*(of.linearized(number) for of in columns), f])
+            # A record is in few of many rows, and dense products of these would take minutes.
+            whole.append(sparse.csr_array(terms) if terms.shape[1] > WIDE else terms)
+        change = whole[1] - whole[0]
         if unit is not None:
-            change = np.stack([np.bincount(unit, each) for each in change.T], axis=1)
-        moments = moments + change.T @ change / len(datasets)
-        sums += [each.sum(axis=0) for each in f]
+            ones = np.ones(unit.size), (unit, np.arange(unit.size))
+            change = sparse.csr_array(ones) @ change
+        product: Any = change.T @ change / len(datasets)
+        moments = moments + (product if isinstance(product, np.ndarray) else product.toarray())
     rows, draws = s.shape[1], datasets[-1].draw
     of_h, covariance, of_f = moments[:rows, :rows], moments[rows:, :rows], moments[rows:, rows:]
     added = np.zeros(len(of_f)) if noisy is None else noisy[1]
@@ -199,6 +203,8 @@ def _between(values: FloatArray, draws: int) -> FloatArray:
 
 #: Datasets of each draw from which expected errors are computed.
 REPLICATES = 4
+#: With more columns than this, what records contribute is kept as a sparse matrix.
+WIDE = 300
 
 
 @dataclass(frozen=True, eq=False, repr=False)
