@@ -155,21 +155,27 @@ def expected_error(
     s = np.stack([
         np.concatenate([of.estimate(number) for of in columns]) for number in range(len(datasets))
     ])  # fmt: skip
-    sums, moments = [], np.zeros(())
-    for pair in zip(*[iter(range(len(datasets)))] * 2, strict=True):
-        whole: list[Any] = []
-        for number in pair:
-            f = addends(Confidential(datasets[number].outcome, datasets[number].weight))
-            sums.append(f.sum(axis=0))
-            terms = np.hstack([*(of.linearized(number) for of in columns), f])
-            # A record is in few of many rows, and dense products of these would take minutes.
-            whole.append(sparse.csr_array(terms) if terms.shape[1] > WIDE else terms)
-        change = whole[1] - whole[0]
-        if unit is not None:
-            ones = np.ones(unit.size), (unit, np.arange(unit.size))
-            change = sparse.csr_array(ones) @ change
-        product: Any = change.T @ change / len(datasets)
-        moments = moments + (product if isinstance(product, np.ndarray) else product.toarray())
+    sums, pairs = list[FloatArray](), len(datasets) // 2
+    # Pairs of datasets of one draw give covariances within draws; of many records a few suffice.
+    chosen = min(pairs, max(LEAST_PAIRS, -(-MOMENT_RECORDS // len(datasets[0].outcome))))
+    of_moments = set(np.linspace(0, pairs - 1, chosen).astype(int).tolist())
+    moments, terms = np.zeros(()), list[Any]()
+    for number, dataset in enumerate(datasets):
+        f = addends(Confidential(dataset.outcome, dataset.weight))
+        sums.append(f.sum(axis=0))
+        if number // 2 not in of_moments:
+            continue
+        joined = np.hstack([*(of.linearized(number) for of in columns), f])
+        # A record is in few of many rows, and dense products of these would take minutes.
+        terms.append(sparse.csr_array(joined) if joined.shape[1] > WIDE else joined)
+        if len(terms) == 2:
+            change = terms[1] - terms[0]
+            if unit is not None:
+                ones = np.ones(unit.size), (unit, np.arange(unit.size))
+                change = sparse.csr_array(ones) @ change
+            product: Any = change.T @ change / (2 * chosen)
+            moments = moments + (product if isinstance(product, np.ndarray) else product.toarray())
+            terms.clear()
     rows, draws = s.shape[1], datasets[-1].draw
     of_h, covariance, of_f = moments[:rows, :rows], moments[rows:, :rows], moments[rows:, rows:]
     added = np.zeros(len(of_f)) if noisy is None else noisy[1]
@@ -205,6 +211,8 @@ def _between(values: FloatArray, draws: int) -> FloatArray:
 REPLICATES = 4
 #: With more columns than this, what records contribute is kept as a sparse matrix.
 WIDE = 300
+#: Records, over all pairs, from which moments within draws are estimated, and the least pairs.
+MOMENT_RECORDS, LEAST_PAIRS = 200_000, 4
 
 
 @dataclass(frozen=True, eq=False, repr=False)
