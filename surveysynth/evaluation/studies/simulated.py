@@ -40,8 +40,9 @@ TABLE_NAME = "simulated_se.csv"
 WHAT = "standard errors of a simulated release"
 #: Of the simulation, which protects nobody: a check says the same whenever it is run.
 SEED = 0
-#: Simulated surveys, of at most so many records: the ratios of one vary by a tenth.
-REPEATS, MOST_REPEATED = 3, 20_000
+#: Simulated surveys, of at most so many records, and columns in cells: the ratios of one vary by a
+#: tenth, and a release of many takes a minute.
+REPEATS, MOST_REPEATED, MOST_COLUMNS = 3, 20_000, 50
 #: SDs of the logs of amounts and of weights, unless declared, guessed, or too large for a range.
 AMOUNT_SD, WEIGHT_SD = 0.7, 0.5
 #: SD of an amount on the scale of a transform that is neither learned nor declared.
@@ -74,13 +75,21 @@ class SimulatedRelease:
         if self.refused:
             return f"A release{at} would probably be refused: {self.refused}"
         means = self.rows["statistic"] == "mean"
-        ratio = self.rows.loc[means if means.any() else slice(None), _RATIO].dropna()
-        if ratio.empty:
+        rows, of_means = (self.rows[means], " of means") if means.any() else (self.rows, "")
+        ratio = rows[_RATIO].dropna()
+        withheld = f"{int(rows['se'].isna().sum()):,} of {len(rows):,} rows{of_means}"
+        if ratio.empty and not rows["se"].isna().all():
             return f"OK to release{at}."
+        if ratio.empty:
+            return (
+                f"A release{at} would probably publish nothing{of_means}: its flags withhold "
+                f"{withheld}. Use fewer cells or a larger epsilon."
+            )
         low, median, high = np.quantile(ratio, [0.1, 0.5, 0.9])
         return (
-            f"OK to release{at}. Expected standard errors{' of means' if means.any() else ''}: "
-            f"{median:.1f} ({low:.1f} to {high:.1f}) times the sample's, from simulated records."
+            f"OK to release{at}. Expected standard errors{of_means}: {median:.1f} ({low:.1f} to "
+            f"{high:.1f}) times the sample's, from simulated records."
+            + (f" Flags withhold {withheld}." if rows["se"].isna().any() else "")
         )
 
     def lines(self) -> list[str]:
@@ -117,10 +126,12 @@ def simulated_releases(
         raise InputError(f"--epsilon: expected numbers above zero, got {list(epsilons)}.")
     _check_guesses(learned_outcomes(design.modelled), guesses or {})
     rng, model = np.random.default_rng(SEED), model_of(spec).of(design)
+    cells = len(design.frame[list(design.by)].drop_duplicates()) if design.by else 1
+    quick = design.n <= MOST_REPEATED and cells * len(design.modelled) <= MOST_COLUMNS
     surveys = [
         Survey(design, _values(spec, design, model, guesses or {}, rng))
         # Where records are weighted down a release is many fits.
-        for _ in range(REPEATS if design.n <= MOST_REPEATED and spec.privacy.adds_noise else 1)
+        for _ in range(REPEATS if quick and spec.privacy.adds_noise else 1)
     ]
     own = spec.for_records(design.n)
     samples = [sample_rows(own, each)[[*row_keys(own), "se"]] for each in surveys]

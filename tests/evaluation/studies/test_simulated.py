@@ -200,3 +200,16 @@ def test_every_kind_is_simulated(tmp_path: Path, privacy: str) -> None:
     ratio = made.rows.groupby(["statistic", "outcome"])["se_over_sample"].median()
     assert len(ratio) == 6
     assert ratio.between(0.5, 20.0).all()
+
+
+@pytest.mark.parametrize(("se", "words"), [
+    ([1.5, 3.0, np.nan], "OK to release. Expected standard errors of means: 2.2 (1.6 to 2.9) times "
+     "the sample's, from simulated records. Flags withhold 1 of 3 rows of means."),
+    ([np.nan] * 3, "A release would probably publish nothing of means: its flags withhold 3 of 3 "
+     "rows of means. Use fewer cells or a larger epsilon."),
+    ([0.0] * 3, "OK to release."),
+])  # fmt: skip
+def test_verdicts_count_the_rows_that_flags_withhold(se: list[float], words: str) -> None:
+    rows = pd.DataFrame({"statistic": "mean", "se": se})
+    rows["se_over_sample"] = rows["se"].where(rows["se"] > 0)
+    assert simulated.SimulatedRelease(3.6, 1.0, rows).verdict("") == words
