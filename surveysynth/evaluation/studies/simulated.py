@@ -22,6 +22,7 @@ from surveysynth.config.build import declared_of, model_of, read_design
 from surveysynth.config.outcome_section import WEIGHT
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.statistics import LEVEL, TABLE
+from surveysynth.evaluation.compare.tables import without_flags
 from surveysynth.evaluation.studies.study import released, row_keys, sample_rows
 from surveysynth.mechanisms.base import Declared, typical
 from surveysynth.mechanisms.learned.histogram import learned_outcomes
@@ -134,7 +135,8 @@ def simulated_releases(
         for _ in range(REPEATS if quick and spec.privacy.adds_noise else 1)
     ]
     own = spec.for_records(design.n)
-    samples = [sample_rows(own, each)[[*row_keys(own), "se"]] for each in surveys]
+    unflagged = without_flags(own)
+    samples = [sample_rows(unflagged, each)[[*row_keys(own), "se"]] for each in surveys]
     found = [_at(own, own.privacy.stated_epsilon, surveys, samples)]
     for each in sorted(set(epsilons)):
         changed: dict[str, Any] = {"epsilon": each}

@@ -22,7 +22,7 @@ from surveysynth.config.spec import NO_DATA, NO_FILE, Spec, load_spec, validate_
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.statistics import LEVEL, TABLE, statistic_of
-from surveysynth.evaluation.compare.tables import sample_weight
+from surveysynth.evaluation.compare.tables import answered, sample_weight
 from surveysynth.evaluation.laplace import Noise
 from surveysynth.evaluation.methods import LAPLACE, MODEL_FREE, SAMPLE
 from surveysynth.evaluation.studies.frame import (
@@ -76,8 +76,10 @@ def row_keys(spec: Spec) -> list[str]:
 def sample_rows(spec: Spec, survey: Survey) -> pd.DataFrame:
     """Return the rows of the sample's own tables.
 
-    Real values have variances by PSU, even if a design effect is declared.
+    Real values have variances by PSU, even if a design effect is declared. A missing answer is
+    taken from a record of the same cell, as in a comparison of a release with its sample.
     """
+    survey = answered(survey)
     design = replace(survey.design, design_effect=None)
     estimates = estimates_by_table(spec, design)
     for of_table in estimates.values():

@@ -13,10 +13,11 @@ import pytest
 
 import surveysynth as ss
 from surveysynth.cli import main
-from surveysynth.config.build import model_of, read_design
+from surveysynth.config.build import model_of, read_design, read_survey
 from surveysynth.config.spec import Spec, load_spec
 from surveysynth.evaluation.studies import simulated
 from surveysynth.evaluation.studies.simulated import TABLE_NAME
+from surveysynth.evaluation.studies.study import sample_rows
 from surveysynth.survey.survey import Confidential
 from tests.surveys import small_survey, spec_text, write_survey
 
@@ -213,3 +214,13 @@ def test_verdicts_count_the_rows_that_flags_withhold(se: list[float], words: str
     rows = pd.DataFrame({"statistic": "mean", "se": se})
     rows["se_over_sample"] = rows["se"].where(rows["se"] > 0)
     assert simulated.SimulatedRelease(3.6, 1.0, rows).verdict("") == words
+
+
+def test_samples_of_modelled_missing_answers_have_rows_of_means(tmp_path: Path) -> None:
+    """Without them check had nothing to divide by, and gave no expected error."""
+    frame = small_survey(120)
+    frame.loc[::7, "salary"] = np.nan
+    text = spec_text(survey='missing = "model"', privacy=STRICT)
+    spec = load_spec(write_survey(tmp_path, frame, text))
+    rows = sample_rows(spec, read_survey(spec))
+    assert rows.loc[rows["statistic"] == "mean", "estimate"].notna().all()
