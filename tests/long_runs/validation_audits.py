@@ -26,10 +26,9 @@ def audits() -> str:
 
 {filled(
     '''A record of a simulated survey is replaced, and the effect is divided by the stated bound.
-    For noisy statistics these are exact sums, whose bound is proved and should be reached and not
-    exceeded. For the pseudo-posterior the whole search is run on either side, and ratios include
-    the error of extremes over few draws. [The audit](audit.md) has every setting, the
-    replacements, and attacks by someone who knows all other records.''',
+    The proved bound of noisy statistics should be reached and not exceeded. Ratios of the
+    pseudo-posterior include the error of extremes over few draws. [The audit](audit.md) has every
+    setting, the replacements, and attacks.''',
 )}
 
 {markdown(("mechanism", "settings", "replacements measured", "refused with the record replaced",

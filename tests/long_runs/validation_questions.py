@@ -11,17 +11,11 @@ from tests.long_runs.validation_page import filled, frame, golden, summaries
 def questions() -> str:
     """Questions with their answers."""
     answers = {
-        "Your population is simulated from your own model: of course intervals cover.":
-            _own_model(),
         "Averages over cells hide the bad ones.": _worst(),
         "Why should I believe an asymptotic epsilon?": _asymptotic(),
         "And the proved one?": _strict(),
-        "Clustered samples?": _clusters(),
         "What does debiasing do where the model is wrong?": _debiasing(),
-        "Who checked this besides its authors?": (
-            "Nobody. Its authors wrote the code, the tests, and this page. An outside audit of the "
-            "noise and of the accounting would be worth more than further tests of ours.",
-        ),
+        "Who checked this besides its authors?": ("Nobody.",),
         "What is weakest?": _weakest(),
     }  # fmt: skip
     parts = [
@@ -53,29 +47,6 @@ def real_survey() -> pd.DataFrame:
     return grouped.agg(["median", "max"])
 
 
-def _own_model() -> tuple[str, ...]:
-    found = real_survey()
-    facts = golden("kinds_study")
-    told = "; ".join(
-        f"by {by}: noisy statistics {_pair(found, by, 'noisy_statistics')}, pseudo-posterior "
-        f"{_pair(found, by, 'pseudo_posterior')}"
-        for by in found.index.unique("by")
-    )
-    return (
-        "The shape is the same: population and model are log-normal. [Real "
-        "populations](coverage/real_populations.md) are not. On a real survey "
-        f"({facts['n']:,} consumer units), the distances of means from the sample's own, in its "
-        f"standard errors, are in the median and in the worst row: {told}. Rows are far off where "
-        "the model of an amount does not fit, and under the pseudo-posterior where down-weighting "
-        "distorts tails. No interval shows this ([studies](studies.md#kinds-of-outcome)).",
-    )
-
-
-def _pair(found: pd.DataFrame, by: str, method: str) -> str:
-    row = found.loc[(by, method, "mean")]
-    return f"{row['median']:.1f} and {row['max']:.1f}"
-
-
 def _worst() -> tuple[str, ...]:
     table = summaries()
     model = table[table["method"].isin(["fbs", "fbp", "fbs_noisy", "fbp_noisy"])
@@ -83,7 +54,7 @@ def _worst() -> tuple[str, ...]:
     worst = model.loc[model["coverage_min"].idxmin()]
     own = _row("fbs_noisy", "mean", n=10_355, epsilon=worst["epsilon"], setting="default formula")
     return (
-        f"They do. The worst cell of all is a {worst['statistic']} with {worst['n']:,} records, "
+        f"The worst cell of all is a {worst['statistic']} with {worst['n']:,} records, "
         f"epsilon {worst['epsilon']:g}, and {worst['setting']}: it covers "
         f"{worst['coverage_min']:.2f}. The misfit of main effects does not shrink with the number "
         "of records, but intervals do. With the [default formula](methods.md#31-the-model-matrix), "
@@ -119,7 +90,7 @@ def _asymptotic() -> tuple[str, ...]:
     contracts = ", ".join(f"{n:,} records {ratio:.2f}" for n, ratio in spread.items())
     return (
         "It is not a guarantee for your survey, and every statement says so. In its favor: bounds "
-        "found on one database hold for others as records grow (spread of the bound over "
+        "contract as records grow (spread of the bound over "
         f"databases, relative to the smallest size: {contracts}){within}. Against it: "
         f"{passed}{decides}the risk weights depend on the data and are treated as fixed; a refusal "
         "reveals something. If you need a guarantee, use noisy statistics.",
@@ -132,20 +103,8 @@ def _strict() -> tuple[str, ...]:
     return (
         "[Strict 1](strict.md#1-what-is-released-under-noise) proves the method. The program is "
         f"checked by exact sums of pairs of databases in {noisy['case'].nunique()} settings "
-        f"(largest ratio {noisy['ratio'].max():.6f}), by exact probabilities of the noise, and by "
-        "deliberate mistakes in its formulas. Public columns, timing, and constants chosen by "
-        "looking at the data are not covered.",
-    )
-
-
-def _clusters() -> tuple[str, ...]:
-    two = frame("strict_study_summary").query("setting == 'two stages' and statistic == 'mean'")
-    two = two.set_index("method")
-    return (
-        "Noisy statistics have effects of PSUs. At epsilon 10.8 "
-        f"means cover {two.loc['fbs_noisy', 'coverage']:.2f} where the sample's cover "
-        f"{two.loc['sample', 'coverage']:.2f}, over {two.loc['fbs_noisy', 'replicates']:.0f} "
-        "samples. There is no study of coverage with clusters as units of protection.",
+        f"(largest ratio {noisy['ratio'].max():.6f}) and by exact probabilities of the noise. "
+        "Public columns, timing, and constants chosen by looking at the data are not covered.",
     )
 
 
@@ -162,11 +121,11 @@ def _debiasing() -> tuple[str, ...]:
         )
 
     return (
-        "It reverses the effect of down-weighting on a model that fits: residual scales of count "
+        "On a model that fits, residual scales of count "
         f"models were off by up to {off('before', scales=True):.2f} on the log scale and are off "
         f"by {off('after', scales=True):.3f} afterwards, coefficients by "
         f"{off('before', scales=False):.3f} and {off('after', scales=False):.3f}. It cannot "
-        "correct a model that does not fit.",
+        "correct misfit.",
     )
 
 
@@ -175,7 +134,7 @@ def _weakest() -> tuple[str, ...]:
     strict = frame("strict_study_summary")
     few = int(strict[strict["setting"] != "main effects"]["replicates"].min())
     return (
-        "In our judgment, the pseudo-posterior's guarantee at finite n, and its bias on real "
+        "The pseudo-posterior's guarantee at finite n, and its bias on real "
         f"amounts (a row of means {found.xs('pseudo_posterior', level='method').max():.0f} sample "
         "standard errors off); intervals that ignore misfit, under both mechanisms (up to "
         f"{found.xs('noisy_statistics', level='method').max():.1f} standard errors under noisy "
