@@ -293,8 +293,8 @@ def coverage() -> str:
     follow exactly. The pseudo-posterior has m = 3 with 6 datasets per draw, noisy statistics m = 20
     with 10. The declared center is a salary of 100,000 for all cells, with a spread of 0.42 of its
     log; the log weight has its defaults. The table has the coverage of nominal 95% intervals, on
-    average and in the worst cell (in parentheses). Root mean squared error (RMSE, with its Monte Carlo
-    standard error) and length of intervals are those of the median cell, over those of the
+    average and in the worst cell (in parentheses). Root mean squared error (RMSE, with its Monte
+    Carlo standard error) and length of intervals are those of the median cell, over those of the
     confidential sample. Results of fewer than {FEWEST} samples are not shown.'''
 )}
 
