@@ -18,7 +18,7 @@ class InputError(SurveySynthError):
 
 
 class RefusedError(SurveySynthError):
-    """The input is valid but a release would not hold what it states, so none is made."""
+    """The input is valid, but a release would not satisfy its statement, so none is made."""
 
     exit_code = 3
 

@@ -1,8 +1,8 @@
 """Protect confidential values: objects that cannot be pickled, folders that are deleted.
 
-A process holds a lock on its temporary folder while it uses it. The lock ends with the process,
-however that ends, so a folder whose lock is free was left by a process that was killed, and
-``sweep`` deletes it.
+A process holds a lock on its temporary folder while it uses it. The system releases the lock when
+the process ends. A folder with a free lock was therefore left by a killed process, and ``sweep``
+deletes it.
 """
 
 import os
@@ -26,7 +26,7 @@ class Unpickled:
     """Base of objects with confidential values: neither pickled nor copied.
 
     Notebooks, caches and schedulers pickle their arguments. Only ``to_json_dict`` and the
-    confidential folder keep parts of a fit; everything else is made again from the data.
+    confidential folder keep parts of a fit; everything else can be computed again from the data.
     """
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:

@@ -99,7 +99,7 @@ class Statistic:
 
     @property
     def title(self) -> str:
-        """In words, at the head of sheets and sections."""
+        """The title of sheets and sections."""
         return capitalized(self.plural)
 
     @property

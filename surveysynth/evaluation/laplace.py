@@ -180,7 +180,7 @@ class Noise:
         return any(_noise_fits(each) for each in self.spec.each_table)
 
     def laplace(self, sensitivity: Rule, rng: np.random.Generator) -> dict[Key, pd.DataFrame]:
-        """Return Laplace tables of every statistic that noise can be scaled to.
+        """Return Laplace tables of every statistic that has a sensitivity.
 
         Tables without noise have rows without numbers, so that rows are the sample's own.
         """

@@ -5,8 +5,8 @@
     beta_k ~ N(0, interaction_scale^2) for columns k of interactions
     log w | y, x ~ N(x gamma + delta log(1 + y), s^2)      where the design has a weight
 
-The outcome enters without a transform: whole numbers. A negative binomial has the variance
-mu + mu^2 / phi; ``log_phi`` (..., 1) is its, and (..., 0) a Poisson's.
+The outcome enters without a transform: whole numbers. A negative binomial has the variance mu +
+mu^2 / phi; its ``log_phi`` is (..., 1), that of a Poisson (..., 0).
 
 Statistics are sums by cell of X and, for the negative binomial, the weight of each distinct count:
 a value costs the same at any number of records. The sampler is exact. The likelihood of t = (beta,
@@ -80,7 +80,7 @@ class CountStats(Unpickled):
     x (B, G, K), or (1, G, K) where all share it; mass (B, G): sum of alpha, sums (B, G): sum of
     alpha y, by cell; values (B, D) and value_mass (B, D), the sum of alpha of each; log_factorials
     (B, 1): sum of alpha log y!. Cells and counts without weight have no effect. weight: statistics
-    of any weight component. shrunken: number of columns of X, the last ones, that are shrunken.
+    of any weight component. shrunken: number of shrunken columns of X, which come last.
     """
 
     x: FloatArray
@@ -133,7 +133,8 @@ class CountPosterior:
     def density(self, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log-likelihood without log y! plus log prior of log phi (b,), and gradient (b, d).
 
-        A point is beta and, of a negative binomial, log phi; one for each database, or many of one.
+        A point is beta and, for a negative binomial, log phi; one for each database, or many for
+        one.
         """
         s = self.stats
 
@@ -352,9 +353,9 @@ class CountModel(PairModel):
     def compress(self, records: PairRecords, risk_weights: FloatArray) -> CountStats:
         """Compute the sums in one pass over the records (methods 4), without counts of no weight.
 
-        Of R pseudo-records half are events, spread as the design is, without adding to what is
-        exposed: a mean next to zero would rest on the few records above it. The weight's slope has
-        a prior worth R records of one event (methods 2.11).
+        Half of the R pseudo-records are events, spread like the design, and add no exposure:
+        otherwise a mean near zero would rest on the few records above it. The weight's slope has a
+        prior worth R records of one event (methods 2.11).
         """
         cells = len(records.x_cells)
         mass = sum_by(records.cell, risk_weights, cells)

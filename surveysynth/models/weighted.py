@@ -116,7 +116,7 @@ class WeightedModel(Model):
 
     @property
     def runner(self) -> "StanEngine | None":
-        """What runs the Stan program; None for the model's own sampler."""
+        """The engine that runs the Stan program; None for the model's own sampler."""
         return self.engine
 
     def prepare(self) -> None:

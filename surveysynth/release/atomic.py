@@ -99,7 +99,7 @@ def flush_path(path: Path) -> None:
 def signals_delayed(*, forgotten: bool = False) -> Iterator[None]:
     """Delay Ctrl-C and termination while folders are half renamed or a ledger half written.
 
-    With ``forgotten`` they have no effect: what they were to stop is done.
+    With ``forgotten`` they have no effect: the work that they would stop is done.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -151,7 +151,7 @@ def remove_abandoned(target: Path) -> None:
 def try_writing(target: Path, file: str) -> None:
     """Write and delete a file of a folder as it will be written, with all its longest names.
 
-    Permissions do not tell: a name may be too long, a file system full, read-only or of another
+    Permissions are not enough: a name may be too long, a file system full, read-only or of another
     kind. Raises ``InputError`` where it fails.
     """
     with refused_by_the_system(target), inside_parents(target), temporary_folder(target) as root:

@@ -80,7 +80,7 @@ from surveysynth.survey.transforms import LearnedTransform
 
 
 class Kind(Enum):
-    """What a warning is about."""
+    """The subject of a warning."""
 
     UNPUBLISHABLE = auto()
     GUARANTEE = auto()
@@ -118,7 +118,7 @@ Line: TypeAlias = str | Warned
 
 
 def last_messages(warned: Iterable[Warned]) -> tuple[Warned, ...]:
-    """Return the warnings that stand with the last lines of a release."""
+    """Return the warnings that appear with the last lines of a release."""
     return tuple(each for each in warned if each.kind in LAST)
 
 

@@ -98,7 +98,7 @@ def write_documents(
 
 
 def write_index(facts: ReleaseFacts, folder: Path) -> None:
-    """Write the page that opens on the tables and links every other file, which are there."""
+    """Write the page that opens on the tables and links to every other file."""
     by_name: dict[str, list[str]] = {}
     for path in files_of(facts.spec):
         by_name.setdefault(Path(path).stem, []).append(path)
@@ -368,7 +368,7 @@ def make_privacy_record(
 def _debiasing(record: DebiasRecord) -> dict[str, Any]:
     """Return what was done to the draws, from public inputs alone.
 
-    Numbers have six significant digits, not the last ones, which are those of the draws.
+    Numbers have six significant digits, so that the last digits of the draws are not shown.
     """
     return {
         name: [float(f"{each:.6g}") if isinstance(each, float) else each for each in value]

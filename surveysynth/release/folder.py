@@ -98,8 +98,8 @@ def plan_bundle(out: Path, confidential: Path | None = None, *, overwrite: bool)
     """Check the targets.
 
     Raises ``InputError`` if ``out`` exists (with ``overwrite``: if it is not a folder that a
-    release wrote), if a confidential folder holds other files, if one target lies in the other,
-    or if a target cannot be written.
+    release wrote), if a confidential folder holds other files, if one target is in the other, or if
+    a target cannot be written.
     """
     target = out.expanduser().resolve()
     plan = BundlePlan(

@@ -4,7 +4,7 @@ Values have as many digits as are published before anything is computed from the
 double would give the parameters of a draw away to the last of theirs: smoothed weights are a smooth
 function of outcome and parameters, and as many records as there are parameters solve for these.
 What is proved of draws is proved of real numbers; how floating-point numbers fall between them is
-not looked at, and with a public number of digits nobody sees it.
+not covered, and a public number of digits hides it.
 
 In Stata and SPSS labels of values belong to numbers. A column of levels is written as its codes
 where these are whole numbers, and as positions from 1 on where they are not; ``codebook.json`` has
@@ -293,7 +293,7 @@ def file_name(draw: int, replicate: int, file_format: MicrodataFormat) -> str:
 
 
 class MicrodataWriter:
-    """Writes one file a dataset.
+    """Writes one file per dataset.
 
     Rows are sorted by the public columns. The order of a survey file may depend on confidential
     values (sorted by income, say), and the sequence of public values would reveal it.

@@ -120,7 +120,7 @@ class ReleaseCounts:
 
     @property
     def words(self) -> str:
-        """What is taken, in words."""
+        """The counts that are used, in words."""
         by = f"each cell of {listing(self.columns)}" if self.columns else "the whole sample"
         return f"the weights of every synthetic dataset add up in {by} to those of an earlier one"
 
@@ -129,9 +129,9 @@ class ReleaseCounts:
     ) -> Iterator[SyntheticDataset]:
         """Yield datasets with weights that add up, by cell, to those of the earlier release.
 
-        Datasets are matched by number, and the weights of a cell are multiplied by one factor: how
-        outcomes go with weights inside it stays. Both sets of weights are functions of what was
-        published under noise, so this costs nothing (strict 7).
+        Datasets are matched by number, and the weights of a cell are multiplied by one factor: the
+        relation of outcomes and weights inside it does not change. Both sets of weights are
+        functions of what was published under noise, so this costs nothing (strict 7).
         """
         code, place = _codes(_cells_of(design, self.columns), self.cells), dict(
             zip(self.keys, self.totals, strict=True)

@@ -51,7 +51,7 @@ class Generators:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """What a run made; ``facts``, ``draws`` and ``estimates`` see nothing confidential.
+    """The results of a run; ``facts``, ``draws`` and ``estimates`` contain nothing confidential.
 
     survey: as the mechanism had it; released: what left the mechanism, and its confidential
     record; draws: what datasets are made from; estimates: of every table, by name.

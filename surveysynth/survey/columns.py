@@ -6,8 +6,8 @@ that the files of one survey are the same survey, whether csv, frames, Arrow, St
 Codes otherwise stay as written: "01203" and "1.50" are not numbers here.
 
 Text that is not a number is reported by count and kind, never quoted, since the column may be
-confidential. Nor is a column name quoted that may be a value: the first line of a file without a
-header is a record.
+confidential. A column name that may be a value is not quoted either: the first line of a file
+without a header is a record.
 """
 
 import contextlib

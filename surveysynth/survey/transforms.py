@@ -264,12 +264,11 @@ class LearnedTransform(Transform):
 
     @property
     def curve_by(self) -> LearnedBy:
-        """Which records share a curve, as declared or by default.
+        """The records that share a curve, as declared or by default.
 
-        All amounts share one: the noise of a small stratum's counts leaves its tail open, and means
-        follow that. U hides where in its interval a count lies. A normal law that is shifted cannot
-        follow from one cell to another, where many records share a value: so each cell of counts
-        has a curve.
+        All amounts share one: the noise of a small stratum's counts leaves its tail open, which
+        biases means. U hides where in its interval a count lies. Where many records share a value,
+        one shifted normal distribution does not fit every cell, so each cell of counts has a curve.
         """
         return self.by or ("cells" if self.whole else "all")
 

@@ -160,7 +160,7 @@ class Comparison:
         return pd.concat(parts, ignore_index=True)
 
     def summary(self) -> pd.DataFrame:
-        """Return one row a statistic, outcome and method: medians over the rows of the table.
+        """Return one row per statistic, outcome and method: medians over the rows of the table.
 
         rmse; rmse_ratio and se_ratio, to the sample's SE; of synthesizers as in ``Findings`` the
         number of rows compared, and beyond ``FAR`` expected errors from the sample; impossible, the

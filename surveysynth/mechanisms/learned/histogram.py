@@ -1,8 +1,8 @@
 """Noisy histograms of outcomes and weights, for learned transforms: the release, and the proof.
 
-**What is released.** The public range of an outcome is divided into J bins (``transforms.py``).
-All records have one histogram, or each stratum or cell has its own; with a split there is one for
-each side. A record is counted in one bin of one histogram: the one that its amount lies in, and the
+**What is released.** The public range of an outcome is divided into J bins (``transforms.py``). All
+records have one histogram, or each stratum or cell has its own; with a split there is one for each
+side. A record is counted in one bin of one histogram: the one that its amount is in, and the
 outermost one for an amount outside the range. A record at a spike is in no bin. Exact noise is
 added to every count (``noise.py``), so the counts are whole numbers with noise of their own each.
 All else that a curve needs is public.
@@ -13,7 +13,7 @@ the same histogram or of that of the other side. So at most two counts change, b
 distance is 1^2 + 1^2 = 2 in squares. To or from a spike only one count changes.
 
 **Units of k records.** Change the records of a unit one after the other. By the triangle inequality
-the vector of counts moves by at most k sqrt(2) in Euclidean length. It is attained where all k
+the vector of counts changes by at most k sqrt(2) in Euclidean length. It is attained where all k
 leave one bin and enter another. Squares: 2 k^2.
 
 **Noise.** For a budget rho_0 each count has discrete Gaussian noise of variance sigma^2 =
@@ -31,7 +31,7 @@ is adaptive: the bound holds for each curve, so costs add up although the second
 result of the first. What is left is rounded down.
 
 **Counts.** A count y becomes the amount y + U, with U uniform on [0, 1), independent of all answers
-and of all other records, drawn once a release and never published. For fixed numbers U the
+and of all other records, drawn once per release and never published. For fixed numbers U the
 mechanism is one for amounts, with its guarantee: neighbors have the same U. A release is a mixture
 of these over U, whose law is the same for both neighbors, and no mixture of pairs is farther apart
 than the farthest of them: Renyi divergence is jointly quasi-convex (strict 8).
@@ -284,7 +284,7 @@ LEARNED = "learned"
 
 @dataclass(frozen=True)
 class FirstStage:
-    """The design with its learned transforms, and what is known of the noise of the run.
+    """The design with its learned transforms, and what is known about the noise of the run.
 
     histograms: of the outcomes that are learned; earlier: what an unreleased run kept, if any.
     """

@@ -1,4 +1,4 @@
-"""Smooth noisy histograms towards a normal law, and those of counts towards laws of counts.
+"""Smooth noisy histograms towards normal distributions or distributions of counts.
 
 Functions of arrays; what is minimized, and why, is in strict 10: "Smoothing", "Tails",
 "Distributions of counts", and "Strata". theta is the log of expected counts, theta_0 what a penalty
@@ -50,7 +50,7 @@ def smoothed_counts(noisy: FloatArray, variance: float, ends: FloatArray) -> Flo
     """Return expected counts (H, J) of noisy histograms (H, J), a row for each stratum.
 
     variance: of the noise of each count, 0 for none; ends (J + 1,): of the bins, as asinh(y / s).
-    Every stratum is shrunk to the pooled curve or to a normal law.
+    Every stratum is shrunk to the pooled curve or to a normal distribution.
     """
     total, normal = noisy.sum(0), np.zeros(noisy.shape[1])
     of_all = tail_bins(total, max(variance, LEAST_VARIANCE) * len(noisy))
@@ -133,7 +133,7 @@ class Limits:
 
     @classmethod
     def of(cls, tails: BoolArray, ends: FloatArray) -> "Limits":
-        """Return the limits in tails: concave, and falling away from zero like a Pareto law."""
+        """Return the limits in tails: concave, and falling like a Pareto distribution."""
         first, second = (np.diff(np.eye(tails.size), order, axis=0) for order in (1, 2))
         inner, middle = ends[1:-1], tails.size // 2
         far = tails[1:] & tails[:-1] & (np.abs(inner) > LOGARITHMIC)
@@ -241,7 +241,7 @@ def _minimum(
 
 
 def normal_start(counts: FloatArray) -> FloatArray:
-    """Return theta (J,) of a normal law with about the place and spread of the counts."""
+    """Return theta (J,) of a normal distribution with about the place and spread of the counts."""
     position = np.linspace(-1.0, 1.0, counts.size)
     width = min(7, counts.size)
     rough = np.maximum(np.convolve(counts, np.full(width, 1.0 / width), "same"), 0.0) + 1e-6
@@ -283,7 +283,7 @@ def _most_likely(
 
 @lru_cache(maxsize=8)
 def _chances(values: tuple[float, ...]) -> FloatArray:
-    """Return the probabilities (laws, J) of bins of so many whole numbers by laws on a grid."""
+    """Return the probabilities (laws, J) of bins of whole numbers for distributions on a grid."""
     ends = np.cumsum(values)
     size, mean = map(
         np.ravel, np.meshgrid(SIZES, np.geomspace(LEAST_MEAN, max(ends[-1], 1.0), MEANS))
@@ -298,9 +298,10 @@ def _chances(values: tuple[float, ...]) -> FloatArray:
 def negative_binomial(
     counts: FloatArray, variance: float, values: FloatArray, used: BoolArray
 ) -> FloatArray:
-    """Return log expected counts (J,) by the law that is most likely of those on a grid.
+    """Return log expected counts (J,) under the most likely distribution of those on a grid.
 
-    values (J,): whole numbers in each bin, from 0 on; used (J,): bins that the law is fitted to.
+    values (J,): whole numbers in each bin, from 0 on; used (J,): bins that the distribution is
+    fitted to.
     """
     chance = _chances(tuple(values))
     given, of_used = counts[used], chance[:, used]

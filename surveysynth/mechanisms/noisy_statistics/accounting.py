@@ -11,7 +11,7 @@ a little too large, never one that does not hold. What is found by bisection is 
 safe end.
 
 **What an adversary can conclude.** An adversary who knows every other record suspects, with
-probability ``prior``, that the record of a person holds certain values and not others. The release
+probability ``prior``, that a person's record has certain values rather than others. The release
 multiplies the odds of the suspicion by the likelihood ratio L of both cases (Bayes), so any limit
 on L limits the posterior:
 

@@ -76,7 +76,7 @@ class NoisySettings:
 
     @property
     def private(self) -> bool:
-        """Always: there is no such release without noise."""
+        """Always True: there is no such release without noise."""
         return True
 
     def of_sums(self, outcomes: Sequence[Outcome]) -> Budget:

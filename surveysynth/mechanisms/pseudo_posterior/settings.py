@@ -231,7 +231,7 @@ class MechanismSettings:
         Parameters
         ----------
         design
-            The public half of a survey, which alone is looked at.
+            The public half of a survey, the only part that is read.
 
         Returns
         -------
@@ -269,7 +269,7 @@ class MechanismSettings:
 
     @property
     def _as_they_are(self) -> bool:
-        """True if small strata stay: they are allowed, or nothing is claimed."""
+        """True if small strata are kept: they are allowed, or nothing is claimed."""
         return "small_strata" in self.allow or not self.private
 
     def require_identified(self, model: WeightedModel) -> None:

@@ -118,11 +118,11 @@ class _Run(Unpickled):
         return WeightedFit(theta, kept, extremes, bounds, self.risk_weights)
 
     def _ran_away(self) -> bool:
-        """Return whether the weights add up to too few records to say anything of the survey."""
+        """Return True if the weights add up to too few records to describe the survey."""
         return bool(self.risk_weights.sum() < min(MIN_EFFECTIVE_RECORDS, 0.5 * self.database.n))
 
     def on_target(self, realised: float, target: float) -> bool:
-        """Return whether the bound lies in the window, [0.97, 1] x target, or close enough."""
+        """Return whether the bound is in the window, [0.97, 1] x target, or close enough."""
         low, high = self.pace.window(len(self.history))
         return low * target <= realised <= high * target
 
@@ -162,7 +162,7 @@ def run(
     settings
         All public.
     rng
-        None: numbers that nobody can foresee. A generator that can be made again protects nobody.
+        None: unpredictable numbers. A reproducible generator protects nobody.
     progress
         Called with the name of each stage.
 

@@ -196,7 +196,7 @@ class GeneralLocation(Model):
         rng: np.random.Generator,
         kind: SimulationKind = "release",
     ) -> Simulated:
-        """Fill missing answers by what the model says of them, as if they had been given."""
+        """Impute missing answers from the model, as if they had been given."""
         if not any(each.missing for each in design.outcomes):
             return simulated
         completion = Completion(*self._on_records(theta, design), simulated.effects)
@@ -260,7 +260,7 @@ class GeneralFBP(GeneralLocation):
         rng: np.random.Generator,
         kind: SimulationKind = "release",
     ) -> Simulated:
-        """Fill missing answers by what the model says of the population, or of the sample."""
+        """Impute missing answers from the model of the population, or of the sample."""
         if kind == "sample" or not design.outcomes[0].missing:
             return super().completed(theta, design, simulated, rng, kind)
         return self._population(theta, design, simulated.effects).filled(simulated, rng)

@@ -196,7 +196,7 @@ class Simulation:
     def _alike(
         self, cell: IntArray, category: IntArray, few: int | None = None
     ) -> tuple[IntArray, IntArray]:
-        """Return the first of all records that are alike (u,), and which each (r,) is like.
+        """Return the first of each group of identical records (u,), and the group of each (r,).
 
         What cells (r,) and categories (r, p) say is computed once for them, unless they are few.
         """
@@ -414,7 +414,7 @@ class Population(Simulation):
         p(a) ∝ N(a; 0, T) sum_i E_s(w | x_i, a) / E_s(w | x_i)
 
     The effect a_w on the log weight enters E_s(w | x, a) as exp(a_w), which makes N(0, T) one about
-    T e_w. What is left differs little from one a to the other.
+    T e_w. What is left differs little from one a to another.
     """
 
     def drawn(self, rng: np.random.Generator) -> Simulated:

@@ -111,7 +111,7 @@ def _design(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any]:
 
 
 def _files(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return names and meanings of the files: of one table each file, of several a line a table."""
+    """Return names and meanings of the files, by file, or by table if there are several."""
     spec = facts.spec
     single, several, endings = [], [], []
     if not spec.named_tables:

@@ -81,8 +81,8 @@ def posterior_draws(
 ) -> tuple[PrivateDraws, PosteriorRecord]:
     """Return m draws of the parameters given the noisy statistics, and the record of the fit.
 
-    ``progress``: told where chains go on. Raises ``RefusedError`` where they have not converged,
-    and ``InputError`` for statistics of another model.
+    ``progress``: called when chains continue. Raises ``RefusedError`` where they have not
+    converged, and ``InputError`` for statistics of another model.
     """
     general = require_general(model)
     layout, shape = Layout.of(design, general.grouped), table_of(general, design)

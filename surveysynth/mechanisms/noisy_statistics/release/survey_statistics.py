@@ -57,8 +57,8 @@ def release_statistics(
     """Return the noisy statistics of a survey: of categories, amounts and the transformed weight.
 
     Model and design say whether products between PSUs and squares by level are among them.
-    ``centres``: of the groups, in place of those that first sums give. Raises ``InputError`` before
-    the survey is looked at.
+    ``centres``: of the groups, instead of those that first sums give. Raises ``InputError`` before
+    the survey is read.
     """
     general = require_general(model)
     public = location_design(general, design, settings)
