@@ -37,7 +37,7 @@ _LEAST_CLUSTERED = 2 * _REGIONS * _OF_A_SCHOOL
 class Dataset:
     """A simulated survey: its records, and the same as a ``Survey`` that is ready for a release.
 
-    Its text says what it is.
+    Its text describes it.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class PublicWarning(SurveySynthWarning):
 
 
 class FormulaCutWarning(PublicWarning):
-    """Levels, cells, or interactions have no coefficients of their own, for too few records."""
+    """Levels, cells, or interactions have too few records for coefficients of their own."""
 
 
 class FewRecordsWarning(PublicWarning):
@@ -56,4 +56,4 @@ class DroppedRecordsWarning(PublicWarning):
 
 
 class ConfidentialWarning(SurveySynthWarning):
-    """Confidential values speak against a run: CONFIDENTIAL, only for the person who runs it."""
+    """Confidential values suggest a mistake: CONFIDENTIAL, only for the person who runs it."""

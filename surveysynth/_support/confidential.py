@@ -40,7 +40,7 @@ class Unpickled:
 def private_folder() -> Iterator[Path]:
     """Make a temporary folder that only this user can enter, and delete it at the end.
 
-    Folders that killed processes left are deleted first, with a warning that names them. Raises
+    Folders left by killed processes are deleted first, with a warning that names them. Raises
     ``RefusedError`` if the folder cannot be deleted.
     """
     for message in sweep():
@@ -72,7 +72,7 @@ def _made() -> tuple[Path, int | None]:
 
 
 def sweep(place: Path | None = None) -> list[str]:
-    """Delete the folders that killed processes of this user left in ``place``.
+    """Delete the folders in ``place`` that killed processes of this user left behind.
 
     ``place`` is by default the folder for temporary files. Returns a sentence for each folder: it
     was deleted, or must be deleted by hand.

@@ -26,7 +26,7 @@ DEBUG_VARIABLE = "SURVEYSYNTH_DEBUG"
 class _Unfailing:
     """A stream that survives failed writes: its reader may be gone, or the disk full.
 
-    Characters that it does not have are escaped.
+    Characters that its encoding lacks are escaped.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -44,7 +44,7 @@ class _Unfailing:
         return len(text)
 
     def flush(self) -> None:
-        """Flush the text, or let it go."""
+        """Flush the text, or discard it."""
         with self._or_nowhere():
             self._stream.flush()
 
@@ -103,7 +103,7 @@ def _show(
     message: Warning | str, category: type[Warning], filename: str, lineno: int,
     file: TextIO | None = None, line: str | None = None,
 ) -> None:  # fmt: skip
-    """Say a warning in one line."""
+    """Print a warning on one line."""
     say(f"{'' if issubclass(category, ConfidentialWarning) else 'WARNING: '}{message}")
 
 

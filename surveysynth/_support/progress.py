@@ -164,7 +164,7 @@ def shows_stages(
 
 
 def shows_parts(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate one whose ``progress`` is called with a line, parts done and all parts."""
+    """Decorate a function whose ``progress`` is called with a line, parts done and total parts."""
     return _shows(NotebookBar)(function)
 
 

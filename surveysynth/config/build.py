@@ -236,7 +236,7 @@ def noisy_settings_of(spec: Spec, **changes: Any) -> NoisySettings:
 
 
 def _of_same_name(section: Section, settings: type) -> dict[str, Any]:
-    """Return the keys of a section that the settings made from it have too."""
+    """Return the keys that a section shares with the settings made from it."""
     names = {each.name for each in fields(settings)}
     return {name: value for name, value in section if name in names}
 

@@ -130,7 +130,7 @@ def calibration_problems(
     public: Sequence[str],
     weight: Sequence[str | None],
 ) -> list[str]:
-    """Return the settings that cannot hold; ``public``: columns with a public role."""
+    """Return the settings that are impossible; ``public``: columns with a public role."""
     problems = []
     for number, each in enumerate(sections):
         place = place_of(number)

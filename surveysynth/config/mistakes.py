@@ -227,7 +227,7 @@ def raise_mistakes(
 
 
 def _in_file(place: Location, content: Mapping[str, Any]) -> Location:
-    """Return a place without what pydantic calls the types that a value may have."""
+    """Return a place without pydantic's names of the types that a value may have."""
     value: Any = content
     kept: list[int | str] = []
     for part in place:

@@ -89,7 +89,7 @@ def _as_transform(value: Any) -> Any:
 
 
 def _transform_written(value: TransformSection | None) -> Any:
-    """Return the kind alone where nothing else is given, as a file has it."""
+    """Return the kind alone if nothing else is given, as in a file."""
     given = {} if value is None else value.model_dump(exclude_none=True)
     return given.get("kind") if given.keys() <= {"kind"} else given
 
@@ -264,7 +264,7 @@ def of_counts(synthesizer: SynthesizerSection) -> bool:
 def is_learned(name: str, synthesizer: SynthesizerSection, section: OutcomeSection) -> bool:
     """Return whether the transform of an amount is learned: so declared, or from a range alone.
 
-    That of a count is, but for the models of counts.
+    That of a count is learned, except in models of counts.
     """
     if section.kind in ("binary", "categorical"):
         return False

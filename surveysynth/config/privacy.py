@@ -348,7 +348,7 @@ class NoisyStatisticsSection(PrivacySection):
     def for_records(self, n: int) -> "NoisyStatisticsSection":
         """Return the section with fewer datasets of each draw where n records are very many.
 
-        Unless their number is given."""
+        The default, unless a number is given."""
         if "replicates_per_draw" in self.model_fields_set:
             return self
         replicates = max(1, min(MOST_REPLICATES, MOST_SIMULATED // (self.m * n)))

@@ -299,7 +299,7 @@ class Calibration:
     """Margins with the records that are in their classes, whatever the outcomes of a dataset.
 
     frame: public columns, n rows; outcomes: declarations of the columns of outcomes (n, p) that
-    datasets bring; population_size: N, to which weights then add up too, or None.
+    datasets bring; population_size: N, to which weights then also add up, or None.
 
     Raises ``InputError`` for totals below zero, classes without a total or without records, and
     totals that contradict each other. It names the margin.

@@ -120,7 +120,7 @@ class Domains:
 
     @property
     def by_dataset(self) -> BoolArray:
-        """Rows (D,) whose records are another dataset's in every dataset."""
+        """Rows (D,) whose records differ between datasets."""
         return np.zeros(self.n_rows, dtype=bool)
 
     @property
@@ -129,7 +129,7 @@ class Domains:
         return self.n if self.ways is None else self.ways.n_public
 
     def of(self, outcomes: FloatArray) -> "Domains":
-        """Return these rows, the same for every dataset, since public by variables make them."""
+        """Return these rows, the same for every dataset because the by variables are public."""
         return self
 
     def shares(self, record: BoolArray) -> FloatArray:

@@ -93,7 +93,7 @@ def quotient(
 ) -> Linearised:
     """Estimate ratios of two outcomes (n, 2): R = t_a / t_b, u = w d (a - R b) / t_b.
 
-    They are the same calibrated or not.
+    Calibration does not change them.
     """
     numerator, denominator = outcome[:, 0], outcome[:, 1]
     total = sums_by_row(domains, weight * numerator)
@@ -190,7 +190,7 @@ class Pairs:
         return np.where(self.holds, np.minimum(n, n[self.second]), 0)
 
     def moved(self, codes: IntArray, first: int) -> IntArray:
-        """Return rows (n,) of records in which both compared rows are one.
+        """Return rows (n,) of records in which both compared rows are merged.
 
         Records of neither row join the second label, which shows no contrast. ``codes`` are rows
         of levels.

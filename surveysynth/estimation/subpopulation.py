@@ -108,9 +108,9 @@ class Subpopulation(Classes):
 
     @property
     def may_be_inside(self) -> BoolArray:
-        """Return the records (n,) that some levels of their outcomes would put inside.
+        """Return the records (n,) that would be inside for some levels of their outcomes.
 
-        All records, where the levels are too many to try.
+        All records, if there are too many levels to try.
         """
         if self._cases is None:
             return np.ones(self._kind.size, dtype=bool)

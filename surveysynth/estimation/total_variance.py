@@ -1,4 +1,4 @@
-"""Estimates and intervals from draws of a posterior that knows the noise (strict 3).
+"""Estimates and intervals from draws of a posterior that models the noise (strict 3).
 
 Datasets come from theta_1..m, draws of the posterior given noisy statistics, r from each with the
 sample's own X. By the law of total variance their estimate has
@@ -171,7 +171,7 @@ def without_fpc(design: SampleDesign) -> SampleDesign:
 
 
 def public_rows(*codes: IntArray) -> IntArray:
-    """Codes 0, 1, .. (n,) of records that agree in all public columns (n,) given."""
+    """Return codes 0, 1, .. (n,) of groups of records with equal public columns (n,)."""
     table = pd.DataFrame({number: np.asarray(each) for number, each in enumerate(codes)})
     groups = table.groupby(list(table), sort=False, dropna=False).ngroup()
     return np.asarray(groups, dtype=np.int64)

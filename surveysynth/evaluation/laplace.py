@@ -41,7 +41,7 @@ REPLICATES = 10
 def row_sensitivities(
     domains: Domains, weights: FloatArray, outcome: FloatArray | None, statistic: str, rule: Rule
 ) -> FloatArray:
-    """Return how far one record can move each row: (D, S) for S sets of weights (n, S).
+    """Return how far one record can change each row: (D, S) for S sets of weights (n, S).
 
     The formulas are those of the statistic, as published ("paper") or an honest bound. NaN in rows
     without records; infinite if weights of zero leave nothing to divide by.

@@ -158,7 +158,7 @@ class BiasSearch:
         return result
 
     def receive(self, results: Runs) -> None:
-        """Take the biases that the runs of these databases show."""
+        """Record the biases found by the runs on these databases."""
         for index, each in enumerate(results, self.tried):
             if isinstance(each, tuple):
                 _, fit = each
@@ -197,7 +197,7 @@ class BiasSearch:
         return last or self.record is not None
 
     def _still(self) -> bool:
-        """Return whether a further round would change next to nothing."""
+        """Return True if a further round would change next to nothing."""
         if len(self.rounds) == 1:
             located = np.array(self.kinds) == "location"
             hidden = np.where(located, 4.0, 2.0) * self.error

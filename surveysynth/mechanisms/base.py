@@ -244,7 +244,7 @@ class NoiseKeeper(Protocol):
     """Records noise as soon as it is drawn, before anything follows from it."""
 
     def earlier(self) -> Mapping[str, Any] | None:
-        """Return noisy numbers of an earlier, unreleased run to continue from; None: draw."""
+        """Return noisy numbers of an earlier, unreleased run to continue from; None: draw anew."""
 
     def keep(self, statistics: Mapping[str, Any]) -> None:
         """Record noisy numbers that were drawn, JSON-ready."""

@@ -21,7 +21,7 @@ SimulationKind = Literal["release", "sample"]
 def check_priors(model: str, known: Mapping[str, float], given: Mapping[str, float]) -> None:
     """Raise ``InputError`` for names that are not those of the model's priors.
 
-    Also for constants that no prior can have.
+    Also raised for constants that no prior can have.
     """
     for name, value in given.items():
         if name not in known:

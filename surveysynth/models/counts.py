@@ -12,8 +12,8 @@ Statistics are sums by cell of X and, for the negative binomial, the weight of e
 a value costs the same at any number of records. The sampler is exact. The likelihood of t = (beta,
 log phi), with the prior of log phi, is expanded once, at its mode: exp(linear' t - t' bend t / 2)
 times exp(excess). Given D and Omega the prior of beta is normal, so without the excess t would be
-normal too. That normal proposes, and the excess decides. A sweep in four takes an elliptical slice
-about the normal, which leaves tails where few proposals are taken.
+normal too. The normal proposes, and the excess decides on acceptance. A sweep in four takes an
+elliptical slice about the normal, which leaves tails where few proposals are taken.
 """
 
 from collections.abc import Mapping, Sequence
@@ -165,7 +165,7 @@ class CountPosterior:
         return value - 0.5 * (t * t) @ self.ridge, gradient - self.ridge * t
 
     def expanded(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return mode (b, d), linear (b, d) and bend (b, d, d). No database affects another."""
+        """Return mode (b, d), linear (b, d) and bend (b, d, d), for each database alone."""
         # From the least-squares fit of the log of the cells' means.
         s, k, around = self.stats, self.k, self.repeated(self.d)
         gram = (s.x.swapaxes(1, 2) * s.mass[:, None]) @ s.x + np.diag(self.ridge[:k])
@@ -284,7 +284,7 @@ class CountSampler:
 
 
 def _data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    """Return what the programs need of one database, JSON-ready."""
+    """Return the data that the programs need for one database, JSON-ready."""
     inside, k = stats.mass[0] > 0, stats.x.shape[-1]
     data = {
         "K": k, "G": int(inside.sum()), "x": stats.x[0, inside].tolist(),
@@ -427,7 +427,7 @@ class CountModel(PairModel):
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """Guess a coefficient of variation ``spread`` of the count, SD 0.5 of the log weight.
 
-        Where the count has two sources of variance, each holds half.
+        If the count has two sources of variance, each has half.
         """
         x, overdispersed = design.matrix.x_cells, "overdispersion_scale" in self.priors
         mean = (1.0 + overdispersed) / (spread * spread)

@@ -95,7 +95,7 @@ def fresh_effects(
 ) -> FloatArray | None:
     """Draw new effects a* ~ N(0, T) of every PSU, record by record (n, q); None without effects.
 
-    theta: one draw; psu (n,) codes.
+    theta: one draw; psu: codes (n,).
     """
     if PSU_COVARIANCE not in theta:
         return None

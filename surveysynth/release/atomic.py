@@ -1,7 +1,7 @@
 """Files and folders that are written whole or not at all, for one user alone.
 
-Everything goes to a temporary folder beside its target first. Such a folder is deleted on every way
-out. A process that is killed cannot do that: the next run with the same target deletes what it
+Everything goes to a temporary folder beside its target first. Such a folder is deleted however the
+run ends. A process that is killed cannot do that: the next run with the same target deletes what it
 left. Locks show which folders are in use; the system releases them with their process.
 """
 
@@ -115,7 +115,7 @@ def signals_delayed(*, forgotten: bool = False) -> Iterator[None]:
 
 
 def prefix_of(target: Path) -> str:
-    """Return how the names of temporary folders of a target begin."""
+    """Return the prefix of the names of a target's temporary folders."""
     return f".{target.name}.partial-"
 
 

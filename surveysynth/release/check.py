@@ -262,7 +262,7 @@ def rare_levels(spec: Spec, design: PublicDesign) -> dict[str, tuple[str, ...]]:
 
 
 def without_rare(labels: Labels, rare: Mapping[str, tuple[str, ...]]) -> Labels:
-    """Return labels that show no rare level."""
+    """Return labels without rare levels."""
     columns = dict(labels.columns)
     for name, levels in rare.items():
         given, hidden = labels.of(name), dict.fromkeys(levels, NOT_SHOWN)
@@ -520,7 +520,7 @@ def _unit_lines(
     settings: NoisySettings,
     public: LocationDesign,
 ) -> list[Line]:
-    """State the intraclass correlation that noise and the number of units let see."""
+    """State the intraclass correlation that noise and the number of units can detect."""
     if psu_codes(model, design) is None:
         return []
     sizes = unit_sizes(public, design, settings)

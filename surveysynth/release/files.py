@@ -260,7 +260,7 @@ _LIBRARIES = ("surveysynth", "numpy", "scipy", "pandas")
 
 
 def shared_context(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return size and unit of the guarantee, and what is public of the survey.
+    """Return size and unit of the guarantee, and the public facts about the survey.
 
     ``rho`` and ``delta`` are None under an asymptotic guarantee. ``protected`` is the public column
     whose units are protected as a whole, None for single records. ``outside`` is a clause, empty
@@ -366,7 +366,7 @@ def make_privacy_record(
 
 
 def _debiasing(record: DebiasRecord) -> dict[str, Any]:
-    """Return what was done to the draws, from public inputs alone.
+    """Return the record of debiasing, from public inputs alone.
 
     Numbers have six significant digits, so that the last digits of the draws are not shown.
     """

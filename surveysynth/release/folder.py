@@ -156,7 +156,7 @@ def _check_targets(plan: BundlePlan) -> None:
 
 
 def _names(folder: Path) -> set[str]:
-    """Return what is in a folder; nothing where there is none."""
+    """Return the contents of a folder; nothing if there is none."""
     return {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
 
 

@@ -45,7 +45,7 @@ class Generators:
 
     @classmethod
     def of(cls, stream: np.random.SeedSequence) -> "Generators":
-        """Return those of a stream, as those of a release come from its seed."""
+        """Return the generators of a stream, made as a release makes them from its seed."""
         return cls(*map(np.random.default_rng, stream.spawn(2)))
 
 

@@ -334,7 +334,7 @@ class LearnedTransform(Transform):
         return np.linspace(-GUESSED_END, GUESSED_END, self.bins * self.parts + 1)[None]
 
     def place(self, outcome: FloatArray) -> FloatArray:
-        """Return places of values on the grid in bins, from 0 at the low end to J at the high."""
+        """Return positions of values on the grid, in bins from 0 (low end) to J (high end)."""
         if self.whole:
             inside = np.clip(outcome, self.low, self.high + 1.0)
             places = np.interp(inside, self.edges, np.arange(self.bins + 1.0))

@@ -200,7 +200,7 @@ under FBP and {mean_fbs:.2f} against {mean_fbs_paper:.2f} under FBS, with interv
 length. The paper does not say how the risk weights were scaled and shifted for each sample (ours
 are scaled, with no shift), nor how the smoothed weights of FBS were scaled to the population (ours
 sum to it). Its intervals of FBS counts
-cover {interior_paper:.2f} in the interior and {fields_paper:.2f} for whole fields; ours cover
+cover {interior_paper:.2f} in interior cells and {fields_paper:.2f} for whole fields; ours cover
 {interior:.2f} and {fields:.2f}.
 
 **Outcome smoothing is only for reproduction.** With `get_model("fbp", smoothing="outcome")` and its

@@ -47,8 +47,8 @@ def _beyond(table: pd.DataFrame) -> str:
     found = beyond(table)
     if found.empty:
         return (
-            "No ratio in this table is above 1. Settings that are no longer offered had ratios of "
-            "up to 2.04: [what was measured](../protection.md#what-was-measured)."
+            "No ratio in this table is above 1. Earlier versions had ratios of up to 2.04: "
+            "[what was measured](../protection.md#what-was-measured)."
         )
     named = ", ".join(f"{case} ({ratio:.3g} times)" for case, ratio in found.items())
     return (

@@ -88,8 +88,8 @@ def render() -> str:
 _HEAD = "# Validation\n\n" + filled(
     """This page reports what was checked, against what, and with what result, including bad
     news. `python -m tests.long_runs.validation_page` computes every number from committed results
-    (`tests/golden`). [tests/README.md](../../tests/README.md) lists the independent truth of each
-    test file."""
+    (`tests/golden`). [tests/README.md](../../tests/README.md) lists the independent reference of
+    each test file."""
 )
 
 
@@ -303,9 +303,9 @@ def coverage() -> str:
 
 {filled(
     f'''Mean coverage has a Monte Carlo standard error of at most
-    {table['coverage_mcse'].max():.2f}, a cell's of 0.02 with 100 samples and 0.035 with 40. If all
-    27 cells have the right coverage, the worst shows about {lucky(300):.2f} with 300 samples,
-    {lucky(100):.2f} with 100, and {lucky(40):.2f} with 40.
+    {table['coverage_mcse'].max():.2f}; that of a cell is 0.02 with 100 samples and 0.035 with 40.
+    If all 27 cells have the right coverage, the worst shows about {lucky(300):.2f} with 300
+    samples, {lucky(100):.2f} with 100, and {lucky(40):.2f} with 40.
     [Both mechanisms](two_mechanisms.md) draws conclusions.'''
 )}"""
 

@@ -282,7 +282,7 @@ def _run_method(
 
 
 def _without_noise(spec: Spec, survey: Survey, noise: Noise) -> str:
-    """Return why the tables of the sample get no noise, "" where they do."""
+    """Return the reason why the tables of the sample have no noise version, "" if they have one."""
     if spec.calibration:
         return CALIBRATED
     if not noise.possible:

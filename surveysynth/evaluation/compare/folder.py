@@ -404,7 +404,7 @@ def outcome_row(
 ) -> None:
     """Draw an outcome into a row of a grid of three columns.
 
-    It shows bars of its categories, a histogram of its amounts, or both.
+    It shows bars for categories, a histogram for amounts, or both.
     """
     if not outcome.is_amount:
         bars(figure.add_subplot(grid[row, :]), outcome, curves, f"Weighted shares: {label}")

@@ -258,7 +258,7 @@ def _values(
 
 
 def _unit_normals(design: PublicDesign, rng: np.random.Generator) -> FloatArray:
-    """Return standard normals (n,), correlated within PSUs."""
+    """Return standard normal numbers (n,), correlated within PSUs."""
     own = rng.standard_normal(design.n)
     if design.psu is None:
         return own

@@ -13,8 +13,8 @@ the same histogram or of that of the other side. So at most two counts change, b
 distance is 1^2 + 1^2 = 2 in squares. To or from a spike only one count changes.
 
 **Units of k records.** Change the records of a unit one after the other. By the triangle inequality
-the vector of counts changes by at most k sqrt(2) in Euclidean length. It is attained where all k
-leave one bin and enter another. Squares: 2 k^2.
+the vector of counts changes by at most k sqrt(2) in Euclidean length. It is attained if all k leave
+one bin and enter another. Squares: 2 k^2.
 
 **Noise.** For a budget rho_0 each count has discrete Gaussian noise of variance sigma^2 =
 k^2 / rho_0: rho = 2 k^2 / (2 sigma^2) = rho_0. It is computed in fractions of the doubles that are
@@ -294,7 +294,7 @@ class FirstStage:
     earlier: Mapping[str, Any] | None
 
     def kept(self) -> dict[str, Any]:
-        """Return the histograms for files; nothing where there are none."""
+        """Return the histograms for files; nothing if there are none."""
         return {LEARNED: [each.to_dict() for each in self.histograms]} if self.histograms else {}
 
 
@@ -324,14 +324,14 @@ def first_stage(
 
 
 def histograms_in(content: Mapping[str, Any]) -> tuple[NoisyHistogram, ...]:
-    """Return the histograms of a file; none where nothing was learned."""
+    """Return the histograms of a file; none if nothing was learned."""
     return tuple(NoisyHistogram.from_dict(each) for each in content.get(LEARNED, ()))
 
 
 def learned_facts(
     outcomes: Sequence[Outcome], rho: float
 ) -> dict[str, dict[str, Any]]:
-    """Return what is declared of learned transforms and their cost, for privacy.json."""
+    """Return the declarations of learned transforms and their cost, for privacy.json."""
     facts = {}
     for each in learned_outcomes(outcomes):
         given = each.learned
@@ -356,7 +356,7 @@ def learned_words(outcomes: Sequence[Outcome]) -> str:
 def spread_counts(
     design: PublicDesign, confidential: Confidential, rng: np.random.Generator | None
 ) -> Confidential:
-    """Return the values with y + U in the place of each count y. Confidential.
+    """Return the values with y + U instead of each count y. Confidential.
 
     Counts outside the range count as its nearer end, and missing answers stay missing. rng: of a
     test or a simulation; None for the randomness of the operating system.
@@ -375,7 +375,7 @@ def spread_counts(
 def redrawn_designs(
     design: PublicDesign, m: int, rng: np.random.Generator
 ) -> list[PublicDesign]:
-    """Return m designs with redrawn curves; the same one where no transform is learned."""
+    """Return m designs with redrawn curves; the same design if no transform is learned."""
     if not any(each.learned and each.learned.expected for each in design.modelled):
         return [design] * m
     columns = [_redrawn(each, m, rng) for each in design.modelled]

@@ -167,7 +167,7 @@ class Bins:
     limits: Limits
 
     def deviance(self, theta: FloatArray) -> float:
-        """Return half the deviance of exp(theta), but for a constant."""
+        """Return half the deviance of exp(theta), up to a constant."""
         mean = np.exp(theta)
         shifted = mean + self.variance
         return float((mean - (self.counts + self.variance) * np.log(shifted)).sum())

@@ -239,7 +239,7 @@ class Scalar(RiskMeasure):
 
 @dataclass(frozen=True)
 class NoRisk(Scalar):
-    """No record is weighted down: not private.
+    """No record is down-weighted: not private.
 
     Parameters
     ----------
@@ -440,9 +440,9 @@ def _stretches(
 def _shared(first: IntArray, last: IntArray) -> IntArray:
     """Return the sum over j != i of the number of records in both balls, (n,), records sorted.
 
-    Stretches of a later record begin and end no earlier, so i and a later j share
-    max(0, last_i - first_j) records, and those j are neighbors too: two prefix sums. Stretches of
-    different patterns have none in common, which the positions say by themselves.
+    Stretches of a later record begin and end no earlier, so i and a later j share max(0, last_i -
+    first_j) records, and those j are neighbors too: two prefix sums. Stretches of different
+    patterns have no records in common, as their positions show.
     """
     position = np.arange(first.size)
     firsts, lasts = (np.concatenate([[0], np.cumsum(each)]) for each in (first, last))

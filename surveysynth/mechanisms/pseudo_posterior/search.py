@@ -152,8 +152,8 @@ def search_target(
 
     ``risks_of``: the risk measure of linear weights, LW unless another is given. ``begin``: the
     weights (n,) to try after the unweighted fit on the way to a fixed point. The result is a fit
-    whose bound has reached the target of ``settings`` and does not pass it; raises
-    ``RefusedError`` if that cannot be done. Who drives a search limits the number of fits.
+    whose bound has reached the target of ``settings`` and does not pass it; raises ``RefusedError``
+    if that cannot be done. The caller limits the number of fits.
     """
     unweighted = yield np.ones(n)
     if not settings.private:
@@ -221,7 +221,7 @@ def _stepped(alpha: FloatArray, goal: FloatArray, stride: float) -> FloatArray:
 def _distance(alpha: FloatArray, goal: FloatArray | float) -> float:
     """Return the root mean square of log(alpha / goal), of weights (n,).
 
-    Two zeros are equal, one alone is infinitely far."""
+    Two zeros count as equal, a single zero as infinitely far."""
     with np.errstate(divide="ignore", invalid="ignore"):
         gaps = np.where(alpha == goal, 0.0, np.log(alpha / goal))
     if not np.isfinite(gaps).all():

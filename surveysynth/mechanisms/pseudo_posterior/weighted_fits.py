@@ -307,7 +307,7 @@ def _result(run_: _Run) -> Result | RefusedError:
 
 
 def _coordinate_means(model: WeightedModel, database: Database, fit: WeightedFit) -> FloatArray:
-    """Return posterior means over the kept draws of what debiasing shifts (d,)."""
+    """Return posterior means (d,), over the kept draws, of the values that debiasing shifts."""
     theta, design = {k: v[fit.kept] for k, v in fit.flat().items()}, database.design
     logs = model.log_scales(theta) if design is None else model.debiased(theta, design).values
     return np.asarray(logs.mean(axis=0), dtype=np.float64)
@@ -317,7 +317,7 @@ def release_positions(m: int, plan: SamplingPlan, kept: BoolArray) -> IntArray:
     """Return positions (m,) of the released draws among the S = chains x draws, far apart.
 
     Draw l comes from chain l mod chains, the draws of a chain evenly spaced up to its end. Under
-    truncation the same rule runs over the kept draws, in order. Results play no part in it.
+    truncation the same rule runs over the kept draws, in order. It does not depend on results.
     """
     positions = np.flatnonzero(kept)
     if positions.size < kept.size:

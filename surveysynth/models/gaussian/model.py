@@ -223,7 +223,7 @@ def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStat
 def _least_squares(x: FloatArray, z: FloatArray) -> FloatArray:
     """Solve x b = z, (K, q), by least squares; x (G, K) may have columns without weight.
 
-    A direction with less than 1e-7 of the length of the scaled columns is left out: X'AX holds no
+    A direction with less than 1e-7 of the length of the scaled columns is omitted: X'AX holds no
     digits of it (1e-14), and the huge b along it would cost sums of squares their digits.
     """
     length = np.sqrt((x * x).sum(axis=0))

@@ -214,7 +214,7 @@ class Completion(Simulation):
     ) -> None:
         """Draw the amounts of missing answers, in ``values`` (n, p or p + 1) and z (r, q).
 
-        z is without effects of PSUs, and values are with them.
+        z excludes effects of PSUs, and values include them.
         """
         effects = self._of_amounts(rows)
         law = self._law(category, self.design.matrix.cell[rows])

@@ -196,7 +196,7 @@ def residual_covariances(
 ) -> FloatArray:
     """Return residual covariances (groups, q, q) of the columns of z that are ``there`` (q,).
 
-    Of all columns by default."""
+    For all columns by default."""
     q = len(regressions)
     groups = theta[f"variance_{regressions[0].name}"].size if q else 1
     slopes, variance = np.zeros((groups, q, q)), np.zeros((groups, q))
@@ -277,7 +277,7 @@ class CovarianceGroups:
 def default_columns(design: PublicDesign) -> tuple[str, ...]:
     """Return the columns whose cells have spreads of their own by default: strata and by.
 
-    In an order that tables do not choose. Strata that are no predictors have no cells."""
+    Their order does not depend on tables. Strata that are not predictors have no cells."""
     left_out = design.strata_name not in design.predictors and (
         design.psu is not None or not design.strata_in_cells
     )

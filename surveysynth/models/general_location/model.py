@@ -164,7 +164,7 @@ class GeneralLocation(Model):
     def _on_records(
         self, theta: Theta, design: PublicDesign
     ) -> tuple[Theta, PublicDesign, Layout, IntArray, IntArray]:
-        """Return what simulations of a draw begin with."""
+        """Return the starting point of simulations from a draw."""
         layout, groups = Layout.of(design, self.grouped), self.groups(design)
         return theta, design, layout, groups.cell, design.matrix.cell
 
@@ -178,7 +178,7 @@ class GeneralLocation(Model):
         """Draw categories, amounts and log weight of n records; both kinds are the same.
 
         Amounts of an outcome with bounds are drawn from the normal distribution that, cut there,
-        has the regression's mean and variance. All PSUs have fresh effects.
+        has the regression's mean and variance. All PSUs have new effects.
         """
         effects = fresh_effects(theta, psu_codes(self, design), rng)
         return self._simulation(theta, design, effects).sample(rng)

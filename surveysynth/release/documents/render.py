@@ -139,7 +139,7 @@ def page_of(markdown: str, title: str, mark: str) -> str:
 
 
 def _end(tokens: "list[Token]", start: int) -> int:
-    """Return where the block ends that opens at ``start``."""
+    """Return the end of the block that opens at ``start``."""
     level = tokens[start].level
     return next(
         place + 1

@@ -232,7 +232,7 @@ class BetweenLaw:
         return self.pairs.of(x + y) - self.pairs.of(x) - self.pairs.of(y)
 
     def averaged(self) -> "BetweenLaw":
-        """Return the law of the mean over draws, of batch one."""
+        """Return the distribution for the mean over draws, as a batch of one."""
         result = object.__new__(BetweenLaw)
         result.__dict__.update(self.__dict__)
         for name in ("slope", "total", "operator", "off", "base", "turned", "squares"):

@@ -142,7 +142,7 @@ def fit(
 
 
 def rounds_to_come(rounds: int, r_hat: float) -> int:
-    """Return how many rounds are to follow: R-hat^2 - 1 falls as one over their number."""
+    """Return the number of further rounds: R-hat^2 - 1 falls as one over their number."""
     wanted = 1.1 * (r_hat**2 - 1.0) / (MAX_R_HAT**2 - 1.0) - 1.0
     return int(np.ceil(rounds * min(max(wanted, FEWEST), MOST)))
 
@@ -159,7 +159,7 @@ def chains_side_by_side(table: NoisyTable, plan: SamplingPlan, m: int) -> int:
 
 
 def functionals_of(parameters: Parameters, points: FloatArray) -> dict[str, FloatArray]:
-    """Return what tables use, by group of functionals, (chains, draws, ..) each.
+    """Return the functionals that tables use, by group, (chains, draws, ..) each.
 
     points (chains, draws, D). By cell: log expected weights, weighted means and log SDs of amounts
     on the scale of the model, and weighted shares of categories that are worth a record or more

@@ -94,7 +94,7 @@ class NoisyTable:
     def contrasts(self) -> FloatArray:
         """The effects of the levels of factors in each group, (L, G).
 
-        Effects of one factor add up to zero: orthonormal coordinates take their place.
+        Effects of one factor add up to zero, so orthonormal coordinates represent them.
         """
         parts = [np.zeros((0, self.shape.groups))]
         for own in self.shape.levels:

@@ -181,7 +181,7 @@ class Parameters:
             self.roots.append(np.linalg.inv(np.linalg.cholesky(of_own)).T)
 
     def start(self) -> FloatArray:
-        """Return where the search for a mode starts (D,)."""
+        """Return the starting point (D,) of the search for a mode."""
         x = np.zeros(self.dimension)
         x[self.slices["log_tau"]] = np.log(self.spread) - self.least_tau
         if self.layout.grouped:

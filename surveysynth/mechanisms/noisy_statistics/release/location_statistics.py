@@ -110,7 +110,7 @@ def smoothed_means(
 
 
 def within(centres: FloatArray, radius: float) -> FloatArray:
-    """Return centers (b, q) moved into the first ball."""
+    """Return centers (b, q) projected onto the first ball."""
     length = np.sqrt((centres * centres).sum(1, keepdims=True))
     return np.asarray(centres * np.minimum(1.0, radius / np.maximum(length, radius)))
 
@@ -150,7 +150,7 @@ class BlockDesign:
 
 @dataclass(frozen=True, eq=False)
 class Centring:
-    """Public: how groups get a center of their own from first sums.
+    """Public: the rule that gives groups centers from first sums.
 
     radius: of the ball about it; sizes (cells,): records of each row of X; precision (K,): of the
     prior of effects, in spreads.
@@ -165,7 +165,7 @@ class Centring:
 class LocationDesign:
     """Public: the table, clipping, and the blocks that have rows, pattern after pattern.
 
-    centring: None where there is one stage.
+    centring: None if there is one stage.
     """
 
     shape: LocationShape

@@ -89,7 +89,7 @@ def check_public(model: Model, design: PublicDesign, settings: NoisySettings) ->
 
 
 def require_general(model: Model) -> GeneralLocation:
-    """Return the model; raise ``InputError`` for one that is no general location model."""
+    """Return the model; raise ``InputError`` if it is not a general location model."""
     if isinstance(model, GeneralLocation):
         return model
     raise InputError(
@@ -232,7 +232,7 @@ def published_sums(
 
 
 def _counted(own: LocationStatistics) -> bool:
-    """Return whether counts say anything: records of a cell without categories are public."""
+    """Return True if counts are informative: records of a cell without categories are public."""
     return len(own.present) > 1 or own.counts.size > own.block_group.max() + 1
 
 
