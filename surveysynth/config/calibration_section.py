@@ -112,7 +112,7 @@ class CalibrationSection(Section):
 
 
 def place_of(number: int) -> str:
-    """Return the name of a margin in messages, from its number from 0 on."""
+    """Return the name of a margin in messages, from its number (starting at 0)."""
     return f"calibration[{number + 1}]"
 
 

@@ -395,7 +395,7 @@ def korn_graubard(
 
     Korn and Graubard (1998): the effective sample size p(1 - p)/se^2 times
     (t_(n-1) / t_df)^2, at most n, replaces n. NaN where p is outside 0..1. R's ``svyciprop(method =
-    "beta")`` is the same but for the limit n.
+    "beta")`` is the same except for the limit n.
     """
     tail = 0.5 + level / 2
     with np.errstate(divide="ignore", invalid="ignore"):

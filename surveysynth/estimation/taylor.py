@@ -313,7 +313,7 @@ class LinearisedTable:
         return np.where(known, self.linearised.estimate, np.nan)
 
     def variance(self, sample_design: SampleDesign) -> FloatArray:
-        """Taylor variances under a design of the same records, (D,)."""
+        """Taylor variances (D,) under a design of the same records."""
         return linearised_variance(
             self.statistic, self.domains, sample_design, self._inside, weight=self.weight,
             outside=self.linearised.outside, calibrated=self.calibrated, regression=self.regression,

@@ -201,7 +201,7 @@ class Model(ABC):
 
 
 def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:
-    """Return PSU codes (n,) from 0 on, or None if the model has no PSU effects for this design.
+    """Return PSU codes (n,) starting at 0, or None if the model has no PSU effects for this design.
 
     With a given design effect there are none.
     """

@@ -149,7 +149,7 @@ _LARGE, _SMALL = 0.1, 0.01
 
 
 def public_warnings(spec: Spec, design: PublicDesign) -> Iterator[Warned]:
-    """Yield all that the specification and the public columns say against a release."""
+    """Yield the problems of a release that the specification and the public columns show."""
     budget, n = spec.privacy.cost, design.n
     if budget is not None and (delta := budget.delta) * n > _LARGE:
         smaller = 10.0 ** math.floor(math.log10(_SMALL / n))

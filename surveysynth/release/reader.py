@@ -474,8 +474,8 @@ class Release:
     ) -> "pd.DataFrame":
         """Return one synthetic dataset with the columns of the codebook; codes are text.
 
-        ``positions``: synthetic outcomes with levels as the positions of these, from 0 on, in the
-        order of the codebook: numbers as models and estimates take them.
+        ``positions``: give synthetic outcomes with levels as positions of the levels, starting at
+        0, in the order of the codebook, as models and estimates require.
 
         Raises ``InputError`` if there is no such dataset or its file is missing.
         """

@@ -344,7 +344,7 @@ class LearnedTransform(Transform):
         return np.asarray(BINS * np.clip((x - low) / (high - low), 0.0, 1.0), dtype=np.float64)
 
     def violations(self, outcome: FloatArray) -> int:
-        """Count the values of a count that are not whole; other transforms take every number."""
+        """Count the values of a count that are not whole; other transforms accept every number."""
         return int(np.count_nonzero(outcome % 1.0)) if self.whole else 0
 
     def outside(self, outcome: FloatArray) -> int:

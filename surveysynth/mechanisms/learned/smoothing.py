@@ -300,7 +300,7 @@ def negative_binomial(
 ) -> FloatArray:
     """Return log expected counts (J,) under the most likely distribution of those on a grid.
 
-    values (J,): whole numbers in each bin, from 0 on; used (J,): bins that the distribution is
+    values (J,): whole numbers in each bin, starting at 0; used (J,): bins that the distribution is
     fitted to.
     """
     chance = _chances(tuple(values))

@@ -223,8 +223,8 @@ def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStat
 def _least_squares(x: FloatArray, z: FloatArray) -> FloatArray:
     """Solve x b = z, (K, q), by least squares; x (G, K) may have columns without weight.
 
-    A direction with less than 1e-7 of the length of the scaled columns is omitted: X'AX holds no
-    digits of it (1e-14), and the huge b along it would cost sums of squares their digits.
+    A direction with less than 1e-7 of the length of the scaled columns is omitted: X'AX has no
+    accurate digits for it (1e-14), and a huge b along it would make sums of squares inaccurate.
     """
     length = np.sqrt((x * x).sum(axis=0))
     length = np.where(length > 0, length, 1.0)

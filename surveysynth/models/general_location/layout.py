@@ -253,7 +253,7 @@ def log_shares(eta: FloatArray) -> FloatArray:
 class CovarianceGroups:
     """Groups of the cells of X.
 
-    ``cell`` (G,): the group of each cell, from 0 on; ``labels``: the levels of each group.
+    ``cell`` (G,): the group of each cell, starting at 0; ``labels``: the levels of each group.
     """
 
     names: tuple[str, ...]

@@ -7,9 +7,9 @@ of the regression.
 Normal distributions that, cut at the bounds of an outcome, have given moments.
 
 A fitted regression ignores bounds: its mean m and variance s^2 are those of the records, which lie
-inside the bounds. Cutting N(m, s^2) itself would move the mean away from a near bound. Amounts are
-drawn from the cut normal with mean m and variance s^2, the likeliest of all cut normals given those
-moments (Cohen 1950). Its uncut form N(mu, sigma^2) is called the parent.
+inside the bounds. Truncating N(m, s^2) itself would shift the mean away from a nearby bound.
+Amounts are drawn from the cut normal with mean m and variance s^2, the likeliest of all cut normals
+given those moments (Cohen 1950). Its uncut form N(mu, sigma^2) is called the parent.
 """
 
 from dataclasses import dataclass, replace

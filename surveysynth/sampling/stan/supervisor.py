@@ -40,7 +40,7 @@ def main(folder: Path) -> int:
 
 
 def _watch(abandoned: threading.Event) -> None:
-    """Set ``abandoned`` when the last other end of the pipe is closed."""
+    """Set ``abandoned`` when the other end of the pipe is closed everywhere."""
     while os.read(0, 1):
         pass
     abandoned.set()
