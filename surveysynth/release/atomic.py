@@ -27,7 +27,7 @@ _TRIAL_BYTES = 1 << 16
 
 
 def lock_file(path: Path, *, seconds: float = -1) -> FileLock:
-    """Return the lock on a file of this path; below 0 ``seconds`` it waits without end."""
+    """Return the lock on a file of this path; for negative ``seconds`` it waits forever."""
     return FileLock(path, timeout=seconds, mode=PRIVATE_FILE_MODE, thread_local=False)
 
 

@@ -174,7 +174,7 @@ def facts_of(
 ) -> ReleaseFacts:
     """Gather the public facts for the files of a release.
 
-    ``counts``: of an earlier release, where they are not to be read from its folder. Raises
+    ``counts``: of an earlier release, if they are not to be read from its folder. Raises
     ``InputError`` for a condition or contrast of a table that the public columns do not allow, and
     for an earlier release of another design.
     """

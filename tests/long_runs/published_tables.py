@@ -179,9 +179,8 @@ Coverage and mean length of intervals. Our coverages have Monte Carlo standard e
 """
 
 _TEXT = """\
-**Conventions of the published intervals.** The lengths reveal what the paper does not state.
-Intervals extend 1.96 standard errors on either side. For FBP the variances of counts ignore the
-strata: with Taylor variances by stratum (and t quantiles) our intervals would be
+**Conventions of the published intervals,** as their lengths imply. Intervals extend 1.96 standard
+errors on either side. For FBP the variances of counts ignore the strata: with Taylor variances by stratum (and t quantiles) our intervals would be
 {stratified_length:.2f} times as long as the published ones in the median cell
 ({stratified_least:.2f} in the most different one); without strata they are
 {published_length:.2f} times as long. Means of FBP data have equal weights within a cell of field
@@ -195,11 +194,10 @@ the strata, and the estimate for this field is {field_7_bias:,.0f} persons below
 our default smoothing they cover {field_7_default:.2f} and {field_7_male_default:.2f}.
 
 **Remaining differences.** Coverage as published differs by more than three standard errors in
-{far} of 96 cells ({far_of}). Our means cover more, {mean_fbp:.2f} against {mean_fbp_paper:.2f}
-under FBP and {mean_fbs:.2f} against {mean_fbs_paper:.2f} under FBS, with intervals of the same
-length. The paper does not say how the risk weights were scaled and shifted for each sample (ours
-are scaled, with no shift), nor how the smoothed weights of FBS were scaled to the population (ours
-sum to it). Its intervals of FBS counts
+{far} of 96 cells ({far_of}). Our means cover {mean_fbp:.2f} against
+{mean_fbp_paper:.2f} under FBP and {mean_fbs:.2f} against {mean_fbs_paper:.2f} under FBS. The paper
+does not say how risk weights were scaled and shifted (ours are scaled, with no shift), nor how
+the smoothed weights of FBS were scaled to the population (ours sum to it). Its intervals of FBS counts
 cover {interior_paper:.2f} in interior cells and {fields_paper:.2f} for whole fields; ours cover
 {interior:.2f} and {fields:.2f}.
 

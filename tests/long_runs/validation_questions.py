@@ -15,8 +15,9 @@ def questions() -> str:
         "Why should I believe an asymptotic epsilon?": _asymptotic(),
         "And the proved one?": _strict(),
         "What does debiasing do where the model is wrong?": _debiasing(),
-        "Who checked this besides its authors?": ("Nobody.",),
-        "What is weakest?": _weakest(),
+        "Who checked this besides its authors?": (
+            "Nobody. [The guide](../validated.md#what-is-weakest) lists what is weakest.",
+        ),
     }  # fmt: skip
     parts = [
         "## What would a skeptical methodologist ask?",
@@ -33,18 +34,6 @@ def _row(method: str, statistic: str, *, n: int = 1000, epsilon: float, setting:
     ]  # fmt: skip
     assert len(chosen) == 1, (method, statistic, n, epsilon, setting, len(chosen))
     return chosen.iloc[0]
-
-
-def real_survey() -> pd.DataFrame:
-    """Distances of the real survey's rows from the sample's estimates, in its standard errors: the
-    median and the worst row by table, mechanism and statistic."""
-    table = frame("kinds_study")
-    table = table[table["method"].isin(["noisy_statistics", "pseudo_posterior"])]
-    table = table.assign(far=table["rmse"].abs(), kind=table["statistic"].where(
-        table["statistic"] == "count", "mean"))  # fmt: skip
-    table = table[table["release"] != "all six"]  # by one of the mechanisms only
-    grouped = table.groupby(["by", "method", "kind"])["far"]
-    return grouped.agg(["median", "max"])
 
 
 def _worst() -> tuple[str, ...]:
@@ -89,9 +78,8 @@ def _asymptotic() -> tuple[str, ...]:
     spread = survey.groupby("n")["sd_ratio"].mean()
     contracts = ", ".join(f"{n:,} records {ratio:.2f}" for n, ratio in spread.items())
     return (
-        "It is not a guarantee for your survey, and every statement says so. In its favor: bounds "
-        "contract as records grow (spread of the bound over "
-        f"databases, relative to the smallest size: {contracts}){within}. Against it: "
+        "It is not a guarantee for your survey. In its favor: bounds contract as records grow "
+        f"(spread over databases, relative to the smallest size: {contracts}){within}. Against it: "
         f"{passed}{decides}the risk weights depend on the data and are treated as fixed; a refusal "
         "reveals something. If you need a guarantee, use noisy statistics.",
     )
@@ -126,19 +114,4 @@ def _debiasing() -> tuple[str, ...]:
         f"by {off('after', scales=True):.3f} afterwards, coefficients by "
         f"{off('before', scales=False):.3f} and {off('after', scales=False):.3f}. It cannot "
         "correct misfit.",
-    )
-
-
-def _weakest() -> tuple[str, ...]:
-    found = real_survey().xs("mean", level="kind")["max"]
-    strict = frame("strict_study_summary")
-    few = int(strict[strict["setting"] != "main effects"]["replicates"].min())
-    return (
-        "The pseudo-posterior's guarantee at finite n, and its bias on real "
-        f"amounts (a row of means {found.xs('pseudo_posterior', level='method').max():.0f} sample "
-        "standard errors off); intervals that ignore misfit, under both mechanisms (up to "
-        f"{found.xs('noisy_statistics', level='method').max():.1f} standard errors under noisy "
-        f"statistics); coverage studies of one population, some of them with {few} samples only; "
-        "no check by outsiders; attacks on small surveys only; and no study of how people choose "
-        "centers and spreads, on which noisy statistics depend.",
     )

@@ -115,7 +115,7 @@ def _standard(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray
 
 
 def _reach(distance: FloatArray) -> FloatArray:
-    """Return how far a density extends from its mean, opposite of a bound at a distance >= 1.
+    """Return how far a density extends from its mean, away from a bound at a distance >= 1.
 
     It leaves out less than 1e-16. Near 1 the density is nearly exponential, from about 3 on normal.
     """

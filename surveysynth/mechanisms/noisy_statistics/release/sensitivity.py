@@ -29,11 +29,11 @@ v = -u: second moments cost nothing beside first moments. (The square is not con
 
 **Several blocks and counts.** With outcomes of several kinds every record is in one of several
 blocks b (``location_table``), whose T_b and Q_b are of the columns of u that its records have. The
-squares of a small block say how far its amounts spread, which needs less noise than means do: noise
-on Q_b has 1/t of the variances above, t >= 1 (``SQUARES``), and |D|_F^2 counts t times. The count
-n_cd of every row (c, d) is released too, with noise of variance s^2 / k^2, k^2 = share R^2. Now d^2
-is the sum over blocks, and k^2 times the squared change of the counts. The record's x stays; u and
-d become v and d'.
+squares of a small block determine the spread of its amounts, which tolerates less noise than means:
+noise on Q_b has 1/t of the variances above, t >= 1 (``SQUARES``), and |D|_F^2 counts t times. The
+count n_cd of every row (c, d) is released too, with noise of variance s^2 / k^2, k^2 = share R^2.
+Now d^2 is the sum over blocks, and k^2 times the squared change of the counts. The record's x
+stays; u and d become v and d'.
 
 - d' = d: as for one block, 2 h' R^2 and t R^2 and what is left of -2 h' c - t c^2/R^2, which is
   largest at c = -h' R^2/t: d^2 <= R^2 (2 h' + t + h'^2/t) <= R^2 (2 + t + 1/t). For t = 1 this is
