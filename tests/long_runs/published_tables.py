@@ -110,9 +110,8 @@ def render() -> str:
     """The page."""
     table = comparison()
     error = table["default_coverage_mcse"].combine(table["published_coverage_mcse"], max).max()
-    contents = _table(("paper", "result", "here"), CONTENTS)
     parts = [
-        _HEAD.format(contents=contents), overview(table), _where_we_differ(table),
+        _HEAD, overview(table), _where_we_differ(table),
         _CELLS.format(error=error),
     ]  # fmt: skip
     for statistic, title in STATISTICS.items():
@@ -134,20 +133,6 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in lines) + "\n"
 
 
-#: Published results, and where they are on the page.
-CONTENTS = [
-    ("[T] Tables 4 and 5", "coverage and length of intervals in a simulation",
-     "[all 96 cells](#tables-4-and-5-simulated-coverage)"),
-    ("[T] Tables 2 and 3", "Survey of Doctorate Recipients, 2017",
-     "not reproduced; [standard errors](#tables-2-and-3-doctorate-recipients)"),
-    ("[R] Table 1", "intervals of synthetic counts before and after re-weighting",
-     "[all 20 intervals](#table-1-of-the-paper-on-re-weighting)"),
-    ("[R] early version, [S]", "risk weights and identification risk",
-     "[findings](#risk-weights-and-identification-risk)"),
-    ("[R] appendix D", "bounds over databases", "[contraction](coverage/contraction.md)"),
-]  # fmt: skip
-
-
 _HEAD = """\
 # Replication of the papers' tables
 
@@ -155,7 +140,7 @@ _HEAD = """\
 ([tables/literature](../../tables/literature); [sources](../reference/cite.md#sources)) and our
 committed results (`tests/golden`).
 
-{contents}
+[R] appendix D has [a page of its own](coverage/contraction.md).
 
 ## Tables 4 and 5: simulated coverage
 
@@ -180,12 +165,12 @@ Coverage and mean length of intervals. Our coverages have Monte Carlo standard e
 
 _TEXT = """\
 **Conventions of the published intervals,** as their lengths imply. Intervals extend 1.96 standard
-errors on either side. For FBP the variances of counts ignore the strata: with Taylor variances by stratum (and t quantiles) our intervals would be
-{stratified_length:.2f} times as long as the published ones in the median cell
-({stratified_least:.2f} in the most different one); without strata they are
-{published_length:.2f} times as long. Means of FBP data have equal weights within a cell of field
-and gender. With these conventions our lengths are {length_least:.2f} to {length_largest:.2f} times
-theirs in all 96 cells.
+errors on either side. For FBP the variances of counts ignore the strata: with Taylor variances by
+stratum (and t quantiles) our intervals would be {stratified_length:.2f} times as long as the
+published ones in the median cell ({stratified_least:.2f} in the most different one); without strata
+they are {published_length:.2f} times as long. Means of FBP data have equal weights within a cell of
+field and gender. With these conventions our lengths are {length_least:.2f} to {length_largest:.2f}
+times theirs in all 96 cells.
 
 **Field 7 under FBP.** We reproduce the published 0.51: {field_7:.2f} for the whole field and
 {field_7_male:.2f} for men. Weights smoothed by the outcome alone omit the selection that depends on
@@ -193,13 +178,12 @@ the strata, and the estimate for this field is {field_7_bias:,.0f} persons below
 {field_7_truth:,.0f}. With strata in the variance, intervals would cover {field_7_strata:.2f}; with
 our default smoothing they cover {field_7_default:.2f} and {field_7_male_default:.2f}.
 
-**Remaining differences.** Coverage as published differs by more than three standard errors in
-{far} of 96 cells ({far_of}). Our means cover {mean_fbp:.2f} against
-{mean_fbp_paper:.2f} under FBP and {mean_fbs:.2f} against {mean_fbs_paper:.2f} under FBS. The paper
-does not say how risk weights were scaled and shifted (ours are scaled, with no shift), nor how
-the smoothed weights of FBS were scaled to the population (ours sum to it). Its intervals of FBS counts
-cover {interior_paper:.2f} in interior cells and {fields_paper:.2f} for whole fields; ours cover
-{interior:.2f} and {fields:.2f}.
+**Remaining differences.** Coverage as published differs by more than three standard errors in {far}
+of 96 cells ({far_of}). Our means cover {mean_fbp:.2f} against {mean_fbp_paper:.2f} under FBP and
+{mean_fbs:.2f} against {mean_fbs_paper:.2f} under FBS. The paper does not say how risk weights were
+scaled and shifted (ours are scaled, with no shift), nor how the smoothed weights of FBS were scaled
+to the population (ours sum to it). Its intervals of FBS counts cover {interior_paper:.2f} in
+interior cells and {fields_paper:.2f} for whole fields; ours cover {interior:.2f} and {fields:.2f}.
 
 **Outcome smoothing is only for reproduction.** With `get_model("fbp", smoothing="outcome")` and its
 weights by record, means of FBP data are corrected for selection twice and cover {twice:.2f}.
@@ -313,8 +297,7 @@ def _doctorates() -> str:
     text = """
     We do not have the records of the 2017 Survey of Doctorate Recipients. The table compares the
     ratio of published standard errors to the sample's, in the median of 27 rows, with the same
-    ratio in the simulation above ("as published"). The models' standard errors are smaller in the
-    paper than in our simulation.
+    ratio in the simulation above ("as published").
     """
     return f"## Tables 2 and 3: doctorate recipients\n\n{filled(text)}\n{_table(head, rows)}"
 

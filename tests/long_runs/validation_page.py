@@ -159,9 +159,7 @@ def _further() -> str:
     }
     counted = ", ".join(f"{words} ({_numbers(golden(name)):,})" for name, words in names.items())
     return (
-        f"Tests compare with R's survey, to 1e-8 or better: {counted}. They compare R-hat and "
-        "effective sample sizes with ArviZ, densities with SciPy, and gradients and draws with "
-        "Stan."
+        f"Tests compare with R's survey, to 1e-8 or better: {counted}."
     )
 
 
@@ -213,9 +211,8 @@ def calibration() -> str:
 
 {filled(
     '''In simulation-based calibration (Talts and others 2018), ranks of the true values are uniform
-    if the sampler is right, whatever the model. Every parameter is tested twice (chi-square and
-    Kolmogorov-Smirnov). Wrong samplers (a scale times 1.1, wrong distributions of noisy
-    statistics) must be detected.'''
+    if the sampler is right. Every parameter is tested twice (chi-square and Kolmogorov-Smirnov).
+    Wrong samplers (a scale times 1.1, wrong distributions of noisy statistics) must be detected.'''
 )}
 
 {markdown(("samplers", "models and settings", "replications", "tests", "smallest p",
@@ -288,14 +285,13 @@ def coverage() -> str:
 ## Do intervals cover?
 
 {filled(
-    f'''Each sample of the papers' [simulation](methods.md#7-simulation-design) was released: 27
-    cells and margins, delta = 1e-6, and a model of main effects, which the population does not
-    follow exactly. The pseudo-posterior has m = 3 with 6 datasets per draw, noisy statistics m = 20
-    with 10. The declared center is a salary of 100,000 for all cells, with a spread of 0.42 of its
-    log; the log weight has its defaults. The table has the coverage of nominal 95% intervals, on
+    f'''Samples of the papers' [simulation](methods.md#7-simulation-design), with a model of main
+    effects, which the population does not follow exactly: 27 cells and margins, delta = 1e-6, m = 3
+    with 6 datasets per draw (pseudo-posterior) or m = 20 with 10, and a center of 100,000 with a
+    spread of 0.42 of its log for all cells. The table has the coverage of nominal 95% intervals, on
     average and in the worst cell (in parentheses). Root mean squared error (RMSE, with its Monte
-    Carlo standard error) and length of intervals are those of the median cell, over those of the
-    confidential sample. Results of fewer than {FEWEST} samples are not shown.'''
+    Carlo standard error) and length are those of the median cell, over the confidential sample's.
+    Results of fewer than {FEWEST} samples are not shown.'''
 )}
 
 {markdown(("method", "records", "epsilon", "counts: coverage", "RMSE", "length",
@@ -305,8 +301,7 @@ def coverage() -> str:
     f'''Mean coverage has a Monte Carlo standard error of at most
     {table['coverage_mcse'].max():.2f}; that of a cell is 0.02 with 100 samples and 0.035 with 40.
     If all 27 cells have the right coverage, the worst shows about {lucky(300):.2f} with 300
-    samples, {lucky(100):.2f} with 100, and {lucky(40):.2f} with 40.
-    [Both mechanisms](two_mechanisms.md) draws conclusions.'''
+    samples, {lucky(100):.2f} with 100, and {lucky(40):.2f} with 40.'''
 )}"""
 
 

@@ -61,9 +61,9 @@ def hard_survey() -> str:
 {filled(
     f'''12,000 records in 12 cells, one of which has {few}; residual SDs from 0.3 to 0.9 by cell; a
     top code that holds 19% of the records; 0.5% zeros; and skewed weights that are related to the
-    amount. The table has distances of counts and means from the confidential sample in its standard
-    errors, for five releases at epsilon 10.8 with default settings. The pseudo-posterior pools and
-    flags the smallest cell.'''
+    amount. Distances of counts and means from the confidential sample in its standard errors, for
+    five default releases at epsilon 10.8. The pseudo-posterior pools and flags the smallest
+    cell.'''
 )}
 
 {markdown(("", "median row", "worst row of the others", f"worst of the {few} records"), lines)}"""
