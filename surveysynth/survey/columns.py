@@ -164,8 +164,8 @@ def with_double_numbers(series: "pd.Series[Any]") -> "pd.Series[Any]":
 class TextColumn(Unpickled):
     """A column as ``codes`` (n,) into ``levels`` (natural order); -1 where the cell is missing.
 
-    ``words``: how many cells have a word such as NA instead; ``spellings``: how many texts are
-    several forms of one level, as 1 and 1.0.
+    ``words``: the number of cells with a word such as NA instead; ``spellings``: the number of
+    texts that are other forms of a level, such as 1 and 1.0.
     """
 
     codes: IntArray

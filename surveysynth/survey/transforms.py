@@ -328,7 +328,7 @@ class LearnedTransform(Transform):
 
     @cached_property
     def knots(self) -> FloatArray:
-        """Z at the ends of parts of bins, (strata, parts + 1), of the only side."""
+        """Z at the ends of parts of bins, (strata, parts + 1), if there is one side."""
         if self.curves:
             return np.array(self.curves[0])
         return np.linspace(-GUESSED_END, GUESSED_END, self.bins * self.parts + 1)[None]

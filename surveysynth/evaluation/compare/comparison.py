@@ -44,7 +44,7 @@ from surveysynth.survey.transforms import Transform
 class ModelRun:
     """One synthesizer's run, confidential, and one dataset in the form of a release.
 
-    spec: as it ran; found: its distance from the sample, None for a single draw.
+    spec: the specification that ran; found: the distance from the sample, None for a single draw.
     """
 
     title: str

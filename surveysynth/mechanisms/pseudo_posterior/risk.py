@@ -32,8 +32,8 @@ SLACK = 1e-12
 class RiskData(Unpickled):
     """The values that a risk measure may use.
 
-    outcome (n, p) in original units; lipschitz f_i (n,) of the unweighted fit; frame: the n
-    rows of public columns. Confidential but for the frame."""
+    outcome (n, p) in original units; lipschitz f_i (n,) of the unweighted fit; frame: the n rows of
+    public columns. Confidential except the frame."""
 
     outcome: FloatArray
     lipschitz: FloatArray

@@ -1,7 +1,7 @@
 """Parts of the general location model of a design, and the columns that each part uses.
 
 x~ = (x, e(d)) has width W: the K columns of X, then for each outcome with a discrete part an
-indicator of each of its categories but the first. z (n, q) has the amounts, in the order listed,
+indicator of each of its categories except the first. z (n, q) has the amounts, in the order listed,
 and the log weight last; absent ones are zero. An outcome with a split has two columns, one above it
 and one below; a record has at most one of them.
 
@@ -114,7 +114,7 @@ class Layout:
 
     @property
     def amounts(self) -> tuple[tuple[int, int], ...]:
-        """Outcome and side of each column of z but the log weight."""
+        """Outcome and side of each column of z except the log weight."""
         return tuple((j, side) for j, sides in enumerate(self.sides) for side in range(sides))
 
     @property
@@ -239,7 +239,7 @@ def log_total(eta: FloatArray) -> FloatArray:
 
 
 def shares(eta: FloatArray) -> FloatArray:
-    """Return probabilities (..., C - 1) of the categories but the first."""
+    """Return probabilities (..., C - 1) of all categories except the first."""
     return np.asarray(np.exp(eta - log_total(eta)[..., None]), dtype=np.float64)
 
 

@@ -166,7 +166,7 @@ class Limits:
 class CustomRules:
     """The caller's thresholds: beyond ``mark`` a number has the flag M, beyond ``suppress`` S.
 
-    Without either there are no flags but those for empty and very small cells.
+    Without either, only empty and very small cells have flags.
     """
 
     mark: Limits | None = None

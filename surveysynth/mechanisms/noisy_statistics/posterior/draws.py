@@ -61,8 +61,8 @@ Said = Callable[[str], None]
 class PosteriorRecord:
     """The public record of a fit.
 
-    Largest R-hat and smallest effective sample size by group of what tables use, the number of
-    rounds that chains kept, and that of chains, which may be fewer than the plan's.
+    Largest R-hat and smallest effective sample size by group of functionals, the number of rounds
+    that were kept, and the number of chains, which may be smaller than the plan's.
     """
 
     r_hat: Mapping[str, float]
