@@ -37,7 +37,7 @@ _LEAST_CLUSTERED = 2 * _REGIONS * _OF_A_SCHOOL
 class Dataset:
     """A simulated survey: its records, and the same as a ``Survey`` that is ready for a release.
 
-    Its text says what it is.
+    Its text describes it.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ class Dataset:
     columns
         What each column of ``frame`` holds.
     frame
-        One row a record.
+        One row per record.
     survey
-        Made of ``frame``, with its design and what is publicly known of its outcomes.
+        Made of ``frame``, with its design and what is publicly known about its outcomes.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def clustered(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
     Parameters
     ----------
     n
-        Number of records: 20 a school, as many schools in each region.
+        Number of records: 20 per school, with the same number of schools in each region.
     seed
         Makes another survey of the same kind.
 
@@ -150,8 +150,8 @@ def clustered(n: int = DEFAULT_N, seed: int = DEFAULT_SEED) -> Dataset:
     Raises
     ------
     InputError
-        For fewer than two schools a region (200 records), or records that make no whole number of
-        schools in each region.
+        For fewer than two schools per region (200 records), or a number of records that does not
+        give a whole number of schools in each region.
 
     Examples
     --------

@@ -18,7 +18,7 @@ class InputError(SurveySynthError):
 
 
 class RefusedError(SurveySynthError):
-    """The input is valid but a release would not hold what it states, so none is made."""
+    """The input is valid, but a release would not satisfy its statement, so none is made."""
 
     exit_code = 3
 
@@ -44,7 +44,7 @@ class PublicWarning(SurveySynthWarning):
 
 
 class FormulaCutWarning(PublicWarning):
-    """Levels, cells, or interactions have no coefficients of their own, for too few records."""
+    """Levels, cells, or interactions have too few records for coefficients of their own."""
 
 
 class FewRecordsWarning(PublicWarning):
@@ -56,4 +56,4 @@ class DroppedRecordsWarning(PublicWarning):
 
 
 class ConfidentialWarning(SurveySynthWarning):
-    """Confidential values speak against a run: CONFIDENTIAL, only for the person who runs it."""
+    """Confidential values suggest a mistake: CONFIDENTIAL, only for the person who runs it."""

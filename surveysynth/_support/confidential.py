@@ -1,8 +1,8 @@
 """Protect confidential values: objects that cannot be pickled, folders that are deleted.
 
-A process holds a lock on its temporary folder while it uses it. The lock ends with the process,
-however that ends, so a folder whose lock is free was left by a process that was killed, and
-``sweep`` deletes it.
+A process holds a lock on its temporary folder while it uses it. The system releases the lock when
+the process ends. A folder with a free lock was therefore left by a killed process, and ``sweep``
+deletes it.
 """
 
 import os
@@ -26,7 +26,7 @@ class Unpickled:
     """Base of objects with confidential values: neither pickled nor copied.
 
     Notebooks, caches and schedulers pickle their arguments. Only ``to_json_dict`` and the
-    confidential folder keep parts of a fit; everything else is made again from the data.
+    confidential folder keep parts of a fit; everything else can be computed again from the data.
     """
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
@@ -40,7 +40,7 @@ class Unpickled:
 def private_folder() -> Iterator[Path]:
     """Make a temporary folder that only this user can enter, and delete it at the end.
 
-    Folders that killed processes left are deleted first, with a warning that names them. Raises
+    Folders left by killed processes are deleted first, with a warning that names them. Raises
     ``RefusedError`` if the folder cannot be deleted.
     """
     for message in sweep():
@@ -72,7 +72,7 @@ def _made() -> tuple[Path, int | None]:
 
 
 def sweep(place: Path | None = None) -> list[str]:
-    """Delete the folders that killed processes of this user left in ``place``.
+    """Delete the folders in ``place`` that killed processes of this user left behind.
 
     ``place`` is by default the folder for temporary files. Returns a sentence for each folder: it
     was deleted, or must be deleted by hand.

@@ -1,8 +1,8 @@
 """End a command with an exit code and a message, never with a confidential value.
 
-0 done; 2 bad input; 3 refused; 4 failed batches; 130 interrupted; 1 a defect. A message goes to
-stderr; no traceback, since values of confidential records can be part of one. The code is that of
-the work: whether anyone could read what was printed does not change it.
+0 done; 2 bad input; 3 refused; 4 failed batches; 130 interrupted; 1 a defect. Messages go to
+stderr, without a traceback, which could contain confidential values. The code depends on the work
+alone, even if nobody could read the output.
 """
 
 import os
@@ -24,9 +24,9 @@ DEBUG_VARIABLE = "SURVEYSYNTH_DEBUG"
 
 
 class _Unfailing:
-    """A stream that shows what it can: its reader may be gone, or the disk of a log file full.
+    """A stream that survives failed writes: its reader may be gone, or the disk full.
 
-    Characters that it does not have are escaped.
+    Characters that its encoding lacks are escaped.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -44,7 +44,7 @@ class _Unfailing:
         return len(text)
 
     def flush(self) -> None:
-        """Flush the text, or let it go."""
+        """Flush the text, or discard it."""
         with self._or_nowhere():
             self._stream.flush()
 
@@ -103,7 +103,7 @@ def _show(
     message: Warning | str, category: type[Warning], filename: str, lineno: int,
     file: TextIO | None = None, line: str | None = None,
 ) -> None:  # fmt: skip
-    """Say a warning in one line."""
+    """Print a warning on one line."""
     say(f"{'' if issubclass(category, ConfidentialWarning) else 'WARNING: '}{message}")
 
 

@@ -86,7 +86,7 @@ def no_peak() -> str:
 
 
 def noisy_statistics_alone(what: str) -> str:
-    """Return the refusal of what the pseudo-posterior does not take, with the remedy."""
+    """Return the error for input that the pseudo-posterior does not accept, with the remedy."""
     return (
         f"{what}, and the pseudo-posterior takes plain amounts (or a count) with declared "
         "transforms, one residual covariance and no effects of units: set mechanism = "

@@ -120,7 +120,7 @@ class Picture:
 
     @property
     def base64(self) -> str:
-        """The PNG as text, for a page that holds it."""
+        """The PNG as text, to embed in a page."""
         return b64encode(self.png).decode("ascii")
 
 

@@ -36,7 +36,7 @@ def synthesizer_stage(model: str) -> str:
 
 
 def more_rounds(rounds: int, r_hat: float) -> str:
-    """Return what is said where chains given noise go on: a function of noisy numbers."""
+    """Return the message for chains given noise that continue: a function of noisy numbers."""
     return f"{POSTERIOR}: {rounds} more rounds, since R-hat is {r_hat:.2f}"
 
 
@@ -61,7 +61,7 @@ def in_notebook() -> bool:
 
 
 class NotebookBar:
-    """One output of the cell that runs, which each call replaces and whose end is empty."""
+    """The output of the running cell: each call replaces it, and the last one clears it."""
 
     def __enter__(self) -> "NotebookBar":
         self._display: Any = import_module("IPython.display")
@@ -80,7 +80,7 @@ class NotebookBar:
 
 
 def bar_html(words: str, done: int, total: int) -> str:
-    """Return the bar with its words, which are its name for a screen reader."""
+    """Return the bar with its label, which screen readers announce."""
     shown = escape(words)
     if not total:
         return f'<div role="status">surveysynth: {shown}</div>'
@@ -164,7 +164,7 @@ def shows_stages(
 
 
 def shows_parts(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorate one whose ``progress`` is called with a line, parts done and all parts."""
+    """Decorate a function whose ``progress`` is called with a line, parts done and total parts."""
     return _shows(NotebookBar)(function)
 
 

@@ -1,9 +1,9 @@
-"""What comes with the package or beside it: data files, templates of documents, versions.
+"""Files that come with the package: data, templates of documents, and versions.
 
 A checkout (and an editable install, which points at one) has `tables/` and `stan/` beside the
-package; an installed wheel carries them inside. The folder beside the package wins, since building
-a wheel leaves a copy behind that may be stale. Templates are Jinja2 and lie beside the modules that
-fill them in.
+package; an installed wheel carries them inside. The folder beside the package has precedence,
+because building a wheel leaves a copy that may be stale. Templates are Jinja2 and are next to the
+modules that fill them in.
 """
 
 from functools import cache

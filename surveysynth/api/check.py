@@ -60,7 +60,7 @@ class CheckResult:
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """Whether a release would be made and how large its errors would be; one line each."""
+        """One line on whether a release would be made, and one on the size of its errors."""
         return (f"REFUSED: {self.no_room}",) if self.no_room else self.expected or ("Valid.",)
 
     @property

@@ -66,15 +66,15 @@ def tables(
     model
         A synthesizer by name, the path of a .toml file that declares a Stan program, or a model.
     epsilon
-        The privacy cost of all tables together: required, unless ``sections`` give it or rho.
+        The privacy cost of all tables together: required, unless it or rho is in ``sections``.
     by
         Columns of the tables; None for those of the survey. Other columns must be public and in
         the model.
     statistics
         "count", "total", "mean", "proportion".
     mechanism
-        "noisy_statistics" or "pseudo_posterior": required, unless ``sections`` give it. They
-        promise different things; noisy statistics need a public range or center of each amount.
+        "noisy_statistics" or "pseudo_posterior": required, unless it is in ``sections``. Their
+        guarantees differ; noisy statistics need a public range or center of each amount.
     m, replicates_per_draw
         Numbers of released draws, and of synthetic datasets of each; None for the mechanism's
         default (20 and 10 for noisy statistics, 3 and 4 for the pseudo-posterior).

@@ -104,7 +104,7 @@ def init_command(
     """Write a specification for your data file.
 
     The file explains every choice. On a terminal, init prompts for missing flags. It reads the
-    names of all columns and the values of the --by columns, and nothing else of the data.
+    names of all columns and the values of the --by columns, and no other data.
     """
     _write(
         data, data.with_name("spec.toml") if out is None else out, outcome or (), constant or (),

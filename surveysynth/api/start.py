@@ -257,7 +257,7 @@ def init(
     """Write a specification for a data file, with every choice explained in comments.
 
     The function reads the names of all columns and the values of the by columns, and no other
-    values; of a file of Stata, SPSS or SAS also labels.
+    values; from a Stata, SPSS or SAS file also labels.
 
     Parameters
     ----------

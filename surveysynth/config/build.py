@@ -1,4 +1,4 @@
-"""What is made from a specification: survey, model with its sampler, settings.
+"""Build the parts of a run from a specification: survey, model with its sampler, settings.
 
 Titles of columns and labels of values in a file of Stata, SPSS or SAS are the survey's data
 dictionary and count as public; the specification has precedence, and labels of values are used for
@@ -236,13 +236,13 @@ def noisy_settings_of(spec: Spec, **changes: Any) -> NoisySettings:
 
 
 def _of_same_name(section: Section, settings: type) -> dict[str, Any]:
-    """Return the keys of a section that the settings made from it have too."""
+    """Return the keys that a section shares with the settings made from it."""
     names = {each.name for each in fields(settings)}
     return {name: value for name, value in section if name in names}
 
 
 def declared_of(spec: Spec) -> tuple[dict[str, Declared], dict[str, Declared]]:
-    """Return what is declared by name, of amounts above a split (or of all) and below it."""
+    """Return the declared values by name, for amounts above a split (or all) and below it."""
     above = {name: Declared(*each.of_side(ABOVE)) for name, each in spec.outcomes.items()}
     split = [each.name for each in spec.declared if each.split is not None]
     return above, {name: Declared(*spec.outcomes[name].of_side(BELOW)) for name in split}

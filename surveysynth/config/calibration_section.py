@@ -112,7 +112,7 @@ class CalibrationSection(Section):
 
 
 def place_of(number: int) -> str:
-    """Return the name of a margin in messages, from its number from 0 on."""
+    """Return the name of a margin in messages, from its number (starting at 0)."""
     return f"calibration[{number + 1}]"
 
 
@@ -130,7 +130,7 @@ def calibration_problems(
     public: Sequence[str],
     weight: Sequence[str | None],
 ) -> list[str]:
-    """Return the settings that cannot hold; ``public``: columns with a public role."""
+    """Return the settings that are impossible; ``public``: columns with a public role."""
     problems = []
     for number, each in enumerate(sections):
         place = place_of(number)

@@ -49,7 +49,7 @@ class PublicLevels:
     """Levels of a public column in natural order, and a name for its margin that is not a level.
 
     ``rare``: the number of levels with so few records that they may be values of another column; if
-    there are any, no level is written. ``title`` and ``labels``: those of the file, if any.
+    there are any, no level is written. ``title`` and ``labels``: from the file, if any.
     """
 
     levels: tuple[str, ...]
@@ -297,7 +297,7 @@ def _read_constant(text: str, names: Sequence[str]) -> tuple[str, str, object]:
 
 
 def read_sources(text: str, columns: Sequence[str]) -> WeightsFrom:
-    """Return what the weights were computed from, from an answer; empty: not stated.
+    """Return the columns that the weights were computed from, given an answer; empty: not stated.
 
     "design" stands for design weights; columns of that name, or of the name "unknown", come first.
     Raises ``InputError`` for names that are no columns.
@@ -428,7 +428,7 @@ def _keys(
 ) -> tuple[dict[str, Any], Mapping[str, str], list[str], Mapping[str, str]]:
     """Return the keys of a section, ``called``, its codes for no answer, and labels to list.
 
-    ``called``: what the file calls values.
+    ``called``: the file's labels of values.
     """
     if outcome.kind is None:
         return {"kind": OPEN, **outcome.constants}, {}, [], {}

@@ -87,7 +87,7 @@ def where_of(location: tuple[int | str, ...]) -> str:
 
 
 def shown(value: Any, limit: int = 60) -> str:
-    """Return a value about as the file has it; long ones are cut."""
+    """Return a value roughly as in the file; cut it if it is long."""
     if isinstance(value, dict):
         return "a table of keys"
     if isinstance(value, list | tuple):
@@ -227,7 +227,7 @@ def raise_mistakes(
 
 
 def _in_file(place: Location, content: Mapping[str, Any]) -> Location:
-    """Return a place without what pydantic calls the types that a value may have."""
+    """Return a place without pydantic's names of the types that a value may have."""
     value: Any = content
     kept: list[int | str] = []
     for part in place:
@@ -242,9 +242,9 @@ def _in_file(place: Location, content: Mapping[str, Any]) -> Location:
 
 
 def _of_one_type(found: Sequence[Mistake]) -> list[Mistake]:
-    """Return the mistakes without those of other types than the one that a value nearly has.
+    """Return the mistakes, without those about types other than the one that a value nearly has.
 
-    A key that is a text or a list says of a list with a mistake that it is no text.
+    For a key that may be a text or a list, a faulty list is also reported as not a text.
     """
     return [
         (details, place)

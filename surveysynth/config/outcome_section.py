@@ -80,7 +80,7 @@ class TransformSection(Section):
 
     @property
     def learned_keys(self) -> list[str]:
-        """The keys given that a learned transform alone has."""
+        """The given keys that only a learned transform has."""
         return [key for key in ("share", "by") if getattr(self, key) is not None]
 
 
@@ -89,7 +89,7 @@ def _as_transform(value: Any) -> Any:
 
 
 def _transform_written(value: TransformSection | None) -> Any:
-    """Return the kind alone where nothing else is given, as a file has it."""
+    """Return the kind alone if nothing else is given, as in a file."""
     given = {} if value is None else value.model_dump(exclude_none=True)
     return given.get("kind") if given.keys() <= {"kind"} else given
 
@@ -114,7 +114,7 @@ def _bounds_written(value: tuple[float, float] | None) -> Any:
 
 
 def american(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Spell the key ``centre`` as ``center``, unless both are there: then one is unknown."""
+    """Spell the key ``centre`` as ``center``, unless both are given: then one is unknown."""
     return {"center" if key == "centre" and "center" not in given else key: value
             for key, value in given.items()}  # fmt: skip
 
@@ -253,7 +253,7 @@ _LEARNED = TransformSection(kind=LEARNED)
 
 
 def learned_keys(section: OutcomeSection) -> list[str]:
-    """Return the keys given that a learned transform alone has."""
+    """Return the given keys that only a learned transform has."""
     own = [] if section.transform is None else section.transform.learned_keys
     return ["range"] * (section.range is not None) + [f"transform.{key}" for key in own]
 
@@ -264,9 +264,9 @@ def of_counts(synthesizer: SynthesizerSection) -> bool:
 
 
 def is_learned(name: str, synthesizer: SynthesizerSection, section: OutcomeSection) -> bool:
-    """Return whether the transform of an amount is learned: it says so, or has a range alone.
+    """Return whether the transform of an amount is learned: so declared, or from a range alone.
 
-    That of a count is, but for the models of counts.
+    That of a count is learned, except in models of counts.
     """
     if section.kind in ("binary", "categorical"):
         return False
@@ -290,9 +290,8 @@ def with_learned_weight(
 ) -> Outcomes:
     """Return the sections with the default of noisy statistics: the weight is learned.
 
-    Not where its spread is declared, and not by a model that needs its logarithm. A spread that is
-    guessed too small cuts weights, and no interval shows that. A declared center takes the place of
-    log(N/n).
+    It is not if a spread is declared, or if the model needs the logarithm. A spread that is guessed
+    too small cuts weights, and no interval shows that. A declared center replaces log(N/n).
     """
     given = sections.get(WEIGHT, OutcomeSection())
     settled = {"transform", "range", "spread"} & given.model_fields_set

@@ -48,7 +48,7 @@ _OF_KINDS = ("spikes", "bounds", "split")
 def pseudo_posterior_problems(
     survey: SurveySection, synthesizer: SynthesizerSection, sections: Outcomes
 ) -> list[str]:
-    """Return what the pseudo-posterior does not take, and noisy statistics do."""
+    """Return the settings that only noisy statistics accept."""
     problems = []
     if survey.missing == "model":
         problems.append(noisy_statistics_alone("survey.missing: 'model' makes a category"))
@@ -192,7 +192,7 @@ def declared_outcome(
 def _transform(
     name: str, synthesizer: SynthesizerSection, section: OutcomeSection
 ) -> Transform:
-    """Return the transform of an amount; without its name, the one with these constants."""
+    """Return the transform of an amount; if it is not named, the one with these constants."""
     declared, where = section.transform or TransformSection(), f"outcomes.{name}.transform"
     kind, given = declared.kind, declared.constants
     if of_counts(synthesizer):

@@ -110,17 +110,17 @@ class PrivacySection(Section):
     def rebuildable(self) -> bool:
         """True if all can be made again from published noisy numbers and a published seed.
 
-        In an order of records that public columns give."""
+        Records are then in an order that public columns determine."""
         return self.adds_noise
 
     @property
     def currency(self) -> Currency:
-        """What the ledger adds up."""
+        """The quantity that the ledger adds up."""
         return "rho" if self.adds_noise else "epsilon"
 
     @property
     def combining(self) -> Combining:
-        """How estimates from the datasets of several draws combine."""
+        """The rule that combines estimates from the datasets of several draws."""
         return "total_variance" if self.adds_noise else "partial_synthesis"
 
     def for_records(self, n: int) -> "PrivacySection":
@@ -129,7 +129,7 @@ class PrivacySection(Section):
 
     @property
     def missing(self) -> list[str]:
-        """One problem where nothing states what a release may cost, else none."""
+        """One problem if no key states what a release may cost, else none."""
         if self.rho_given is not None or not math.isnan(self.epsilon):
             return []
         return [
@@ -348,7 +348,7 @@ class NoisyStatisticsSection(PrivacySection):
     def for_records(self, n: int) -> "NoisyStatisticsSection":
         """Return the section with fewer datasets of each draw where n records are very many.
 
-        Unless their number is given."""
+        The default, unless a number is given."""
         if "replicates_per_draw" in self.model_fields_set:
             return self
         replicates = max(1, min(MOST_REPLICATES, MOST_SIMULATED // (self.m * n)))

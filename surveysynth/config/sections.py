@@ -56,7 +56,7 @@ REPLICATE_KEYS = tuple(
 def columns_of_pattern(
     given: str | tuple[str, ...] | None, columns: Sequence[str]
 ) -> tuple[str, ...]:
-    """Return the columns that a pattern such as "repwt*" means, in the order of the file."""
+    """Return the columns that match a pattern such as "repwt*", in the order of the file."""
     if isinstance(given, str):
         return tuple(name for name in columns if fnmatchcase(name, given))
     return tuple(given or ())
@@ -383,7 +383,7 @@ class SurveySection(Section):
 
     @property
     def stratum_sizes(self) -> dict[str, float] | None:
-        """Population sizes by stratum, where they give the weights."""
+        """Population sizes by stratum, if the weights follow from them."""
         return self.population_size if isinstance(self.population_size, dict) else None
 
     @property

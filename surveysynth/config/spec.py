@@ -341,7 +341,7 @@ class Spec(BaseModel):
 
     @property
     def weights_release(self) -> Path | None:
-        """The folder of the release whose counts this one takes; None where it takes none."""
+        """The folder of the release whose counts this one uses, or None."""
         _, named, folder = self.survey.weights.partition(OF_RELEASE)
         return self.path.parent / folder.strip() if named else None
 
@@ -453,7 +453,7 @@ def _known_keys(location: tuple[int | str, ...]) -> str:
 
 
 def _sizes_of_file(given: Mapping[str, Any]) -> Any:
-    """Return the sizes by stratum of a csv file; another text as it is."""
+    """Return the sizes by stratum from a csv file; return any other text unchanged."""
     survey, path = given["survey"], Path(given["path"]).parent
     size, strata = survey["population_size"], survey.get("strata")
     if not size.lower().endswith(".csv"):

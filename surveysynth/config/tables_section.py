@@ -1,8 +1,7 @@
 """The section ``[tables]`` of a specification file, and the formats of tables and figures.
 
-``FORMATS`` is what the specification, the writers, the README and ``check`` know of formats. A
-writer is imported when it is first used: those of HTML and workbooks load libraries that take a
-second.
+``FORMATS`` describes formats for the specification, the writers, the README and ``check``. A writer
+is imported when it is first used: those of HTML and workbooks load libraries that take a second.
 """
 
 import re
@@ -129,7 +128,7 @@ FlagChoice = str | Mapping[str, Mapping[str, int | float]]
 
 
 def table_name(name: str) -> str:
-    """Return a name that a folder can have; raise ``ValueError`` for another."""
+    """Return the name if a folder can have it; otherwise raise ``ValueError``."""
     if _DEVICE.fullmatch(name):
         raise ValueError(
             f"{name!r} is a device on Windows, so a folder cannot have this name; rename the "
@@ -144,7 +143,7 @@ def table_name(name: str) -> str:
 
 
 def where_text(text: str) -> str:
-    """Return a condition that can be read; raise ``ValueError`` for another."""
+    """Return the condition if it can be read; otherwise raise ``ValueError``."""
     try:
         parse_where(text)
     except InputError as error:

@@ -299,7 +299,7 @@ class Calibration:
     """Margins with the records that are in their classes, whatever the outcomes of a dataset.
 
     frame: public columns, n rows; outcomes: declarations of the columns of outcomes (n, p) that
-    datasets bring; population_size: N, to which weights then add up too, or None.
+    datasets bring; population_size: N, to which weights then also add up, or None.
 
     Raises ``InputError`` for totals below zero, classes without a total or without records, and
     totals that contradict each other. It names the margin.
@@ -355,7 +355,7 @@ class Calibration:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """What each column of x is."""
+        """The meaning of each column of x."""
         known = [] if self._size is None else ["the population size"]
         return (*known, *(m.label(i) for m in self.margins for i in range(len(m.classes))))
 
@@ -441,7 +441,7 @@ class Calibration:
             )
 
     def _possible(self, by: Sequence[str]) -> set[tuple[str, ...]]:
-        """Return the classes that records may be in, by their public columns and any levels."""
+        """Return the classes that records may be in, given their public columns and any levels."""
         public = [name for name in by if name not in self._outcomes]
         modelled = [name for name in by if name in self._outcomes]
         none = np.zeros((self._n, 0))

@@ -1,10 +1,10 @@
 """One estimate, variance and interval out of several synthetic datasets (methods 5).
 
-What is combined are the estimates of datasets, linearized where they are ratios (``Stack``).
+The rules combine the estimates of datasets, linearized if they are ratios (``Stack``).
 
-Partial synthesis after Reiter (2003): the total variance is u + b/m. Rubin's rule for missing
-data, u + (1 + 1/m) b, would count the variance between draws once too often here: the synthetic
-values replace observed ones, and every dataset's u already holds the full sampling variance.
+Partial synthesis after Reiter (2003): the total variance is u + b/m. Rubin's rule for missing data,
+u + (1 + 1/m) b, would count the variance between draws once too often here: the synthetic values
+replace observed ones, and every dataset's u already includes the full sampling variance.
 
 A quantile q is the inverse at p of the distribution function F of all datasets, stacked. Each
 dataset's F(q) is a mean of an indicator, at one q for all, so that both combining rules hold for it
@@ -47,9 +47,9 @@ class Stack:
     """Numerators and denominators of one table in m x r datasets, as they stream by (methods 5.6).
 
     The estimate of a row is R = sum A / sum N of numerators and denominators: that of the datasets
-    stacked in one file. Linearized at R it is R + (A - R N) / mean N, with the mean R over
-    datasets, and between draws the variance of R times the number of draws. A dataset without
-    records of the row counts 0 and 0; a sum is its own.
+    stacked in one file. Linearized at R, a dataset's estimate is R + (A - R N) / mean N. Its mean
+    over datasets is R, and its variance between draws is that of R times the number of draws. A
+    dataset without records in the row counts as 0 and 0; a sum needs no linearization.
     """
 
     def __init__(self, draws: int, replicates: int) -> None:
@@ -317,7 +317,7 @@ def logit_interval(combined: Combined, level: float = 0.95) -> tuple[FloatArray,
     -------
     tuple of arrays (D,)
         Lower and upper ends; NaN where there is no standard error, and at 0 and 1, where records
-        that are all alike say nothing of how far the share may be from there.
+        that are all alike say nothing about how far the share may be from there.
 
     Raises
     ------
@@ -394,8 +394,8 @@ def korn_graubard(
     """Limits (D,) of the Clopper-Pearson interval at an effective sample size.
 
     Korn and Graubard (1998): the effective sample size p(1 - p)/se^2 times
-    (t_(n-1) / t_df)^2, at most n, takes the place of n. NaN where p is outside 0..1. R's
-    ``svyciprop(method = "beta")`` is the same but for the limit n.
+    (t_(n-1) / t_df)^2, at most n, replaces n. NaN where p is outside 0..1. R's ``svyciprop(method =
+    "beta")`` is the same except for the limit n.
     """
     tail = 0.5 + level / 2
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -494,7 +494,7 @@ class Quantiles:
         return self._combined(table)
 
     def _combined(self, made: Callable[[Weighted], _Made]) -> Combined:
-        """Combine what every dataset gives."""
+        """Combine the estimates of all datasets."""
         draws = max(draw for draw, *_ in self._kept)
         replicates = max(replicate for _, replicate, *_ in self._kept)
         collected = self._rule.collect(draws, replicates, self._design)

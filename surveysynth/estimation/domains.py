@@ -1,7 +1,7 @@
 """The rows of a table: every cell of the by variables and every margin, and who is in them.
 
 By variables are public columns, or outcomes with levels: then every dataset has its own records in
-a row, and how many the confidential sample has there is not looked at.
+a row, and the confidential sample's number of records there is not used.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -120,7 +120,7 @@ class Domains:
 
     @property
     def by_dataset(self) -> BoolArray:
-        """Rows (D,) whose records are another dataset's in every dataset."""
+        """Rows (D,) whose records differ between datasets."""
         return np.zeros(self.n_rows, dtype=bool)
 
     @property
@@ -129,7 +129,7 @@ class Domains:
         return self.n if self.ways is None else self.ways.n_public
 
     def of(self, outcomes: FloatArray) -> "Domains":
-        """Return these rows, the same for every dataset, since public by variables make them."""
+        """Return these rows, the same for every dataset because the by variables are public."""
         return self
 
     def shares(self, record: BoolArray) -> FloatArray:
@@ -271,7 +271,7 @@ def build_rows(
 ) -> TableRows:
     """Build rows as ``build_domains`` does, where by variables may be ``outcomes`` by name.
 
-    Raises ``InputError`` as it does. ``frame`` has the other by columns, one row a record.
+    Raises ``InputError`` as it does. ``frame`` has the other by columns, one row per record.
     """
     by, margins = tuple(by), margin_labels or {}
     if len(set(by)) < len(by):

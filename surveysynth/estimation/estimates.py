@@ -56,12 +56,12 @@ class TableLines:
 
 
 class Estimates:
-    """Collects what each dataset says of each table, and combines it.
+    """Collects the estimates of each table from each dataset, and combines them.
 
     rows, sample_design: of the same n records; keys: the tables (``statistics.table_keys`` gives
     all of some statistics and outcomes); linearisation, population_size: as in
     ``estimate_domains``; draws, replicates: m and r, datasets are numbered by both, from 1; rule:
-    how datasets are combined; outcomes: what is known of each, for statistics by level;
+    how datasets are combined; outcomes: what is known about each, for statistics by level;
     calibration: known totals, to which the weights of a dataset are calibrated unless they are.
     """
 
@@ -165,7 +165,7 @@ class Estimates:
             quantiles.add(dataset.draw, dataset.replicate, weighted, pair_of_own)
 
     def add_alone(self, outcomes: FloatArray, weight: FloatArray) -> None:
-        """Estimate every table from the one dataset that there is: outcomes (n, p), weight (n,)."""
+        """Estimate every table from the only dataset: outcomes (n, p), weight (n,)."""
         self.add(SyntheticDataset(1, 1, outcomes, weight, outcomes, weight))
 
     def levels(self, key: Key) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ class Estimates:
         return self._outcomes[column].category_names
 
     def _indicators(self, key: Key) -> Sequence[int | None]:
-        """Return the levels whose indicators replace the outcome, or one None for itself."""
+        """Return the levels whose indicators replace the outcome; [None] for the outcome itself."""
         return range(len(self.levels(key))) or (None,)
 
     def _linearised(

@@ -1,16 +1,16 @@
 """Array functions of statistics: estimates of rows, and the linearized variable of records.
 
 A contrast is of two rows, one less the other or over it. A record has one linearized variable for
-it, u_1 - u_2 or (u_1 - rho u_2) / t_2, and one row that it stands in, so that everything that is
-done with the rows of a table (Taylor variances, both combining rules) is done with contrasts too,
-and covariances need no matrix.
+it, u_1 - u_2 or (u_1 - rho u_2) / t_2, and one row that it belongs to, so everything that works for
+the rows of a table (Taylor variances, both combining rules) works for contrasts, and covariances
+need no matrix.
 
 Quantiles are inverses of the weighted distribution function. Woodruff (1952): the interval of one
 is that of the distribution function at it, inverted, as R's ``svyquantile(interval.type = "mean",
 qrule = "math")`` has it.
 
-Sensitivities, how far one record moves a number of a table (methods 6, [T] 2.4), are read from the
-values themselves, which are confidential for a sample: results must not be released.
+Sensitivities, how far one record changes a number of a table (methods 6, [T] 2.4), are read from
+the values themselves, which are confidential for a sample: results must not be released.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -93,7 +93,7 @@ def quotient(
 ) -> Linearised:
     """Estimate ratios of two outcomes (n, 2): R = t_a / t_b, u = w d (a - R b) / t_b.
 
-    They are the same calibrated or not.
+    Calibration does not change them.
     """
     numerator, denominator = outcome[:, 0], outcome[:, 1]
     total = sums_by_row(domains, weight * numerator)
@@ -190,7 +190,7 @@ class Pairs:
         return np.where(self.holds, np.minimum(n, n[self.second]), 0)
 
     def moved(self, codes: IntArray, first: int) -> IntArray:
-        """Return rows (n,) of records in which both compared rows are one.
+        """Return rows (n,) of records in which both compared rows are merged.
 
         Records of neither row join the second label, which shows no contrast. ``codes`` are rows
         of levels.
@@ -339,8 +339,8 @@ def of_means(
 ) -> FloatArray:
     """Return the bound on a record's effect on means.
 
-    - "paper": D_a = (max wy - min wy) / (sum w - D_c), which is not a bound: a record that takes
-      another's place moves the mean by up to 2.4 D_a;
+    - "paper": D_a = (max wy - min wy) / (sum w - D_c), which is not a bound: replacing
+      a record can change the mean by up to 2.4 D_a;
     - "honest": D_h = max w (max y - min y) / (sum w - D_c), which covers the change of the
       denominator too.
     """
@@ -396,8 +396,8 @@ class Weighted:
 class RowDistributions:
     """Distribution functions of D rows of a table, of one dataset or several that are stacked.
 
-    Values are sorted once for all margin sets; a margin set is put in order when it is asked for,
-    so that memory is that of the datasets.
+    Values are sorted once for all margin sets; a margin set is sorted when it is first used, so
+    memory is that of the datasets.
     """
 
     def __init__(self, datasets: Sequence[Weighted]) -> None:

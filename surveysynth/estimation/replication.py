@@ -5,13 +5,14 @@ a sample is: every table is estimated again under each set of replicate weights 
 supplies (methods 6.3). Agrees with ``svrepdesign`` of R's survey package. Its estimates are of the
 sample itself, hence confidential: comparisons and studies use them, and no release does.
 
-Replicate weights are multipliers of the survey weights, one row a PSU and one column a replicate.
-Their deviations from one give the variance of a linear estimate, in expectation or exactly: scale *
-sum_r rscales_r (estimate_r - estimate)^2. In the bootstrap that is made here a finite population
-correction shrinks the deviations of a stratum, and lonely PSUs follow the rules of Taylor
-linearisation: "remove" and "certainty" leave their weight alone, "adjust" replicates the square of
-their value around zero, "average" raises the scale by H / H_ok of the whole sample. (Taylor
-estimates without calibration count the strata of each row instead, which weights cannot do.)
+Replicate weights are multipliers of the survey weights, one row per PSU and one column per
+replicate. Their deviations from one give the variance of a linear estimate, in expectation or
+exactly: scale * sum_r rscales_r (estimate_r - estimate)^2. In the bootstrap that is made here a
+finite population correction shrinks the deviations of a stratum, and lonely PSUs follow the rules
+of Taylor linearisation: "remove" and "certainty" leave their weight alone, "adjust" replicates the
+square of their value around zero, "average" raises the scale by H / H_ok of the whole sample.
+(Taylor estimates without calibration count the strata of each row instead, which weights cannot
+do.)
 """
 
 from collections.abc import Callable
@@ -44,7 +45,7 @@ class ReplicateWeights(CombiningRule):
     df: float
 
     def calibrated(self, calibrate: Calibrate) -> "ReplicateWeights":
-        """Return what becomes of them by what is done to the weights of the sample.
+        """Return the weights after the calibration that the sample's weights undergo.
 
         Raises ``InputError`` where a set of replicate weights cannot be calibrated.
         """
@@ -116,7 +117,7 @@ ReplicateMethod: TypeAlias = Literal[
 def replication_scale(method: ReplicateMethod, replicates: int, fay: float = 0.0) -> float:
     """Return the scale of a method with R replicates, as R's ``svrepdesign`` has it.
 
-    fay: Fay's rho, in [0, 1). A stratified jackknife ("jkn") has rscales of its own besides.
+    fay: Fay's rho, in [0, 1). A stratified jackknife ("jkn") also has its own rscales.
     """
     return {
         "brr": 1.0 / replicates,

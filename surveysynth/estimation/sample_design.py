@@ -1,6 +1,6 @@
 """The sample design as variance estimation needs it: strata, PSUs, fpc, lonely PSUs (methods 5).
 
-``Clusters`` says in words what stands for the correlation within PSUs.
+``Clusters`` describes how the correlation within PSUs is taken into account.
 """
 
 from dataclasses import asdict, dataclass, replace

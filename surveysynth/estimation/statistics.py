@@ -99,7 +99,7 @@ class Statistic:
 
     @property
     def title(self) -> str:
-        """In words, at the head of sheets and sections."""
+        """The title of sheets and sections."""
         return capitalized(self.plural)
 
     @property
@@ -121,9 +121,9 @@ class Statistic:
     def columns(
         self, outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()
     ) -> tuple[int | None, ...]:
-        """Return the columns of the outcomes that it suits, (None,) if it needs none.
+        """Return the columns of the outcomes that it applies to, (None,) if it needs none.
 
-        Empty where it suits none. Outcomes that make the rows are left out: they do not vary in a
+        Empty if it applies to none. Outcomes that make the rows are left out: they do not vary in a
         row. Of several outcomes it is the first, where all are there and of kinds that suit.
         """
         if not self.needs_outcome:
@@ -138,7 +138,7 @@ class Statistic:
         return tuple(j for j in suited if outcomes[j].name not in rows_by)
 
     def misfit(self, outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()) -> str:
-        """Why it suits none of the outcomes, with the remedy."""
+        """Return the reason why it applies to none of the outcomes, with the remedy."""
         if self.columns(outcomes):
             return (
                 f"{self.name!r} has no outcome left: rows are by "
@@ -537,7 +537,7 @@ def values_of(statistic: Statistic, outcome: FloatArray | None, n: int) -> Float
 def table_keys(
     statistics: Sequence[str], outcomes: Sequence[Outcome], rows_by: Sequence[str] = ()
 ) -> tuple[tuple[str, int | None], ...]:
-    """Return every table: a statistic and the column of an outcome that it suits.
+    """Return every table: a statistic and the column of an outcome that it applies to.
 
     The column is None for a statistic without outcome; rows_by: the by variables.
     """

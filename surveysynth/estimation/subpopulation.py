@@ -1,10 +1,10 @@
 """Tables of a subpopulation, by domain estimation.
 
-Every record stays in the sample; those outside have a linearized variable of zero. Whether a
-record is inside is one more by variable of the rows, with the levels "inside" and "outside". A
-table shows the first. Contrasts, quantiles, both combining rules and calibration need to know
-nothing of subpopulations, and a variance has the design of the whole sample, as with R's
-``subset`` of a design. Leaving records out of the file would give another variance.
+Every record stays in the sample; those outside have a linearized variable of zero. Whether a record
+is inside is one more by variable of the rows, with the levels "inside" and "outside". A table shows
+the first. Contrasts, quantiles, both combining rules and calibration need to know nothing about
+subpopulations, and a variance has the design of the whole sample, as with R's ``subset`` of a
+design. Leaving records out of the file would give another variance.
 """
 
 import math
@@ -108,9 +108,9 @@ class Subpopulation(Classes):
 
     @property
     def may_be_inside(self) -> BoolArray:
-        """Return the records (n,) that some levels of their outcomes would put inside.
+        """Return the records (n,) that would be inside for some levels of their outcomes.
 
-        All records, where the levels are too many to try.
+        All records, if there are too many levels to try.
         """
         if self._cases is None:
             return np.ones(self._kind.size, dtype=bool)

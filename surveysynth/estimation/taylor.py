@@ -39,7 +39,7 @@ from surveysynth.estimation.statistics import STATISTICS, Statistic, statistic_o
 class Pairs:
     """The (PSU, row) and (stratum, row) pairs with records, for the rows of one margin set.
 
-    P pairs of a PSU and a row lie in G groups of a stratum and a row.
+    P pairs of a PSU and a row are in G groups of a stratum and a row.
     """
 
     n_rows: int
@@ -89,8 +89,8 @@ class Pairs:
 class Outside:
     """The part of a calibrated count or total from records outside a row: center per unit weight.
 
-    The weights of PSUs are kept as deviations from their stratum's mean, so that the squares of
-    the PSUs that have no record in a row can be summed without looking at them.
+    The weights of PSUs are kept as deviations from their stratum's mean, so that the squares of the
+    PSUs that have no record in a row can be summed without visiting them.
     """
 
     centre: FloatArray  # (D,) N_d / N or t_d / N
@@ -153,7 +153,7 @@ def squares_by_row(
 def _squares_without(
     pairs: Pairs, outside: Outside, mean: FloatArray, n_without: IntArray
 ) -> FloatArray:
-    """Squares of the PSUs that have no record in a row, in strata that have some, shape (G,).
+    """Squares (G,) of the PSUs without records in a row, in strata that have records there.
 
     Such a PSU deviates by -(center * its weight + mean) = -(center * deviation + level); over the
     stratum the deviations add up to zero, hence over these PSUs to minus the sum of the others.
@@ -313,7 +313,7 @@ class LinearisedTable:
         return np.where(known, self.linearised.estimate, np.nan)
 
     def variance(self, sample_design: SampleDesign) -> FloatArray:
-        """Taylor variances under a design of the same records, (D,)."""
+        """Taylor variances (D,) under a design of the same records."""
         return linearised_variance(
             self.statistic, self.domains, sample_design, self._inside, weight=self.weight,
             outside=self.linearised.outside, calibrated=self.calibrated, regression=self.regression,

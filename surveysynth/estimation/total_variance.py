@@ -1,13 +1,13 @@
-"""Estimates and intervals from draws of a posterior that knows the noise (strict 3).
+"""Estimates and intervals from draws of a posterior that models the noise (strict 3).
 
 Datasets come from theta_1..m, draws of the posterior given noisy statistics, r from each with the
 sample's own X. By the law of total variance their estimate has
 
     V = V_X + max( (1 + 1/m) b - max(u - V_X, 0)/r,  b/5 )
 
-with b between draws, u of a dataset, and V_X of what a sample's composition varies, which draws
-given X do not show. The rule of partial synthesis, u + b/m, would leave the posterior out, and with
-it all noise. Strict 3 has the degrees of freedom, quantiles, and declared design effects.
+with b between draws, u of a dataset, and V_X the variance due to the sample's composition, which
+draws given X do not show. The rule of partial synthesis, u + b/m, would leave the posterior out,
+and with it all noise. Strict 3 has the degrees of freedom, quantiles, and declared design effects.
 """
 
 from dataclasses import dataclass, replace
@@ -43,9 +43,9 @@ LEAST_DF = 3.0
 class TotalVariance(CombiningRule):
     """The combining rule of this module.
 
-    group: codes 0..G-1 (n,) of the public rows (``public_rows_of``). Records of a group lie in the
+    group: codes 0..G-1 (n,) of the public rows (``public_rows_of``). Records of a group are in the
     same rows of the table, as far as rows are made by public columns. saved: the share of the
-    variance given X that the law of residuals saves, and that is added.
+    variance given X that normal residuals save, which is added back.
     """
 
     group: IntArray
@@ -118,8 +118,8 @@ def combine_draws(
     a declared design effect; composition: V_X (D,), likewise without; df_design: number of PSUs
     less number of strata; finite_variances: mean variances (D,) of datasets with finite population
     corrections, where there are some: what these take off a dataset's variance is taken off the
-    whole, down to b/5; design_effect: the declared factor by which clustering raises what sampling
-    varies; saved: share of the variance given X that the law of residuals saves, and that is added.
+    whole, down to b/5; design_effect: the declared factor by which clustering raises the sampling
+    variance; saved: share of the variance given X that normal residuals save, which is added back.
 
     Raises ``InputError`` for fewer than two draws.
     """
@@ -155,7 +155,7 @@ def combine_draws(
 
 
 def saved_by_law(p: float) -> float:
-    """Return 1 - e(p): what of the variance of a share p is added to that of a normal law."""
+    """Return 1 - e(p): the part of a share's variance that normal residuals would save."""
     z = np.asarray(ndtri(p), dtype=np.float64)
     efficiency = normal_density(z) ** 2 * (1.0 + 0.5 * z * z) / (p * (1.0 - p))
     return 1.0 - float(efficiency)
@@ -171,7 +171,7 @@ def without_fpc(design: SampleDesign) -> SampleDesign:
 
 
 def public_rows(*codes: IntArray) -> IntArray:
-    """Codes 0, 1, .. (n,) of records that agree in all public columns (n,) given."""
+    """Return codes 0, 1, .. (n,) of groups of records with equal public columns (n,)."""
     table = pd.DataFrame({number: np.asarray(each) for number, each in enumerate(codes)})
     groups = table.groupby(list(table), sort=False, dropna=False).ngroup()
     return np.asarray(groups, dtype=np.int64)
@@ -195,7 +195,7 @@ class Composition:
     """V_X of one table, dataset after dataset: memory for groups of records, not for datasets.
 
     table: of the first dataset, for what is the same in all; group: codes (n,) of public rows, each
-    of which lies in one row of a margin set.
+    of which is in one row of a margin set.
     """
 
     def __init__(self, table: LinearisedTable, group: IntArray) -> None:

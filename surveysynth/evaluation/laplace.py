@@ -41,7 +41,7 @@ REPLICATES = 10
 def row_sensitivities(
     domains: Domains, weights: FloatArray, outcome: FloatArray | None, statistic: str, rule: Rule
 ) -> FloatArray:
-    """Return how far one record can move each row: (D, S) for S sets of weights (n, S).
+    """Return how far one record can change each row: (D, S) for S sets of weights (n, S).
 
     The formulas are those of the statistic, as published ("paper") or an honest bound. NaN in rows
     without records; infinite if weights of zero leave nothing to divide by.
@@ -180,7 +180,7 @@ class Noise:
         return any(_noise_fits(each) for each in self.spec.each_table)
 
     def laplace(self, sensitivity: Rule, rng: np.random.Generator) -> dict[Key, pd.DataFrame]:
-        """Return Laplace tables of every statistic that noise can be scaled to.
+        """Return Laplace tables of every statistic that has a sensitivity.
 
         Tables without noise have rows without numbers, so that rows are the sample's own.
         """

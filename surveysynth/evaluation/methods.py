@@ -114,7 +114,7 @@ def by_reason(left_out: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def two_currencies(budget: Budget) -> str:
-    """Explain that the epsilons of the two mechanisms promise different things."""
+    """Explain that the epsilons of the two mechanisms mean different things."""
     return (
         f"The number {budget.epsilon:.4g} stands for two promises, which are not the same. The "
         "pseudo-posterior's is an asymptotic epsilon: 2 m times a bound that is found on this one "

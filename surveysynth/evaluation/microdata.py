@@ -1,4 +1,4 @@
-"""Synthetic beside confidential records: identification risk ([S] eq. 1) and pMSE.
+"""Comparison of synthetic with confidential records: identification risk ([S] eq. 1) and pMSE.
 
 All functions read confidential values: nothing here is part of a release.
 """
@@ -144,7 +144,7 @@ def propensity_score(
     Parameters
     ----------
     formula
-        Predictors alone, "poly(income, 3) * sex"; its terms look at both frames together.
+        Predictors alone, "poly(income, 3) * sex"; its terms are evaluated on both frames together.
     confidential, synthetic
         Frames with the same columns.
 

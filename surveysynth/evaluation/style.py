@@ -74,7 +74,7 @@ def cells(*texts: object) -> list[Cell]:
 
 
 def page(title: str, mark: str, template: str, /, **context: Any) -> str:
-    """Return a page that needs nothing else; the template escapes every label."""
+    """Return a page that is self-contained; the template escapes every label."""
     body = render("surveysynth.evaluation", f"templates/{template}", **context)
     return full_page(title, mark, [body])
 

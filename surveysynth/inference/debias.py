@@ -1,7 +1,7 @@
 """Debiasing of draws: find what down-weighting did to them by simulation, and undo it.
 
-Down-weighted tails shrink residual scales, and with them every log-normal mean; means move where
-the likelihood is not symmetric about them (methods 8).
+Down-weighted tails shrink residual scales, and with them every log-normal mean; means shift if the
+likelihood is not symmetric about them (methods 8).
 
 The method is indirect inference on the released draws. Databases are simulated from them as the
 sample would have been, and the whole mechanism is run on each at the same target. The bias is the
@@ -158,7 +158,7 @@ class BiasSearch:
         return result
 
     def receive(self, results: Runs) -> None:
-        """Take the biases that the runs of these databases show."""
+        """Record the biases found by the runs on these databases."""
         for index, each in enumerate(results, self.tried):
             if isinstance(each, tuple):
                 _, fit = each
@@ -197,7 +197,7 @@ class BiasSearch:
         return last or self.record is not None
 
     def _still(self) -> bool:
-        """Return whether a further round would change next to nothing."""
+        """Return True if a further round would change next to nothing."""
         if len(self.rounds) == 1:
             located = np.array(self.kinds) == "location"
             hidden = np.where(located, 4.0, 2.0) * self.error
@@ -205,7 +205,7 @@ class BiasSearch:
         return self._settled(SETTLED, 1.0, 0.25 * self._slack)
 
     def _settled(self, share: float, errors: float, slack: FloatArray) -> bool:
-        """Return whether the last round moved the bias by little, by root mean squares of kinds."""
+        """Return True if the last round changed the bias little, by root mean squares of kinds."""
         if len(self.rounds) == 1:
             return True
         taken = self.rounds[-1]
@@ -247,8 +247,7 @@ class BiasSearch:
 def thinned(design: PublicDesign, most: int) -> PublicDesign:
     """Return the design cut down to about ``most`` records, or itself where it is no larger.
 
-    Every so-many-th record of each cell of X is kept in turn, so that all cells keep their
-    shares."""
+    Records of each cell of X are kept at regular intervals, so all cells keep their shares."""
     if design.n <= most:
         return design
     order = np.argsort(design.matrix.cell, kind="stable")
@@ -364,8 +363,8 @@ def debias_many(
 ) -> list[Debiased]:
     """Return debiased draws of many releases with the same settings.
 
-    Their simulated runs are in one batch. Where a search does not converge, the draws come back as
-    they are, and the record says so.
+    Their simulated runs are in one batch. Where a search does not converge, the draws are returned
+    unchanged, and the record says so.
 
     ``plan``: of the simulated fits, as many kept draws as in the release; None: the release's own
     with a shorter warm-up.

@@ -144,7 +144,7 @@ def synthesize(
 
 
 def check_replicates(model: Model, replicates_per_draw: int) -> None:
-    """Raise ``InputError`` for fewer than one dataset a draw, or more than the model can make."""
+    """Raise ``InputError`` for fewer than one dataset per draw, or more than the model can make."""
     if replicates_per_draw < 1:
         raise InputError(f"replicates_per_draw must be at least 1, got {replicates_per_draw}.")
     limit = model.datasets_per_draw

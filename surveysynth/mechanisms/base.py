@@ -108,7 +108,7 @@ def uncovered_weights(design: PublicDesign, *, proved: bool) -> str:
 
 
 def public_assumptions(design: PublicDesign, *, by_unit: bool = False) -> str:
-    """Return what is taken as public under every mechanism, a list in Markdown."""
+    """Return what every mechanism treats as public, a list in Markdown."""
     sizes, effect, size = design.stratum_sizes, design.design_effect, design.population_size
     counts = () if sizes is None else (f"{level}: {n:,.10g}" for level, n in sizes.items())
     public = design.public_weight is not None
@@ -244,18 +244,18 @@ class NoiseKeeper(Protocol):
     """Records noise as soon as it is drawn, before anything follows from it."""
 
     def earlier(self) -> Mapping[str, Any] | None:
-        """Return noisy numbers of an earlier, unreleased run to continue from; None: draw."""
+        """Return noisy numbers of an earlier, unreleased run to continue from; None: draw anew."""
 
     def keep(self, statistics: Mapping[str, Any]) -> None:
         """Record noisy numbers that were drawn, JSON-ready."""
 
 
 class Mechanism(Protocol):
-    """A mechanism with its settings: all of it public but what ``run`` is given."""
+    """A mechanism with its settings: all public except what ``run`` receives."""
 
     @property
     def name(self) -> str:
-        """In a specification."""
+        """The name in a specification."""
 
     @property
     def settings(self) -> Settings:

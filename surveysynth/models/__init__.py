@@ -34,7 +34,7 @@ def get_model(name: str, **options: Any) -> "Model":
     name
         Name in a specification; "normal_mixture(3)" has three components.
     **options
-        ``priors``, and what else the model's dataclass has, such as ``covariance_by``.
+        ``priors``, and the other fields of the model's dataclass, such as ``covariance_by``.
 
     Returns
     -------

@@ -21,7 +21,7 @@ SimulationKind = Literal["release", "sample"]
 def check_priors(model: str, known: Mapping[str, float], given: Mapping[str, float]) -> None:
     """Raise ``InputError`` for names that are not those of the model's priors.
 
-    Also for constants that no prior can have.
+    Also raised for constants that no prior can have.
     """
     for name, value in given.items():
         if name not in known:
@@ -201,7 +201,7 @@ class Model(ABC):
 
 
 def psu_codes(model: Model, design: PublicDesign) -> IntArray | None:
-    """Return PSU codes (n,) from 0 on, or None if the model has no PSU effects for this design.
+    """Return PSU codes (n,) starting at 0, or None if the model has no PSU effects for this design.
 
     With a given design effect there are none.
     """

@@ -5,15 +5,15 @@
     beta_k ~ N(0, interaction_scale^2) for columns k of interactions
     log w | y, x ~ N(x gamma + delta log(1 + y), s^2)      where the design has a weight
 
-The outcome enters without a transform: whole numbers. A negative binomial has the variance
-mu + mu^2 / phi; ``log_phi`` (..., 1) is its, and (..., 0) a Poisson's.
+The outcome enters without a transform: whole numbers. A negative binomial has the variance mu +
+mu^2 / phi; its ``log_phi`` is (..., 1), that of a Poisson (..., 0).
 
 Statistics are sums by cell of X and, for the negative binomial, the weight of each distinct count:
 a value costs the same at any number of records. The sampler is exact. The likelihood of t = (beta,
 log phi), with the prior of log phi, is expanded once, at its mode: exp(linear' t - t' bend t / 2)
 times exp(excess). Given D and Omega the prior of beta is normal, so without the excess t would be
-normal too. That normal proposes, and the excess decides. A sweep in four takes an elliptical slice
-about the normal, which leaves tails where few proposals are taken.
+normal too. The normal proposes, and the excess decides on acceptance. A sweep in four takes an
+elliptical slice about the normal, which leaves tails where few proposals are taken.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,7 +80,7 @@ class CountStats(Unpickled):
     x (B, G, K), or (1, G, K) where all share it; mass (B, G): sum of alpha, sums (B, G): sum of
     alpha y, by cell; values (B, D) and value_mass (B, D), the sum of alpha of each; log_factorials
     (B, 1): sum of alpha log y!. Cells and counts without weight have no effect. weight: statistics
-    of any weight component. shrunken: number of columns of X, the last ones, that are shrunken.
+    of any weight component. shrunken: number of shrunken columns of X, which come last.
     """
 
     x: FloatArray
@@ -133,7 +133,8 @@ class CountPosterior:
     def density(self, t: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return log-likelihood without log y! plus log prior of log phi (b,), and gradient (b, d).
 
-        A point is beta and, of a negative binomial, log phi; one for each database, or many of one.
+        A point is beta and, for a negative binomial, log phi; one for each database, or many for
+        one.
         """
         s = self.stats
 
@@ -164,7 +165,7 @@ class CountPosterior:
         return value - 0.5 * (t * t) @ self.ridge, gradient - self.ridge * t
 
     def expanded(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return mode (b, d), linear (b, d) and bend (b, d, d). No database affects another."""
+        """Return mode (b, d), linear (b, d) and bend (b, d, d), for each database alone."""
         # From the least-squares fit of the log of the cells' means.
         s, k, around = self.stats, self.k, self.repeated(self.d)
         gram = (s.x.swapaxes(1, 2) * s.mass[:, None]) @ s.x + np.diag(self.ridge[:k])
@@ -283,7 +284,7 @@ class CountSampler:
 
 
 def _data(stats: CountStats, priors: Mapping[str, float]) -> dict[str, Any]:
-    """Return what the programs need of one database, JSON-ready."""
+    """Return the data that the programs need for one database, JSON-ready."""
     inside, k = stats.mass[0] > 0, stats.x.shape[-1]
     data = {
         "K": k, "G": int(inside.sum()), "x": stats.x[0, inside].tolist(),
@@ -352,9 +353,9 @@ class CountModel(PairModel):
     def compress(self, records: PairRecords, risk_weights: FloatArray) -> CountStats:
         """Compute the sums in one pass over the records (methods 4), without counts of no weight.
 
-        Of R pseudo-records half are events, spread as the design is, without adding to what is
-        exposed: a mean next to zero would rest on the few records above it. The weight's slope has
-        a prior worth R records of one event (methods 2.11).
+        Half of the R pseudo-records are events, spread like the design, and add no exposure:
+        otherwise a mean near zero would rest on the few records above it. The weight's slope has a
+        prior worth R records of one event (methods 2.11).
         """
         cells = len(records.x_cells)
         mass = sum_by(records.cell, risk_weights, cells)
@@ -426,7 +427,7 @@ class CountModel(PairModel):
     def prior_guess(self, design: PublicDesign, spread: float) -> Theta:
         """Guess a coefficient of variation ``spread`` of the count, SD 0.5 of the log weight.
 
-        Where the count has two sources of variance, each holds half.
+        If the count has two sources of variance, each has half.
         """
         x, overdispersed = design.matrix.x_cells, "overdispersion_scale" in self.priors
         mean = (1.0 + overdispersed) / (spread * spread)

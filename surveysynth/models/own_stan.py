@@ -29,9 +29,9 @@
     smooth_weight = "student_t.py:smooth_weight"  # optional: f(theta, design, z) -> weight (n,)
 
 The program must raise each record's likelihood to its risk weight, ``target += alpha[i] * ..``, for
-outcome and weight together, have proper priors that do not look at outcomes or weights, and
-generate data from parameters and public data alone. What of this can be checked is checked on the
-records themselves before the first fit (``check_contract``).
+outcome and weight together, have proper priors that do not use outcomes or weights, and generate
+data from parameters and public data alone. Before the first fit, whatever can be checked is checked
+on the records themselves (``check_contract``).
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -39,8 +39,8 @@ class PairRecords(Unpickled):
     h (n,): the regressor of the weight; log_weight (n,) or None. ``values`` (D,) are the distinct
     y, code (n,) indexes them; ``pair_cell`` and ``pair_y`` (P,) describe the pairs, sorted by cell.
     ``joint``: (h, log w) by cell of X, if there is a weight. ``pairs``: log w (or nothing, n x 0)
-    by pair, whose rows are (y, h, x). ``shrunken``: number of columns of X, the last ones, that are
-    shrunken; ``pseudo``: pseudo-records of the prior.
+    by pair, whose rows are (y, h, x). ``shrunken``: number of shrunken columns of X, which come
+    last; ``pseudo``: pseudo-records of the prior.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Primary sampling units (PSUs) as their noisy sums see them: public numbers alone (strict 9).
+"""Primary sampling units (PSUs) as noisy sums show them: public numbers alone (strict 9).
 
 A fit that ignores PSUs puts into its coefficients whatever effects of PSUs coefficients can follow:
 the mean of all effects, and those of strata that are predictors. Sums by PSU compared with such a
@@ -7,7 +7,8 @@ fit show the effects b without these parts, (I - H) b, with
     H = X- (X'X)^-1 X-' N,   X- the mean rows of PSUs, N their numbers of records.
 
 H has eigenvalues in [0, 1]: the share of a direction's variation that lies between PSUs. Directions
-above one half count as absorbed, and nothing is learned from them; the others as seen whole.
+above one half count as absorbed, and nothing is learned from them; the others count as fully
+observed.
 
 Effects of PSUs in data that are simulated (methods 3, clusters):
 
@@ -74,7 +75,7 @@ class UnitDesign:
 
     @property
     def is_enough(self) -> bool:
-        """Whether these PSUs say how much PSUs differ."""
+        """True if these PSUs are enough to show how much PSUs differ."""
         return self.free >= LEAST_UNITS
 
     def check(self) -> None:
@@ -94,7 +95,7 @@ def fresh_effects(
 ) -> FloatArray | None:
     """Draw new effects a* ~ N(0, T) of every PSU, record by record (n, q); None without effects.
 
-    theta: one draw; psu (n,) codes.
+    theta: one draw; psu: codes (n,).
     """
     if PSU_COVARIANCE not in theta:
         return None

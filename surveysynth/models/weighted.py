@@ -116,7 +116,7 @@ class WeightedModel(Model):
 
     @property
     def runner(self) -> "StanEngine | None":
-        """What runs the Stan program; None for the model's own sampler."""
+        """The engine that runs the Stan program; None for the model's own sampler."""
         return self.engine
 
     def prepare(self) -> None:
@@ -188,7 +188,7 @@ class WeightedModel(Model):
         return np.concatenate(logs, -1) if logs else np.empty((len(next(iter(theta.values()))), 0))
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Return theta with these residual scales (..., d), all else kept."""
+        """Return theta with these residual scales (..., d) and everything else unchanged."""
         result, rest = dict(theta), log_scales
         for name in (name for name in self.scales if name in theta):
             own, rest = np.split(rest, [theta[name].shape[-1]], axis=-1)

@@ -1,7 +1,7 @@
 """Files and folders that are written whole or not at all, for one user alone.
 
-Everything goes to a temporary folder beside its target first. Such a folder is deleted on every way
-out. A process that is killed cannot do that: the next run with the same target deletes what it
+Everything goes to a temporary folder beside its target first. Such a folder is deleted however the
+run ends. A process that is killed cannot do that: the next run with the same target deletes what it
 left. Locks show which folders are in use; the system releases them with their process.
 """
 
@@ -27,7 +27,7 @@ _TRIAL_BYTES = 1 << 16
 
 
 def lock_file(path: Path, *, seconds: float = -1) -> FileLock:
-    """Return the lock on a file of this path; below 0 ``seconds`` it waits without end."""
+    """Return the lock on a file of this path; for negative ``seconds`` it waits forever."""
     return FileLock(path, timeout=seconds, mode=PRIVATE_FILE_MODE, thread_local=False)
 
 
@@ -99,7 +99,7 @@ def flush_path(path: Path) -> None:
 def signals_delayed(*, forgotten: bool = False) -> Iterator[None]:
     """Delay Ctrl-C and termination while folders are half renamed or a ledger half written.
 
-    With ``forgotten`` they have no effect: what they were to stop is done.
+    With ``forgotten`` they have no effect: the work that they would stop is done.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -115,7 +115,7 @@ def signals_delayed(*, forgotten: bool = False) -> Iterator[None]:
 
 
 def prefix_of(target: Path) -> str:
-    """Return how the names of temporary folders of a target begin."""
+    """Return the prefix of the names of a target's temporary folders."""
     return f".{target.name}.partial-"
 
 
@@ -151,7 +151,7 @@ def remove_abandoned(target: Path) -> None:
 def try_writing(target: Path, file: str) -> None:
     """Write and delete a file of a folder as it will be written, with all its longest names.
 
-    Permissions do not tell: a name may be too long, a file system full, read-only or of another
+    Permissions are not enough: a name may be too long, a file system full, read-only or of another
     kind. Raises ``InputError`` where it fails.
     """
     with refused_by_the_system(target), inside_parents(target), temporary_folder(target) as root:

@@ -80,7 +80,7 @@ from surveysynth.survey.transforms import LearnedTransform
 
 
 class Kind(Enum):
-    """What a warning is about."""
+    """The subject of a warning."""
 
     UNPUBLISHABLE = auto()
     GUARANTEE = auto()
@@ -118,7 +118,7 @@ Line: TypeAlias = str | Warned
 
 
 def last_messages(warned: Iterable[Warned]) -> tuple[Warned, ...]:
-    """Return the warnings that stand with the last lines of a release."""
+    """Return the warnings that appear with the last lines of a release."""
     return tuple(each for each in warned if each.kind in LAST)
 
 
@@ -149,7 +149,7 @@ _LARGE, _SMALL = 0.1, 0.01
 
 
 def public_warnings(spec: Spec, design: PublicDesign) -> Iterator[Warned]:
-    """Yield all that the specification and the public columns say against a release."""
+    """Yield the problems of a release that the specification and the public columns show."""
     budget, n = spec.privacy.cost, design.n
     if budget is not None and (delta := budget.delta) * n > _LARGE:
         smaller = 10.0 ** math.floor(math.log10(_SMALL / n))
@@ -262,7 +262,7 @@ def rare_levels(spec: Spec, design: PublicDesign) -> dict[str, tuple[str, ...]]:
 
 
 def without_rare(labels: Labels, rare: Mapping[str, tuple[str, ...]]) -> Labels:
-    """Return labels that show no rare level."""
+    """Return labels without rare levels."""
     columns = dict(labels.columns)
     for name, levels in rare.items():
         given, hidden = labels.of(name), dict.fromkeys(levels, NOT_SHOWN)
@@ -520,7 +520,7 @@ def _unit_lines(
     settings: NoisySettings,
     public: LocationDesign,
 ) -> list[Line]:
-    """State the intraclass correlation that noise and the number of units let see."""
+    """State the intraclass correlation that noise and the number of units can detect."""
     if psu_codes(model, design) is None:
         return []
     sizes = unit_sizes(public, design, settings)

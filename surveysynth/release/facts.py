@@ -121,7 +121,7 @@ class ReleaseFacts:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Reasons why the files must not be published; none for a private release."""
+        """Reasons why the files must not be published; empty for a private release."""
         given = ((self.test, TEST_WARNING), (not self.settings.private, UNPROTECTED))
         return tuple(text for applies, text in given if applies)
 

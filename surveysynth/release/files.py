@@ -98,7 +98,7 @@ def write_documents(
 
 
 def write_index(facts: ReleaseFacts, folder: Path) -> None:
-    """Write the page that opens on the tables and links every other file, which are there."""
+    """Write the page that opens on the tables and links to every other file."""
     by_name: dict[str, list[str]] = {}
     for path in files_of(facts.spec):
         by_name.setdefault(Path(path).stem, []).append(path)
@@ -260,7 +260,7 @@ _LIBRARIES = ("surveysynth", "numpy", "scipy", "pandas")
 
 
 def shared_context(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return size and unit of the guarantee, and what is public of the survey.
+    """Return size and unit of the guarantee, and the public facts about the survey.
 
     ``rho`` and ``delta`` are None under an asymptotic guarantee. ``protected`` is the public column
     whose units are protected as a whole, None for single records. ``outside`` is a clause, empty
@@ -366,9 +366,9 @@ def make_privacy_record(
 
 
 def _debiasing(record: DebiasRecord) -> dict[str, Any]:
-    """Return what was done to the draws, from public inputs alone.
+    """Return the record of debiasing, from public inputs alone.
 
-    Numbers have six significant digits, not the last ones, which are those of the draws.
+    Numbers have six significant digits, so that the last digits of the draws are not shown.
     """
     return {
         name: [float(f"{each:.6g}") if isinstance(each, float) else each for each in value]

@@ -98,8 +98,8 @@ def plan_bundle(out: Path, confidential: Path | None = None, *, overwrite: bool)
     """Check the targets.
 
     Raises ``InputError`` if ``out`` exists (with ``overwrite``: if it is not a folder that a
-    release wrote), if a confidential folder holds other files, if one target lies in the other,
-    or if a target cannot be written.
+    release wrote), if a confidential folder holds other files, if one target is in the other, or if
+    a target cannot be written.
     """
     target = out.expanduser().resolve()
     plan = BundlePlan(
@@ -156,7 +156,7 @@ def _check_targets(plan: BundlePlan) -> None:
 
 
 def _names(folder: Path) -> set[str]:
-    """Return what is in a folder; nothing where there is none."""
+    """Return the contents of a folder; nothing if there is none."""
     return {entry.name for entry in folder.iterdir()} if folder.is_dir() else set()
 
 

@@ -1,8 +1,8 @@
-"""The ledger of a survey: one file of the user, a line a run, appended whole under a lock.
+"""The ledger of a survey: one file of the user, a line per run, appended whole under a lock.
 
 The ledger is confidential: it shows when the data were used, and the hash of a small data file can
 be guessed. A run is recorded before anything of it is published. If the computer stops between the
-two, the run counts as spent: nobody can know any more what was seen of it.
+two, the run counts as spent: nobody can know what was seen of it.
 """
 
 import hashlib

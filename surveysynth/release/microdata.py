@@ -4,11 +4,11 @@ Values have as many digits as are published before anything is computed from the
 double would give the parameters of a draw away to the last of theirs: smoothed weights are a smooth
 function of outcome and parameters, and as many records as there are parameters solve for these.
 What is proved of draws is proved of real numbers; how floating-point numbers fall between them is
-not looked at, and with a public number of digits nobody sees it.
+not covered, and a public number of digits hides it.
 
 In Stata and SPSS labels of values belong to numbers. A column of levels is written as its codes
-where these are whole numbers, and as positions from 1 on where they are not; ``codebook.json`` has
-both.
+where these are whole numbers, and as positions starting at 1 where they are not; ``codebook.json``
+has both.
 """
 
 import json
@@ -76,7 +76,7 @@ class LabelledColumn:
 def values_of(codes: Sequence[str], *, positions: bool) -> dict[str, int]:
     """Return the number of each code: the code itself where all are whole numbers.
 
-    Otherwise its place from 1 on with ``positions``, and nothing without.
+    Otherwise its place, starting at 1, with ``positions``, and nothing without.
     """
     # As programs write them: "01" and "+1" are none.
     if all(re.fullmatch(r"0|-?[1-9]\d{0,9}", code) for code in codes) and all(
@@ -280,7 +280,7 @@ def _synthetic_labelled(design: PublicDesign, labels: Labels, name: str) -> Labe
 def _of_levels(
     labels: Labels, name: str, title: str, codes: Sequence[str], *, positions: bool
 ) -> LabelledColumn:
-    """Describe a column of codes; labels equal to the number are left out."""
+    """Describe a column of codes; labels equal to the number are omitted."""
     values = values_of(codes, positions=positions)
     shown = {value: labels.level(name, code) for code, value in values.items()}
     shown = {value: label for value, label in shown.items() if label != str(value)}
@@ -293,7 +293,7 @@ def file_name(draw: int, replicate: int, file_format: MicrodataFormat) -> str:
 
 
 class MicrodataWriter:
-    """Writes one file a dataset.
+    """Writes one file per dataset.
 
     Rows are sorted by the public columns. The order of a survey file may depend on confidential
     values (sorted by income, say), and the sequence of public values would reveal it.

@@ -170,7 +170,7 @@ class PrivateTables:
         return pd.concat(parts, ignore_index=True)
 
     def plot(self, statistic: str | None = None) -> "Figure":
-        """Draw estimates with their intervals: a row for each cell or margin, a panel an outcome.
+        """Draw estimates with their intervals: a row for each cell or margin, a panel per outcome.
 
         Parameters
         ----------

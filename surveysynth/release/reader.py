@@ -120,7 +120,7 @@ class ReleaseCounts:
 
     @property
     def words(self) -> str:
-        """What is taken, in words."""
+        """The counts that are used, in words."""
         by = f"each cell of {listing(self.columns)}" if self.columns else "the whole sample"
         return f"the weights of every synthetic dataset add up in {by} to those of an earlier one"
 
@@ -129,9 +129,9 @@ class ReleaseCounts:
     ) -> Iterator[SyntheticDataset]:
         """Yield datasets with weights that add up, by cell, to those of the earlier release.
 
-        Datasets are matched by number, and the weights of a cell are multiplied by one factor: how
-        outcomes go with weights inside it stays. Both sets of weights are functions of what was
-        published under noise, so this costs nothing (strict 7).
+        Datasets are matched by number, and the weights of a cell are multiplied by one factor: the
+        relation of outcomes and weights inside it does not change. Both sets of weights are
+        functions of what was published under noise, so this costs nothing (strict 7).
         """
         code, place = _codes(_cells_of(design, self.columns), self.cells), dict(
             zip(self.keys, self.totals, strict=True)
@@ -474,8 +474,8 @@ class Release:
     ) -> "pd.DataFrame":
         """Return one synthetic dataset with the columns of the codebook; codes are text.
 
-        ``positions``: synthetic outcomes with levels as the positions of these, from 0 on, in the
-        order of the codebook: numbers as models and estimates take them.
+        ``positions``: give synthetic outcomes with levels as positions of the levels, starting at
+        0, in the order of the codebook, as models and estimates require.
 
         Raises ``InputError`` if there is no such dataset or its file is missing.
         """

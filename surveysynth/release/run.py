@@ -45,13 +45,13 @@ class Generators:
 
     @classmethod
     def of(cls, stream: np.random.SeedSequence) -> "Generators":
-        """Return those of a stream, as those of a release come from its seed."""
+        """Return the generators of a stream, made as a release makes them from its seed."""
         return cls(*map(np.random.default_rng, stream.spawn(2)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run:
-    """What a run made; ``facts``, ``draws`` and ``estimates`` see nothing confidential.
+    """The results of a run; ``facts``, ``draws`` and ``estimates`` contain nothing confidential.
 
     survey: as the mechanism had it; released: what left the mechanism, and its confidential
     record; draws: what datasets are made from; estimates: of every table, by name.
@@ -174,7 +174,7 @@ def facts_of(
 ) -> ReleaseFacts:
     """Gather the public facts for the files of a release.
 
-    ``counts``: of an earlier release, where they are not to be read from its folder. Raises
+    ``counts``: of an earlier release, if they are not to be read from its folder. Raises
     ``InputError`` for a condition or contrast of a table that the public columns do not allow, and
     for an earlier release of another design.
     """

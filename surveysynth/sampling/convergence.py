@@ -33,7 +33,7 @@ def rank_normalise(draws: FloatArray) -> FloatArray:
 
 
 def _ranks(values: FloatArray) -> FloatArray:
-    """Return average ranks from 1 on, column by column; NaN in columns with NaN.
+    """Return average ranks starting at 1, column by column; NaN in columns with NaN.
 
     This is SciPy's ``rankdata``, whose import would take half a second.
     """

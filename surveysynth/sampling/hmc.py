@@ -66,10 +66,10 @@ class Whitening:
     def updated(self, points: FloatArray, gradients: FloatArray) -> "Whitening":
         """Return the whitening that N points (N, D) with gradients suggest, shrunken to this one.
 
-        Under a normal law with covariance S gradients are -S^-1 (x - center). Any points then give
-        S at once, as the matrix between covariances C of points and G of gradients with S G S = C:
-        the geometric mean of C and G^-1 (Seyboldt et al. 2026). Both are shrunken to the identity
-        in these coordinates, and so is S.
+        Under a normal distribution with covariance S gradients are -S^-1 (x - center). Any points
+        then give S at once, as the matrix between covariances C of points and G of gradients with S
+        G S = C: the geometric mean of C and G^-1 (Seyboldt et al. 2026). Both are shrunken to the
+        identity in these coordinates, and so is S.
         """
         z, slopes = self.coordinates(points), gradients @ self.root
         size = z.shape[1]

@@ -6,8 +6,8 @@ that the files of one survey are the same survey, whether csv, frames, Arrow, St
 Codes otherwise stay as written: "01203" and "1.50" are not numbers here.
 
 Text that is not a number is reported by count and kind, never quoted, since the column may be
-confidential. Nor is a column name quoted that may be a value: the first line of a file without a
-header is a record.
+confidential. A column name that may be a value is not quoted either: the first line of a file
+without a header is a record.
 """
 
 import contextlib
@@ -164,8 +164,8 @@ def with_double_numbers(series: "pd.Series[Any]") -> "pd.Series[Any]":
 class TextColumn(Unpickled):
     """A column as ``codes`` (n,) into ``levels`` (natural order); -1 where the cell is missing.
 
-    ``words``: how many cells have a word such as NA instead; ``spellings``: how many texts are
-    several forms of one level, as 1 and 1.0.
+    ``words``: the number of cells with a word such as NA instead; ``spellings``: the number of
+    texts that are other forms of a level, such as 1 and 1.0.
     """
 
     codes: IntArray

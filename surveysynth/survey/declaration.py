@@ -126,7 +126,7 @@ def make_roles(
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Facts:
-    """Public facts about a sample, as declared: no column of it is looked at.
+    """Public facts about a sample, as declared: no column of it is read.
 
     Attributes
     ----------

@@ -364,7 +364,7 @@ def _check_contains(matrix: DesignMatrix, codes: dict[str, IntArray], strata: st
 
 
 def _contains(matrix: DesignMatrix, code: IntArray) -> bool:
-    """Return True if the indicators of ``code`` (n,) lie in the column space of X."""
+    """Return True if the indicators of ``code`` (n,) are in the column space of X."""
     of_cell = matrix.by_cell(code)
     if of_cell is None:
         return False
@@ -381,7 +381,7 @@ def _contains(matrix: DesignMatrix, code: IntArray) -> bool:
 class Cells:
     """The cells of an interaction: its term, its main effects (R, p), the cell (R,) of each row.
 
-    records (C,): how many lie in each; kept (C,): True for cells with a deviation of their own.
+    records (C,): how many are in each; kept (C,): True for cells with a deviation of their own.
     """
 
     term: str

@@ -1,4 +1,4 @@
-"""Data files, read whole and without repair: csv, parquet, and files of Stata, SPSS, and SAS.
+"""Read data files as they are, without repairs: csv, parquet, and files of Stata, SPSS, and SAS.
 
 A lenient reader silently fills short rows with blanks, renames repeated columns, and turns codes
 into numbers. Here these are errors: every csv cell is read as text, whose forms ``cells`` unites.

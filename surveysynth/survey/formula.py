@@ -230,7 +230,7 @@ def _cells(first: IntArray, second: IntArray) -> int:
 
 
 def _determines(finer: IntArray, coarser: IntArray) -> bool:
-    """Return True if every level of ``finer`` lies in a single level of ``coarser``."""
+    """Return True if every level of ``finer`` is in a single level of ``coarser``."""
     return _cells(finer, coarser) == np.unique(finer).size
 
 

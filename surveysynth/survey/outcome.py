@@ -305,13 +305,13 @@ class Outcome:
         return np.array(self.levels, dtype=object)[values.astype(np.int64)]
 
     def regular(self, values: FloatArray) -> BoolArray:
-        """Return which values (n,) are amounts that are no spikes."""
+        """Return the values (n,) that are amounts but not spikes."""
         if not self.is_amount:
             return np.zeros(values.shape, dtype=bool)
         return np.asarray(self.category(values) < len(self.sides), dtype=bool)
 
     def outside(self, values: FloatArray) -> BoolArray:
-        """Return which amounts (n,) are no spikes and outside lower and upper."""
+        """Return the amounts (n,) that are not spikes and outside lower and upper."""
         result = np.zeros(values.shape, dtype=bool)
         if self.lower is not None:
             result |= values < self.lower

@@ -1,7 +1,7 @@
 """Pool small levels for a model, by a rule on public columns alone (methods 2.10).
 
 A row x of X rests on 1 / h records, where h = x'(X'X)^-1 x is its leverage. Where that is fewer
-than required, one record moves the fit at its own row, which makes protecting it expensive. So
+than required, one record changes the fit at its own row, which makes protecting it expensive. So
 coefficients of small levels and cells are removed until every row rests on enough records. Nothing
 depends on the order of records or levels, on labels, or on how levels are coded.
 """
@@ -387,7 +387,7 @@ class _Factor:
 
 @dataclass(frozen=True)
 class CellSizes:
-    """Of base rows (B,): records in the cell of an interaction, and True if it has an indicator."""
+    """For base rows (B,): records in an interaction's cell, and True if it has an indicator."""
 
     size: IntArray
     kept: BoolArray
@@ -410,7 +410,7 @@ def without_small_cells(
 ) -> tuple[FloatArray, dict[str, tuple[int, int]], BoolArray]:
     """Return rows (R, K) of X whose small cells have nothing of their own, and those cells.
 
-    The cells are their number and that of their records by interaction, and the rows (R,) that lie
+    The cells are their number and that of their records by interaction, and the rows (R,) that are
     in one. ``terms``: of the K columns; ``code``: (R,) of each factor; ``count``: (R,) records, 0
     for rows that do not count.
     """

@@ -1,9 +1,9 @@
 """The public half of a survey: who is in the sample and how it was drawn, but no answers.
 
 Public weights are a column of the file or follow from population counts by stratum. They are
-published unchanged, are no part of the confidential half, and no mechanism touches them. Where
-records with the same row of X have different weights, the log weight becomes a predictor:
-otherwise weighted means of synthetic outcomes would be biased.
+published unchanged, are not part of the confidential half, and no mechanism changes them. Where
+records with the same row of X have different weights, the log weight becomes a predictor: otherwise
+weighted means of synthetic outcomes would be biased.
 """
 
 from collections.abc import Mapping, Sequence

@@ -209,8 +209,8 @@ def shift_words(
 ) -> str:
     """Return the largest change of a level's share by leaving out records, in a sentence.
 
-    ``kept``: (n,) the records that stay. Empty if no share moves by more than its own sampling
-    error, which tables show.
+    ``kept``: Flags (n,) of the records that are kept. Empty if no share changes by more than its
+    own sampling error, which tables show.
     """
     largest, words = 1.0, ""
     for name in names:

@@ -218,16 +218,16 @@ class Survey:
         return self.confidential.sampling_weight if public is None else public
 
     def warn(self, stacklevel: int = 1) -> None:
-        """Issue ``confidential_warning`` as a Python warning, which is for who runs this alone."""
+        """Issue ``confidential_warning`` as a Python warning, for the user only."""
         if text := self.confidential_warning():
             warnings.warn(text, ConfidentialWarning, stacklevel=stacklevel + 1)
 
     def confidential_warning(self) -> str:
-        """Return all that the confidential values say against a run, a line each; or nothing."""
+        """Return the warnings that follow from confidential values, one line each."""
         return "\n".join(filter(None, [self.population_warning(), *self._range_warnings()]))
 
     def _range_warnings(self) -> Iterator[str]:
-        """Yield how many amounts and weights lie outside the ranges of learned transforms."""
+        """Yield how many amounts and weights are outside the ranges of learned transforms."""
         own, design = self.confidential, self.design
         weight = [] if own.sampling_weight is None else [own.sampling_weight]
         for outcome, values in zip(design.modelled, [*own.outcome.T, *weight], strict=True):

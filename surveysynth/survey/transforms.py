@@ -265,12 +265,11 @@ class LearnedTransform(Transform):
 
     @property
     def curve_by(self) -> LearnedBy:
-        """Which records share a curve, as declared or by default.
+        """The records that share a curve, as declared or by default.
 
-        All amounts share one: the noise of a small stratum's counts leaves its tail open, and means
-        follow that. U hides where in its interval a count lies. A normal law that is shifted cannot
-        follow from one cell to another, where many records share a value: so each cell of counts
-        has a curve.
+        All amounts share one: the noise of a small stratum's counts leaves its tail open, which
+        biases means. U hides where in its interval a count lies. Where many records share a value,
+        one shifted normal distribution does not fit every cell, so each cell of counts has a curve.
         """
         return self.by or ("cells" if self.whole else "all")
 
@@ -330,13 +329,13 @@ class LearnedTransform(Transform):
 
     @cached_property
     def knots(self) -> FloatArray:
-        """Z at the ends of parts of bins, (strata, parts + 1), of the only side."""
+        """Z at the ends of parts of bins, (strata, parts + 1), if there is one side."""
         if self.curves:
             return np.array(self.curves[0])
         return np.linspace(-GUESSED_END, GUESSED_END, self.bins * self.parts + 1)[None]
 
     def place(self, outcome: FloatArray) -> FloatArray:
-        """Return places of values on the grid in bins, from 0 at the low end to J at the high."""
+        """Return positions of values on the grid, in bins from 0 (low end) to J (high end)."""
         if self.whole:
             inside = np.clip(outcome, self.low, self.high + 1.0)
             places = np.interp(inside, self.edges, np.arange(self.bins + 1.0))
@@ -346,7 +345,7 @@ class LearnedTransform(Transform):
         return np.asarray(BINS * np.clip((x - low) / (high - low), 0.0, 1.0), dtype=np.float64)
 
     def violations(self, outcome: FloatArray) -> int:
-        """Count the values of a count that are not whole; other transforms take every number."""
+        """Count the values of a count that are not whole; other transforms accept every number."""
         return int(np.count_nonzero(outcome % 1.0)) if self.whole else 0
 
     def outside(self, outcome: FloatArray) -> int:

@@ -184,7 +184,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _unknown(rest: str, name: str) -> str:
-    """Return why a text cannot go on with ``rest``; ``name``: a column right before, or empty."""
+    """Return why a text cannot continue with ``rest``; ``name``: a column before it, or empty."""
     if rest[0] in "\"'`":
         return (
             f"a {rest[0]} is opened and not closed; put a text that contains one kind of quote "
@@ -224,14 +224,14 @@ class _Parser:
         return self._tokens[self._at]
 
     def _next(self, *kinds: str, expected: str) -> _Token:
-        """Return the next token and go past it, or raise if it is of no such kind."""
+        """Return the next token and skip it, or raise if it is of another kind."""
         if self._now.kind not in kinds:
             raise self._expected(expected)
         self._at += 1
         return self._tokens[self._at - 1]
 
     def _taken(self, *texts: str) -> bool:
-        """Go past the next token if it is one of these words or signs, and return whether it is."""
+        """Skip the next token if it is one of these words or signs, and return whether it is."""
         found = self._now.kind in ("word", "sign") and self._now.text in texts
         self._at += found
         return found

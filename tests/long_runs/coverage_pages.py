@@ -36,35 +36,30 @@ _CONTRACTION = """\
 
 The bound of a release is found on one database, and the guarantee is asymptotic: bounds of
 databases of n records contract onto one value. Hu, Savitsky, and Williams (2025, appendix D) show
-the distribution of Delta, the largest weighted absolute log-likelihood of a record, over 100
-databases of n = 1,000. Here n grows from 500 to 20,000: the paper's two models of counts, and
-samples of the [published design](../methods.md#71-population-and-sample) with FBS and FBP. The
-rules for alpha do not search for a target:
+Delta, the largest weighted absolute log-likelihood of a record, for n = 1,000. Here n grows, for
+their two models of counts and samples of the [published
+design](../methods.md#71-population-and-sample). No rule for alpha searches for a target:
 
 - **unweighted**: alpha = 1.
 - **linear**: the paper's weights, scale 1 and shift 0.
 - **capped**: alpha = min(1, c / f) with f the record's largest absolute log-likelihood in the
-  unweighted fit, and c = 3.5 (Poisson), 6 (negative binomial), 1.8 (survey). This is the first step
-  of our default, which repeats it until Delta is c on every database.
+  unweighted fit, and c = 3.5 (Poisson), 6 (negative binomial), 1.8 (survey): the first step of our
+  default, which repeats it until Delta is c on every database.
 
-The table has mean and standard deviation (SD) of Delta, with the Monte Carlo error of the SD in
-parentheses:
+Mean and standard deviation (SD) of Delta, with the Monte Carlo error of the SD in parentheses:
 
 """
 
 _CAPTION = """
 ![Delta of every database by n and rule, and its SD against n](../../images/contraction.png)
 
-- **Without weights** Delta is the log-likelihood of the most extreme record. Its mean rises with
-  log n, and its spread falls slowly if at all: nothing contracts. (The survey's spread falls
-  because nearly every sample of 20,000 contains the population's most extreme units.)
-- **Linear weights** are scaled by that same largest value, and keep a part of its spread and of its
-  rise. The paper's single n cannot show this.
-- **Capped weights** leave the posterior as the only source of spread, and the SD of Delta falls
-  with n everywhere, about as 1/√n. This is one more reason for fixed-point weights, with which the
-  bound found on the database at hand is the target itself.
+- **Without weights** the mean rises with log n, and the spread falls slowly if at all: nothing
+  contracts. (The survey's spread falls because nearly every sample of 20,000 contains the
+  population's most extreme units.)
+- **Linear weights** keep a part of this spread and rise.
+- **Capped weights**: the SD of Delta falls with n everywhere, about as 1/√n.
 
-`python -m tests.long_runs.contraction_study` runs the study, and
+`python -m tests.long_runs.contraction_study` runs the study;
 `python -m tests.long_runs.coverage_pages` makes this page.
 """
 

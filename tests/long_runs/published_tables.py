@@ -110,9 +110,8 @@ def render() -> str:
     """The page."""
     table = comparison()
     error = table["default_coverage_mcse"].combine(table["published_coverage_mcse"], max).max()
-    contents = _table(("paper", "result", "here"), CONTENTS)
     parts = [
-        _HEAD.format(contents=contents), overview(table), _where_we_differ(table),
+        _HEAD, overview(table), _where_we_differ(table),
         _CELLS.format(error=error),
     ]  # fmt: skip
     for statistic, title in STATISTICS.items():
@@ -134,39 +133,25 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in lines) + "\n"
 
 
-#: Published results, and where they are on the page.
-CONTENTS = [
-    ("[T] Tables 4 and 5", "coverage and length of intervals in a simulation",
-     "[all 96 cells](#tables-4-and-5-simulated-coverage)"),
-    ("[T] Tables 2 and 3", "Survey of Doctorate Recipients, 2017",
-     "not reproduced; [standard errors](#tables-2-and-3-doctorate-recipients)"),
-    ("[R] Table 1", "intervals of synthetic counts before and after re-weighting",
-     "[all 20 intervals](#table-1-of-the-paper-on-re-weighting)"),
-    ("[R] early version, [S]", "risk weights and identification risk",
-     "[findings](#risk-weights-and-identification-risk)"),
-    ("[R] appendix D", "bounds over databases", "[contraction](coverage/contraction.md)"),
-]  # fmt: skip
-
-
 _HEAD = """\
 # Replication of the papers' tables
 
 `python -m tests.long_runs.published_tables` makes this page from the papers' figures
-([tables/literature](../../tables/literature)) and from our committed results (`tests/golden`).
-[Sources](methods.md#sources) lists the papers.
+([tables/literature](../../tables/literature); [sources](../reference/cite.md#sources)) and our
+committed results (`tests/golden`).
 
-{contents}
+[R] appendix D has [a page of its own](coverage/contraction.md).
 
 ## Tables 4 and 5: simulated coverage
 
-[T] reports the coverage and the average length of nominal 95% intervals, cell by cell, for 100
-samples of 1,000 from a population of 100,000 (m = 3, epsilon 10.8). Ours are from 100 samples of
-the same design with other random numbers, by the engine of commit 2812de3d:
+[T] reports coverage and average length of nominal 95% intervals for 100 samples of 1,000 from a
+population of 100,000 (m = 3, epsilon 10.8). Ours are from 100 samples of the same design, by the
+engine of commit 2812de3d:
 
 - **as published**: linear risk weights, FBP weights smoothed by the outcome, plain linearization,
-  the paper's inference, and the conventions described below;
-- **ours**: the defaults of this package: fixed-point risk weights, FBP weights smoothed by
-  E(pi | x), ratio linearization, and debiased inference (six datasets per draw).
+  the paper's inference, and the conventions below;
+- **ours**: our defaults: fixed-point risk weights, FBP weights smoothed by E(pi | x), ratio
+  linearization, and debiased inference (six datasets per draw).
 
 Means over the 24 cells of each table, and median ratios of lengths:
 """
@@ -174,39 +159,34 @@ Means over the 24 cells of each table, and median ratios of lengths:
 _CELLS = """\
 ### Cells
 
-The tables have coverage and mean length of intervals. Our coverages have Monte Carlo standard
-errors of up to {error:.2f}.
+Coverage and mean length of intervals. Our coverages have Monte Carlo standard errors of up to
+{error:.2f}.
 """
 
 _TEXT = """\
-**Conventions of the published intervals.** The paper states them in part; the lengths of the
-intervals reveal the rest. Intervals extend 1.96 standard errors on either side, without degrees of
-freedom for the few draws. For FBP the variances of counts ignore the strata: with Taylor variances
-by stratum (and t quantiles) our intervals would be {stratified_length:.2f} times as long as the
+**Conventions of the published intervals,** as their lengths imply. Intervals extend 1.96 standard
+errors on either side. For FBP the variances of counts ignore the strata: with Taylor variances by
+stratum (and t quantiles) our intervals would be {stratified_length:.2f} times as long as the
 published ones in the median cell ({stratified_least:.2f} in the most different one); without strata
 they are {published_length:.2f} times as long. Means of FBP data have equal weights within a cell of
-field and gender, as section 2.3 of the paper says. With these conventions our lengths are
-{length_least:.2f} to {length_largest:.2f} times theirs in all 96 cells.
+field and gender. With these conventions our lengths are {length_least:.2f} to {length_largest:.2f}
+times theirs in all 96 cells.
 
 **Field 7 under FBP.** We reproduce the published 0.51: {field_7:.2f} for the whole field and
-{field_7_male:.2f} for men. Weights smoothed by the outcome alone omit the part of the selection
-that depends on the strata, and the estimate for the best-paid field is {field_7_bias:,.0f} persons
-below {field_7_truth:,.0f}. Intervals that ignore the strata are so long that they still cover in
-half of the samples; with strata in the variance they would cover {field_7_strata:.2f}. Our default
-smooths by E(pi | x), and covers {field_7_default:.2f} and {field_7_male_default:.2f}.
+{field_7_male:.2f} for men. Weights smoothed by the outcome alone omit the selection that depends on
+the strata, and the estimate for this field is {field_7_bias:,.0f} persons below
+{field_7_truth:,.0f}. With strata in the variance, intervals would cover {field_7_strata:.2f}; with
+our default smoothing they cover {field_7_default:.2f} and {field_7_male_default:.2f}.
 
-**Remaining differences.** Coverage as published differs by more than three standard errors in
-{far} of 96 cells ({far_of}). Our means cover more, {mean_fbp:.2f} against {mean_fbp_paper:.2f}
-under FBP and {mean_fbs:.2f} against {mean_fbs_paper:.2f} under FBS, with intervals of the same
-length, so the paper's point estimates must be less accurate. The paper does not say how the risk
-weights were scaled and shifted for each sample (ours are scaled, with no shift), nor how the
-smoothed weights of FBS were scaled to the population (ours sum to it). Its intervals of FBS counts
-cover {interior_paper:.2f} in the interior and {fields_paper:.2f} for whole fields; ours cover
-{interior:.2f} and {fields:.2f}.
+**Remaining differences.** Coverage as published differs by more than three standard errors in {far}
+of 96 cells ({far_of}). Our means cover {mean_fbp:.2f} against {mean_fbp_paper:.2f} under FBP and
+{mean_fbs:.2f} against {mean_fbs_paper:.2f} under FBS. The paper does not say how risk weights were
+scaled and shifted (ours are scaled, with no shift), nor how the smoothed weights of FBS were scaled
+to the population (ours sum to it). Its intervals of FBS counts cover {interior_paper:.2f} in
+interior cells and {fields_paper:.2f} for whole fields; ours cover {interior:.2f} and {fields:.2f}.
 
 **Outcome smoothing is only for reproduction.** With `get_model("fbp", smoothing="outcome")` and its
-weights by record, means of FBP data are corrected for selection twice and cover {twice:.2f}. The
-published tables avoid this by equal weights within cells, which the default smoothing always has.
+weights by record, means of FBP data are corrected for selection twice and cover {twice:.2f}.
 
 **Our defaults** cover {default_least:.2f} to {default_largest:.2f} in every cell.
 """
@@ -315,11 +295,9 @@ def _doctorates() -> str:
         rows.append((title, *numbers))
     head = ("", "Laplace: paper", "ours", "FBS: paper", "ours", "FBP: paper", "ours")
     text = """
-    We do not have the records of the 2017 Survey of Doctorate Recipients, so these tables are not
-    reproduced. The table compares the ratio of published standard errors to the sample's, in the
-    median of 27 rows, with the same ratio in the simulation above ("as published"). The survey is
-    larger than a simulated sample, so Laplace noise matters less. The models' standard errors are
-    smaller in the paper than in our simulation.
+    We do not have the records of the 2017 Survey of Doctorate Recipients. The table compares the
+    ratio of published standard errors to the sample's, in the median of 27 rows, with the same
+    ratio in the simulation above ("as published").
     """
     return f"## Tables 2 and 3: doctorate recipients\n\n{filled(text)}\n{_table(head, rows)}"
 
@@ -342,9 +320,8 @@ def _reweighting() -> str:
             rows.append((whose, *cells))
     text = f"""
     1,000 counts from 0.2 NB(100, 5) + 0.8 NB(100, 20). The paper has intervals of one database; our
-    lines are mean ends over {len(study["databases"])} databases. Compare each scheme with the data.
-    Count-based weights miss the quantiles in both, and re-weighting corrects them. Lipschitz
-    weights change little.
+    lines are mean ends over {len(study["databases"])} databases. Count-based weights
+    miss the quantiles in both, and re-weighting corrects them. Lipschitz weights change little.
     """
     table = _table(("scheme, paper", *ESTIMANDS.values()), rows)
     return f"## Table 1 of the paper on re-weighting\n\n{filled(text)}\n{table}"
@@ -370,10 +347,10 @@ def _weights() -> str:
     {len(scalar)} databases, where Lipschitz weights are {min(lipschitz):.2f} to
     {max(lipschitz):.2f} on average.
 
-    **Identification risk of family incomes** ([S], figures without a table). The slides find that
+    **Identification risk of family incomes** ([S], figures without a table). In the slides,
     count-based weights of 1 - risk lower the risk of isolated records and raise that of moderate
-    ones, and that pairwise weights do so less. So do ours, for {study["income"]["n"]:,} households
-    of a consumer survey. The table has the mean risk after synthesis, and its SD over records:
+    ones, and pairwise weights do so less. So do ours, for {study["income"]["n"]:,} households of a
+    consumer survey. The table has the mean risk after synthesis, and its SD over records:
     """
     head = ("synthesizer", "scheme", "mean weight", "most isolated fifth", "least isolated fifth",
             "SD")  # fmt: skip

@@ -208,7 +208,8 @@ def page_lines(releases: Sequence[dict[str, Any]], methods: Sequence[str]) -> li
             )
     return [
         *lines, "",
-        "In the median row, noisy statistics lie nearer than the pseudo-posterior at 10.8:",
+        "Median rows of noisy statistics are closer to the sample than those of the "
+        "pseudo-posterior at 10.8:",
         *(f"at {method.removeprefix('noisy ')}, {_nearer(found, method)}{end}"
           for method, end in (("noisy 3.6", ";"), ("noisy 10.8", "."))),
     ]  # fmt: skip

@@ -26,10 +26,9 @@ def audits() -> str:
 
 {filled(
     '''A record of a simulated survey is replaced, and the effect is divided by the stated bound.
-    For noisy statistics these are exact sums, whose bound is proved and should be reached and not
-    exceeded. For the pseudo-posterior the whole search is run on either side, and ratios include
-    the error of extremes over few draws. [The audit](audit.md) has every setting, the
-    replacements, and attacks by someone who knows all other records.''',
+    The proved bound of noisy statistics should be reached and not exceeded. Ratios of the
+    pseudo-posterior include the error of extremes over few draws. [The audit](audit.md) has every
+    setting, the replacements, and attacks.''',
 )}
 
 {markdown(("mechanism", "settings", "replacements measured", "refused with the record replaced",
@@ -48,8 +47,8 @@ def _beyond(table: pd.DataFrame) -> str:
     found = beyond(table)
     if found.empty:
         return (
-            "No ratio in this table is above 1. Settings that are no longer offered had ratios of "
-            "up to 2.04: [what was measured](../protection.md#what-was-measured)."
+            "No ratio in this table is above 1. Earlier versions had ratios of up to 2.04: "
+            "[what was measured](../protection.md#what-was-measured)."
         )
     named = ", ".join(f"{case} ({ratio:.3g} times)" for case, ratio in found.items())
     return (

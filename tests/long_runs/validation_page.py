@@ -2,9 +2,8 @@
 ``python -m tests.long_runs.validation_page``.
 
 Every number on the page comes from ``tests/golden`` and ``tests/benchmarks``, or from comparing
-ours
-with what another program left there. Whoever makes one of these again runs this command after it;
-``tests/test_validation_page.py`` holds the page to them.
+ours with another program's results there. Run this command after making one of these again;
+``tests/test_validation_page.py`` compares the page with them.
 """
 
 import json
@@ -88,9 +87,9 @@ def render() -> str:
 
 _HEAD = "# Validation\n\n" + filled(
     """This page reports what was checked, against what, and with what result, including bad
-    news. `python -m tests.long_runs.validation_page` computes every number from results that are
-    committed with the tests (`tests/golden`), and a test compares the page with them.
-    [tests/README.md](../../tests/README.md) lists the independent truth of each test file."""
+    news. `python -m tests.long_runs.validation_page` computes every number from committed results
+    (`tests/golden`). [tests/README.md](../../tests/README.md) lists the independent reference of
+    each test file."""
 )
 
 
@@ -114,12 +113,12 @@ def same_numbers() -> str:
 ## The same numbers from other programs
 
 {filled(
-    f'''The table compares counts, totals, means, and proportions of all cells and margins, with
-    Taylor standard errors, for {len(r['cases'])} designs of one survey of
-    {len(other_programs.records()):,} records: with and without strata, PSUs, and finite
-    populations, and with lonely PSUs under R's four rules. "R survey, calibrated" is ratio
-    linearization, the default here. Versions: {r['r'].split(' Patched')[0]}, survey
-    {r['survey']}, svy {versions['svy']}, samplics {versions['samplics']}.'''
+    f'''Counts, totals, means, and proportions of all cells and margins, with Taylor standard
+    errors, for {len(r['cases'])} designs of one survey of {len(other_programs.records()):,}
+    records: with and without strata, PSUs, and finite populations, and with lonely PSUs under R's
+    four rules. "Calibrated" is ratio linearization, the default here. Versions:
+    {r['r'].split(' Patched')[0]}, survey {r['survey']}, svy {versions['svy']}, samplics
+    {versions['samplics']}.'''
 )}
 
 {markdown(("program", "designs that agree", "rows", "largest relative difference of an estimate",
@@ -136,22 +135,17 @@ def _apart(apart: pd.DataFrame) -> list[str]:
     """Where programs differ, named."""
     sentences = []
     for program, part in apart.groupby("program"):
-        named = "; ".join(
-            f"{design} ({', '.join(rows['statistic'])}: up to {rows['se'].max():.0%})"
-            for design, rows in part.groupby("design", sort=False)
-        )
         sentences.append(
-            f"{program} has other standard errors in designs with lonely PSUs: {named}. Each "
-            "program has its own rules under similar names. Ours are R's."
+            f"{program} has other standard errors in designs with lonely PSUs, by up to "
+            f"{part['se'].max():.0%}. Ours are R's."
         )
     content = golden("other_programs")["cases"]
     refused = [each["name"] for each in content if "refused" in each.get("svy", {})]
     if refused:
         sentences.append(f"svy refuses: {'; '.join(refused)}.")
     sentences.append(
-        "samplics, which is no longer maintained, was compared only for designs without lonely "
-        "PSUs and finite populations. Its bootstrap and its selection with replacement (`pps_wr`) "
-        "are wrong and were not compared."
+        "samplics was compared only for designs without lonely PSUs and finite populations. Its "
+        "bootstrap and its selection with replacement (`pps_wr`) are wrong and were not compared."
     )
     return sentences
 
@@ -165,9 +159,7 @@ def _further() -> str:
     }
     counted = ", ".join(f"{words} ({_numbers(golden(name)):,})" for name, words in names.items())
     return (
-        f"Tests compare further figures with R's survey, to 1e-8 or better: {counted}. "
-        "R-hat and effective sample sizes are compared with ArviZ, densities with SciPy record by "
-        "record, and their gradients and draws with Stan."
+        f"Tests compare with R's survey, to 1e-8 or better: {counted}."
     )
 
 
@@ -189,13 +181,12 @@ def tables_again() -> str:
 ## Published tables
 
 {filled(
-    f'''Hu, Savitsky, and Williams (2022) publish the coverage of intervals of {len(table)} cells
-    over 100 simulated samples. With their settings, our intervals are {ratio.min():.2f} to
-    {ratio.max():.2f} times as long. Coverage differs by less than two Monte Carlo standard errors
-    in {int((apart < 2).sum())} cells and by more than three in {int((apart > 3).sum())}.
-    [Replication](replication.md) has every cell, and the other papers' tables.''',
-    '''The catalog in `tables/` has four releases with all their tables. On every change of the
-    code, `python -m tests.catalog` makes them again and compares every number.''',
+    f'''With the settings of Hu, Savitsky, and Williams (2022), our intervals of {len(table)} cells
+    are {ratio.min():.2f} to {ratio.max():.2f} times as long as theirs. Coverage differs by
+    less than two Monte Carlo standard errors in {int((apart < 2).sum())} cells and by more than
+    three in {int((apart > 3).sum())}. [Replication](replication.md) has every cell. On every change
+    of the code, `python -m tests.catalog` makes the four releases in `tables/` again and compares
+    every number.''',
 )}"""
 
 
@@ -219,11 +210,9 @@ def calibration() -> str:
 ## Do the samplers draw from the posteriors?
 
 {filled(
-    '''Simulation-based calibration (Talts and others 2018) draws parameters from the prior, data
-    given the parameters, and then draws from the posterior. If the sampler is right, ranks of
-    the true values are uniform, whatever the model. Every parameter is tested twice (chi-square
-    and Kolmogorov-Smirnov). Wrong samplers (a scale times 1.1, wrong distributions of noisy
-    statistics) must be detected.'''
+    '''In simulation-based calibration (Talts and others 2018), ranks of the true values are uniform
+    if the sampler is right. Every parameter is tested twice (chi-square and Kolmogorov-Smirnov).
+    Wrong samplers (a scale times 1.1, wrong distributions of noisy statistics) must be detected.'''
 )}
 
 {markdown(("samplers", "models and settings", "replications", "tests", "smallest p",
@@ -233,7 +222,7 @@ def calibration() -> str:
     f'''Of {tests:,} tests the smallest p is {smallest:.1e}; uniform ranks would give one as
     small in {_chance(expected)} of such collections if tests were independent, which those of
     one posterior are not. These tests use given fractional weights, not the pseudo-posterior's
-    own, whose bounds are recomputed from all draws.'''
+    own.'''
 )}"""
 
 
@@ -296,16 +285,13 @@ def coverage() -> str:
 ## Do intervals cover?
 
 {filled(
-    f'''A whole release was made from each of many samples from the population of the papers'
-    [simulation](methods.md#7-simulation-design): 27 cells and margins, delta = 1e-6, and a model of
-    main effects, which the population does not follow exactly. The pseudo-posterior has m = 3 with
-    6 datasets per draw, noisy statistics m = 20 with 10. The declared center is a salary of 100,000
-    for all cells, with a spread of 0.42 of its log; the log weight has its defaults. The table has
-    the coverage of nominal 95% intervals, on average over cells and in the worst cell (in
-    parentheses).
-    Root mean squared error (RMSE) against the population, with its Monte Carlo standard error in
-    parentheses, and length of intervals are those of the median cell, over those of the
-    confidential sample. Results of fewer than {FEWEST} samples are not shown.'''
+    f'''Samples of the papers' [simulation](methods.md#7-simulation-design), with a model of main
+    effects, which the population does not follow exactly: 27 cells and margins, delta = 1e-6, m = 3
+    with 6 datasets per draw (pseudo-posterior) or m = 20 with 10, and a center of 100,000 with a
+    spread of 0.42 of its log for all cells. The table has the coverage of nominal 95% intervals, on
+    average and in the worst cell (in parentheses). Root mean squared error (RMSE, with its Monte
+    Carlo standard error) and length are those of the median cell, over the confidential sample's.
+    Results of fewer than {FEWEST} samples are not shown.'''
 )}
 
 {markdown(("method", "records", "epsilon", "counts: coverage", "RMSE", "length",
@@ -313,10 +299,9 @@ def coverage() -> str:
 
 {filled(
     f'''Mean coverage has a Monte Carlo standard error of at most
-    {table['coverage_mcse'].max():.2f}, a cell's of 0.02 with 100 samples and 0.035 with 40. If all
-    27 cells have the right coverage, the worst shows about {lucky(300):.2f} with 300 samples,
-    {lucky(100):.2f} with 100, and {lucky(40):.2f} with 40.
-    [Both mechanisms](two_mechanisms.md) draws conclusions.'''
+    {table['coverage_mcse'].max():.2f}; that of a cell is 0.02 with 100 samples and 0.035 with 40.
+    If all 27 cells have the right coverage, the worst shows about {lucky(300):.2f} with 300
+    samples, {lucky(100):.2f} with 100, and {lucky(40):.2f} with 40.'''
 )}"""
 
 
@@ -338,14 +323,14 @@ def changes() -> str:
 
 {filled(
     f'''{mutation['mutations']} deliberate mistakes were put into {len(files)} files of the
-    package, one at a time: signs, factors, constants, boundaries, and forgotten terms, mostly
-    in code that privacy and variances depend on. The tests find {mutation['killed']}, and
-    {mutation['killed_by_an_independent_truth']} of them by comparing with something that does
-    not share the code; {survivors or 'none'} survive{'s' if survivors == 1 else ''}. The
-    authors of the code wrote the list, so it lacks mistakes that they did not think of.''',
+    package, one at a time, mostly in code that privacy and variances depend on. The tests find
+    {mutation['killed']}, {mutation['killed_by_an_independent_truth']} of them by comparing with
+    something that does not share the code; {survivors or 'none'}
+    survive{'s' if survivors == 1 else ''}. The authors of the code wrote the list, so it lacks
+    mistakes that they did not think of.''',
     f'''Of {kills['runs']} releases that were killed during a fit, {published or 'none'} left a
-    published file. Tests plant values and search for them, as numbers and as bytes, in every
-    published file, message, and error.''',
+    published file. Tests plant values and search for them in every published file, message, and
+    error.''',
 )}"""
 
 
@@ -353,29 +338,14 @@ def timings() -> str:
     """Ratios of one sitting."""
     found = golden("other_programs")["timings"]
     ratios = ", ".join(f"{name} {value:g}" for name, value in found["ratios"].items())
-    runs = json.loads((ROOT / "tests/benchmarks/releases.json").read_text(encoding="utf-8"))
-    seconds = pd.DataFrame(runs).pivot_table(
-        index="n", columns="mechanism", values="processor_seconds"
-    )
-    first = seconds.iloc[0]
-    rows = [
-        (f"{n:,}", *("" if pd.isna(row[name]) else f"{row[name] / first[name]:.1f}"
-                     for name in ("noisy_statistics", "pseudo_posterior")))
-        for n, row in seconds.iterrows()
-    ]  # fmt: skip
     return f"""\
 ## Timings
 
 {filled(
-    f'''Seconds depend on the machine, so these are ratios, each from one session. Counts and
-    means of {found['rows']} rows of {found['records']:,} records with standard errors took, as
-    multiples of our time: {ratios}. The table has the processor seconds of a whole release,
-    including imports and files, over those of 1,000 records (noisy statistics with
-    {int(pd.DataFrame(runs)['datasets'].max())} datasets at first and fewer for the largest
-    surveys):'''
-)}
-
-{markdown(("records", "noisy statistics", "pseudo-posterior"), rows)}"""
+    f'''Counts and means of {found['rows']} rows of {found['records']:,} records with standard
+    errors took, as multiples of our time in one session: {ratios}.
+    [Both mechanisms](two_mechanisms.md#time-and-memory) has whole releases.'''
+)}"""
 
 
 def main() -> None:

@@ -11,18 +11,13 @@ from tests.long_runs.validation_page import filled, frame, golden, summaries
 def questions() -> str:
     """Questions with their answers."""
     answers = {
-        "Your population is simulated from your own model: of course intervals cover.":
-            _own_model(),
         "Averages over cells hide the bad ones.": _worst(),
         "Why should I believe an asymptotic epsilon?": _asymptotic(),
         "And the proved one?": _strict(),
-        "Clustered samples?": _clusters(),
         "What does debiasing do where the model is wrong?": _debiasing(),
         "Who checked this besides its authors?": (
-            "Nobody. Its authors wrote the code, the tests, and this page. An outside audit of the "
-            "noise and of the accounting would be worth more than further tests of ours.",
+            "Nobody. [The guide](../validated.md#what-is-weakest) lists what is weakest.",
         ),
-        "What is weakest?": _weakest(),
     }  # fmt: skip
     parts = [
         "## What would a skeptical methodologist ask?",
@@ -41,41 +36,6 @@ def _row(method: str, statistic: str, *, n: int = 1000, epsilon: float, setting:
     return chosen.iloc[0]
 
 
-def real_survey() -> pd.DataFrame:
-    """Distances of the real survey's rows from the sample's estimates, in its standard errors: the
-    median and the worst row by table, mechanism and statistic."""
-    table = frame("kinds_study")
-    table = table[table["method"].isin(["noisy_statistics", "pseudo_posterior"])]
-    table = table.assign(far=table["rmse"].abs(), kind=table["statistic"].where(
-        table["statistic"] == "count", "mean"))  # fmt: skip
-    table = table[table["release"] != "all six"]  # by one of the mechanisms only
-    grouped = table.groupby(["by", "method", "kind"])["far"]
-    return grouped.agg(["median", "max"])
-
-
-def _own_model() -> tuple[str, ...]:
-    found = real_survey()
-    facts = golden("kinds_study")
-    told = "; ".join(
-        f"by {by}: noisy statistics {_pair(found, by, 'noisy_statistics')}, pseudo-posterior "
-        f"{_pair(found, by, 'pseudo_posterior')}"
-        for by in found.index.unique("by")
-    )
-    return (
-        "The shape is the same: population and model are log-normal. [Real "
-        "populations](coverage/real_populations.md) are not. On a real survey "
-        f"({facts['n']:,} consumer units), the distances of means from the sample's own, in its "
-        f"standard errors, are in the median and in the worst row: {told}. Rows are far off where "
-        "the model of an amount does not fit, and under the pseudo-posterior where down-weighting "
-        "distorts tails. No interval shows this ([studies](studies.md#kinds-of-outcome)).",
-    )
-
-
-def _pair(found: pd.DataFrame, by: str, method: str) -> str:
-    row = found.loc[(by, method, "mean")]
-    return f"{row['median']:.1f} and {row['max']:.1f}"
-
-
 def _worst() -> tuple[str, ...]:
     table = summaries()
     model = table[table["method"].isin(["fbs", "fbp", "fbs_noisy", "fbp_noisy"])
@@ -83,7 +43,7 @@ def _worst() -> tuple[str, ...]:
     worst = model.loc[model["coverage_min"].idxmin()]
     own = _row("fbs_noisy", "mean", n=10_355, epsilon=worst["epsilon"], setting="default formula")
     return (
-        f"They do. The worst cell of all is a {worst['statistic']} with {worst['n']:,} records, "
+        f"The worst cell of all is a {worst['statistic']} with {worst['n']:,} records, "
         f"epsilon {worst['epsilon']:g}, and {worst['setting']}: it covers "
         f"{worst['coverage_min']:.2f}. The misfit of main effects does not shrink with the number "
         "of records, but intervals do. With the [default formula](methods.md#31-the-model-matrix), "
@@ -118,9 +78,8 @@ def _asymptotic() -> tuple[str, ...]:
     spread = survey.groupby("n")["sd_ratio"].mean()
     contracts = ", ".join(f"{n:,} records {ratio:.2f}" for n, ratio in spread.items())
     return (
-        "It is not a guarantee for your survey, and every statement says so. In its favor: bounds "
-        "found on one database hold for others as records grow (spread of the bound over "
-        f"databases, relative to the smallest size: {contracts}){within}. Against it: "
+        "It is not a guarantee for your survey. In its favor: bounds contract as records grow "
+        f"(spread over databases, relative to the smallest size: {contracts}){within}. Against it: "
         f"{passed}{decides}the risk weights depend on the data and are treated as fixed; a refusal "
         "reveals something. If you need a guarantee, use noisy statistics.",
     )
@@ -132,20 +91,8 @@ def _strict() -> tuple[str, ...]:
     return (
         "[Strict 1](strict.md#1-what-is-released-under-noise) proves the method. The program is "
         f"checked by exact sums of pairs of databases in {noisy['case'].nunique()} settings "
-        f"(largest ratio {noisy['ratio'].max():.6f}), by exact probabilities of the noise, and by "
-        "deliberate mistakes in its formulas. Public columns, timing, and constants chosen by "
-        "looking at the data are not covered.",
-    )
-
-
-def _clusters() -> tuple[str, ...]:
-    two = frame("strict_study_summary").query("setting == 'two stages' and statistic == 'mean'")
-    two = two.set_index("method")
-    return (
-        "Noisy statistics have effects of PSUs. At epsilon 10.8 "
-        f"means cover {two.loc['fbs_noisy', 'coverage']:.2f} where the sample's cover "
-        f"{two.loc['sample', 'coverage']:.2f}, over {two.loc['fbs_noisy', 'replicates']:.0f} "
-        "samples. There is no study of coverage with clusters as units of protection.",
+        f"(largest ratio {noisy['ratio'].max():.6f}) and by exact probabilities of the noise. "
+        "Public columns, timing, and constants chosen by looking at the data are not covered.",
     )
 
 
@@ -162,24 +109,9 @@ def _debiasing() -> tuple[str, ...]:
         )
 
     return (
-        "It reverses the effect of down-weighting on a model that fits: residual scales of count "
+        "On a model that fits, residual scales of count "
         f"models were off by up to {off('before', scales=True):.2f} on the log scale and are off "
         f"by {off('after', scales=True):.3f} afterwards, coefficients by "
         f"{off('before', scales=False):.3f} and {off('after', scales=False):.3f}. It cannot "
-        "correct a model that does not fit.",
-    )
-
-
-def _weakest() -> tuple[str, ...]:
-    found = real_survey().xs("mean", level="kind")["max"]
-    strict = frame("strict_study_summary")
-    few = int(strict[strict["setting"] != "main effects"]["replicates"].min())
-    return (
-        "In our judgment, the pseudo-posterior's guarantee at finite n, and its bias on real "
-        f"amounts (a row of means {found.xs('pseudo_posterior', level='method').max():.0f} sample "
-        "standard errors off); intervals that ignore misfit, under both mechanisms (up to "
-        f"{found.xs('noisy_statistics', level='method').max():.1f} standard errors under noisy "
-        f"statistics); coverage studies of one population, some of them with {few} samples only; "
-        "no check by outsiders; attacks on small surveys only; and no study of how people choose "
-        "centers and spreads, on which noisy statistics depend.",
+        "correct misfit.",
     )

@@ -31,11 +31,10 @@ def contrasts() -> str:
 ### Medians, quantiles, contrasts
 
 {filled(
-    '''The same study for other statistics, by FBS with 1,000 records at epsilon 10.8: coverage
-    (of the worst row in parentheses), RMSE, and length. The misfit of main effects shows in
-    differences, whose intervals are half as long as the sample's. Residuals are normal here, which
-    intervals of medians and quantiles do not assume, so they cover more than 0.95. Under the
-    pseudo-posterior, intervals are longer than its errors require.'''
+    '''FBS with 1,000 records at epsilon 10.8: coverage (of the worst row in parentheses), RMSE, and
+    length. The misfit of main effects shows in differences, whose intervals are half as long as the
+    sample's. Intervals of medians and quantiles do not assume the normal residuals of this
+    population, so they cover more than 0.95.'''
 )}
 
 {markdown(("statistic", *head), rows)}"""
@@ -60,11 +59,11 @@ def hard_survey() -> str:
 ### A survey made hard on purpose
 
 {filled(
-    f'''The survey has 12,000 records in 12 cells, one of which has {few}; residual SDs from 0.3
-    to 0.9 by cell; a top code that holds 19% of the records; 0.5% zeros; and skewed weights
-    that are related to the amount. The table has distances of counts and means from the
-    confidential sample in its standard errors, for five releases at epsilon 10.8 with default
-    settings. The pseudo-posterior pools and flags the smallest cell.'''
+    f'''12,000 records in 12 cells, one of which has {few}; residual SDs from 0.3 to 0.9 by cell; a
+    top code that holds 19% of the records; 0.5% zeros; and skewed weights that are related to the
+    amount. Distances of counts and means from the confidential sample in its standard errors, for
+    five default releases at epsilon 10.8. The pseudo-posterior pools and flags the smallest
+    cell.'''
 )}
 
 {markdown(("", "median row", "worst row of the others", f"worst of the {few} records"), lines)}"""

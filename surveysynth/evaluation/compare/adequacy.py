@@ -64,7 +64,7 @@ TINY = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class ExpectedError:
-    """How far from what is published the sample is expected, of D rows of all tables.
+    """The expected distance of the sample from the published values, for D rows of all tables.
 
     pull (D,): predicted less published; known (D, D): W + G S G'; spread (D, D): between ``draws``
     draws, (1 + 1/m) B or b/m and what datasets of a draw differ by, which has the variances within
@@ -112,7 +112,7 @@ class ExpectedError:
         return np.concatenate(found)
 
     def p_value(self, difference: FloatArray) -> float:
-        """Return the chance of a row as far as the farthest, differences (D,) in errors."""
+        """Return the chance that some row is as far off as the farthest, from errors (D,)."""
         rows = np.isfinite(difference)
         if not rows.any():
             return 1.0
@@ -222,8 +222,9 @@ class Findings:
     rows: of all tables, frames (D) by statistic and outcome, with the by-columns (for shares the
     level before them), is_margin, n (missing for rows by an outcome), published and published_se,
     sample and sample_se, predicted, expected_error, and difference, predicted less sample in
-    expected errors (NaN for known totals and withheld rows); p_value: the chance of a row as far as
-    the farthest under the model; expected: of rows in the order of tables and their keys.
+    expected errors (NaN for known totals and withheld rows); p_value: the chance under the model
+    that some row is as far off as the farthest; expected: of rows in the order of tables and their
+    keys.
     """
 
     facts: ReleaseFacts
@@ -342,7 +343,7 @@ def rows_with_sample(
 def _sums(
     facts: ReleaseFacts, model: Model, statistics: LocationStatistics | None
 ) -> tuple[Addends, tuple[FloatArray, FloatArray] | None]:
-    """Return what records add to noisy statistics, and these; or to the scores of the model."""
+    """Return what records add to noisy statistics, with these, or to the scores of the model."""
     design = facts.design
     if statistics is None:
         return lambda dataset: record_scores(design, dataset), None
@@ -363,11 +364,11 @@ WARNED = (
 
 @dataclass(frozen=True, repr=False)
 class Adequacy:
-    """How near a release is to its sample: confidential, its counts included.
+    """The distance of a release from its sample: confidential, including its counts.
 
     page: the file that shows it; rows: number of rows compared; beyond: of rows more than 2.6
-    expected errors from the sample; p_value: the chance of a row as far as the farthest, for all
-    rows together, if the model is right.
+    expected errors from the sample; p_value: the chance, if the model is right, that some row is as
+    far off as the farthest.
     """
 
     page: Path
@@ -381,7 +382,7 @@ class Adequacy:
 
 
 def verdict(rows: int, beyond: int, p_value: float) -> str:
-    """Return what was found in words."""
+    """Return the findings in words."""
     found = "more than noise and synthesis explain"
     if p_value >= LEVEL_OF_TEST:
         found = "no more than noise and synthesis explain"
@@ -393,7 +394,7 @@ def verdict(rows: int, beyond: int, p_value: float) -> str:
 
 
 def write_adequacy(found: Findings, folder: Path) -> Adequacy:
-    """Write adequacy.html and adequacy.csv to the confidential folder, in place of earlier ones."""
+    """Write adequacy.html and adequacy.csv to the confidential folder, replacing earlier ones."""
     result = Adequacy(folder / ADEQUACY_PAGE, found.compared, found.beyond, found.p_value)
     rows = str(found.frame.to_csv(index=False, lineterminator="\n"))
     for name, text in ((ADEQUACY_ROWS, rows), (ADEQUACY_PAGE, render_adequacy(found))):

@@ -44,7 +44,7 @@ from surveysynth.survey.transforms import Transform
 class ModelRun:
     """One synthesizer's run, confidential, and one dataset in the form of a release.
 
-    spec: as it ran; found: its distance from the sample, None for a single draw.
+    spec: the specification that ran; found: the distance from the sample, None for a single draw.
     """
 
     title: str
@@ -160,7 +160,7 @@ class Comparison:
         return pd.concat(parts, ignore_index=True)
 
     def summary(self) -> pd.DataFrame:
-        """Return one row a statistic, outcome and method: medians over the rows of the table.
+        """Return one row per statistic, outcome and method: medians over the rows of the table.
 
         rmse; rmse_ratio and se_ratio, to the sample's SE; of synthesizers as in ``Findings`` the
         number of rows compared, and beyond ``FAR`` expected errors from the sample; impossible, the
@@ -282,7 +282,7 @@ def _run_method(
 
 
 def _without_noise(spec: Spec, survey: Survey, noise: Noise) -> str:
-    """Return why the tables of the sample get no noise, "" where they do."""
+    """Return the reason why the tables of the sample have no noise version, "" if they have one."""
     if spec.calibration:
         return CALIBRATED
     if not noise.possible:

@@ -1,7 +1,7 @@
-"""From a specification file to a folder with a comparison: confidential, whole or not at all.
+"""Write a comparison from a specification file to a confidential folder, whole or not at all.
 
-Its report is one HTML page that needs nothing else: figures are part of it, and there is no script,
-font or style from elsewhere.
+Its report is one self-contained HTML page, with its figures and without external scripts, fonts or
+styles.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -404,7 +404,7 @@ def outcome_row(
 ) -> None:
     """Draw an outcome into a row of a grid of three columns.
 
-    It shows bars of its categories, a histogram of its amounts, or both.
+    It shows bars for categories, a histogram for amounts, or both.
     """
     if not outcome.is_amount:
         bars(figure.add_subplot(grid[row, :]), outcome, curves, f"Weighted shares: {label}")
@@ -460,7 +460,7 @@ def legend(panel: Any, curves: Sequence[Curve]) -> None:
 
 
 def bars(panel: Any, outcome: Outcome, curves: Sequence[Curve], title: str) -> None:
-    """Draw weighted shares of the categories, a bar a dataset, the first category on top."""
+    """Draw weighted shares of the categories, a bar per dataset, the first category on top."""
     places = np.arange(outcome.categories)
     height, largest = 0.8 / len(curves), 0.0
     for number, curve in enumerate(curves):
@@ -484,7 +484,7 @@ def bars(panel: Any, outcome: Outcome, curves: Sequence[Curve], title: str) -> N
 
 
 def rmse_violins(comparison: Comparison) -> "Figure":
-    """Draw RMSE against the sample over the rows of each table, by method, a panel a statistic."""
+    """Draw RMSE against the sample over the rows of tables, by method, one panel per statistic."""
     keys, labels = list(comparison.tables), Labels(comparison.spec.labels)
     rows = max(len(each) for each in comparison.tables.values())
     figure = new_figure(7.6, 0.7 + len(keys) * (0.9 + 0.48 * rows))

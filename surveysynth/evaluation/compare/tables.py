@@ -1,7 +1,7 @@
 """Tables of the sample and of synthesizers, as frames; several tables of one release are stacked.
 
-Comparisons look at all rows of a statistic together, whichever their table; pages show each table
-by itself. All frames are confidential.
+Comparisons treat all rows of a statistic together, whatever their table; pages show each table
+separately. All frames are confidential.
 """
 
 from collections.abc import Iterator, Mapping

@@ -43,7 +43,7 @@ def published_cells() -> pd.DataFrame:
 
 
 def simulate_population(cells: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    """Simulate one row a person: field, gender, salary (dollars), size (for PPS).
+    """Simulate one row per person: field, gender, salary (dollars), size (for PPS).
 
     log salary ~ N(log mean - 0.08, 0.4^2), whose mean is the cell's published mean; log size = log
     salary + N(0, 0.4^2) (methods 7).
@@ -63,7 +63,7 @@ def simulate_population(cells: pd.DataFrame, rng: np.random.Generator) -> pd.Dat
 class Population:
     """A finite population to draw samples from, which defines the truths of a study.
 
-    frame: one row a unit. outcome, by, strata, psu and size (measure of size for PPS) name its
+    frame: one row per unit. outcome, by, strata, psu and size (measure of size for PPS) name its
     columns; strata and psu None: none. drawn: the column of the number of units that are drawn in a
     unit's stratum; None if a rule allocates them.
     """
@@ -183,7 +183,7 @@ _HEATING_SHARES = np.array([[0.55, 0.25, 0.20], [0.40, 0.50, 0.10]])
 
 
 def simulate_households(rng: np.random.Generator) -> pd.DataFrame:
-    """Simulate one row a household: region, tenure, income (a year), insured, heating, size.
+    """Simulate one row per household: region, tenure, income (a year), insured, heating, size.
 
     A tenth of the owners and a fifth of the tenants have no income; the others' is a gamma variable
     of shape 2, with a mean by region and tenure. Insurance becomes likelier with income. The

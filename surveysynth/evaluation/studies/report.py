@@ -48,10 +48,10 @@ ROUNDING = 1e-9
 def measure_cells(replicates: pd.DataFrame, truth: pd.DataFrame) -> pd.DataFrame:
     """Compute the measures of methods 7 for every cell, with Monte Carlo standard errors.
 
-    One row a cell. truth: columns statistic, outcome, row, truth. bias, sd (empirical), se (mean),
-    rmse against the truth, rmse_ratio to the confidential sample's over the same samples, coverage
-    of the nominal intervals, ci_length (mean), cv (mean SE over truth); ``replicates`` counts
-    samples with an estimate. A ratio is NaN if the sample has no error.
+    One row per cell. truth: columns statistic, outcome, row, truth. bias, sd (empirical), se
+    (mean), rmse against the truth, rmse_ratio to the confidential sample's over the same samples,
+    coverage of the nominal intervals, ci_length (mean), cv (mean SE over truth); ``replicates``
+    counts samples with an estimate. A ratio is NaN if the sample has no error.
     """
     frame = replicates.merge(truth, on=["statistic", "outcome", "row"], how="left")
     frame["error"] = frame["estimate"] - frame["truth"]
@@ -155,14 +155,14 @@ class CoverageResult:
     Attributes
     ----------
     summary
-        One row a table, statistic, outcome and method: coverage with its Monte Carlo standard
+        One row per table, statistic, outcome and method: coverage with its Monte Carlo standard
         error, its gap to the sample's own, the worst row of at least 100 records, RMSE and length
         over the sample's own (median row), ``whole_table``, the share of samples in which all rows
         hold at once, bias in standard errors of the sample, share refused.
     by_size
         The same by the number of records that a row has in the mean sample.
     rows
-        One row a row of the tables and method, with labels, truth and all measures.
+        One row for each table row and method, with labels, truth and all measures.
     replicates
         Every estimate of every sample; ``row`` counts the rows of ``truth``.
     truth
@@ -271,7 +271,7 @@ def _summary(
     place: list[str],
     refused: dict[str, float],
 ) -> pd.DataFrame:
-    """Return one row a place and method, over all rows that have sampling error."""
+    """Return one row per place and method, over all rows that have sampling error."""
     rows, covered = rows[rows["has_error"]], covered[covered["has_error"]]
     of_sample = covered.groupby([*place, "method", "sample"], sort=False)["covered"]
     by_sample = of_sample.mean()
@@ -413,7 +413,7 @@ def bias_by_records(rows: pd.DataFrame, methods: Sequence[str], mark: str) -> "F
 def _panels(
     rows: pd.DataFrame, methods: Sequence[str], column: str, label: str, band: Any, mark: str
 ) -> "Figure":
-    """Draw a panel for each table and method: a dot a row, over its records."""
+    """Draw a panel for each table and method: a dot per row, over its records."""
     places = list(dict.fromkeys(rows[PLACE].itertuples(index=False, name=None)))
     figure = new_figure(
         1.0 + 2.6 * len(methods), 0.7 + 1.9 * len(places), mark, style.FAINT

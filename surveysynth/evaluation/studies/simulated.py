@@ -1,10 +1,10 @@
 """Releases of simulated records: how large standard errors will be, and how long a release takes.
 
 Outcomes and weights are drawn from what is declared; design, tables and settings are the survey's
-own. No outcome and no weight of the survey is read, and nothing is spent. A range says nothing of
-how far most values lie apart, and is stated wide: records that fill it have weights and amounts so
-uneven that the sample's own standard errors hide the noise. So their spread is one that is usual in
-surveys, unless it is declared or guessed.
+own. No outcome and no weight of the survey is read, and nothing is spent. A range says nothing
+about how far most values lie apart, and is stated wide: records that fill it have weights and
+amounts so uneven that the sample's own standard errors hide the noise. So their spread is one that
+is usual in surveys, unless it is declared or guessed.
 """
 
 import time
@@ -61,8 +61,8 @@ class SimulatedRelease:
     """The standard errors of releases of simulated records at one epsilon.
 
     rows: labels, epsilon, and medians of ``se`` and ``se_over_sample`` of every row of every table;
-    seconds: that the numbers of one took; refused: why one was not made, else empty; clipped: the
-    share of records outside the ball, where there is one.
+    seconds: the time that the numbers of one took; refused: why one was not made, else empty;
+    clipped: the share of records outside the ball, where there is one.
     """
 
     epsilon: float
@@ -94,7 +94,7 @@ class SimulatedRelease:
         )
 
     def lines(self) -> list[str]:
-        """Return what ``check`` says of each statistic."""
+        """Return the lines of ``check`` on each statistic."""
         took = duration(self.seconds + _OF_FILES)
         if self.refused:
             took = duration(self.seconds)
@@ -121,7 +121,7 @@ def simulated_releases(
     """Release simulated records at the epsilon of a specification and at others, in any order.
 
     Raises ``InputError`` for an epsilon that is not above zero, and a guess that names no learned
-    column or lies outside its range.
+    column or is outside its range.
     """
     if not all(0.0 < each < np.inf for each in epsilons):
         raise InputError(f"--epsilon: expected numbers above zero, got {list(epsilons)}.")
@@ -271,7 +271,7 @@ def _values(
 
 
 def _unit_normals(design: PublicDesign, rng: np.random.Generator) -> FloatArray:
-    """Return standard normals (n,), correlated within PSUs."""
+    """Return standard normal numbers (n,), correlated within PSUs."""
     own = rng.standard_normal(design.n)
     if design.psu is None:
         return own

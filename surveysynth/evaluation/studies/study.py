@@ -57,8 +57,8 @@ def released(
 ) -> tuple[pd.DataFrame, Mapping[str, Any]]:
     """Return the rows of the tables that a release of this survey would publish.
 
-    It takes the steps of a release. Facts on the records come second, which are confidential.
-    Nothing is written. Raises ``RefusedError`` where a release would.
+    It takes the steps of a release. Confidential facts about the records come second. Nothing is
+    written. Raises ``RefusedError`` where a release would.
     """
     with warnings.catch_warnings():
         # What a release says to its user once would be said for every sample.
@@ -355,7 +355,7 @@ def chosen_frame_study(
     """Return the study that the arguments of ``surveysynth.coverage`` describe.
 
     Without a frame it is on that of the published simulation, whose design and releases replace
-    those that are not given. Raises ``InputError`` for what cannot be a study.
+    those that are not given. Raises ``InputError`` for an invalid study.
     """
     source = "the frame" if not isinstance(frame, Path) else frame.name
     named = _named([_spec_of(each) for each in specs])

@@ -14,8 +14,8 @@ the same histogram or of that of the other side. So at most two counts change, b
 distance is 1^2 + 1^2 = 2 in squares. To or from a spike only one count changes.
 
 **Units of k records.** Change the records of a unit one after the other. By the triangle inequality
-the vector of counts moves by at most k sqrt(2) in Euclidean length. It is attained where all k
-leave one bin and enter another. Squares: 2 k^2.
+the vector of counts changes by at most k sqrt(2) in Euclidean length. It is attained if all k leave
+one bin and enter another. Squares: 2 k^2.
 
 **Noise.** For a budget rho_0 each count has discrete Gaussian noise of variance sigma^2 =
 k^2 / rho_0: rho = 2 k^2 / (2 sigma^2) = rho_0. It is computed in fractions of the doubles that are
@@ -32,7 +32,7 @@ is adaptive: the bound holds for each curve, so costs add up although the second
 result of the first. What is left is rounded down.
 
 **Counts.** A count y becomes the amount y + U, with U uniform on [0, 1), independent of all answers
-and of all other records, drawn once a release and never published. For fixed numbers U the
+and of all other records, drawn once per release and never published. For fixed numbers U the
 mechanism is one for amounts, with its guarantee: neighbors have the same U. A release is a mixture
 of these over U, whose law is the same for both neighbors, and no mixture of pairs is farther apart
 than the farthest of them: Renyi divergence is jointly quasi-convex (strict 8).
@@ -292,7 +292,7 @@ LEARNED = "learned"
 
 @dataclass(frozen=True)
 class FirstStage:
-    """The design with its learned transforms, and what is known of the noise of the run.
+    """The design with its learned transforms, and what is known about the noise of the run.
 
     histograms: of the outcomes that are learned; earlier: what an unreleased run kept, if any.
     """
@@ -302,7 +302,7 @@ class FirstStage:
     earlier: Mapping[str, Any] | None
 
     def kept(self) -> dict[str, Any]:
-        """Return the histograms for files; nothing where there are none."""
+        """Return the histograms for files; nothing if there are none."""
         return {LEARNED: [each.to_dict() for each in self.histograms]} if self.histograms else {}
 
 
@@ -332,14 +332,14 @@ def first_stage(
 
 
 def histograms_in(content: Mapping[str, Any]) -> tuple[NoisyHistogram, ...]:
-    """Return the histograms of a file; none where nothing was learned."""
+    """Return the histograms of a file; none if nothing was learned."""
     return tuple(NoisyHistogram.from_dict(each) for each in content.get(LEARNED, ()))
 
 
 def learned_facts(
     outcomes: Sequence[Outcome], rho: float
 ) -> dict[str, dict[str, Any]]:
-    """Return what is declared of learned transforms and their cost, for privacy.json."""
+    """Return the declarations of learned transforms and their cost, for privacy.json."""
     facts = {}
     for each in learned_outcomes(outcomes):
         given = each.learned
@@ -364,7 +364,7 @@ def learned_words(outcomes: Sequence[Outcome]) -> str:
 def spread_counts(
     design: PublicDesign, confidential: Confidential, rng: np.random.Generator | None
 ) -> Confidential:
-    """Return the values with y + U in the place of each count y. Confidential.
+    """Return the values with y + U instead of each count y. Confidential.
 
     Counts outside the range count as its nearer end, and missing answers stay missing. rng: of a
     test or a simulation; None for the randomness of the operating system.
@@ -383,7 +383,7 @@ def spread_counts(
 def redrawn_designs(
     design: PublicDesign, m: int, rng: np.random.Generator
 ) -> list[PublicDesign]:
-    """Return m designs with redrawn curves; the same one where no transform is learned."""
+    """Return m designs with redrawn curves; the same design if no transform is learned."""
     if not any(each.learned and each.learned.expected for each in design.modelled):
         return [design] * m
     columns = [_redrawn(each, m, rng) for each in design.modelled]

@@ -1,4 +1,4 @@
-"""Smooth noisy histograms towards a normal law, and those of counts towards laws of counts.
+"""Smooth noisy histograms towards normal distributions or distributions of counts.
 
 Functions of arrays; what is minimized, and why, is in strict 10: "Smoothing", "Tails",
 "Distributions of counts", and "Strata". theta is the log of expected counts, theta_0 what a penalty
@@ -52,7 +52,7 @@ def smoothed_counts(noisy: FloatArray, variance: float, ends: FloatArray) -> Flo
     """Return expected counts (H, J) of noisy histograms (H, J), a row for each stratum.
 
     variance: of the noise of each count, 0 for none; ends (J + 1,): of the bins, as asinh(y / s).
-    Every stratum is shrunk to the pooled curve or to a normal law.
+    Every stratum is shrunk to the pooled curve or to a normal distribution.
     """
     total, normal = noisy.sum(0), np.zeros(noisy.shape[1])
     limits = Limits.of(*tail_bins(total, max(variance, LEAST_VARIANCE) * len(noisy)), ends)
@@ -173,7 +173,7 @@ class Bins:
     limits: Limits
 
     def deviance(self, theta: FloatArray) -> float:
-        """Return half the deviance of exp(theta), but for a constant."""
+        """Return half the deviance of exp(theta), up to a constant."""
         mean = np.exp(theta)
         shifted = mean + self.variance
         return float((mean - (self.counts + self.variance) * np.log(shifted)).sum())
@@ -310,7 +310,7 @@ def _most_likely(
 
 @lru_cache(maxsize=8)
 def _chances(values: tuple[float, ...]) -> FloatArray:
-    """Return the probabilities (laws, J) of bins of so many whole numbers by laws on a grid."""
+    """Return the probabilities (laws, J) of bins of whole numbers for distributions on a grid."""
     ends = np.cumsum(values)
     size, mean = map(
         np.ravel, np.meshgrid(SIZES, np.geomspace(LEAST_MEAN, max(ends[-1], 1.0), MEANS))
@@ -325,9 +325,10 @@ def _chances(values: tuple[float, ...]) -> FloatArray:
 def negative_binomial(
     counts: FloatArray, variance: float, values: FloatArray, used: BoolArray
 ) -> FloatArray:
-    """Return log expected counts (J,) by the law that is most likely of those on a grid.
+    """Return log expected counts (J,) under the most likely distribution of those on a grid.
 
-    values (J,): whole numbers in each bin, from 0 on; used (J,): bins that the law is fitted to.
+    values (J,): whole numbers in each bin, starting at 0; used (J,): bins that the distribution is
+    fitted to.
     """
     chance = _chances(tuple(values))
     given, of_used = counts[used], chance[:, used]

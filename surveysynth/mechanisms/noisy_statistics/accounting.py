@@ -1,4 +1,4 @@
-"""Zero-concentrated differential privacy: its rho, and what it means as (epsilon, delta).
+"""Zero-concentrated differential privacy: rho, and its (epsilon, delta).
 
 A mechanism is rho-zCDP (Bun & Steinke 2016) if for any two neighboring databases and every order
 alpha > 1 the Renyi divergence of its outputs is at most rho alpha. Each order then bounds delta
@@ -7,11 +7,11 @@ for a given epsilon (Canonne, Kamath & Steinke 2020, corollary 13):
     log delta = (alpha - 1)(alpha rho - epsilon) + (alpha - 1) log(1 - 1/alpha) - log alpha
 
 This is convex in alpha, and any alpha gives a valid bound: a minimum missed by rounding is a bound
-a little too large, never one that does not hold. What is found by bisection is returned at the
-safe end.
+a little too large, never one that does not hold. Bisection returns the safe end of its last
+interval.
 
 **What an adversary can conclude.** An adversary who knows every other record suspects, with
-probability ``prior``, that the record of a person holds certain values and not others. The release
+probability ``prior``, that a person's record has certain values rather than others. The release
 multiplies the odds of the suspicion by the likelihood ratio L of both cases (Bayes), so any limit
 on L limits the posterior:
 
@@ -177,7 +177,7 @@ def zcdp_power(rho: float, false_alarms: float) -> float:
     """Return the most power of a test with this rate of false alarms under rho-zCDP.
 
     The answer of a test is post-processing, so the Renyi divergences of its two answers, in either
-    order, are at most rho times their order. Found by bisection and reported at the safe end.
+    order, are at most rho times their order. Bisection returns the safe end of its last interval.
     """
     rate = _share("the rate of false alarms", false_alarms)
     return _bisected(lambda power: 0.5 - _possible(power, rate, rho), rate, 1.0)[1]

@@ -62,7 +62,7 @@ def column_names(design: PublicDesign) -> list[str]:
 
 
 def _weight_defaults(design: PublicDesign, settings: NoisySettings) -> str:
-    """Return which constants of the log weight nobody declared, and what they are instead."""
+    """Return the constants of the log weight that were not declared, with their defaults."""
     if design.weight_name is None or design.learns_weight:
         return ""
     defaults = (

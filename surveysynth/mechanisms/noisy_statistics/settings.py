@@ -76,7 +76,7 @@ class NoisySettings:
 
     @property
     def private(self) -> bool:
-        """Always: there is no such release without noise."""
+        """Always True: there is no such release without noise."""
         return True
 
     def of_sums(self, outcomes: Sequence[Outcome]) -> Budget:
@@ -120,7 +120,7 @@ class NoisySettings:
     def radius_about_groups(self, design: PublicDesign) -> float:
         """Return the radius of the ball about the center of a group that has its own.
 
-        Whether amounts are declared or learned: their groups are then near their centers.
+        True if amounts are learned: groups are then near their centers.
         """
         clipping = self.clipping(design)
         if self.radius:
@@ -136,7 +136,7 @@ class NoisySettings:
     def log_weight(self, design: PublicDesign) -> tuple[float, float]:
         """Return center and spread of the log weight: declared ones, or their defaults.
 
-        Of a learned weight, whose sums do not use them, they are guesses. Raises ``InputError``
+        For a learned weight, whose sums do not use them, they are guesses. Raises ``InputError``
         where no center is declared and nothing public implies one.
         """
         spread = WEIGHT_SPREAD if self.weight.spread is None else self.weight.spread

@@ -28,7 +28,7 @@ PEAK_QUANTILE = 0.98
 class ConfidentialFit(Unpickled):
     """The confidential result of a fit: weights, realized bounds, the search, diagnostics.
 
-    All by-record arrays are (n,) in file order. Its text shows nothing of them.
+    All by-record arrays are (n,) in file order. Its text does not show them.
 
     Attributes
     ----------
@@ -194,7 +194,7 @@ class RecordBounds(Unpickled):
 
     @property
     def realised(self) -> float:
-        """max(Delta, max osc): the bound that epsilon = 2 m times counts."""
+        """max(Delta, max osc): the bound that epsilon counts 2 m times."""
         return float(max(self.lipschitz.max(), self.oscillation.max()))
 
 
@@ -209,7 +209,7 @@ class WeightedFit(Unpickled):
     risk_weights: FloatArray
 
     def flat(self) -> Theta:
-        """Return the draws (S, ...), without what concerns the sampler alone."""
+        """Return the draws (S, ...), without values that only the sampler uses."""
         return {
             name: values.reshape(-1, *values.shape[2:])
             for name, values in self.theta.items()

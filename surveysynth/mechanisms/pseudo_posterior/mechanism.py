@@ -124,7 +124,7 @@ def _few(design: PublicDesign, settings: MechanismSettings) -> bool:
 def outside_of_stated(
     design: PublicDesign, settings: MechanismSettings, model: WeightedModel
 ) -> str:
-    """Return which settings take a release out of what is stated, where some do."""
+    """Return the settings that make the statement inapplicable, if any."""
     few = settings.private and _few(design, settings)
     given = ((settings.shares_weights_of(model), "shared_weights"), (few, "small_strata"))
     keys = ", ".join(key for applies, key in given if applies)

@@ -1,8 +1,8 @@
 """Risk measures (methods 2): small frozen objects that say how risky each record is.
 
-A measure is public, the risks that it finds are confidential. All are mapped to weights alike,
-alpha = clip(scale (1 - risk) + shift, 0, 1), and can be re-weighted; the fixed point belongs to
-``Lipschitz`` alone.
+A measure is public, the risks that it finds are confidential. All use the same map to weights,
+alpha = clip(scale (1 - risk) + shift, 0, 1), and can be re-weighted; only ``Lipschitz`` has a fixed
+point.
 
 Count-based risks are counts within balls, by sorting. The ball of a record is closed,
 [y - r|y|, y + r|y|] for a relative radius and [y - r, y + r] for an absolute one. Both ends rise
@@ -32,8 +32,8 @@ SLACK = 1e-12
 class RiskData(Unpickled):
     """The values that a risk measure may use.
 
-    outcome (n, p) in original units; lipschitz f_i (n,) of the unweighted fit; frame: the n
-    rows of public columns. Confidential but for the frame."""
+    outcome (n, p) in original units; lipschitz f_i (n,) of the unweighted fit; frame: the n rows of
+    public columns. Confidential except the frame."""
 
     outcome: FloatArray
     lipschitz: FloatArray
@@ -45,7 +45,7 @@ class RiskMeasure(Protocol):
 
     @property
     def name(self) -> str:
-        """In specifications and statements."""
+        """The name in specifications and statements."""
 
     @property
     def pattern(self) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ class Lipschitz(RiskMeasure):
 
 @dataclass(frozen=True)
 class CountBased(RiskMeasure):
-    """The share of the records of i's pattern whose outcome lies outside its ball ([R] Alg. 3).
+    """The share of the records of i's pattern whose outcome is outside its ball ([R] Alg. 3).
 
     IR_i; with several outcomes the largest of their risks: a record is as exposed as its most
     isolated value.
@@ -177,8 +177,8 @@ class CountBased(RiskMeasure):
 class Pairwise(CountBased):
     """The pairwise risk: the records of a pattern rise and fall together ([S] eq. 7-9).
 
-    1 - mean over the other records j of i's pattern of the share of records that lie in the
-    ball of i or in that of j. A record alone in its pattern has its count-based risk.
+    1 - mean over the other records j of i's pattern of the share of records that are in the ball of
+    i or in that of j. A record alone in its pattern has its count-based risk.
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ class Pairwise(CountBased):
 
 @dataclass(frozen=True)
 class Scalar(RiskMeasure):
-    """Every record alike: alpha = Delta*/Delta, the exponential mechanism ([P] 3.2).
+    """The same weight for every record: alpha = Delta*/Delta, the exponential mechanism ([P] 3.2).
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ class Scalar(RiskMeasure):
 
 @dataclass(frozen=True)
 class NoRisk(Scalar):
-    """No record is weighted down: not private.
+    """No record is down-weighted: not private.
 
     Parameters
     ----------
@@ -398,7 +398,7 @@ def pairwise_risk(
 ) -> FloatArray:
     """Return 1 - mean over j != i of alpha_ij, (n,), within i's pattern ([S] eq. 7-9).
 
-    alpha_ij is the share of the pattern's records that lie in the ball of i, of j or of both. A
+    alpha_ij is the share of the pattern's records that are in the ball of i, of j or of both. A
     record alone in its pattern has its count-based risk. Sums are whole numbers, hence exact.
     """
     order = np.lexsort((outcome, pattern))
@@ -440,9 +440,9 @@ def _stretches(
 def _shared(first: IntArray, last: IntArray) -> IntArray:
     """Return the sum over j != i of the number of records in both balls, (n,), records sorted.
 
-    Stretches of a later record begin and end no earlier, so i and a later j share
-    max(0, last_i - first_j) records, and those j are neighbors too: two prefix sums. Stretches of
-    different patterns have none in common, which the positions say by themselves.
+    Stretches of a later record begin and end no earlier, so i and a later j share max(0, last_i -
+    first_j) records, and those j are neighbors too: two prefix sums. Stretches of different
+    patterns have no records in common, as their positions show.
     """
     position = np.arange(first.size)
     firsts, lasts = (np.concatenate([[0], np.cumsum(each)]) for each in (first, last))

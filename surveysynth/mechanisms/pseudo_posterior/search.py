@@ -1,9 +1,9 @@
 """The search for risk weights that bring the bound to its target (methods 2), by refitting.
 
 A search is a generator: it yields the weights (n,) that it wants fitted next, is sent the fit, and
-returns the one that reached the target. Who drives it can run many searches side by side, so
-that one batched sampler serves the fits of all. Weights, bounds and the number of fits depend on
-the confidential records and stay with the mechanism; of simulated databases they are public.
+returns the one that reached the target. Its caller can run many searches side by side, so that one
+batched sampler serves the fits of all. Weights, bounds and the number of fits depend on the
+confidential records and stay with the mechanism; of simulated databases they are public.
 """
 
 import math
@@ -81,7 +81,7 @@ class Pace:
     )
 
     def near(self, left: float, way: float, *, averaging: bool) -> bool:
-        """Return whether weights are close enough to what their own fit asks for.
+        """Return True if weights are close enough to those that their own fit requires.
 
         left: root mean square of the logs that are missing; way: of those of the weights
         themselves.
@@ -131,7 +131,7 @@ class Judge(Protocol):
 
     @property
     def pace(self) -> Pace:
-        """How it goes about it."""
+        """The settings of its steps."""
 
     def on_target(self, realised: float, target: float) -> bool:
         """Return whether linear weights have reached the target; never above it."""
@@ -152,8 +152,8 @@ def search_target(
 
     ``risks_of``: the risk measure of linear weights, LW unless another is given. ``begin``: the
     weights (n,) to try after the unweighted fit on the way to a fixed point. The result is a fit
-    whose bound has reached the target of ``settings`` and does not pass it; raises
-    ``RefusedError`` if that cannot be done. Who drives a search limits the number of fits.
+    whose bound has reached the target of ``settings`` and does not pass it; raises ``RefusedError``
+    if that cannot be done. The caller limits the number of fits.
     """
     unweighted = yield np.ones(n)
     if not settings.private:
@@ -170,9 +170,9 @@ def _fixed_point(
     """Iterate alpha_i = min(1, c / r_i), r_i = max(f_i, oscillation) of the weighted fit.
 
     At the fixed point every record's bound is min(r_i, c), so c is the aim itself, and what one
-    record needs does not move the weights of the others. With f_i alone (methods 2) an oscillation
-    above Delta could only be met by a smaller c for all records. A record that passes the target
-    near the end, by the noise of its extremes, is held at the largest it had.
+    record needs does not change the weights of the others. With f_i alone (methods 2) an
+    oscillation above Delta could only be met by a smaller c for all records. A record that passes
+    the target near the end, by the noise of its extremes, keeps the largest value that it had.
     """
     pace = judge.pace
     cap, held = pace.aim * target, np.zeros_like(unweighted.extremes.risk)
@@ -221,7 +221,7 @@ def _stepped(alpha: FloatArray, goal: FloatArray, stride: float) -> FloatArray:
 def _distance(alpha: FloatArray, goal: FloatArray | float) -> float:
     """Return the root mean square of log(alpha / goal), of weights (n,).
 
-    Two zeros are equal, one alone is infinitely far."""
+    Two zeros count as equal, a single zero as infinitely far."""
     with np.errstate(divide="ignore", invalid="ignore"):
         gaps = np.where(alpha == goal, 0.0, np.log(alpha / goal))
     if not np.isfinite(gaps).all():

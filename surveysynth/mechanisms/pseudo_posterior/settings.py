@@ -51,7 +51,7 @@ def own_settings(settings: Settings) -> "MechanismSettings":
 
 @dataclass(frozen=True)
 class MechanismSettings:
-    """Everything about the mechanism that is fixed before the data are seen, hence public.
+    """All settings of the mechanism, fixed before the data are seen and hence public.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ class MechanismSettings:
         Parameters
         ----------
         design
-            The public half of a survey, which alone is looked at.
+            The public half of a survey, the only part that is read.
 
         Returns
         -------
@@ -269,13 +269,13 @@ class MechanismSettings:
 
     @property
     def _as_they_are(self) -> bool:
-        """True if small strata stay: they are allowed, or nothing is claimed."""
+        """True if small strata are kept: they are allowed, or nothing is claimed."""
         return "small_strata" in self.allow or not self.private
 
     def require_identified(self, model: WeightedModel) -> None:
         """Raise ``RefusedError`` for weights that one record sets in an unidentified model.
 
-        Unless it is allowed. ``prepared`` refuses linear weights."""
+        Raised unless it is allowed. ``prepared`` refuses linear weights."""
         if self.private and not model.identified and "shared_weights" not in self.allow:
             raise RefusedError(
                 f"one record can move the fit of {model.name!r} to another mode, and with it the "
@@ -296,7 +296,7 @@ class MechanismSettings:
     def require_prepared(self, design: PublicDesign) -> None:
         """Raise ``RefusedError`` for a row that too few records support, and for shared weights.
 
-        Unless each is allowed. Shared weights are those that one record sets for all."""
+        Raised unless each is allowed. Shared weights are those that one record sets for all."""
         self._require_own_weights()
         least = self.least_records_of(design)
         smallest = float(records_per_coefficient(design.matrix).min())

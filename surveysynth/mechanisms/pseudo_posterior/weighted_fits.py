@@ -118,11 +118,11 @@ class _Run(Unpickled):
         return WeightedFit(theta, kept, extremes, bounds, self.risk_weights)
 
     def _ran_away(self) -> bool:
-        """Return whether the weights add up to too few records to say anything of the survey."""
+        """Return True if the weights add up to too few records to describe the survey."""
         return bool(self.risk_weights.sum() < min(MIN_EFFECTIVE_RECORDS, 0.5 * self.database.n))
 
     def on_target(self, realised: float, target: float) -> bool:
-        """Return whether the bound lies in the window, [0.97, 1] x target, or close enough."""
+        """Return whether the bound is in the window, [0.97, 1] x target, or close enough."""
         low, high = self.pace.window(len(self.history))
         return low * target <= realised <= high * target
 
@@ -162,7 +162,7 @@ def run(
     settings
         All public.
     rng
-        None: numbers that nobody can foresee. A generator that can be made again protects nobody.
+        None: unpredictable numbers. A reproducible generator protects nobody.
     progress
         Called with the name of each stage.
 
@@ -307,7 +307,7 @@ def _result(run_: _Run) -> Result | RefusedError:
 
 
 def _coordinate_means(model: WeightedModel, database: Database, fit: WeightedFit) -> FloatArray:
-    """Return posterior means over the kept draws of what debiasing shifts (d,)."""
+    """Return posterior means (d,), over the kept draws, of the values that debiasing shifts."""
     theta, design = {k: v[fit.kept] for k, v in fit.flat().items()}, database.design
     logs = model.log_scales(theta) if design is None else model.debiased(theta, design).values
     return np.asarray(logs.mean(axis=0), dtype=np.float64)
@@ -317,7 +317,7 @@ def release_positions(m: int, plan: SamplingPlan, kept: BoolArray) -> IntArray:
     """Return positions (m,) of the released draws among the S = chains x draws, far apart.
 
     Draw l comes from chain l mod chains, the draws of a chain evenly spaced up to its end. Under
-    truncation the same rule runs over the kept draws, in order. Results play no part in it.
+    truncation the same rule runs over the kept draws, in order. It does not depend on results.
     """
     positions = np.flatnonzero(kept)
     if positions.size < kept.size:

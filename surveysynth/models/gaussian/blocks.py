@@ -36,8 +36,8 @@ MODE_STEPS = 2
 class CoefficientBlocks:
     """beta (B, K, q), scale (B, q, L) and Omega of B chains, about the statistics X'AX and fit.
 
-    L: columns of X but the ``shrunken`` last ones. ``spread`` (B, q, q): a guess of the residual
-    covariance, for overdispersed starts.
+    L: columns of X except the last, ``shrunken`` ones. ``spread`` (B, q, q): a guess of the
+    residual covariance, for overdispersed starts.
     """
 
     def __init__(

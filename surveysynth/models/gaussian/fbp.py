@@ -131,7 +131,7 @@ class Gibbs:
 
         In these coordinates the likelihood separates and only the priors of beta and k_x tie the
         parts. In (beta, k_x) the tilt ties them, more closely the wider log pi~ and the stronger
-        the selection. A chain that alternates moves as freely as the better of the two allows.
+        the selection. An alternating chain mixes as well as the better of the two allows.
         """
         s, norm = self.stats, np.einsum("bk,bk->b", e, e)
         tau, tau_pi = self.coefficient_precision[0], self.selection_precision[0]
@@ -360,7 +360,7 @@ def constant_direction(matrix: DesignMatrix) -> FloatArray:
 def mean_row(matrix: DesignMatrix) -> FloatArray:
     """Return the mean row (K,) of X over records.
 
-    Its product with coefficients is their mean linear predictor, which moves by 1 along
+    Its product with coefficients is their mean linear predictor, which changes by 1 along
     ``constant_direction``.
     """
     shares = np.bincount(matrix.cell, minlength=len(matrix.x_cells)) / matrix.n

@@ -172,7 +172,7 @@ class FBS(GaussianModel):
         return np.asarray(0.5 * np.log(np.einsum("...kk->...k", theta["covariance"])))
 
     def with_log_scales(self, theta: Theta, log_scales: FloatArray) -> Theta:
-        """Replace residual SDs; coefficients and correlations stay."""
+        """Replace residual SDs; coefficients and correlations do not change."""
         factor = np.exp(log_scales - self.log_scales(theta))
         covariance = theta["covariance"] * factor[..., :, None] * factor[..., None, :]
         return {**theta, "covariance": covariance}

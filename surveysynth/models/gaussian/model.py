@@ -30,7 +30,7 @@ class GaussianRecords(Unpickled):
     x_cells (G, K): distinct rows of X; cell (n,): the cell of a record; z (n, q) in file order.
     ``order`` (n,) sorts records by cell, ``starts`` (G + 1,) bounds the cells in it. ``centre``
     (G, q) is a point near the records of a cell, about which log-likelihoods are expanded.
-    ``shrunken``: number of columns of X, the last ones, that are shrunken.
+    ``shrunken``: number of shrunken columns of X, which come last.
     """
 
     def __init__(
@@ -58,8 +58,8 @@ class GaussianStats(Unpickled):
 
     total (B,): sum of alpha; x_sum (B, K): X'alpha; gram (B, K, K): X'AX; fit (B, K, q): a solution
     of X'AX b = X'AZ; residual (B, q, q) = (Z - X fit)'A(Z - X fit), without the cancellation of
-    Z'AZ. The weighted sum of squares at b is residual + (b - fit)'X'AX(b - fit). shrunken: the
-    number of last columns of X that are shrunken; ridges: those whose ridge is in gram, fit and
+    Z'AZ. The weighted sum of squares at b is residual + (b - fit)'X'AX(b - fit). shrunken: number
+    of shrunken columns of X, which come last; ridges: those whose ridge is in gram, fit and
     residual; more: records of another prior that are there.
     """
 
@@ -223,8 +223,8 @@ def compress(records: GaussianRecords, risk_weights: FloatArray) -> GaussianStat
 def _least_squares(x: FloatArray, z: FloatArray) -> FloatArray:
     """Solve x b = z, (K, q), by least squares; x (G, K) may have columns without weight.
 
-    A direction with less than 1e-7 of the length of the scaled columns is left out: X'AX holds no
-    digits of it (1e-14), and the huge b along it would cost sums of squares their digits.
+    A direction with less than 1e-7 of the length of the scaled columns is omitted: X'AX has no
+    accurate digits for it (1e-14), and a huge b along it would make sums of squares inaccurate.
     """
     length = np.sqrt((x * x).sum(axis=0))
     length = np.where(length > 0, length, 1.0)

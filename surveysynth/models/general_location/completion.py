@@ -1,22 +1,22 @@
-"""Missing answers of a simulated sample, filled by what the model says of them (methods 4).
+"""Missing answers of a simulated sample, imputed from the model (methods 4).
 
 ``Completion.filled`` returns the simulated sample without missing answers. It needs a draw and the
 public columns alone.
 
 A missing answer is a category of its own, so a simulated sample has missing answers as the survey
-had. Each is drawn given all else that is known of the record, as if it had been given:
+had. Each is drawn given all else that is known about the record, as if it had been given:
 
     p(d_M | x, d_K, z_K, log w) ∝ p(d_M, d_K | x) N(z_K, log w | x, d),   d_M not missing
     z_M | x, d, z_K, log w      normal, cut at the bounds of the outcome
 
 M are the outcomes that are missing, K those that are known. This is right where answers are missing
 at random given X, the other outcomes, and the weight. It is post-processing of the draw. Effects of
-a record's PSU are known: they are in the log odds, and z is less them wherever a law of z is meant.
+a record's PSU are known: they enter the log odds, and are subtracted from z.
 
-By how much records with a missing answer differ in their other answers is hardly known where few
-are missing. These coefficients have, like interactions, a normal prior with an SD of
-``interaction_scale`` residual SDs, twice that for log odds. It enters after the fit: a posterior
-N(m, v) under a wide prior becomes N(l m, l v), l = k^2 / (k^2 + v), in each coefficient.
+If few answers are missing, the data hardly show how these records differ in their other answers.
+These coefficients have, like interactions, a normal prior with an SD of ``interaction_scale``
+residual SDs, twice that for log odds. It enters after the fit: a posterior N(m, v) under a wide
+prior becomes N(l m, l v), l = k^2 / (k^2 + v), in each coefficient.
 """
 
 from dataclasses import dataclass
@@ -74,16 +74,16 @@ def _shrunken(values: FloatArray, sd: float) -> FloatArray:
 
 @dataclass(frozen=True, repr=False)
 class _Law:
-    """The normal law of z of some records: mean (r, q), covariance (r, q, q), zero where absent."""
+    """Normal distributions of z: means (r, q), covariances (r, q, q), zero where absent."""
 
     mean: FloatArray
     covariance: FloatArray
 
     def log_density(self, z: FloatArray, known: BoolArray, place: IntArray) -> FloatArray:
-        """Return the log density (s, ways) of the known columns of z (s, q), but the constant.
+        """Return the log density (s, ways) of the known columns of z (s, q), up to a constant.
 
-        known (u, q): of records that are alike; place (s,): which each is like. The laws are those
-        of all ways, one after the other, each of u records.
+        known (u, q): of each group of identical records; place (s,): the group of each record. The
+        laws are those of all ways, one after the other, each of u records.
         """
         ways = len(self.mean) // len(known)
         matrix = self._of(np.tile(known, (ways, 1)))
@@ -214,7 +214,7 @@ class Completion(Simulation):
     ) -> None:
         """Draw the amounts of missing answers, in ``values`` (n, p or p + 1) and z (r, q).
 
-        z is without effects of PSUs, and values are with them.
+        z excludes effects of PSUs, and values include them.
         """
         effects = self._of_amounts(rows)
         law = self._law(category, self.design.matrix.cell[rows])

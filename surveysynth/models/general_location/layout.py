@@ -1,7 +1,7 @@
 """Parts of the general location model of a design, and the columns that each part uses.
 
 x~ = (x, e(d)) has width W: the K columns of X, then for each outcome with a discrete part an
-indicator of each of its categories but the first. z (n, q) has the amounts, in the order listed,
+indicator of each of its categories except the first. z (n, q) has the amounts, in the order listed,
 and the log weight last; absent ones are zero. An outcome with a split has two columns, one above it
 and one below; a record has at most one of them.
 
@@ -114,7 +114,7 @@ class Layout:
 
     @property
     def amounts(self) -> tuple[tuple[int, int], ...]:
-        """Outcome and side of each column of z but the log weight."""
+        """Outcome and side of each column of z except the log weight."""
         return tuple((j, side) for j, sides in enumerate(self.sides) for side in range(sides))
 
     @property
@@ -196,7 +196,7 @@ def residual_covariances(
 ) -> FloatArray:
     """Return residual covariances (groups, q, q) of the columns of z that are ``there`` (q,).
 
-    Of all columns by default."""
+    For all columns by default."""
     q = len(regressions)
     groups = theta[f"variance_{regressions[0].name}"].size if q else 1
     slopes, variance = np.zeros((groups, q, q)), np.zeros((groups, q))
@@ -239,7 +239,7 @@ def log_total(eta: FloatArray) -> FloatArray:
 
 
 def shares(eta: FloatArray) -> FloatArray:
-    """Return probabilities (..., C - 1) of the categories but the first."""
+    """Return probabilities (..., C - 1) of all categories except the first."""
     return np.asarray(np.exp(eta - log_total(eta)[..., None]), dtype=np.float64)
 
 
@@ -253,7 +253,7 @@ def log_shares(eta: FloatArray) -> FloatArray:
 class CovarianceGroups:
     """Groups of the cells of X.
 
-    ``cell`` (G,): the group of each cell, from 0 on; ``labels``: the levels of each group.
+    ``cell`` (G,): the group of each cell, starting at 0; ``labels``: the levels of each group.
     """
 
     names: tuple[str, ...]
@@ -277,7 +277,7 @@ class CovarianceGroups:
 def default_columns(design: PublicDesign) -> tuple[str, ...]:
     """Return the columns whose cells have spreads of their own by default: strata and by.
 
-    In an order that tables do not choose. Strata that are no predictors have no cells."""
+    Their order does not depend on tables. Strata that are not predictors have no cells."""
     left_out = design.strata_name not in design.predictors and (
         design.psu is not None or not design.strata_in_cells
     )

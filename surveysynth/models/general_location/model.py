@@ -164,7 +164,7 @@ class GeneralLocation(Model):
     def _on_records(
         self, theta: Theta, design: PublicDesign
     ) -> tuple[Theta, PublicDesign, Layout, IntArray, IntArray]:
-        """Return what simulations of a draw begin with."""
+        """Return the starting point of simulations from a draw."""
         layout, groups = Layout.of(design, self.grouped), self.groups(design)
         return theta, design, layout, groups.cell, design.matrix.cell
 
@@ -178,7 +178,7 @@ class GeneralLocation(Model):
         """Draw categories, amounts and log weight of n records; both kinds are the same.
 
         Amounts of an outcome with bounds are drawn from the normal distribution that, cut there,
-        has the regression's mean and variance. All PSUs have fresh effects.
+        has the regression's mean and variance. All PSUs have new effects.
         """
         effects = fresh_effects(theta, psu_codes(self, design), rng)
         return self._simulation(theta, design, effects).sample(rng)
@@ -196,7 +196,7 @@ class GeneralLocation(Model):
         rng: np.random.Generator,
         kind: SimulationKind = "release",
     ) -> Simulated:
-        """Fill missing answers by what the model says of them, as if they had been given."""
+        """Impute missing answers from the model, as if they had been given."""
         if not any(each.missing for each in design.outcomes):
             return simulated
         completion = Completion(*self._on_records(theta, design), simulated.effects)
@@ -260,7 +260,7 @@ class GeneralFBP(GeneralLocation):
         rng: np.random.Generator,
         kind: SimulationKind = "release",
     ) -> Simulated:
-        """Fill missing answers by what the model says of the population, or of the sample."""
+        """Impute missing answers from the model of the population, or of the sample."""
         if kind == "sample" or not design.outcomes[0].missing:
             return super().completed(theta, design, simulated, rng, kind)
         return self._population(theta, design, simulated.effects).filled(simulated, rng)

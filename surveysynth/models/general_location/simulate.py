@@ -7,9 +7,9 @@ of the regression.
 Normal distributions that, cut at the bounds of an outcome, have given moments.
 
 A fitted regression ignores bounds: its mean m and variance s^2 are those of the records, which lie
-inside the bounds. Cutting N(m, s^2) itself would move the mean away from a near bound. Amounts are
-drawn from the cut normal with mean m and variance s^2, the likeliest of all cut normals given those
-moments (Cohen 1950). Its uncut form N(mu, sigma^2) is called the parent.
+inside the bounds. Truncating N(m, s^2) itself would shift the mean away from a nearby bound.
+Amounts are drawn from the cut normal with mean m and variance s^2, the likeliest of all cut normals
+given those moments (Cohen 1950). Its uncut form N(mu, sigma^2) is called the parent.
 """
 
 from dataclasses import dataclass, replace
@@ -115,7 +115,7 @@ def _standard(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray
 
 
 def _reach(distance: FloatArray) -> FloatArray:
-    """Return how far a density extends from its mean, opposite of a bound at a distance >= 1.
+    """Return how far a density extends from its mean, away from a bound at a distance >= 1.
 
     It leaves out less than 1e-16. Near 1 the density is nearly exponential, from about 3 on normal.
     """
@@ -196,7 +196,7 @@ class Simulation:
     def _alike(
         self, cell: IntArray, category: IntArray, few: int | None = None
     ) -> tuple[IntArray, IntArray]:
-        """Return the first of all records that are alike (u,), and which each (r,) is like.
+        """Return the first of each group of identical records (u,), and the group of each (r,).
 
         What cells (r,) and categories (r, p) say is computed once for them, unless they are few.
         """
@@ -414,7 +414,7 @@ class Population(Simulation):
         p(a) ∝ N(a; 0, T) sum_i E_s(w | x_i, a) / E_s(w | x_i)
 
     The effect a_w on the log weight enters E_s(w | x, a) as exp(a_w), which makes N(0, T) one about
-    T e_w. What is left differs little from one a to the other.
+    T e_w. What is left differs little from one a to another.
     """
 
     def drawn(self, rng: np.random.Generator) -> Simulated:

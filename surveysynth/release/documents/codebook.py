@@ -1,6 +1,6 @@
 """codebook.json and codebook.xml: every column of the microdata, for people and programs.
 
-codebook.xml has the same as DDI-Codebook 2.5, which data archives add to their catalogs. Its
+codebook.xml has the same in DDI-Codebook 2.5, which data archives add to their catalogs. Its
 elements follow https://ddialliance.org/Specification/DDI-Codebook/2.5.
 """
 

@@ -30,7 +30,7 @@ MOST_LEVELS, MOST_CELLS = 30, 60
 
 
 def make_dossier(facts: ReleaseFacts, shared: dict[str, Any]) -> tuple[str, str]:
-    """Return the dossier as Markdown and as a page that needs nothing else.
+    """Return the dossier as Markdown and as a page that is self-contained.
 
     ``shared``: by ``shared_context``. Without a guarantee there is nothing to work out and nothing
     to sign: those parts are left out.

@@ -111,7 +111,7 @@ def _design(facts: ReleaseFacts, *, separate_pair: bool) -> dict[str, Any]:
 
 
 def _files(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return names and meanings of the files: of one table each file, of several a line a table."""
+    """Return names and meanings of the files, by file, or by table if there are several."""
     spec = facts.spec
     single, several, endings = [], [], []
     if not spec.named_tables:
@@ -139,7 +139,7 @@ def _files(facts: ReleaseFacts) -> dict[str, Any]:
 
 
 def _rows(facts: ReleaseFacts) -> dict[str, Any]:
-    """Return what rows of the tables are: intervals, levels, flags, rows by an outcome."""
+    """Describe the rows of the tables: intervals, levels, flags, rows by an outcome."""
     spec = facts.spec
     pairs = [
         (each, statistic_of(name)) for each in spec.each_table for name in each.table.statistics

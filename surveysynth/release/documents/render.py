@@ -110,7 +110,7 @@ _BOX = "[ ] "
 
 
 def page_of(markdown: str, title: str, mark: str) -> str:
-    """Return Markdown as an HTML page that needs nothing else.
+    """Return Markdown as an HTML page that is self-contained.
 
     ``mark`` stands at its top and end. HTML in the Markdown is shown as text. A line in italics
     just above a table becomes its caption, a list of ``[ ]`` a list of boxes; the first column of
@@ -139,7 +139,7 @@ def page_of(markdown: str, title: str, mark: str) -> str:
 
 
 def _end(tokens: "list[Token]", start: int) -> int:
-    """Return where the block ends that opens at ``start``."""
+    """Return the end of the block that opens at ``start``."""
     level = tokens[start].level
     return next(
         place + 1

@@ -166,7 +166,7 @@ class Limits:
 class CustomRules:
     """The caller's thresholds: beyond ``mark`` a number has the flag M, beyond ``suppress`` S.
 
-    Without either there are no flags but those for empty and very small cells.
+    Without either, only empty and very small cells have flags.
     """
 
     mark: Limits | None = None
@@ -380,13 +380,13 @@ def make_table(
 ) -> ReleaseTable:
     """Assemble a table from its cells, numbers and flags.
 
-    ``cells`` has the by-columns and is_margin, one row a domain. Numbers are of its rows, or with
+    ``cells`` has the by-columns and is_margin, one row per domain. Numbers are of its rows, or with
     ``categories`` of all categories in the first row, then in the next.
 
     A domain without sample records has no estimate. A domain with fewer than the statistic needs
     has no standard error: the linearized variable of the mean of a single record is zero whatever
-    the record says (methods 5). Where rows are by an outcome, some datasets may be empty.
-    ``flags`` adds its codes to the column ``flag`` and empties the numbers that it withholds.
+    its value (methods 5). Where rows are by an outcome, some datasets may be empty. ``flags`` adds
+    its codes to the column ``flag`` and empties the numbers that it withholds.
     """
     import pandas as pd
 

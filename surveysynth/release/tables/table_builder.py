@@ -54,7 +54,7 @@ def by_korn_graubard(spec: Spec, kind: Statistic) -> bool:
 
 
 def table_notes(spec: Spec, design: PublicDesign, key: Key) -> list[str]:
-    """Return what readers of a table must know of its estimates and intervals."""
+    """Return what readers of a table must know about its estimates and intervals."""
     kind, m, notes = statistic_of(key[0]), spec.privacy.m, []
     outcome = None if key[1] is None else design.outcomes[key[1]]
     if kind.binary and outcome is not None and outcome.is_labelled:  # which level counts

@@ -38,7 +38,7 @@ def plain_text(field: str) -> str:
 
 
 def write(shown: TableSet, folder: Path, made: Format) -> None:
-    """Write one file a statistic."""
+    """Write one file per statistic."""
     for statistic, tables in shown.tables.items():
         write_table(tables, folder / made.file_of(statistic))
 

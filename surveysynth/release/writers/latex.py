@@ -1,4 +1,4 @@
-r"""Tables as LaTeX: booktabs and threeparttable, one file a table and a document that holds all.
+r"""Tables as LaTeX: booktabs and threeparttable, one file per table and a document that holds all.
 
 Each file can be read into a document of one's own with \input; its first lines name the packages.
 A table longer than a page becomes a longtable with the same parts.
@@ -73,7 +73,7 @@ def escape(text: str) -> str:
 
 
 def write(shown: TableSet, folder: Path, made: Format) -> None:
-    """Write one file a statistic, and a document that reads them all."""
+    """Write one file per statistic, and a document that reads them all."""
     for statistic, layout in shown.layouts.items():
         path = folder / made.file_of(statistic)
         path.write_text(render_fragment(layout), encoding="utf-8")

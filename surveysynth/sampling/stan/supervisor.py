@@ -2,7 +2,7 @@
 
 This script uses the standard library alone and starts in a few hundredths of a second. DIR, a
 private folder, holds ``commands.json``: {"commands": [[..], ..], "at_once": n}. Standard input is a
-pipe that the parent holds and never writes to. However the parent ends, even killed, the pipe
+pipe that the parent holds and never writes to. When the parent ends, even if it is killed, the pipe
 closes; then everything is killed and DIR deleted. ``ended.json`` reports the result: {"failed":
 null} or {"failed": {"command": i, "code": c}}, the code negative for a signal.
 """
@@ -40,7 +40,7 @@ def main(folder: Path) -> int:
 
 
 def _watch(abandoned: threading.Event) -> None:
-    """Set ``abandoned`` when the last other end of the pipe is closed."""
+    """Set ``abandoned`` when the other end of the pipe is closed everywhere."""
     while os.read(0, 1):
         pass
     abandoned.set()

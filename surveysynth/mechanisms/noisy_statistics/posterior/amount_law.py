@@ -1,7 +1,7 @@
-"""The law of noisy sums and squares given means and covariances, without categories.
+"""The distribution of noisy sums and squares given means and covariances, without categories.
 
-Formulas in strict 2, "The law of one block", in the axes of each group's G = A' diag(n) A; names in
-comments are of that page."""
+Formulas in strict 2, "Distribution of one block", in the axes of each group's G = A' diag(n) A;
+names in comments are of that page."""
 
 import numpy as np
 

@@ -1,7 +1,7 @@
-"""How much PSUs differ, given a fit that ignores them and noisy products between them.
+"""Estimate how much PSUs differ, given a fit that ignores them and noisy products between them.
 
-Strict 9, "Units": what B says beyond sums of cells is h'K h in deviations from the means of cells,
-with public K, under h = mean_c + J_c a_j + e. Given the covariance S of the effects that are in the
+Strict 9, "Units": what B adds to sums of cells is h'K h in deviations from the means of cells, with
+public K, under h = mean_c + J_c a_j + e. Given the covariance S of the effects that are in the
 sample, W that of e, and Gamma_j = Jbar_j S Jbar_j', it is taken as normal with the exact
 
     mean        sum_j f_j Gamma_j
@@ -232,7 +232,7 @@ class BetweenLaw:
         return self.pairs.of(x + y) - self.pairs.of(x) - self.pairs.of(y)
 
     def averaged(self) -> "BetweenLaw":
-        """Return the law of the mean over draws, of batch one."""
+        """Return the distribution for the mean over draws, as a batch of one."""
         result = object.__new__(BetweenLaw)
         result.__dict__.update(self.__dict__)
         for name in ("slope", "total", "operator", "off", "base", "turned", "squares"):

@@ -1,8 +1,8 @@
-"""The law of noisy counts, sums and squares given a mixture over categories.
+"""The distribution of noisy counts, sums and squares given a mixture over categories.
 
-Formulas in strict 2, "The law with categories", but that the variance within rows has n+, the
-positive part of n^ rounded off where it is below one, in place of w: sums that a model does not fit
-would draw probabilities to where their variance is larger, although counts are known."""
+Formulas in strict 2, "Distribution with categories", except that the variance within rows has n+,
+the positive part of n^ rounded off where it is below one, instead of w: sums that a model does not
+fit would draw probabilities to where their variance is larger, although counts are known."""
 
 from dataclasses import dataclass
 

@@ -61,8 +61,8 @@ Said = Callable[[str], None]
 class PosteriorRecord:
     """The public record of a fit.
 
-    Largest R-hat and smallest effective sample size by group of what tables use, the number of
-    rounds that chains kept, and that of chains, which may be fewer than the plan's.
+    Largest R-hat and smallest effective sample size by group of functionals, the number of rounds
+    that were kept, and the number of chains, which may be smaller than the plan's.
     """
 
     r_hat: Mapping[str, float]
@@ -81,8 +81,8 @@ def posterior_draws(
 ) -> tuple[PrivateDraws, PosteriorRecord]:
     """Return m draws of the parameters given the noisy statistics, and the record of the fit.
 
-    ``progress``: told where chains go on. Raises ``RefusedError`` where they have not converged,
-    and ``InputError`` for statistics of another model.
+    ``progress``: called when chains continue. Raises ``RefusedError`` where they have not
+    converged, and ``InputError`` for statistics of another model.
     """
     general = require_general(model)
     layout, shape = Layout.of(design, general.grouped), table_of(general, design)
@@ -142,7 +142,7 @@ def fit(
 
 
 def rounds_to_come(rounds: int, r_hat: float) -> int:
-    """Return how many rounds are to follow: R-hat^2 - 1 falls as one over their number."""
+    """Return the number of further rounds: R-hat^2 - 1 falls as one over their number."""
     wanted = 1.1 * (r_hat**2 - 1.0) / (MAX_R_HAT**2 - 1.0) - 1.0
     return int(np.ceil(rounds * min(max(wanted, FEWEST), MOST)))
 
@@ -159,7 +159,7 @@ def chains_side_by_side(table: NoisyTable, plan: SamplingPlan, m: int) -> int:
 
 
 def functionals_of(parameters: Parameters, points: FloatArray) -> dict[str, FloatArray]:
-    """Return what tables use, by group of functionals, (chains, draws, ..) each.
+    """Return the functionals that tables use, by group, (chains, draws, ..) each.
 
     points (chains, draws, D). By cell: log expected weights, weighted means and log SDs of amounts
     on the scale of the model, and weighted shares of categories that are worth a record or more

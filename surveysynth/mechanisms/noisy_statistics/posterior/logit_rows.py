@@ -18,9 +18,9 @@ class LogitRows:
     """One logit on the rows of the table: its own category given x and earlier categories.
 
     Coordinates are those of predictors eta of P rows that determine its coefficients, against the
-    most frequent category. Where noise hides a rare category, eta has no lower end but its prior;
-    where it is seen, eta is known well. In y = r eta + (s - r) log(1 + exp(eta - e)) the posterior
-    is about as wide on both sides: r is the precision of the prior, s that of the noisy counts.
+    most frequent category. If noise hides a rare category, only the prior bounds eta from below;
+    otherwise eta is known well. In y = r eta + (s - r) log(1 + exp(eta - e)) the posterior is about
+    as wide on both sides: r is the precision of the prior, s that of the noisy counts.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""The noisy counts and moments of a release as the posterior reads them: public all of it.
+"""The noisy counts and moments of a release as the posterior reads them: all public.
 
-Cells c of X lie in groups g, which have one residual covariance each; rows (c, d) are cells with a
+Cells c of X are in groups g, which have one residual covariance each; rows (c, d) are cells with a
 combination of categories, and a pattern p is a set of columns of z that are present. Moments are of
 u = (z - center) / spread, and coefficients of z - center, so that their prior is about the center:
 an intercept shares its scale tau with effects, and a log weight of about 10 would make tau 10.
@@ -92,9 +92,9 @@ class NoisyTable:
 
     @cached_property
     def contrasts(self) -> FloatArray:
-        """What groups have of effects of the levels of factors (L, G).
+        """The effects of the levels of factors in each group, (L, G).
 
-        Effects of one factor add up to zero: orthonormal coordinates take their place.
+        Effects of one factor add up to zero, so orthonormal coordinates represent them.
         """
         parts = [np.zeros((0, self.shape.groups))]
         for own in self.shape.levels:

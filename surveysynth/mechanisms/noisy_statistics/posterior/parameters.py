@@ -181,7 +181,7 @@ class Parameters:
             self.roots.append(np.linalg.inv(np.linalg.cholesky(of_own)).T)
 
     def start(self) -> FloatArray:
-        """Return where the search for a mode starts (D,)."""
+        """Return the starting point (D,) of the search for a mode."""
         x = np.zeros(self.dimension)
         x[self.slices["log_tau"]] = np.log(self.spread) - self.least_tau
         if self.layout.grouped:
@@ -629,7 +629,8 @@ def _beyond(values: FloatArray, limit: float) -> BoolArray:
 def log_gamma_norm(half: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return h log h - h - log gamma(h), and its slope in log h.
 
-    Nothing cancels where h is large: nu has no upper end but its prior where groups do not differ.
+    There is no cancellation for large h: if groups do not differ, only the prior bounds nu from
+    above.
     """
     large = half > LARGE_SHAPE
     h = np.where(large, 1.0, half)

@@ -64,7 +64,7 @@ class LevelSquares(Published):
 
 
 def has_levels(shape: LocationShape) -> bool:
-    """Whether there are squares by level: a weight beside categories."""
+    """Return True if there are squares by level: with a weight and categories."""
     return shape.weighted and bool(shape.discrete)
 
 

@@ -1,14 +1,14 @@
-"""Exact counts and moments by block, with noise: what is released of several kinds of outcome.
+"""Exact counts and moments by block, with noise: the release for several kinds of outcome.
 
 Total on every valid survey: sums are whole numbers, and nothing but the noisy numbers depends on a
 record.
 
-**Where groups lie: the first stage of statistics by group, and its proof (strict 7).**
-Groups lie apart, so a ball about the declared centers that holds all of them is wide, and the noise
-of squares grows with the square of its radius. Squares about a distant center also say where a
-group lies: a spread that is guessed too large or too small moves its mean. So a small share of
-the budget is spent on sums alone, about the declared centers; each group gets a center from them,
-and its records are clipped about that, to a smaller ball.
+**Where groups lie: the first stage of statistics by group, and its proof (strict 7).** Groups lie
+apart, so a ball about the declared centers that holds all of them is wide, and the noise of squares
+grows with the square of its radius. Squares about a distant center also depend on the location of a
+group: a spread guessed too large or too small biases its mean. So a small share of the budget is
+spent on sums alone, about the declared centers; each group gets a center from them, and its records
+are clipped about that, to a smaller ball.
 
 **Cost.** Neighbors change T_1 = A'U by a (v - u)', whose squared length |a|^2 |u - v|^2 is at most
 4 R^2, R the radius of the first ball: the line ``ONE_BLOCK`` of ``sensitivity``, which holds
@@ -110,7 +110,7 @@ def smoothed_means(
 
 
 def within(centres: FloatArray, radius: float) -> FloatArray:
-    """Return centers (b, q) moved into the first ball."""
+    """Return centers (b, q) projected onto the first ball."""
     length = np.sqrt((centres * centres).sum(1, keepdims=True))
     return np.asarray(centres * np.minimum(1.0, radius / np.maximum(length, radius)))
 
@@ -150,7 +150,7 @@ class BlockDesign:
 
 @dataclass(frozen=True, eq=False)
 class Centring:
-    """Public: how groups get a center of their own from first sums.
+    """Public: the rule that gives groups centers from first sums.
 
     radius: of the ball about it; sizes (cells,): records of each row of X; precision (K,): of the
     prior of effects, in spreads.
@@ -165,7 +165,7 @@ class Centring:
 class LocationDesign:
     """Public: the table, clipping, and the blocks that have rows, pattern after pattern.
 
-    centring: None where there is one stage.
+    centring: None if there is one stage.
     """
 
     shape: LocationShape
@@ -358,9 +358,9 @@ def location_statistics(
 ) -> LocationStatistics:
     """Release the statistics of one survey within ``budget``, in two stages if the design has them.
 
-    cell (n,), category (n, outcomes), z (n, q); records: of the largest unit of protection;
-    centers (blocks, q): in place of those that first sums give, for audits. Raises ``InputError``
-    for a budget or share that is no number above zero."""
+    cell (n,), category (n, outcomes), z (n, q); records: of the largest unit of protection; centers
+    (blocks, q): instead of those that first sums give, for audits. Raises ``InputError`` for a
+    budget or share that is no number above zero."""
     source, combination = source or SystemNoise(), design.shape.combination_of(category)
     sums = LocationSums(design)
     sums.add(cell, combination, z)

@@ -1,4 +1,4 @@
-"""The public table that noisy statistics of several kinds of outcome are made of.
+"""The public table behind noisy statistics of several kinds of outcome.
 
     row (c, d)  a cell c of X with a combination d of categories, x~ = (x_c, e(d))
     pattern     which columns of z are there: amounts at no spike, above or below a split
@@ -88,7 +88,7 @@ class LocationShape:
 
     @cached_property
     def indicators(self) -> FloatArray:
-        """e(d) (D, E): categories 1 on of each discrete part in turn."""
+        """e(d) (D, E): indicators of all categories but the first of each discrete part."""
         columns = self.layout.columns
         return self.layout.tilde(np.zeros((len(self.combinations), columns)), self.combinations)[
             :, columns:
@@ -125,7 +125,7 @@ class LocationShape:
 
     @property
     def patterns(self) -> BoolArray:
-        """Columns that are there (P, q) in each pattern."""
+        """Flags (P, q) of the columns present in each pattern."""
         return self._patterns[0]
 
     @property

@@ -61,7 +61,7 @@ class SystemNoise(NoiseSource):
 
 
 class SeededNoise(NoiseSource):
-    """Exact noise that a seed makes again: for tests and studies, not private."""
+    """Exact noise that a seed repeats: for tests and studies, not private."""
 
     kind = "seeded"
 
@@ -73,7 +73,7 @@ class SeededNoise(NoiseSource):
 
 
 def added(values: IntArray, variance: int | Fraction, source: NoiseSource) -> IntArray:
-    """Return whole numbers (any shape, of objects) with noise of their own each."""
+    """Return whole numbers (any shape, of objects), each with its own noise."""
     noise = source.draw(variance, values.size)
     result = np.empty(values.size, dtype=object)
     result[:] = [int(value) + each for value, each in zip(values.ravel(), noise, strict=True)]
@@ -174,7 +174,7 @@ ARRAYS: dict[Any, type] = {FloatArray: np.float64, IntArray: np.int64, BoolArray
 
 @dataclass(frozen=True)
 class Published:
-    """Released statistics as JSON, which come back to the last bit."""
+    """Released statistics as JSON, read back exactly."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return numbers, words and nested lists."""

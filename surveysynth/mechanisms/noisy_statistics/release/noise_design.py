@@ -1,8 +1,9 @@
 """Public constants of the mechanism: declared scales, the integer grid, and the shape of the noise.
 
 Nothing here sees a confidential number. Records enter as u = (z - center)/spread, clipped to a ball
-and rounded to a grid; their sums enter as A'U, A one row a record, |row| <= 1, so that the same
-noise on every entry is enough. Which A that is decides how the noise falls on cells and effects.
+and rounded to a grid; their sums enter as A'U, A one row per record, |row| <= 1, so that the same
+noise on every entry is enough. The choice of A determines how the noise is spread over cells and
+effects.
 """
 
 import math
@@ -78,10 +79,10 @@ class Clipping:
         return int(self.radius / self.step)
 
     def on_grid(self, z: FloatArray) -> IntArray:
-        """Return u in steps (n, q), whole numbers inside the ball, of any finite z (n, q).
+        """Return u in steps (n, q), whole numbers inside the ball, for any finite z (n, q).
 
         Shrunk to q steps inside the ball and then rounded to the nearest point of the grid, which
-        moves u by less than sqrt(q)/2 steps: no record ends outside, whatever it was.
+        changes u by less than sqrt(q)/2 steps: no record ends outside, whatever it was.
         """
         with np.errstate(over="ignore"):
             u = (z - self.centre) / self.spread

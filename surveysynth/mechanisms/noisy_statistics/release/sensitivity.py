@@ -22,18 +22,18 @@ so rho = d^2 / (2 s^2) with the distance d^2 = |a|^2 |u - v|^2 + |D|_F^2 / (2 R^
 
     d^2 = h' (|u|^2 + |v|^2) + (|u|^4 + |v|^4)/(2 R^2) + [h'^2 R^2 - (c/R + h' R)^2],
 
-and the last bracket is at most h'^2 R^2, the others at most 2 h' R^2 and R^2. Hence
-d^2 <= R^2 (1 + 2 h' + h'^2) = R^2 (1 + h')^2. It is attained: |u| = |v| = R, u'v = -h' R^2. For
-h = 1: d <= 2R, at v = -u: second moments cost nothing beside first moments. (The square is not
-convex in |u| for h < 1, so that an argument by extreme points would not do.)
+and the last bracket is at most h'^2 R^2, the others at most 2 h' R^2 and R^2. Hence d^2 <= R^2 (1 +
+2 h' + h'^2) = R^2 (1 + h')^2. It is attained: |u| = |v| = R, u'v = -h' R^2. For h = 1: d <= 2R, at
+v = -u: second moments cost nothing beside first moments. (The square is not convex in |u| for h <
+1, so an argument by extreme points fails.)
 
 **Several blocks and counts.** With outcomes of several kinds every record is in one of several
 blocks b (``location_table``), whose T_b and Q_b are of the columns of u that its records have. The
-squares of a small block say how far its amounts spread, which needs less noise than means do: noise
-on Q_b has 1/t of the variances above, t >= 1 (``SQUARES``), and |D|_F^2 counts t times. The count
-n_cd of every row (c, d) is released too, with noise of variance s^2 / k^2, k^2 = share R^2. Now d^2
-is the sum over blocks, and k^2 times the squared change of the counts. The record's x stays; u and
-d become v and d'.
+squares of a small block determine the spread of its amounts, which tolerates less noise than means:
+noise on Q_b has 1/t of the variances above, t >= 1 (``SQUARES``), and |D|_F^2 counts t times. The
+count n_cd of every row (c, d) is released too, with noise of variance s^2 / k^2, k^2 = share R^2.
+Now d^2 is the sum over blocks, and k^2 times the squared change of the counts. The record's x
+stays; u and d become v and d'.
 
 - d' = d: as for one block, 2 h' R^2 and t R^2 and what is left of -2 h' c - t c^2/R^2, which is
   largest at c = -h' R^2/t: d^2 <= R^2 (2 h' + t + h'^2/t) <= R^2 (2 + t + 1/t). For t = 1 this is
@@ -42,7 +42,7 @@ d become v and d'.
   squared length |a|^2 |u|^2 + |a'|^2 |v|^2 - 2 s c, c = u'v, and Q adds t (|u|^4 + |v|^4 -
   2 c^2)/(2 R^2). With |a|, |a'| <= 1 and |u|, |v| <= R the sum is at most (2 + t) R^2 - 2 s c -
   t c^2/R^2, which is largest at c = -s R^2/t: d^2 <= R^2 (2 + t + s^2/t) + 2 k^2.
-- d' lies in another block: T and Q lose |a|^2 |u|^2 + t |u|^4/(2 R^2) <= (1 + t/2) R^2 in one and
+- d' is in another block: T and Q lose |a|^2 |u|^2 + t |u|^4/(2 R^2) <= (1 + t/2) R^2 in one and
   gain as much in the other, whatever columns they have: d^2 <= (2 + t) R^2 + 2 k^2, the line above
   with s = 0.
 

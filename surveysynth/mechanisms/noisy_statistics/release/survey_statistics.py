@@ -57,8 +57,8 @@ def release_statistics(
     """Return the noisy statistics of a survey: of categories, amounts and the transformed weight.
 
     Model and design say whether products between PSUs and squares by level are among them.
-    ``centres``: of the groups, in place of those that first sums give. Raises ``InputError`` before
-    the survey is looked at.
+    ``centres``: of the groups, instead of those that first sums give. Raises ``InputError`` before
+    the survey is read.
     """
     general = require_general(model)
     public = location_design(general, design, settings)
@@ -89,7 +89,7 @@ def check_public(model: Model, design: PublicDesign, settings: NoisySettings) ->
 
 
 def require_general(model: Model) -> GeneralLocation:
-    """Return the model; raise ``InputError`` for one that is no general location model."""
+    """Return the model; raise ``InputError`` if it is not a general location model."""
     if isinstance(model, GeneralLocation):
         return model
     raise InputError(
@@ -232,7 +232,7 @@ def published_sums(
 
 
 def _counted(own: LocationStatistics) -> bool:
-    """Return whether counts say anything: records of a cell without categories are public."""
+    """Return True if counts are informative: records of a cell without categories are public."""
     return len(own.present) > 1 or own.counts.size > own.block_group.max() + 1
 
 

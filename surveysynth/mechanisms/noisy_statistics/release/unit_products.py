@@ -16,11 +16,11 @@ root of p. Sums are about the common center, never those of groups. Who is in wh
 is added up in fractions, and each entry of it is rounded once.
 
 **One record.** Neighbors differ in (u, d) of one record. Its PSU stays, so one m = m_j of n = n_j
-records moves. In a block it moves by at most t = D/n: |u - v| <= 2R, and the flags of an outcome by
-the distance of two categories, sqrt(2) k but for the grid, so D^2 = 4 R^2 + 2 p k^2 with p outcomes
-in the block, without 4 R^2 if there is no column of u. And |m| <= H, H^2 = R^2 + k^2 sum_j (1 -
-1/L_j). The block moves by n |a a' - b b'|_F for means a, b with |a|, |b| <= H and |a - b| <= t, and
-the squares of what blocks move by add up.
+records changes. In a block it changes by at most t = D/n: |u - v| <= 2R, and the flags of an
+outcome by the distance of two categories, sqrt(2) k but for the grid, so D^2 = 4 R^2 + 2 p k^2 with
+p outcomes in the block, without 4 R^2 if there is no column of u. And |m| <= H, H^2 = R^2 + k^2
+sum_j (1 - 1/L_j). The block changes by n |a a' - b b'|_F for means a, b with |a|, |b| <= H and |a -
+b| <= t, and the squared changes of blocks add up.
 
 **Claim:** |a a' - b b'|_F <= max(t (2H - t), sqrt(2) H t' sqrt(1 - t'^2 / 4 H^2)), t' = min(t,
 sqrt(2) H). With x = |a|^2, y = |b|^2 and e = |a - b|,
@@ -42,7 +42,7 @@ depend on how many PSUs there are. Rounding moves an entry of B by at most 1/2 o
 the difference in Frobenius' norm by at most the number of columns of h.
 
 **Units of protection of up to K records.** Change one record after the other, in whichever PSUs
-they lie: by the triangle inequality B moves by at most K times as much.
+they lie: by the triangle inequality B changes by at most K times as much.
 
 **Noise.** With s = K times the distance above, discrete Gaussian noise of variance tau^2 = s^2 /
 (2 rho_0) on the diagonal of B, and of half that on each entry above it, independent; what is below
@@ -59,8 +59,8 @@ the share s for B, the RMSE of the mean of a cell of n records grows by
 v the variance of the noise of a sum and f the design effect of the cell at the intraclass
 correlation c = ``USUAL_ICC``. This is estimated with the variance e^2 = 2 / C (c + (1 - c) / m)^2 +
 tau_1^2 / (s (n_all - C)^2), tau_1 the noise of B if it had all of the budget, and E(s) is the SD
-over the mean of sqrt(1 + (m - 1) min(max(c + e z, 0), 1)), z standard normal: how unsure standard
-errors of the mean of all records are. The best s has the least R + E.
+over the mean of sqrt(1 + (m - 1) min(max(c + e z, 0), 1)), z standard normal: how uncertain
+standard errors of the mean of all records are. The best s has the least R + E.
 """
 
 import math
@@ -139,7 +139,7 @@ def block_of_columns(shape: LocationShape) -> IntArray:
 
 
 def inside_blocks(block: IntArray) -> tuple[IntArray, IntArray]:
-    """Return rows and columns (k,) on and above the diagonal that lie in one block each."""
+    """Return rows and columns (k,) on and above the diagonal that are in one block each."""
     first, second = np.triu_indices(len(block))
     inside = block[first] == block[second]
     return first[inside], second[inside]
