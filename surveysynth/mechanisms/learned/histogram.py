@@ -1,5 +1,8 @@
 """Noisy histograms of outcomes and weights, for learned transforms: the release, and the proof.
 
+Noisy statistics draw them before their sums (``first_stage``); synthesis draws the curves again
+(``redrawn_designs``). The pseudo-posterior has no learned transforms.
+
 **What is released.** The public range of an outcome is divided into J bins (``transforms.py``).
 All records have one histogram, or each stratum or cell has its own; with a split there is one for
 each side. A record is counted in one bin of one histogram: the one that its amount lies in, and the
@@ -356,7 +359,7 @@ def learned_words(outcomes: Sequence[Outcome]) -> str:
 def spread_counts(
     design: PublicDesign, confidential: Confidential, rng: np.random.Generator | None
 ) -> Confidential:
-    """Return the values with y + U in the place of each count y. Confidential.
+    """Return the values with y + U instead of each count y. Confidential.
 
     Counts outside the range count as its nearer end, and missing answers stay missing. rng: of a
     test or a simulation; None for the randomness of the operating system.
