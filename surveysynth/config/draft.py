@@ -229,7 +229,7 @@ class Choices:
         }  # fmt: skip
         if missing := [flag for part, flag in flags.items() if not getattr(self, part)]:
             raise InputError(
-                "there is no terminal to ask on. Give these flags, which have no default: "
+                "init asks questions in a terminal, and there is none. Answer with these flags: "
                 f"{', '.join(missing)}."
             )
 

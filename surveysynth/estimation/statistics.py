@@ -145,21 +145,21 @@ class Statistic:
                 f"{listing([each.name for each in outcomes if each.name in rows_by])}, which does "
                 "not vary within a row. Leave one of both out."
             )
-        got = ", ".join(f"{outcome.name} {outcome.kind}" for outcome in outcomes)
+        got = ", ".join(f"{outcome.name} is {outcome.kind}" for outcome in outcomes)
         if self.of:
             return (
                 f"{self.name!r} needs the outcomes {listing(self.of)} to be amounts of "
-                f"synthesizer.outcome, got {got}."
+                f"synthesizer.outcome; {got}."
             )
         if self.binary:
             transforms = listing([o.transform.kind for o in outcomes if o.kind == "continuous"])
             also = f", transform {transforms}" if transforms else ""
             return (
                 f"{self.name!r} needs an outcome of 0 and 1: of kind 'binary', or with "
-                f"transform = 'identity' in [outcomes.NAME], got {got}{also}."
+                f"transform = 'identity' in [outcomes.NAME]; {got}{also}."
             )
         return (
-            f"{self.name!r} needs an outcome that is {' or '.join(self.kinds)}, got {got}."
+            f"{self.name!r} needs an outcome that is {' or '.join(self.kinds)}; {got}."
             f"{self.instead}"
         )
 
@@ -243,7 +243,7 @@ def of_share(p: float) -> Statistic:
         plural=plural,
         heading=f"Estimated {plural.removesuffix('s')}",
         linearise=quantile(p),
-        instead=" Of outcomes with levels there is 'share'.",
+        instead=" For outcomes with levels there is 'share'.",
         file=plural if median else file_name("percentiles", percent.replace(".", "_")),
         share=p,
         explanation=(
@@ -468,6 +468,7 @@ SHARE = Statistic(
     heading="Estimated percentage",
     linearise=average,
     kinds=("semicontinuous", "binary", "categorical"),
+    instead=" For amounts there are 'mean', 'median' and 'total'.",
     by_level=True,
     interval="logit",
     percent=True,
