@@ -36,7 +36,7 @@ from surveysynth.estimation.linearised import (
     quantile,
     quotient,
 )
-from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
+from surveysynth.survey.outcome import AMOUNTS, Outcome, OutcomeKind, zero_one
 
 Interval: TypeAlias = Literal["t", "logit", "positive"]
 """estimate ± t SE; the same on the logit scale, which stays between 0 and 1; or, where it would
@@ -55,7 +55,7 @@ class Statistic:
     needs_outcome: bool = True
     binary: bool = False  # true if the outcome must be 0 or 1 and is modeled untransformed
     #: Of the outcomes that it is of; a table of one leaves the others out.
-    kinds: tuple[OutcomeKind, ...] = ("continuous", "semicontinuous", "count")
+    kinds: tuple[OutcomeKind, ...] = AMOUNTS
     instead: str = ""  # for outcomes of another kind, what is of them, for messages
     #: Whether each row has a line a level of the outcome's discrete part; the array function then
     #: takes the indicator of one level.
