@@ -5,7 +5,9 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pandas as pd
@@ -37,6 +39,9 @@ REFERENCE: dict[str, set[str]] = {
 }  # fmt: skip
 #: Pages that release a whole survey of ten thousand records.
 SLOW = {"real_survey"}
+#: Pages that go on in the folder of the first release, which README and quick start make.
+CONTINUED = {"quick_start", "release_folder", "good_enough"}
+FIRST_RELEASE = pytest.mark.xdist_group("first release")
 METHODS = TECHNICAL / "methods.md"
 STRICT = TECHNICAL / "strict.md"
 POSTERIOR = TECHNICAL / "posterior.md"
@@ -94,12 +99,12 @@ def run_shell(text: str) -> None:
     assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
 
 
-def run_blocks(blocks: list[Block]) -> None:
-    """Run shell and Python blocks in order, Python in one namespace."""
+def run_blocks(blocks: list[Block], done: Collection[str] = ()) -> None:
+    """Run shell and Python blocks in order, Python in one namespace; leave out commands done."""
     namespace: dict[str, object] = {"__name__": "__main__"}
     for block in blocks:
         if block.language == "sh":
-            run_shell(block.text)
+            run_shell("\n".join(line for line in block.text.splitlines() if line not in done))
         elif block.language == "python":
             # Line numbers of the document in a traceback.
             code = "\n" * (block.line - 1) + block.text
@@ -112,14 +117,37 @@ def run_blocks(blocks: list[Block]) -> None:
     [
         pytest.param(path, marks=[pytest.mark.slow] if path.stem in SLOW else [], id=path.stem)
         for path in VIGNETTES
+        if path.stem not in CONTINUED
     ],
 )
 def test_vignette_runs(vignette: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run_blocks(runnable(vignette))
+
+
+@FIRST_RELEASE
+@pytest.mark.pages
+@pytest.mark.parametrize("page", sorted(CONTINUED))
+def test_vignette_goes_on(
+    page: str, first_release: tuple[Path, dict[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, printed = first_release
+    blocks = runnable(ROOT / "vignettes" / f"{page}.md")
+    done = {typed.removesuffix(" --yes"): output for typed, output in printed.items()}
+    monkeypatch.chdir(folder)
+    run_blocks(blocks, done)
+    # What the page shows below a command is what it printed.
+    for block, shown in pairwise(blocks):
+        if shown.language == "text" and (output := done.get(block.text.strip())):
+            assert masked(output) == masked(shown.text), block.text
+
+
+def runnable(vignette: Path) -> list[Block]:
+    """Return the blocks of a page, which has those of its languages."""
     blocks = blocks_of(vignette)
     expected = REFERENCE.get(vignette.stem, {"sh", "python"})
     assert expected <= {block.language for block in blocks}
-    monkeypatch.chdir(tmp_path)
-    run_blocks(blocks)
+    return blocks
 
 
 def test_there_is_a_vignette() -> None:
@@ -141,27 +169,52 @@ def output_of(words: list[str], folder: Path) -> str:
     return done.stdout.replace(f"{folder}{os.sep}", "")
 
 
-def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def readme_session() -> list[tuple[str, str]]:
+    """Return the commands that the README shows, each with what it prints."""
+    (session,) = (block.text for block in blocks_of(README) if block.language == "console")
+    parts = [part.partition("\n") for part in session.split("$ ")[1:]]
+    return [(typed, printed) for typed, _, printed in parts]
+
+
+@pytest.fixture(scope="module")
+def first_release(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """The folder in which the commands of the README ran, and what each printed."""
+    folder = tmp_path_factory.mktemp("first_release")
+    return folder, {typed: output_of(typed.split(), folder) for typed, _ in readme_session()}
+
+
+@FIRST_RELEASE
+@pytest.mark.pages
+def test_readme_runs(first_release: tuple[Path, dict[str, str]]) -> None:
     """The first command but for the installation; each command shown prints what is shown."""
-    monkeypatch.chdir(tmp_path)
+    folder, output = first_release
     command = next(block.text for block in blocks_of(README) if block.language == "sh")
     steps = [step.strip().removeprefix(".venv/bin/") for step in command.split("&&")]
     assert steps[:2] == ["python3 -m venv .venv", "pip install ."]
-    (session,) = (block.text for block in blocks_of(README) if block.language == "console")
-    shown = [part.partition("\n") for part in session.split("$ ")[1:]]
-    assert set(steps[2:]) < {each[0] for each in shown}
+    shown = readme_session()
+    assert set(steps[2:]) < {typed for typed, _ in shown}
     assert len(shown) == 4
-    for typed, _, printed in shown:
-        assert masked(output_of(typed.split(), tmp_path)) == masked(printed), typed
+    for typed, printed in shown:
+        assert masked(output[typed]) == masked(printed), typed
     assert masked("OK to release.") != masked("Released.")
+    release = folder / "out" / "release"
     for statistic in ("counts", "means"):
-        assert len(pd.read_csv(f"out/release/tables/{statistic}.csv")) == 27
+        assert len(pd.read_csv(release / "tables" / f"{statistic}.csv")) == 27
+    privacy = json.loads((release / "privacy.json").read_text(encoding="utf-8"))
+    assert privacy["guarantee"] == "zero-concentrated differential privacy"
+
+
+def test_the_readme_s_second_specification_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert "`ex/spec_pseudo_posterior.toml`" in README.read_text(encoding="utf-8")
+    run_shell("surveysynth example ex --n 400")
     run_shell("surveysynth release ex/spec_pseudo_posterior.toml --out papers")
-    for folder, promise in (("out", "zero-concentrated"), ("papers", "asymptotic")):
-        privacy = json.loads(Path(folder, "release", "privacy.json").read_text(encoding="utf-8"))
-        assert privacy["guarantee"] == f"{promise} differential privacy"
-        assert len(pd.read_csv(f"{folder}/release/tables/means.csv")) == 27
+    release = tmp_path / "papers" / "release"
+    privacy = json.loads((release / "privacy.json").read_text(encoding="utf-8"))
+    assert privacy["guarantee"] == "asymptotic differential privacy"
+    assert len(pd.read_csv(release / "tables" / "means.csv")) == 27
 
 
 def test_readme_specification_is_the_example_s(tmp_path: Path) -> None:

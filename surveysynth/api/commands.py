@@ -206,7 +206,7 @@ def adequacy(
     ...     released = ss.release(spec, Path(folder) / "out", seed=1)
     ...     found = ss.adequacy(Path(folder) / "out")
     >>> found.rows, 0 < found.p_value <= 1
-    (20, True)
+    (22, True)
     """
     from surveysynth._support import progress as stages
     say = progress or (lambda stage: None)

@@ -26,7 +26,7 @@ from surveysynth.survey.columns import looks_like_value, text_column
 from surveysynth.survey.declaration import UNKNOWN, WeightsFrom
 from surveysynth.survey.files import LabelledTable, Table, open_table
 from surveysynth.survey.formula import quote
-from surveysynth.survey.outcome import OutcomeKind
+from surveysynth.survey.outcome import AMOUNTS, OutcomeKind
 from surveysynth.survey.records import LEAST_RECORDS, level_problems
 
 SPEC_NAME = "spec.toml"
@@ -146,7 +146,7 @@ class OutcomeChoice:
     @property
     def is_amount(self) -> bool:
         """True if it has a transform."""
-        return self.kind in ("continuous", "semicontinuous", "count")
+        return self.kind in AMOUNTS
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class Choices:
         }  # fmt: skip
         if missing := [flag for part, flag in flags.items() if not getattr(self, part)]:
             raise InputError(
-                "there is no terminal to ask on. Give these flags, which have no default: "
+                "init asks questions in a terminal, and there is none. Answer with these flags: "
                 f"{', '.join(missing)}."
             )
 

@@ -180,6 +180,8 @@ ANSWERS = {
     "scale": "about a tenth of a typical value, such as scale = 1000",
     "center": "a typical value, such as center = 30000",
     "spread": "a typical standard deviation on the scale of the transform, such as spread = 0.5",
+    "design_effect": "the factor by which clustering raises variances, from an earlier report on "
+    "the survey, such as design_effect = 1.5",
 }
 _WEIGHT = "the logarithm of a typical weight, population size over records, such as center = 5.3"
 

@@ -141,7 +141,7 @@ def scale_problems(synthesizer: SynthesizerSection, outcomes: Outcomes) -> list[
         if missing:
             problems.append(
                 f"outcomes.{name}: {' and '.join(missing)} missing. Declare the public range of "
-                "the outcome, range = [low, high], and no transform: its transform is then learned "
+                "the outcome, range = [low, high], and no transform: a transform is then learned "
                 "within the budget. Or declare both with a transform: center, a typical value in "
                 "the outcome's own units (with a split one above it and one below), and spread, a "
                 "typical standard deviation on the scale of the transform. Take them from public "

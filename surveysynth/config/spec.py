@@ -447,9 +447,10 @@ def _known_keys(location: tuple[int | str, ...]) -> str:
     if location[-2] == "transform":
         known = tuple(TransformSection.model_fields)
     written, keys = section_of(location, known)
-    owners = [s for s, found in _SECTIONS.items() if s != section and name in found]
-    hint = f" It belongs in [{owners[0]}]." if owners else nearest(name, keys)
-    return f"{hint} Known in [{written}]: {listing(keys, limit=40)}."
+    for owner, found in _SECTIONS.items():
+        if owner != section and name in found:
+            return f" It belongs in [{owner}]."
+    return f"{nearest(name, keys)} Known in [{written}]: {listing(keys, limit=40)}."
 
 
 def _sizes_of_file(given: Mapping[str, Any]) -> Any:

@@ -36,7 +36,7 @@ from surveysynth.estimation.linearised import (
     quantile,
     quotient,
 )
-from surveysynth.survey.outcome import Outcome, OutcomeKind, zero_one
+from surveysynth.survey.outcome import AMOUNTS, Outcome, OutcomeKind, zero_one
 
 Interval: TypeAlias = Literal["t", "logit", "positive"]
 """estimate ± t SE; the same on the logit scale, which stays between 0 and 1; or, where it would
@@ -55,7 +55,7 @@ class Statistic:
     needs_outcome: bool = True
     binary: bool = False  # true if the outcome must be 0 or 1 and is modeled untransformed
     #: Of the outcomes that it is of; a table of one leaves the others out.
-    kinds: tuple[OutcomeKind, ...] = ("continuous", "semicontinuous", "count")
+    kinds: tuple[OutcomeKind, ...] = AMOUNTS
     instead: str = ""  # for outcomes of another kind, what is of them, for messages
     #: Whether each row has a line a level of the outcome's discrete part; the array function then
     #: takes the indicator of one level.
@@ -145,21 +145,21 @@ class Statistic:
                 f"{listing([each.name for each in outcomes if each.name in rows_by])}, which does "
                 "not vary within a row. Leave one of both out."
             )
-        got = ", ".join(f"{outcome.name} {outcome.kind}" for outcome in outcomes)
+        got = ", ".join(f"{outcome.name} is {outcome.kind}" for outcome in outcomes)
         if self.of:
             return (
                 f"{self.name!r} needs the outcomes {listing(self.of)} to be amounts of "
-                f"synthesizer.outcome, got {got}."
+                f"synthesizer.outcome; {got}."
             )
         if self.binary:
             transforms = listing([o.transform.kind for o in outcomes if o.kind == "continuous"])
             also = f", transform {transforms}" if transforms else ""
             return (
                 f"{self.name!r} needs an outcome of 0 and 1: of kind 'binary', or with "
-                f"transform = 'identity' in [outcomes.NAME], got {got}{also}."
+                f"transform = 'identity' in [outcomes.NAME]; {got}{also}."
             )
         return (
-            f"{self.name!r} needs an outcome that is {' or '.join(self.kinds)}, got {got}."
+            f"{self.name!r} needs an outcome that is {' or '.join(self.kinds)}; {got}."
             f"{self.instead}"
         )
 
@@ -243,7 +243,7 @@ def of_share(p: float) -> Statistic:
         plural=plural,
         heading=f"Estimated {plural.removesuffix('s')}",
         linearise=quantile(p),
-        instead=" Of outcomes with levels there is 'share'.",
+        instead=" For outcomes with levels there is 'share'.",
         file=plural if median else file_name("percentiles", percent.replace(".", "_")),
         share=p,
         explanation=(
@@ -468,6 +468,7 @@ SHARE = Statistic(
     heading="Estimated percentage",
     linearise=average,
     kinds=("semicontinuous", "binary", "categorical"),
+    instead=" For amounts there are 'mean', 'median' and 'total'.",
     by_level=True,
     interval="logit",
     percent=True,

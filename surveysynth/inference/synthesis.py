@@ -1,7 +1,8 @@
 """Synthetic survey data from private draws: post-processing, free of confidential data.
 
 Takes PublicDesign and PrivateDraws only; any number of datasets from a paid-for draw costs no
-further epsilon (methods 5, ``replicates_per_draw``).
+further epsilon (methods 5, ``replicates_per_draw``). Weights are scaled to a population size here,
+and calibrated to totals later, in ``estimation/calibration.py``.
 """
 
 from collections.abc import Callable, Iterator

@@ -141,17 +141,17 @@ def _check_targets(plan: BundlePlan) -> None:
         and plan.inside.is_dir() and _names(plan.inside) <= _OF_UNRELEASED
     ):
         return
-    if not plan.overwrite:
-        raise InputError(
-            f"the output folder {out} exists; name another or replace it with --overwrite."
-        )
     if not out.is_dir():
-        raise InputError(f"{out} is not a folder, so --overwrite does not replace it.")
+        raise InputError(f"{out} is not a folder; name another output folder.")
     ours = _names(out) <= {RELEASE, CONFIDENTIAL} and (out / RELEASE / PRIVACY_NAME).is_file()
     if _names(out) and not ours:
         raise InputError(
-            f"the folder {out} holds other files than a release, so --overwrite does not "
-            "replace it; name another."
+            f"the folder {out} holds other files than a release, which are never overwritten; name "
+            "another output folder."
+        )
+    if not plan.overwrite:
+        raise InputError(
+            f"the output folder {out} exists; name another or replace it with --overwrite."
         )
 
 
@@ -225,15 +225,15 @@ def plan_folder(
     try_writing(target, marker)
     remove_abandoned(target)
     if target.exists():
-        if not overwrite:
-            raise InputError(
-                f"the output folder {target} exists; name another or replace it with --overwrite."
-            )
         names = _names(target)
         if not target.is_dir() or (names and not (names <= set(own) and marker in names)):
             raise InputError(
-                f"{target} holds other files than {what}, so --overwrite does not replace it; "
-                "name another folder."
+                f"{target} is or holds other files than {what}, which are never overwritten; name "
+                "another output folder."
+            )
+        if not overwrite:
+            raise InputError(
+                f"the output folder {target} exists; name another or replace it with --overwrite."
             )
     return target
 

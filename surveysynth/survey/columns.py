@@ -444,7 +444,8 @@ def missing_column(name: str, columns: Sequence[str], sought: Iterable[str]) -> 
     """
     absent = f"there is no column {name!r}."
     if is_header(columns, sought):
-        return f"{absent}{nearest(name, columns) or f' The data have {_count(len(columns))}.'}"
+        others = f" The data have {_count(len(columns))}. Correct the name, or add the column."
+        return f"{absent}{nearest(name, columns) or others}"
     return (
         f"{absent} The data have {_count(len(columns))}, whose names are not shown: the first line "
         "may be a record instead of a header. Add a line of names, or correct the names in the "

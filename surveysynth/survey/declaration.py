@@ -361,9 +361,10 @@ def refuse_sources(names: Sequence[str]) -> None:
     raise RefusedError(
         f"weights_from: the weights were computed from {listing(names)}, not a public column. One "
         "changed answer would then change the weights of other records too, which the guarantee "
-        f"does not cover: on three public files rho was {few:g} to {many:g} times what is stated. "
-        "Nothing was fitted. Give the base weights as weight, with weights_from for these alone, "
-        "and calibrate after the noise with a section [[calibration]], which costs nothing. Or set "
+        f"does not cover: on three public files the actual rho was {few:g} to {many:g} times what "
+        "is stated. Nothing was fitted. Give the base weights as weight, name what these were "
+        "computed from, and calibrate after the noise with a section [[calibration]], which costs "
+        "nothing. Or set "
         f"weights_from = \"{UNKNOWN}\": the statement then names this gap. A column that is public "
         "for every record belongs in public_columns."
     )

@@ -206,7 +206,8 @@ def _open_csv(content: bytes, name: str) -> _Csv:
         raise InputError(f"{name}: the header cannot be parsed as csv.") from None
     if len(header) == 1 and any(mark in header[0] for mark in ";\t|"):
         raise InputError(
-            f"{name}: the header is not separated by commas; save the file with commas."
+            f"{name}: the names in the first line are not separated by commas; save the file as "
+            "comma-separated values."
         )
     _check_names(header, name)
     header_lines = reader.line_num

@@ -20,6 +20,8 @@ from surveysynth.errors import InputError
 from surveysynth.survey.transforms import LearnedTransform, Transform
 
 OutcomeKind = Literal["continuous", "semicontinuous", "count", "binary", "categorical"]
+#: Kinds whose values are numbers with a transform; those of other kinds are levels.
+AMOUNTS: tuple[OutcomeKind, ...] = ("continuous", "semicontinuous", "count")
 
 #: Levels of a binary outcome that declares none.
 BINARY_LEVELS = ("0", "1")
@@ -176,7 +178,7 @@ class Outcome:
     @property
     def is_amount(self) -> bool:
         """True for a continuous or semicontinuous outcome, and for a count."""
-        return self.kind in ("continuous", "semicontinuous", "count")
+        return self.kind in AMOUNTS
 
     @property
     def is_discrete(self) -> bool:

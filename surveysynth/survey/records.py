@@ -33,7 +33,7 @@ from surveysynth.survey.outcome import Outcome, zero_one
 MAX_LEVELS = 200
 #: A level with fewer records may be a value from another column that slipped in.
 LEAST_RECORDS = 3
-PLAIN_NUMBERS = "numbers such as 1234.5, and blank cells for missing ones"
+PLAIN_NUMBERS = "numbers such as 1234.5, and blank cells for missing answers"
 
 
 @dataclass(frozen=True, repr=False)
@@ -144,12 +144,12 @@ def _columns_of(
         except InputError as error:
             problems.append(str(error))
     cells = "; ".join(
-        f"{name!r}: {_unreadable(column)}"
+        f"column {name!r}: {_unreadable(column)}"
         for name, column in columns.items()
         if column.wrong and name not in levelled
     )
     if cells:
-        problems.append(f"expected {PLAIN_NUMBERS}; got {cells}.")
+        problems.append(f"{cells}. Write {PLAIN_NUMBERS}.")
     return text, columns
 
 
@@ -175,7 +175,7 @@ def _unknown_levels(column: NumberColumn, outcome: Outcome) -> str:
     return (
         f"outcome {outcome.name!r}: {records(column.wrong)} with a value that is not among its "
         f"levels, {listing(outcome.levels)}{kinds}. List every level in "
-        f"outcomes.{outcome.name}.levels, in order, codes for no answer in missing_codes, or "
+        f"outcomes.{outcome.name}.levels, in order, and codes for no answer in missing_codes, or "
         "correct these records."
     )
 
@@ -332,8 +332,8 @@ def undeclared_levels(column: TextColumn, declared: Sequence[str]) -> str:
     levels = int(np.count_nonzero(~known))
     return (
         f"{records(outside)} {'has' if outside == 1 else 'have'} a level that is not listed "
-        f"({levels:,} such in the data; not shown, because they may be values of another column)."
-        f"{kinds} List every level, or correct these records."
+        f"({levels:,} unlisted level{'s' * (levels > 1)}; not shown, because a value of another "
+        f"column may be among them).{kinds} List every level, or correct these records."
     )
 
 

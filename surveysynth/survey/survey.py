@@ -83,8 +83,8 @@ def determined_problems(
     residuals = least_squares_residuals(matrix, values)
     known = np.sqrt((residuals**2).sum(axis=0) / freedom) < least
     why = (
-        f"is (nearly) a function of the predictors {matrix.formula!r}, so no finite bound protects "
-        "it."
+        f"is (nearly) a function of the predictors {matrix.formula!r}: nothing of it is left to "
+        "model."
     )
     problems = [
         f"outcome {name!r} {why} Remove the predictors that determine it."

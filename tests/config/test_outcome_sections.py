@@ -341,7 +341,7 @@ def test_each_statistic_is_of_the_outcomes_that_it_suits() -> None:
     [
         ("[outcomes.d]\nkind='categorical'\nlevels=['a','b']", "mean", ["'mean'", "'share'"]),
         ("[outcomes.d]\nkind='categorical'\nlevels=['a','b']", "total", ["'share'", "'count'"]),
-        ("[outcomes.d]\nkind='binary'", "mean", ["'proportion'", "d binary"]),
+        ("[outcomes.d]\nkind='binary'", "mean", ["'proportion'", "d is binary"]),
         ("[outcomes.d]\nkind='categorical'\nlevels=['a','b']", "proportion", ["'binary'"]),
         ("[outcomes.d]\nkind='semicontinuous'\nspikes=[0]\ntransform='identity'", "proportion",
          ["'binary'", "semicontinuous"]),

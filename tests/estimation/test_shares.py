@@ -200,7 +200,7 @@ def test_statistics_are_made_of_outcomes_that_have_them() -> None:
     assert table_keys(["share"], outcomes, ["region", "employed"]) == (("share", 1), ("share", 3))
     assert table_keys(["share"], outcomes[:1]) == table_keys(["mean"], outcomes[2:]) == ()
     share = statistic_of("share")
-    assert "got pay continuous" in share.misfit(outcomes[:1])
+    assert "pay is continuous" in share.misfit(outcomes[:1])
     assert "rows are by 'employed'" in share.misfit(outcomes[2:3], ["employed"])
 
 

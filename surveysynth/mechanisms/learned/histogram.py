@@ -1,5 +1,8 @@
 """Noisy histograms of outcomes and weights, for learned transforms: the release, and the proof.
 
+Noisy statistics draw them before their sums (``first_stage``); synthesis draws the curves again
+(``redrawn_designs``). The pseudo-posterior has no learned transforms.
+
 **What is released.** The public range of an outcome is divided into J bins (``transforms.py``).
 All records have one histogram, or each stratum or cell (or each cell that is large: numbers of
 records are public) has its own; with a split there is one for

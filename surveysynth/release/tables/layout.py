@@ -433,7 +433,7 @@ def describe(
     outcomes = listed([labels.title(t.outcome) for t in tables if t.outcome is not None])
     shown = capitalized(kind.heading.removeprefix("Estimated "))
     if outcomes:  # "Mean annual salary", "Percentage: heating"
-        amount = kind.contrast is None and not kind.percent and not kind.of
+        amount = kind.contrast is None and not kind.unit
         shown += f"{'' if amount else ':'} {_within(outcomes)}"
     if presentation.universe:
         shown += f" of {presentation.universe}"

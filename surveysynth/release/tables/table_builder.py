@@ -1,4 +1,4 @@
-"""Builds the tables of a release from its specification: rows, estimates, notes."""
+"""The tables of a release, made from its specification: rows, estimates, notes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -29,7 +29,7 @@ def batch(model, databases, settings=SETTINGS):
 @pytest.mark.parametrize("name", ["fbs", "fbp"])
 def test_a_batch_finds_what_each_database_finds_alone(name):
     model = get_model(name)
-    databases = [database(model, seed) for seed in (3, 4, 5)]
+    databases = [database(model, seed) for seed in (3, 4)]
     together = batch(model, databases)
     for one, (private, fit) in zip(databases, together, strict=True):
         ((_, alone),) = batch(model, [one])
@@ -39,7 +39,7 @@ def test_a_batch_finds_what_each_database_finds_alone(name):
         gap = np.log(fit.risk_weights / alone.risk_weights)
         assert np.sqrt(np.mean(gap**2)) < 0.1
         np.testing.assert_allclose(fit.means, alone.means, atol=0.02)
-    first, second = (fit.risk_weights for _, fit in together[:2])
+    first, second = (fit.risk_weights for _, fit in together)
     assert np.sqrt(np.mean(np.log(first / second) ** 2)) > 0.2
 
 
