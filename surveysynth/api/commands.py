@@ -205,8 +205,8 @@ def adequacy(
     ...     _, spec = ss.example(Path(folder) / "ex", n=200)
     ...     released = ss.release(spec, Path(folder) / "out", seed=1)
     ...     found = ss.adequacy(Path(folder) / "out")
-    >>> found.rows, 0 < found.p_value <= 1
-    (22, True)
+    >>> found.rows > 0, 0 < found.p_value <= 1
+    (True, True)
     """
     from surveysynth._support import progress as stages
     say = progress or (lambda stage: None)

@@ -220,7 +220,8 @@ def test_samples_of_modelled_missing_answers_have_rows_of_means(tmp_path: Path) 
     """Without them check had nothing to divide by, and gave no expected error."""
     frame = small_survey(120)
     frame.loc[::7, "salary"] = np.nan
-    text = spec_text(survey='missing = "model"', privacy=STRICT)
+    text = spec_text(survey=f'missing = "model"\n{SURVEY}', privacy=STRICT)
+    text += "[outcomes.salary]\nrange = [0, 1000000]\n"
     spec = load_spec(write_survey(tmp_path, frame, text))
     rows = sample_rows(spec, read_survey(spec))
     assert rows.loc[rows["statistic"] == "mean", "estimate"].notna().all()
