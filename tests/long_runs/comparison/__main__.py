@@ -157,7 +157,7 @@ class Sample:
         """Return estimates and intervals by row; raise ``RefusedError`` where there is none."""
         if method in ("package", "pseudo_posterior"):
             stream = np.random.SeedSequence(SEED, spawn_key=(2, self.number))
-            rows = released(self.study.spec, self.survey, stream).rows
+            rows, _ = released(self.study.spec, self.survey, stream)
         elif method == "exact":
             rows = self._noise_ignored()
         elif method.startswith("laplace"):
