@@ -73,7 +73,7 @@ def spec_of(sections: Mapping[str, Any], folder: Path) -> Spec:
 def ratio(spec: Spec, survey: Survey, seed: int) -> float:
     """Return the median over rows of one release: standard errors of means over the sample's."""
     keys = row_keys(spec)
-    made = released(spec, survey, np.random.SeedSequence([7, seed])).rows[[*keys, "se"]]
+    made = released(spec, survey, np.random.SeedSequence([7, seed]))[0][[*keys, "se"]]
     both = made.merge(sample_rows(spec, survey)[[*keys, "se"]], on=keys, suffixes=("", "_sample"))
     both = both[(both["statistic"] == "mean") & (both["se_sample"] > 0)]
     return float((both["se"] / both["se_sample"]).median())
