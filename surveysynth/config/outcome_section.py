@@ -162,8 +162,8 @@ class OutcomeSection(Section):
     strata that are predictors ("cells"), which is shrunk to the curve of all, or one for each such
     cell of 300 records or more and one for the others ("large_cells"). "strata" pays where strata
     lie far apart, such as classes of size, and have many records each; "cells" is the default for a
-    count, "large_cells" for the weight, and "all" for an amount. The weight takes "learned" alone;
-    otherwise it is modeled as its logarithm.
+    count, "large_cells" for an amount and the weight. The weight takes "learned" alone; otherwise
+    it is modeled as its logarithm.
     Type: "log", "identity", "asinh", "yeo_johnson" or "learned", or a table such as
     { kind = "asinh", scale = 1000 }. Default: "learned" with a `range`, otherwise "log", or
     "yeo_johnson" with a scale or a power. Public: The transform, its constants, and the noisy
@@ -374,15 +374,12 @@ def weight_transform(synthesizer: SynthesizerSection, sections: Outcomes) -> Tra
             f"{where}.range: weights are above zero, so the range must start above zero, got "
             f"{section.range[0]!r}."
         )
-    # Weights of cells have shapes of their own (classes of size, domains that were sampled more
-    # often), and counts follow their means: noise spares the shapes of large cells.
-    by = (section.transform.by if section.transform else None) or "large_cells"
     if section.range is None:
         low, high = OF_MEAN_WEIGHT
         default = section.model_copy(update={"range": (low, high)})
         made = _transform(where, "the weight", synthesizer, sections, default)
-        return replace(made, relative=True, by=by)
-    return replace(_transform(where, "the weight", synthesizer, sections, section), by=by)
+        return replace(made, relative=True)
+    return _transform(where, "the weight", synthesizer, sections, section)
 
 
 def weight_problems(

@@ -198,7 +198,7 @@ class LearnedTransform(Transform):
         "strata" for a curve of each stratum, "cells" for one of each cell of the by columns and of
         strata that are predictors, "large_cells" for one of each such cell with many records and
         one of all the others, "all" for one of all records. None: "cells" for a count, otherwise
-        "all".
+        "large_cells".
     whole
         True for a count: whole numbers from ``low`` to ``high``.
     relative
@@ -267,11 +267,13 @@ class LearnedTransform(Transform):
     def curve_by(self) -> LearnedBy:
         """The records that share a curve, as declared or by default.
 
-        All amounts share one: the noise of a small stratum's counts leaves its tail open, which
-        biases means. U hides where in its interval a count lies. Where many records share a value,
-        one shifted normal distribution does not fit every cell, so each cell of counts has a curve.
+        One curve of cells that differ in shape biases their counts, means and medians; but the
+        noise of a small cell's counts leaves its tail open, which biases means. So large cells have
+        curves of their own. U hides where in its interval a count lies. Where many records share a
+        value, one shifted normal distribution does not fit every cell, so each cell of counts has a
+        curve.
         """
-        return self.by or ("cells" if self.whole else "all")
+        return self.by or ("cells" if self.whole else "large_cells")
 
     def of_side(self, split: float | None, side: int) -> "LearnedTransform":
         """Return the transform of one side of a split, which takes distances from it."""
