@@ -55,7 +55,7 @@ import numpy as np
 
 from surveysynth._support.numeric import rounded_down
 from surveysynth._support.types import FloatArray, IntArray
-from surveysynth.errors import InputError
+from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.base import NoiseKeeper
 from surveysynth.mechanisms.learned.smoothing import expected_counts
 from surveysynth.mechanisms.noisy_statistics.release.noise import NoiseSource
@@ -71,6 +71,8 @@ NOISE_BITS = 20
 DISTANCE = 2
 #: Records of a cell that has a curve of its own, where only large ones have: about five in a bin.
 LARGE_CELL = 300
+#: Fewest records of a histogram, in SDs of the noise of a bin: from fewer, curves are arbitrary.
+LEAST_SIGNAL = 4.0
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,23 @@ def gaussian_variance(rho: Fraction, records: int = 1) -> Fraction:
     """Return sigma^2 of counts whose release costs rho for units of up to ``records`` records."""
     exact = DISTANCE * records**2 / (2 * rho)
     return Fraction(math.ceil(exact * 2**NOISE_BITS), 2**NOISE_BITS)
+
+
+def require_signal(design: PublicDesign, budget: float, records: int = 1) -> None:
+    """Raise ``RefusedError`` if noise would hide all records of a histogram, by public numbers.
+
+    budget: rho of the whole release; records: of a protected unit.
+    """
+    learned = learned_outcomes(design.modelled)
+    for outcome, share in zip(learned, learned_shares(design.modelled), strict=True):
+        sd = math.sqrt(gaussian_variance(share * Fraction(budget), records))
+        if design.n < LEAST_SIGNAL * sd:
+            raise RefusedError(
+                f"outcomes.{outcome.name}.range: no transform can be learned from {design.n:,} "
+                f"records, since each bin of their histogram would have noise of SD {sd:,.0f} "
+                "records. Declare a transform with center and spread from a public source, or "
+                f"choose a larger epsilon{' or protect smaller units' if records > 1 else ''}."
+            )
 
 
 def noisy_histograms(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from surveysynth.errors import InputError
+from surveysynth.errors import InputError, RefusedError
 from surveysynth.mechanisms.learned import histogram
 from surveysynth.mechanisms.learned.histogram import (
     NoisyHistogram,
@@ -20,6 +20,7 @@ from surveysynth.mechanisms.learned.histogram import (
     learned_design,
     noisy_histograms,
     range_facts,
+    require_signal,
     true_counts,
     what_is_left,
 )
@@ -189,3 +190,11 @@ def test_one_curve_for_all_by_default(by: str | None) -> None:
 def test_the_module_states_its_distance() -> None:
     assert histogram.DISTANCE == 2
     assert isinstance(survey_of(60), Survey)
+
+
+def test_a_histogram_that_noise_hides_is_refused_before_noise_is_drawn() -> None:
+    """Of 300 records, units of 24 have noise of 24 times the SD: only public numbers decide."""
+    design = survey_of(300).design
+    require_signal(design, 1.0)
+    with pytest.raises(RefusedError, match="no transform can be learned from 300 records"):
+        require_signal(design, 1.0, 24)

@@ -14,6 +14,7 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
+from surveysynth.mechanisms.learned.histogram import require_signal
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.level_squares import (
     SHARE,
@@ -84,8 +85,12 @@ def release_statistics(
 
 
 def check_public(model: Model, design: PublicDesign, settings: NoisySettings) -> None:
-    """Raise ``InputError`` for what a design lacks, by public inputs: before noise is drawn."""
+    """Raise ``InputError`` for what a design lacks, by public inputs: before noise is drawn.
+
+    Also ``RefusedError`` if noise would hide all that a transform is learned from.
+    """
     location_design(require_general(model), design, settings)
+    require_signal(design, settings.budget.rho, settings.unit_size(design))
 
 
 def require_general(model: Model) -> GeneralLocation:
