@@ -387,14 +387,19 @@ class LearnedTransform(Transform):
     def mean_of_inverse(self, mean: FloatArray, variance: FloatArray) -> FloatArray:
         """Return E(inverse(z)) (n,) for normal z with these means and variances (n,).
 
-        Where many records share few variances, straight lines join the integrals at ``MEANS`` means
-        of each: they differ by a millionth, in the tails by up to a thousandth.
+        Where many records share few variances and curves, straight lines join the integrals at
+        ``MEANS`` means of each: they differ by a millionth, in the tails by up to a thousandth.
         """
-        place, kinds = pd.factorize(np.broadcast_to(variance, mean.shape))
-        if len(self.knots) > 1 or not mean.size or mean.size < PER_MEAN * MEANS * kinds.size:
+        place, variances = pd.factorize(np.broadcast_to(variance, mean.shape))
+        place, pairs = pd.factorize(place * len(self.knots) + self._rows(mean))
+        if not mean.size or mean.size < PER_MEAN * MEANS * pairs.size:
             return super().mean_of_inverse(mean, variance)
+        of_variance, row = np.divmod(pairs, len(self.knots))
         means = np.linspace(mean.min(), np.nextafter(mean.max(), np.inf), MEANS)
-        table = super().mean_of_inverse(np.tile(means, (kinds.size, 1)), kinds[:, None])
+        each = replace(self, codes=np.repeat(row[:, None], MEANS, axis=1))
+        table = Transform.mean_of_inverse(
+            each, np.tile(means, (row.size, 1)), variances[of_variance][:, None]
+        )
         share = (mean - means[0]) * ((MEANS - 1) / (means[-1] - means[0]))
         left = np.minimum(share.astype(np.int64), MEANS - 2)
         share -= left

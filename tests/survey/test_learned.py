@@ -128,7 +128,11 @@ def test_many_weights_have_the_mean_of_a_few(monkeypatch: pytest.MonkeyPatch, me
     rng = np.random.default_rng(2)
     counts = np.histogram(rng.normal(0.0, 8.0, 20_000), np.arange(-32.0, 33.0))[0] + 0.5
     knots = normal_scores(counts[None])
-    given = LearnedTransform(low=0.3, high=3000.0, curves=(tuple(map(tuple, knots.tolist())),))
+    both = np.concatenate([knots, 0.8 * knots - 0.1])
+    given = LearnedTransform(
+        low=0.3, high=3000.0, curves=(tuple(map(tuple, both.tolist())),),
+        codes=np.tile([0, 1], 15_000),
+    )  # fmt: skip
     mean, variance = 1.2 * rng.standard_normal(30_000), np.repeat([0.3, 0.8], 15_000)
     one_by_one = given.mean_of_inverse(mean, variance)
     monkeypatch.setattr(transforms, "MEANS", means)

@@ -30,6 +30,7 @@ from surveysynth.models.general_location.layout import (
 from surveysynth.models.units import PSU_COVARIANCE
 from surveysynth.survey.outcome import ABOVE, BELOW, Outcome
 from surveysynth.survey.survey import PublicDesign
+from surveysynth.survey.transforms import LearnedTransform
 
 #: So few records are computed one by one, alike or not.
 FEW = 2_000
@@ -188,8 +189,12 @@ class Simulation:
         transform = self.design.weight_transform
         if part.earlier.size or self.effects is not None:
             return transform.mean_of_inverse(mean, variance)
-        pairs, place = np.unique(mean + 1j * variance, return_inverse=True)
-        return np.asarray(transform.mean_of_inverse(pairs.real, pairs.imag)[place])
+        alike = np.unique(mean + 1j * variance, return_inverse=True)[1]
+        if isinstance(transform, LearnedTransform) and transform.codes is not None:
+            alike = alike * len(transform.knots) + transform.codes
+        first, place = np.unique(alike, return_index=True, return_inverse=True)[1:]
+        of_first = transform.at(first).mean_of_inverse(mean[first], variance[first])
+        return np.asarray(of_first[place], dtype=np.float64)
 
     # ----------------------------------------------------------------------------------------
 

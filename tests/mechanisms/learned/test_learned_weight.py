@@ -279,6 +279,34 @@ def test_a_cell_keeps_weights_of_two_sizes_beside_another_of_one(by: LearnedBy) 
     assert (np.mean((drawn > 50.0) & (drawn < 160.0)) < 0.1) == (by == "large_cells")
 
 
+def test_weights_of_categories_alone_have_the_means_of_their_cells() -> None:
+    """Records alike share an integral, unless their curves differ; drawn weights are the truth."""
+    frame = frame_of(2000)
+    frame["yes"] = np.where(np.random.default_rng(1).random(2000) < 0.4, 1, 0)
+    frame.loc[frame["sex"] == "m", "weight"] *= 3
+    survey = ss.Survey.from_frame(
+        frame, outcomes=(ss.Outcome("yes", "binary"),), weight="weight", by=("sex",),
+        weight_transform=LearnedTransform(low=2.0, high=2000.0),
+    )  # fmt: skip
+    spec = spec_of_survey(survey.design, {
+        "privacy": {"mechanism": "noisy_statistics", "epsilon": 10.8, "m": 10},
+        "tables": {"by": ["sex"], "statistics": ["count"]},
+    })  # fmt: skip
+    model = model_of(spec).of(survey.design)
+    rng = np.random.default_rng(3)
+    made = mechanism_of(spec).run(model, survey.design, survey.confidential, rng, seeded=True)
+    design = made.design
+    assert design is not None
+    assert len(design.weight_transform.knots) == 2
+    simulated = model.simulate(made.draws.draw(0), design, rng)
+    smooth = model.smooth_weight(made.draws.draw(0), design, simulated)
+    drawn = model.drawn_weight(design, simulated)
+    for sex in ("f", "m"):
+        cell = (frame["sex"] == sex).to_numpy()
+        assert smooth[cell].mean() == pytest.approx(drawn[cell].mean(), rel=0.04)
+        assert drawn[cell].mean() == pytest.approx(frame.loc[cell, "weight"].mean(), rel=0.1)
+
+
 def test_redraws_move_the_curve_of_the_weight() -> None:
     design = learned_of(with_learned_weight(survey_of(400)))
     again = redrawn_designs(design, 2, np.random.default_rng(6))[0]
