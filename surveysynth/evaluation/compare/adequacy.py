@@ -155,6 +155,42 @@ def expected_error(
     s = np.stack([
         np.concatenate([of.estimate(number) for of in columns]) for number in range(len(datasets))
     ])  # fmt: skip
+    totals, moments = _within_draws(columns, datasets, addends, unit)
+    rows, draws = s.shape[1], datasets[-1].draw
+    of_h, covariance, of_f = moments[:rows, :rows], moments[rows:, :rows], moments[rows:, rows:]
+    added = np.zeros(len(of_f)) if noisy is None else noisy[1]
+    # G (D, P) = C' (V + S)^-1, with f of one size, and a sum that is zero left out.
+    size = np.sqrt(np.diag(of_f) + added)
+    used = size > np.sqrt(TINY)
+    size = np.where(used, size, 1.0)
+    scaled = of_f / np.outer(size, size) + np.diag(added / size**2)
+    solved = np.linalg.pinv(scaled, rcond=1e-10, hermitian=True) @ (covariance / size[:, None])
+    gain = np.asarray((solved / size[:, None] * used[:, None]).T)
+    explained = gain @ of_f @ gain.T
+    left = of_h - gain @ covariance - covariance.T @ gain.T + explained
+    known = left + (gain * added) @ gain.T
+    if weights is not None:
+        known = known + explained * weights.var() / weights.mean() ** 2
+    if noisy is None:
+        pull, spread, within = np.zeros(rows), _between(s, draws) / draws, np.zeros(rows)
+    else:
+        pull = gain @ (noisy[0] - totals.mean(axis=0))
+        spread = _between(s - totals @ gain.T, draws) * (1.0 + 1.0 / draws)
+        within = np.diag(left) * draws / len(datasets)
+    scale = np.concatenate([of.scale for of in columns])
+    return ExpectedError(scale * pull, known, spread, within, draws, scale)
+
+
+def _within_draws(
+    columns: Sequence[Any],
+    datasets: Sequence[SyntheticDataset],
+    addends: Addends,
+    unit: IntArray | None,
+) -> tuple[FloatArray, FloatArray]:
+    """Return sums of f (datasets, P), and moments within draws of estimates and sums together.
+
+    columns: of all tables, with the linearized variables of each dataset.
+    """
     sums, pairs = list[FloatArray](), len(datasets) // 2
     # Pairs of datasets of one draw give covariances within draws; of many records a few suffice.
     chosen = min(pairs, max(LEAST_PAIRS, -(-MOMENT_RECORDS // len(datasets[0].outcome))))
@@ -176,30 +212,7 @@ def expected_error(
             product: Any = change.T @ change / (2 * chosen)
             moments = moments + (product if isinstance(product, np.ndarray) else product.toarray())
             terms.clear()
-    rows, draws = s.shape[1], datasets[-1].draw
-    of_h, covariance, of_f = moments[:rows, :rows], moments[rows:, :rows], moments[rows:, rows:]
-    added = np.zeros(len(of_f)) if noisy is None else noisy[1]
-    # G (D, P) = C' (V + S)^-1, with f of one size, and a sum that is zero left out.
-    size = np.sqrt(np.diag(of_f) + added)
-    used = size > np.sqrt(TINY)
-    size = np.where(used, size, 1.0)
-    scaled = of_f / np.outer(size, size) + np.diag(added / size**2)
-    solved = np.linalg.pinv(scaled, rcond=1e-10, hermitian=True) @ (covariance / size[:, None])
-    gain = np.asarray((solved / size[:, None] * used[:, None]).T)
-    explained = gain @ of_f @ gain.T
-    left = of_h - gain @ covariance - covariance.T @ gain.T + explained
-    known = left + (gain * added) @ gain.T
-    if weights is not None:
-        known = known + explained * weights.var() / weights.mean() ** 2
-    if noisy is None:
-        pull, spread, within = np.zeros(rows), _between(s, draws) / draws, np.zeros(rows)
-    else:
-        totals = np.stack(sums)
-        pull = gain @ (noisy[0] - totals.mean(axis=0))
-        spread = _between(s - totals @ gain.T, draws) * (1.0 + 1.0 / draws)
-        within = np.diag(left) * draws / len(datasets)
-    scale = np.concatenate([of.scale for of in columns])
-    return ExpectedError(scale * pull, known, spread, within, draws, scale)
+    return np.stack(sums), moments
 
 
 def _between(values: FloatArray, draws: int) -> FloatArray:
