@@ -1,20 +1,20 @@
 """Hamiltonian Monte Carlo for many chains side by side (Neal 2011).
 
-The sampler knows a log density with its gradient and nothing of surveys. Points x = center + root z
-are whitened by the curvature at a mode, so that z is nearly standard normal; step size, center and
-root are learned in the warm-up from points and gradients, and nothing is learned after it. Some
-coordinates, such as the scale of effects that noise hides, have no useful mode: these are held
-while the mode is sought, and a move of the caller's own can draw them anew between trajectories.
+The sampler knows a log density with its gradient and nothing of surveys. Points x are whitened by the curvature at a mode, so that z is nearly standard normal; step
+size and whitening are learned in the warm-up from points and gradients, and nothing is learned
+after it. Some coordinates, such as the scale of effects that noise hides, have no useful mode:
+these are held while the mode is sought, and a move of the caller's own can draw them anew between
+trajectories. Where blocks of coordinates meet each other through the rest alone, a point costs one
+block and the rest, not a matrix of all.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
-from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
 
 #: Return log densities (b,) and gradients (b, D) at points (b, D); -inf outside the support.
 LogDensity = Callable[[FloatArray], tuple[FloatArray, FloatArray]]
@@ -33,7 +33,7 @@ SHORT_ROUND, SHORTER = 10, 0.2
 #: Chains start at this many SDs about the mode.
 START = 0.3
 #: Difference of coordinates in second derivatives, and points that are evaluated together.
-DIFFERENCE, AT_ONCE = 1e-3, 32
+DIFFERENCE, AT_ONCE = 1e-4, 32
 #: Least curvature of a direction, in units of the coordinates; Newton needs no more of it.
 LEAST_CURVATURE = 0.3
 #: Share of a variance that rounding may hide.
@@ -49,19 +49,45 @@ STUCK = 6.0
 
 @dataclass(frozen=True)
 class Whitening:
-    """Coordinates z of points x = center + root z: center (D,), root and its inverse (D, D)."""
+    """Coordinates z of points x in which all has about the scale 1, (D,) each.
+
+    Of coordinates that G blocks have apart, ``apart`` (G, L), each block meets the others through
+    the ``shared`` (S,) alone: x = center + y with y_shared = root z_shared and y_g = along_g
+    y_shared + roots_g z_g. root (S, S), roots (G, L, L), along (G, L, S); ``inverse`` and
+    ``inverses`` are those of the roots.
+    """
 
     center: FloatArray
+    shared: IntArray
+    apart: IntArray
     root: FloatArray
     inverse: FloatArray
+    roots: FloatArray
+    inverses: FloatArray
+    along: FloatArray
 
     def point(self, z: FloatArray) -> FloatArray:
         """Return points (b, D) of z (b, D)."""
-        return np.asarray(self.center + z @ self.root.T)
+        y = np.empty_like(z)
+        y[:, self.shared] = own = z[:, self.shared] @ self.root.T
+        y[:, self.apart] = self._of_shared(own) + _each(self.roots, z[:, self.apart])
+        return np.asarray(self.center + y)
 
     def coordinates(self, x: FloatArray) -> FloatArray:
         """Return z (b, D) of points (b, D)."""
-        return np.asarray((x - self.center) @ self.inverse.T)
+        y, z = x - self.center, np.empty_like(x)
+        z[:, self.shared] = y[:, self.shared] @ self.inverse.T
+        left = y[:, self.apart] - self._of_shared(y[:, self.shared])
+        z[:, self.apart] = _each(self.inverses, left)
+        return z
+
+    def slopes(self, gradients: FloatArray) -> FloatArray:
+        """Return gradients in z (b, D) of gradients in x (b, D)."""
+        result, of_blocks = np.empty_like(gradients), gradients[:, self.apart]
+        whole = gradients[:, self.shared] + of_blocks.reshape(len(gradients), -1) @ self._along
+        result[:, self.shared] = whole @ self.root
+        result[:, self.apart] = _each(self.roots.swapaxes(-1, -2), of_blocks)
+        return result
 
     def updated(self, points: FloatArray, gradients: FloatArray) -> "Whitening":
         """Return the whitening that N points (N, D) with gradients suggest, shrunken to this one.
@@ -69,20 +95,45 @@ class Whitening:
         Under a normal distribution with covariance S gradients are -S^-1 (x - center). Any points
         then give S at once, as the matrix between covariances C of points and G of gradients with S
         G S = C: the geometric mean of C and G^-1 (Seyboldt et al. 2026). Both are shrunken to the
-        identity in these coordinates, and so is S.
+        identity in these coordinates, and so is S, for the shared ones and each block by itself.
         """
-        z, slopes = self.coordinates(points), gradients @ self.root
-        size = z.shape[1]
-        share, few = np.array([len(z), PRIOR_POINTS]) / (len(z) + PRIOR_POINTS)
-        of_points, of_slopes = (share * np.cov(each.T) + few * np.eye(size) for each in (z, slopes))
-        lower = np.linalg.cholesky(of_slopes)
-        values, vectors = np.linalg.eigh(lower.T @ of_points @ lower)
-        quarter = np.maximum(values, ROUNDING * values[-1]) ** 0.25
-        root = solve_triangular(lower, vectors * quarter, lower=True, trans="T")
-        inverse = (vectors / quarter).T @ lower.T
-        return Whitening(
-            points.mean(0), np.asarray(self.root @ root), np.asarray(inverse @ self.inverse)
-        )
+        z, slopes = self.coordinates(points), self.slopes(gradients)
+        root, inverse = _between(z[:, self.shared], slopes[:, self.shared])
+        blocks = (each[:, self.apart].swapaxes(0, 1) for each in (z, slopes))
+        roots, inverses = _between(*blocks)
+        return replace(
+            self, center=points.mean(0), root=self.root @ root, inverse=inverse @ self.inverse,
+            roots=self.roots @ roots, inverses=inverses @ self.inverses,
+        )  # fmt: skip
+
+    @property
+    def _along(self) -> FloatArray:
+        return self.along.reshape(-1, self.shared.size)
+
+    def _of_shared(self, y: FloatArray) -> FloatArray:
+        """Return what (b, G, L) blocks have of shared coordinates (b, S)."""
+        return np.asarray(y @ self._along.T).reshape(len(y), *self.apart.shape)
+
+
+def _each(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
+    """Return matrices (G, L, L) times vectors (b, G, L)."""
+    return np.asarray((matrices @ vectors.transpose(1, 2, 0)).transpose(2, 0, 1))
+
+
+def _between(points: FloatArray, slopes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the root (.., k, k), and its inverse, of S of points and slopes (.., N, k)."""
+    count, size = points.shape[-2:]
+    share, few = np.array([count, PRIOR_POINTS]) / (count + PRIOR_POINTS)
+    off = (each - each.mean(-2, keepdims=True) for each in (points, slopes))
+    of_points, of_slopes = (
+        share * each.swapaxes(-1, -2) @ each / (count - 1) + few * np.eye(size) for each in off
+    )
+    lower = np.linalg.cholesky(of_slopes)
+    upper = lower.swapaxes(-1, -2)
+    values, vectors = np.linalg.eigh(upper @ of_points @ lower)
+    quarter = np.maximum(values, ROUNDING * values[..., -1:])[..., None, :] ** 0.25
+    root = np.linalg.inv(upper) @ (vectors * quarter)
+    return np.asarray(root), np.asarray((vectors / quarter).swapaxes(-1, -2) @ upper)
 
 
 def find_mode(
@@ -109,26 +160,51 @@ def find_mode(
 
 
 def whitening_at(
-    density: LogDensity, mode: FloatArray, held: BoolArray, curvature: FloatArray
+    density: LogDensity,
+    mode: FloatArray,
+    held: BoolArray,
+    curvature: FloatArray,
+    apart: IntArray | None = None,
 ) -> Whitening:
     """Return the whitening by minus the second derivatives at a mode (D,).
 
-    By central differences of gradients. Of coordinates that are ``held`` only the given curvature
-    (D,) counts.
+    By differences of gradients. Of coordinates that are ``held`` only the given curvature
+    (D,) counts. apart (G, L): coordinates of G blocks, none of which is held, that have no mixed
+    derivatives with other blocks. One difference in all of them therefore serves for all blocks.
     """
-    size, free = len(mode), np.flatnonzero(~held)
-    steps = DIFFERENCE * np.eye(size)[free]
-    slopes = np.concatenate(
-        [
-            density(mode + part)[1][:, free] - density(mode - part)[1][:, free]
-            for part in np.array_split(steps, -(-len(free) // AT_ONCE))
+    apart = np.empty((0, 0), dtype=np.int64) if apart is None else apart
+    shared = np.setdiff1d(np.arange(len(mode)), apart)
+    free = ~held[shared]
+
+    _, here = density(mode[None])
+
+    def curvatures(ways: FloatArray) -> FloatArray:
+        slopes = [
+            here - density(mode + DIFFERENCE * part)[1]
+            for part in np.array_split(ways, -(-len(ways) // AT_ONCE))
         ]
-    )
-    matrix = np.diag(np.where(held, curvature, 0.0))
-    matrix[np.ix_(free, free)] = -0.25 * (slopes + slopes.T) / DIFFERENCE
-    values, vectors = np.linalg.eigh(matrix)
-    sizes = np.sqrt(np.maximum(values, LEAST_CURVATURE))
-    return Whitening(mode, np.asarray(vectors / sizes), np.asarray((vectors * sizes).T))
+        return np.asarray(np.concatenate(slopes) / DIFFERENCE)
+
+    def rooted(matrices: FloatArray) -> tuple[FloatArray, FloatArray]:
+        values, vectors = np.linalg.eigh(0.5 * (matrices + matrices.swapaxes(-1, -2)))
+        sizes = np.sqrt(np.maximum(values, LEAST_CURVATURE))[..., None, :]
+        return vectors / sizes, (vectors * sizes).swapaxes(-1, -2)
+
+    groups, size = apart.shape
+    each, together = np.zeros((free.sum(), len(mode))), np.zeros((size, len(mode)))
+    each[np.arange(len(each)), shared[free]] = 1.0
+    together[np.arange(size), apart] = 1.0
+    of_each = curvatures(each)
+    roots, inverses = np.zeros((2, groups, size, size))
+    along = np.zeros((groups, size, shared.size))
+    matrix = np.diag(np.where(free, 0.0, curvature[shared]))
+    matrix[np.ix_(free, free)] = of_each[:, shared[free]]
+    if groups:
+        roots, inverses = rooted(curvatures(together)[:, apart].swapaxes(0, 1))
+        mixed = of_each[:, apart].transpose(1, 2, 0)
+        along[..., free] = -roots @ (roots.swapaxes(-1, -2) @ mixed)
+        matrix[np.ix_(free, free)] += np.tensordot(mixed, along[..., free], 2 * ((0, 1),))
+    return Whitening(mode, shared, apart, *rooted(matrix), roots, inverses, along)
 
 
 class HamiltonianChains:
@@ -180,18 +256,19 @@ class HamiltonianChains:
 
     def round(self, short: bool = False) -> float:
         """Run one trajectory of each chain, then the caller's move; return the mean acceptance."""
-        rng, root = self.rng, self.whitening.root
+        rng = self.rng
         step = np.exp(self.log_step) * rng.uniform(0.8, 1.2)
         count = min(max(1, round(LENGTH * rng.uniform(0.5, 1.5) / step)), MOST_STEPS)
         step *= SHORTER if short else 1.0
         momentum = rng.standard_normal(self.z.shape)
         energy = self.value - 0.5 * (momentum**2).sum(1)
         z, value, gradient = self.z, self.value, self.gradient
-        momentum = momentum + 0.5 * step * (gradient @ root)
+        momentum = momentum + 0.5 * step * self.whitening.slopes(gradient)
         for i in range(count):
             z = z + step * momentum
             value, gradient = self.density(self.whitening.point(z))
-            momentum = momentum + (step if i < count - 1 else 0.5 * step) * (gradient @ root)
+            length = step if i < count - 1 else 0.5 * step
+            momentum = momentum + length * self.whitening.slopes(gradient)
         with np.errstate(over="ignore", invalid="ignore"):
             change = value - 0.5 * (momentum**2).sum(1) - energy
             chance = np.exp(np.minimum(0.0, np.where(np.isnan(change), -np.inf, change)))

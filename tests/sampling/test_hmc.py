@@ -1,10 +1,10 @@
-"""Whitening by points with their gradients, and chains of a normal law whose curvature is unlike
-that of the first whitening. Truth: the covariance of the law."""
+"""Whitening by curvature and by points with their gradients, and chains of a normal law whose
+curvature is unlike that of the first whitening. Truth: the covariance of the law."""
 
 import numpy as np
 
 from surveysynth._support.types import FloatArray
-from surveysynth.sampling.hmc import HamiltonianChains, Whitening
+from surveysynth.sampling.hmc import HamiltonianChains, Whitening, whitening_at
 
 SIZE = 30
 
@@ -15,8 +15,72 @@ def covariance(rng: np.random.Generator) -> FloatArray:
     return np.asarray((axes * np.geomspace(0.3, 3.0, SIZE) ** 2) @ axes.T)
 
 
+#: Four blocks of three coordinates, which are not side by side; 6 of 30 are held.
+APART = np.arange(12).reshape(3, 4).T + np.array([3, 3, 3])
+HELD = np.arange(SIZE) % 5 == 0
+HELD[APART] = False
+
+
 def plain() -> Whitening:
-    return Whitening(np.zeros(SIZE), np.eye(SIZE), np.eye(SIZE))
+    def standard(x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return x[:, 0], -x
+
+    return whitening_at(standard, np.zeros(SIZE), np.zeros(SIZE, dtype=bool), np.ones(SIZE))
+
+
+def of_blocks(rng: np.random.Generator, linked: float = 0.0) -> FloatArray:
+    """A precision in which blocks meet the other coordinates, and each other by ``linked``."""
+    root = 0.3 * rng.standard_normal((SIZE, SIZE))
+    precision = root @ root.T + np.eye(SIZE)
+    block = np.full(SIZE, -1)
+    block[APART] = np.arange(len(APART))[:, None]
+    apart = (block[:, None] != block) & (block[:, None] >= 0) & (block >= 0)
+    precision[apart] *= linked
+    return precision
+
+
+def matrix_of(whitening: Whitening) -> FloatArray:
+    return np.asarray((whitening.point(np.eye(SIZE)) - whitening.center).T)
+
+
+def test_curvature_in_blocks_whitens_a_normal_law() -> None:
+    """Held coordinates have the given curvature, and no other has to do with them."""
+    rng = np.random.default_rng(3)
+    center, curvature = rng.standard_normal(SIZE), np.linspace(1.0, 3.0, SIZE)
+    for linked, exact in ((0.0, True), (0.5, False)):
+        precision = of_blocks(rng, linked)
+
+        def density(x: FloatArray, by: FloatArray = precision) -> tuple[FloatArray, FloatArray]:
+            gradient = -(x - center) @ by
+            return np.asarray(0.5 * ((x - center) * gradient).sum(1)), gradient
+
+        found = whitening_at(density, center, HELD, curvature, APART)
+        expected = precision.copy()
+        expected[HELD] = expected[:, HELD] = 0.0
+        expected[HELD, HELD] = curvature[HELD]
+        root = matrix_of(found)
+        left = root.T @ expected @ root - np.eye(SIZE)
+        assert (np.abs(left).max() < 1e-6) == exact
+        points = rng.standard_normal((5, SIZE))
+        np.testing.assert_allclose(found.coordinates(found.point(points)), points, atol=1e-9)
+        np.testing.assert_allclose(found.slopes(points), points @ root, atol=1e-12)
+
+
+def test_points_in_blocks_give_the_whitening_of_a_normal_law() -> None:
+    """The first whitening is that of a law of other scales; links to the others are its own."""
+    rng = np.random.default_rng(4)
+    precision, other = of_blocks(rng), np.zeros(SIZE, dtype=bool)
+    first = whitening_at(
+        lambda x: (x[:, 0], -x @ precision), np.zeros(SIZE), other, np.ones(SIZE), APART
+    )
+    root, scales = matrix_of(first), np.ones(SIZE)
+    scales[APART] = np.geomspace(0.3, 3.0, APART.size).reshape(APART.shape)
+    law = (root * scales**2) @ root.T
+    points = rng.standard_normal((3000, SIZE)) @ np.linalg.cholesky(law).T
+    found = first.updated(points, -points @ np.linalg.inv(law))
+    left = np.linalg.eigvalsh(np.linalg.solve(matrix_of(found), law) @ np.linalg.inv(
+        matrix_of(found)).T)  # fmt: skip
+    assert left.max() / left.min() < 1.1
 
 
 def test_few_points_with_gradients_give_the_whitening_of_a_normal_law() -> None:

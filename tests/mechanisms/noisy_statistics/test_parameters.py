@@ -208,3 +208,26 @@ def test_groups_that_do_not_differ_leave_nothing_but_the_prior_of_nu(log_nu: flo
     value, gradient = posterior(x)
     assert value[1] - value[0] == pytest.approx(-posterior.q, abs=1e-3)
     np.testing.assert_allclose(gradient[:, posterior.slices["log_nu"]], -1.0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "outcomes", [(AGE, PAY), (WORKS, BENEFIT, AGE)], ids=["amounts", "kinds"]
+)
+def test_groups_meet_each_other_through_the_rest_alone(outcomes: tuple[Outcome, ...]) -> None:
+    """A step in what one group has to itself changes no gradient of another group, but its own and
+    those of the rest."""
+    posterior = parameters_of(outcomes)
+    apart, dimension = posterior.apart(), posterior.dimension
+    assert np.unique(apart).size == apart.size
+    x = 0.3 * np.random.default_rng(3).standard_normal(dimension)
+    rest = np.setdiff1d(np.arange(dimension), apart)
+    assert not any(np.isin(rest, np.arange(dimension)[posterior.slices["group"]]))
+    for g, own in enumerate(apart):
+        moved = x.copy()
+        moved[own] += 0.1
+        change = np.diff(posterior(np.stack([x, moved]))[1], axis=0)[0]
+        others = np.delete(apart, g, axis=0)
+        assert not change[others].any()
+        assert change[own].any()
+        assert change[rest].any()
+    assert parameters_of(outcomes, grouped=False).apart().size == 0

@@ -110,7 +110,7 @@ def fit(
     plan = settings.plan
     held, curvature = parameters.held()
     mode = find_mode(parameters, parameters.start(), held, ITERATIONS)
-    whitening = whitening_at(parameters, mode, held, curvature)
+    whitening = whitening_at(parameters, mode, held, curvature, parameters.apart())
     count = chains_side_by_side(parameters.table, plan, settings.m)
     chains = HamiltonianChains(parameters, whitening, count, rng, parameters.redraw_scales)
     chains.warm_up(plan.warmup)

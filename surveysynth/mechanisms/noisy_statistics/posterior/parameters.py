@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.special import digamma, expit, gammaln
 
-from surveysynth._support.types import BoolArray, FloatArray
+from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.mechanisms.noisy_statistics.posterior.amount_law import AmountLaw
 from surveysynth.mechanisms.noisy_statistics.posterior.category_law import CategoryLaw
 from surveysynth.mechanisms.noisy_statistics.posterior.logit_rows import LogitRows
@@ -199,6 +199,19 @@ class Parameters:
             held[self.slices[name]] = True
         curvature[self.slices["log_s"]] = OF_SCALE
         return held, curvature
+
+    def apart(self) -> IntArray:
+        """Return the coordinates (G, L) that each group has to itself.
+
+        Given all others, densities of groups are factors of the posterior.
+        """
+        own = [
+            np.moveaxis(np.arange(self.dimension)[self.slices[name]].reshape(size), 1, 0)
+            for name, size in self.sizes.items()
+            if name in ("deviations", "group", "group slopes")
+        ]
+        flat = [each.reshape(self.groups, -1) for each in own]
+        return np.concatenate([np.empty((self.groups if own else 0, 0), dtype=np.int64), *flat], 1)
 
     # --- point --------------------------------------------------------------------------------
 
