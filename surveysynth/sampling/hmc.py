@@ -1,11 +1,11 @@
 """Hamiltonian Monte Carlo for many chains side by side (Neal 2011).
 
-The sampler knows a log density with its gradient and nothing of surveys. Points x are whitened by the curvature at a mode, so that z is nearly standard normal; step
-size and whitening are learned in the warm-up from points and gradients, and nothing is learned
-after it. Some coordinates, such as the scale of effects that noise hides, have no useful mode:
-these are held while the mode is sought, and a move of the caller's own can draw them anew between
-trajectories. Where blocks of coordinates meet each other through the rest alone, a point costs one
-block and the rest, not a matrix of all.
+The sampler knows a log density with its gradient and nothing of surveys. Points x are whitened by
+the curvature at a mode, so that z is nearly standard normal; step size and whitening are learned in
+the warm-up from points and gradients, and nothing is learned after it. Some coordinates, such as
+the scale of effects that noise hides, have no useful mode: these are held while the mode is sought,
+and a move of the caller's own can draw them anew between trajectories. Where blocks of coordinates
+meet each other through the rest alone, no matrix of all coordinates is made.
 """
 
 from collections.abc import Callable
