@@ -90,6 +90,7 @@ def normal(rho, runs, rng):
     return tuple(each + rng.normal(size=runs) for each in (far, 0.0))
 
 
+@pytest.mark.slow
 def test_rho_is_bounded_by_the_power_that_it_allows():
     rng = np.random.default_rng(9)
     bounds = np.array([

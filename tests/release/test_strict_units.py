@@ -100,6 +100,7 @@ def test_what_is_published_of_units_is_stated(made: Path) -> None:
     assert record["settings"]["clusters"]["effects"] is True
 
 
+@pytest.mark.slow
 def test_standard_errors_are_those_of_units_that_differ(
     made: Path, tmp_path: Path
 ) -> None:

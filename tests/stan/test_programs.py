@@ -1,182 +1,67 @@
 """Stan's own log density, gradient and draws against the embedded ones, model by model.
 
 The truth is Stan, compiled from ``stan/`` by PyStan; of the mixture, whose only sampler is Stan's,
-SciPy's densities record by record.
+SciPy's densities record by record. Tests that compile are slow but for FBS, whose densities take
+one compilation; those of every program are compared with Stan's own, which were kept.
 """
 
-import warnings
+import json
 
 import numpy as np
 import pytest
-from scipy.linalg import block_diag
 
-from surveysynth._support.resources import stan_directory
 from surveysynth.sampling.convergence import effective_sample_size
 from surveysynth.sampling.plan import SamplingPlan
 from surveysynth.sampling.stan.backends import PyStanBackend
-from surveysynth.sampling.stan.pystan import compile_program
-from surveysynth.sampling.stan.source import StanSource, flattened_source
+from surveysynth.sampling.stan.source import StanSource
 from tests import oracles
-from tests.models.model_cases import (
-    GAUSSIAN,
-    MODELS,
-    SAMPLED,
-    SHRUNKEN,
-    WEIGHTINGS,
-    make_case,
+from tests.models.model_cases import GAUSSIAN, SAMPLED, make_case
+from tests.stan.density_cases import (
+    CASES,
+    FEW,
+    KEPT,
+    PROGRAMS,
+    assert_same,
+    digest,
+    stan_density,
 )
-from tests.models.test_density import direct
 
+#: PyStan is of an older style than the libraries that it calls.
 pytestmark = [
-    pytest.mark.pystan,
-    # PyStan is of an older style than the libraries that it calls.
     pytest.mark.filterwarnings("ignore:It is recommended to use web.AppKey"),
     pytest.mark.filterwarnings(r"ignore:\w+ is deprecated\. Use files\(\) instead"),
 ]
-
-PROGRAMS = stan_directory()
-POINTS = 50
-#: A step whose square is lost beside 1: imaginary parts are derivatives to rounding.
-STEP = 1e-30j
+#: The program that is compiled wherever there is a compiler.
+COMPILED = "fbs"
 
 
-def program_of(case):
-    """The program of a case."""
-    return case[0].removesuffix(" shrunken")
-
-
-def grouped(cases):
-    """Cases marked so that the tests of one program run in one worker: another would wait for its
+def compiled(program):
+    """Marks of tests of one program: these run in one worker, another would wait for its
     compilation."""
-    return [
-        pytest.param(*case, marks=pytest.mark.xdist_group(f"stan {program_of(case)}"))
-        for case in cases
-    ]
+    slow = [] if program == COMPILED else [pytest.mark.slow]
+    return [pytest.mark.pystan, pytest.mark.xdist_group(f"stan {program}"), *slow]
 
 
-def build(path, data, seed=1):
-    code = flattened_source(path)
-    with warnings.catch_warnings():
-        # PyStan's way to its compiler is a local web server of an older style.
-        warnings.simplefilter("ignore")
-        pytest.importorskip("httpstan", reason="PyStan is not installed")
-        import stan
-
-        compile_program(code)
-        return stan.build(code, data=data, random_seed=seed)
-
-
-def program(case):
-    spec = case.model.stan
-    return build(PROGRAMS / spec.program, spec.data(case.stats, case.model.priors))
+@pytest.mark.parametrize("name", CASES)
+def test_density_and_gradient_equal_what_was_kept_of_stans(name):
+    case, points = CASES[name].made()
+    kept = json.loads(KEPT.read_text(encoding="utf-8"))[name]
+    remedy = "the program has changed: run python -m tests.stan.density_cases"
+    assert kept["program"] == digest(case), remedy
+    value, gradient = np.array(kept["value"]), np.array(kept["gradient"])
+    assert_same(case, points[:FEW], value, gradient)
+    with pytest.raises(AssertionError):
+        assert_same(case, points[:FEW] + 1e-4, value, gradient)
 
 
-def stan_density(built, points):
-    value = [built.log_prob(list(point), adjust_transform=True) for point in points]
-    gradient = [built.grad_log_prob(list(point)) for point in points]
-    return np.array(value), np.array(gradient)
-
-
-def unwhitened(case, u):
-    """The embedded u (d,) of the u of ``fbs.stan``, and log |d beta / d white|: beta given all else
-    is normal, with mean and precision by record-free generalized least squares, and white are its
-    standard normal coordinates by the precision's Cholesky factor. Analytic, so that complex steps
-    give its derivatives."""
-    k, q = case.shape[:2]
-    free = k - case.shrunken  # the others have their prior in the statistics
-    pairs, corr = q * (q - 1) // 2, free * (free - 1) // 2
-    sizes = np.cumsum([k * q, q, pairs, free * q, corr])
-    white, log_sd, cor_u, log_scale, omega_u, _ = np.split(u, sizes)
-    residual = np.exp(log_sd)[:, None] * correlation_root(cor_u, q)
-    precision = np.linalg.inv(residual @ residual.T)
-    omega = correlation_root(omega_u, free)
-    prior = [
-        np.pad(np.linalg.inv(np.outer(scale, scale) * (omega @ omega.T)), (0, k - free))
-        for scale in np.exp(log_scale).reshape(q, free)
-    ]
-    gram, cross = case.stats.gram[0], case.stats.gram[0] @ case.stats.fit[0]
-    whole = np.kron(precision, gram) + block_diag(*prior)
-    root = cholesky(whole)
-    mean = np.linalg.solve(whole, (cross @ precision).T.reshape(-1))
-    beta = mean + np.linalg.solve(root.T, white)
-    return np.concatenate([beta, u[k * q :]]), -np.log(np.diag(root)).sum()
-
-
-def cholesky(matrix):
-    """The lower factor without conjugates: NumPy's is not analytic."""
-    root = np.zeros_like(matrix)
-    for j in range(len(matrix)):
-        left = matrix[j:, j] - root[j:, :j] @ root[j, :j]
-        root[j:, j] = left / np.sqrt(left[0])
-    return root
-
-
-def correlation_root(u, size):
-    """Stan's Cholesky factor of a correlation matrix, row by row from tanh (its manual, 10.12)."""
-    root, position = np.zeros((size, size), dtype=u.dtype), 0
-    for i in range(size):
-        left = 1.0
-        for j in range(i):
-            root[i, j] = np.tanh(u[position]) * np.sqrt(left)
-            left, position = left - root[i, j] ** 2, position + 1
-        root[i, i] = np.sqrt(left)
-    return root
-
-
-def embedded_density(case, points):
-    """Value and gradient of the model's density in the coordinates of its program."""
-    if case.model.name != "fbs":
-        return oracles.log_density(case.model, points, case.stats)
-    values, gradients = [], []
-    for point in points:
-        u, volume = unwhitened(case, point)
-        value, gradient = oracles.log_density(case.model, u, case.stats)
-        steps = [unwhitened(case, point + STEP * each) for each in np.eye(point.size)]
-        values.append(value + volume)
-        gradients.append([(gradient @ x.imag + v.imag) / STEP.imag for x, v in steps])
-    return np.array(values), np.array(gradients)
-
-
-def assert_same_density(case, built, points):
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=compiled(each.program)) for name, each in CASES.items()]
+)
+def test_density_and_gradient_equal_stans(name):
+    case, points = CASES[name].made()
     if case.model.name == "normal_mixture":
-        found = [built.log_prob(list(point), adjust_transform=True) for point in points[:5]]
-        expected = [direct(case, point) for point in points[:5]]
-        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-6)
-        return
-    value, gradient = embedded_density(case, points)
-    assert_same(value, gradient, *stan_density(built, points))
-
-
-def assert_same(value, gradient, stan_value, stan_gradient):
-    np.testing.assert_allclose(value, stan_value, rtol=1e-8)
-    # Relative to the size of a point's gradient: single elements pass through zero.
-    scale = np.abs(stan_gradient).max(axis=1, keepdims=True)
-    np.testing.assert_array_less(np.abs(gradient - stan_gradient) / scale, 1e-8)
-
-
-@pytest.mark.parametrize("weighting", WEIGHTINGS)
-@pytest.mark.parametrize(("name", "q"), grouped(MODELS))
-def test_density_and_gradient_equal_stans(name, q, weighting):
-    case = make_case(name, q, weighting=weighting)
-    assert_same_density(case, program(case), case.points(POINTS, np.random.default_rng(1)))
-
-
-@pytest.mark.parametrize(("name", "q"), grouped(SHRUNKEN))
-def test_density_and_gradient_equal_stans_with_a_ridge(name, q):
-    case = make_case(name, q, priors={"interaction_scale": 0.4})
-    assert_same_density(case, program(case), case.points(POINTS, np.random.default_rng(1)))
-
-
-@pytest.mark.parametrize(("name", "q"), grouped(MODELS))
-def test_densities_agree_with_one_column_of_x_and_other_priors(name, q):
-    own = {"fbp": {"residual_scale": 0.7, "coefficient_sd": 3.0}}
-    hierarchical = {"lkj": 1.0, "coefficient_scale": 3.0}
-    own |= {model: {**hierarchical, "residual_scale": 0.7} for model in ("fbs", "normal")}
-    own["normal_mixture"] = {**hierarchical, "least_sd": 0.3, "concentration_rate": 2.0}
-    own["negative_binomial"] = {**hierarchical, "overdispersion_scale": 0.3}
-    priors = own.get(name, hierarchical)
-    case = make_case(name, q, k=1, priors=priors)
-    assert_same_density(case, program(case), case.points(5, np.random.default_rng(2)))
+        points = points[:5]
+    assert_same(case, points, *stan_density(case, points))
 
 
 def stan_draws(case, chains=4, draws=1000):
@@ -237,7 +122,9 @@ def wrong_scalars(case, draws):
     return oracles.unconstrain(case.model, wider)
 
 
-@pytest.mark.parametrize(("name", "q"), grouped(SAMPLED))
+@pytest.mark.parametrize(
+    ("name", "q"), [pytest.param(*each, marks=compiled(each[0])) for each in SAMPLED]
+)
 def test_nuts_and_gibbs_draw_from_one_posterior(name, q):
     case = make_case(name, q, seed=2)
     draws = case.draw(SamplingPlan(4, 300, 3000), np.random.default_rng(4))

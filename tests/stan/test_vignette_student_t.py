@@ -43,6 +43,7 @@ def check_means(folder: Path) -> None:
         assert abs(published["estimate"][region] - mean) < 5 * error
 
 
+@pytest.mark.slow
 @pytest.mark.pystan
 def test_with_pystan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(BACKEND_VARIABLE, "pystan")

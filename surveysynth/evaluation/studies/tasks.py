@@ -26,6 +26,8 @@ from surveysynth.errors import InputError, StoppedError
 
 #: A task is given up after so many failures.
 ATTEMPTS = 2
+#: Seconds that a scheduler has to answer.
+PATIENCE = 20
 
 
 @dataclass(frozen=True, order=True)
@@ -112,7 +114,7 @@ def _client(scheduler: str | None, workers: int, stack: ExitStack) -> Any:
             silence_logs=logging.CRITICAL,
         ))  # fmt: skip
     try:
-        return Client(given, timeout=20, set_as_default=False)  # type: ignore[no-untyped-call]
+        return Client(given, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise InputError(f"no Dask scheduler answers at {scheduler!r}: {error}") from None
 

@@ -128,6 +128,7 @@ def test_law_keeps_spikes_as_they_are() -> None:
     assert abs(found["mean"][0] / units.amount.mean() - 1.0) < 0.02
 
 
+@pytest.mark.slow
 def test_learned_curves_of_strata_that_lie_far_apart() -> None:
     """Log-normal cells: the logarithm is right. Strata whose medians differ by factors of e, and
     spreads by up to four, need curves of their own; no transform at all is worse."""

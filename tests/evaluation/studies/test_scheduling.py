@@ -13,6 +13,7 @@ import pytest
 
 from surveysynth.errors import IncompleteError, InputError, StoppedError
 from surveysynth.estimation.statistics import REPORT_COLUMNS, STUDY_COLUMNS, TABLE_COLUMNS
+from surveysynth.evaluation.studies import tasks
 from surveysynth.evaluation.studies.report import run_frame_study
 from tests.evaluation.studies.study_cases import quick
 
@@ -184,6 +185,7 @@ def test_a_dask_cluster_gives_the_same_with_a_worker_killed(tmp_path, cluster):
     assert_same(whole.out, out)
 
 
-def test_a_scheduler_that_is_not_there(tmp_path):
+def test_a_scheduler_that_is_not_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(tasks, "PATIENCE", 1)
     with pytest.raises(InputError, match="no Dask scheduler answers"):
         run_frame_study(quick(), tmp_path / "out", scheduler="tcp://127.0.0.1:9")

@@ -41,7 +41,7 @@ statistics = ["count", "mean", "median"]
     [
         (["visits"], ["region"], ""),
         (["visits"], ["sex"], 'psu = "unit"'),
-        (["visits", "insured", "income"], ["sex"], ""),
+        pytest.param(["visits", "insured", "income"], ["sex"], "", marks=pytest.mark.slow),
     ],
 )
 def test_releases_have_whole_counts_and_the_means_of_the_sample(
