@@ -16,7 +16,7 @@ from tests.long_runs.guide_page import COMPARED, FEWEST, POPULATIONS, rendered
 #: Identities with other programs, inputs, and texts, which the tests recompute in full.
 RECOMPUTED = re.compile(
     r"(agency|calibration|public|replication|shares|statistics|subpopulation|taylor|labelled)_"
-    r"(?!study)\w+|arviz|workbook_cells|claims|evidence"
+    r"(?!study)\w+|arviz|stan_densities|workbook_cells|claims|evidence"
 )
 RECORDS = evidence.records()
 
