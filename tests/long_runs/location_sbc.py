@@ -424,7 +424,7 @@ def drawn(case: Case, parameters: Parameters, rng: np.random.Generator) -> Theta
     """One draw (DRAWS, ...) of each chain, by the names of ``prior``."""
     held, curvature = parameters.held()
     mode = find_mode(parameters, parameters.start(), held, ITERATIONS)
-    whitening = whitening_at(parameters, mode, held, curvature, parameters.apart())
+    whitening = whitening_at(parameters, mode, held, curvature)
     chains = HamiltonianChains(parameters, whitening, DRAWS, rng, parameters.redraw_scales)
     chains.warm_up(WARMUP)
     points = chains.sample(ROUNDS)[:, -1]

@@ -51,6 +51,10 @@ FEWEST, MOST = 0.25, 1.0
 #: A round of many chains takes little longer than one of few while a point fills fewer numbers than
 #: BUSY. Beyond that time grows with their number, so there are fewer, but not less than these.
 BUSY, LEAST_CHAINS = 2_000, 12
+#: Up to so many coordinates one matrix whitens all, which learns in the warm-up also what groups
+#: have to do with each other; beyond it groups have matrices of their own, or it would take longer
+#: than the chains.
+DENSE = 1_000
 #: Points whose functionals are computed at once hold so many rows of the table.
 ROWS_AT_ONCE = 2**18
 
@@ -110,7 +114,8 @@ def fit(
     plan = settings.plan
     held, curvature = parameters.held()
     mode = find_mode(parameters, parameters.start(), held, ITERATIONS)
-    whitening = whitening_at(parameters, mode, held, curvature, parameters.apart())
+    apart = parameters.apart() if parameters.dimension > DENSE else None
+    whitening = whitening_at(parameters, mode, held, curvature, apart)
     count = chains_side_by_side(parameters.table, plan, settings.m)
     chains = HamiltonianChains(parameters, whitening, count, rng, parameters.redraw_scales)
     chains.warm_up(plan.warmup)
