@@ -362,7 +362,8 @@ LEVEL_OF_SE = 0.95
 #: How far the distribution function is followed to either side for the density at a quantile, in
 #: standard errors of as many independent records as the weights are worth.
 REACH = 1.96
-_FEW_ROWS = 2**16
+#: Bins of values of each row, and numbers of all rows that are held at once.
+FEWEST_BINS, MOST_BINS, LARGEST = 16, 2**12, 2**22
 
 
 def weighted_quantiles(values: FloatArray, weights: FloatArray, shares: FloatArray) -> FloatArray:
@@ -371,13 +372,9 @@ def weighted_quantiles(values: FloatArray, weights: FloatArray, shares: FloatArr
     values, weights (n,), weights not all zero; shares (k,) -> (k,).
     """
     order = np.argsort(values, kind="stable")
-    return _of_sorted(values[order], weights[order], np.asarray(shares, dtype=np.float64))
-
-
-def _of_sorted(values: FloatArray, weights: FloatArray, shares: FloatArray) -> FloatArray:
-    """Do the same for rising values."""
-    reached = np.cumsum(weights)
-    return np.asarray(values[np.searchsorted(reached, shares * reached[-1] * (1.0 - ROUNDING))])
+    reached = np.cumsum(weights[order])
+    wanted = np.asarray(shares, dtype=np.float64) * reached[-1] * (1.0 - ROUNDING)
+    return np.asarray(values[order][np.searchsorted(reached, wanted)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -396,43 +393,61 @@ class Weighted:
 class RowDistributions:
     """Distribution functions of D rows of a table, of one dataset or several that are stacked.
 
-    Values are sorted once for all margin sets; a margin set is sorted when it is first used, so
-    memory is that of the datasets.
+    Weights are added up by row and bin of values, and records are sorted in the bins alone in which
+    a wanted share is reached: time is that of a few sums, memory that of the datasets.
     """
 
     def __init__(self, datasets: Sequence[Weighted]) -> None:
-        self._n_rows = datasets[0].domains.n_rows
-        self._codes = [each.domains.codes for each in datasets]
-        values = np.concatenate([each.values for each in datasets])
-        self._order = np.argsort(values, kind="stable")
-        self._values = values[self._order]
-        self._weights = np.concatenate([each.weight for each in datasets])[self._order]
+        self._data, self._n_rows = datasets, datasets[0].domains.n_rows
+        bins = min(max(LARGEST // self._n_rows, FEWEST_BINS), MOST_BINS)
+        values = np.concatenate(
+            [each.values[:: 1 + each.values.size // (2 * bins)] for each in datasets]
+        )
+        edges = np.unique(np.quantile(values, np.linspace(0, 1, bins), method="lower"))
+        self._bins = edges.size + 1
+        # Equal values are in one bin.
+        own = [np.searchsorted(edges, each.values) for each in datasets]
+        self._own = [each.astype(np.min_scalar_type(self._bins)) for each in own]
+        mass = np.zeros(self._n_rows * self._bins)
+        for place, _, weights in self._places():
+            mass += np.bincount(place, weights, minlength=mass.size)
+        #: Weight (D, B) up to the end of each bin.
+        self._reached = np.cumsum(mass.reshape(self._n_rows, self._bins), axis=1)
 
     def inverse(self, shares: FloatArray) -> FloatArray:
         """Return the smallest values that reach shares (K, D), shape (K, D).
 
         NaN for a share below 0 or above 1, and for rows without records.
         """
+        whole = self._reached[:, -1]
+        known = (shares >= 0.0) & (shares <= 1.0) & (whole > 0.0)
+        row = np.nonzero(known)[1]
+        wanted = shares[known] * whole[row] * (1.0 - ROUNDING)
+        reached = self._reached[row]
+        number = ((reached < wanted[:, None]) | (reached == 0.0)).sum(axis=1)
+        before = np.where(number > 0, reached[np.arange(row.size), number - 1], 0.0)
+        place = row * self._bins + number
+        sought = np.zeros(self._reached.size, dtype=bool)
+        sought[place] = True
+        parts = list[tuple[IntArray, FloatArray, FloatArray]]()
+        for own, values, weights in self._places():
+            taken = np.flatnonzero(sought[own] & (weights > 0.0))
+            parts.append((own[taken], values[taken], weights[taken]))
+        places, values, weights = map(np.concatenate, zip(*parts, strict=True))
+        order = np.lexsort((values, places))
+        places, sums = places[order], np.concatenate([[0.0], np.cumsum(weights[order])])
+        first, end = np.searchsorted(places, place), np.searchsorted(places, place, side="right")
+        found = np.searchsorted(sums[1:], wanted - before + sums[first])
         result = np.full(shares.shape, np.nan)
-        for row, values, weights in self._rows():
-            wanted = shares[:, row]
-            known = (wanted >= 0.0) & (wanted <= 1.0)
-            if values.size and known.any():
-                result[known, row] = _of_sorted(values, weights, wanted[known])
+        # Sums of a bin in another order may differ in the last digit.
+        result[known] = values[order][np.clip(found, first, end - 1)]
         return result
 
-    def _rows(self) -> Iterator[tuple[int, FloatArray, FloatArray]]:
-        """Every row with records: its values, rising, and their weights, none of which is zero."""
-        for margin_set in range(len(self._codes[0])):
-            rows = np.concatenate([each[margin_set] for each in self._codes])[self._order]
-            # Few distinct codes are sorted by radix, in linear time.
-            small = rows.astype(np.uint16) if self._n_rows <= _FEW_ROWS else rows
-            by_row = np.argsort(small, kind="stable")
-            by_row = by_row[self._weights[by_row] > 0.0]
-            rows, values, weights = rows[by_row], self._values[by_row], self._weights[by_row]
-            starts = np.flatnonzero(np.diff(rows, prepend=-1))
-            for start, stop in zip(starts, [*starts[1:], rows.size], strict=True):
-                yield int(rows[start]), values[start:stop], weights[start:stop]
+    def _places(self) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
+        """Yield rows with bins, values and weights of records, by dataset and margin set."""
+        for each, own in zip(self._data, self._own, strict=True):
+            for rows in each.domains.codes:
+                yield rows * self._bins + own, each.values, each.weight
 
 
 def distribution(

@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from surveysynth._support.types import FloatArray
+from surveysynth.estimation import linearised
 from surveysynth.estimation.combining import (
     Combined,
     CombiningRule,
@@ -23,6 +26,7 @@ from surveysynth.estimation.combining import (
 )
 from surveysynth.estimation.domains import build_domains
 from surveysynth.estimation.estimates import Estimates
+from surveysynth.estimation.linearised import RowDistributions, Weighted, weighted_quantiles
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of
 from surveysynth.estimation.taylor import estimate_domains
@@ -226,3 +230,36 @@ def test_the_linearised_variable_has_the_variance_of_repeated_samples() -> None:
     q = stats.lognorm(1.0).ppf(p)
     assert abs(truth * n * density(q) ** 2 / (p * (1 - p)) - 13 / 12) < 0.2
     assert abs(truth * n * density(1.0) ** 2 / (p * (1 - p)) - 13 / 12) > 0.3
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.sampled_from([1, 3, 40]))
+def test_quantiles_of_rows_are_those_of_their_records(seed: int, count: int, bins: int) -> None:
+    """Ties, weights of zero, rows without weight; bins of many values, and of one."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({"a": rng.choice(list("xyz"), 60), "b": rng.choice(list("fm"), 60)})
+    domains = build_domains(frame, ["a", "b"], {"a": tuple("xyz"), "b": tuple("fm")})
+    data = [
+        Weighted(
+            domains, rng.integers(0, 30, 60) / 2.0,
+            rng.choice([0.0, 0.5, 1.0, 3.0], 60) * (frame["a"] != "z").to_numpy(),
+        )
+        for _ in range(count)
+    ]  # fmt: skip
+    shares = rng.choice([-0.1, 0.0, 0.25, 0.5, 0.9, 1.0, 1.1], (3, domains.n_rows))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linearised, "FEWEST_BINS", bins)
+        patch.setattr(linearised, "MOST_BINS", bins)
+        found = RowDistributions(data).inverse(shares)
+    for row in range(domains.n_rows):
+        inside = (domains.codes == row).any(axis=0)
+        weights = np.concatenate([each.weight[inside] for each in data])
+        values = np.concatenate([each.values[inside] for each in data])
+        known = (shares[:, row] >= 0.0) & (shares[:, row] <= 1.0) & (weights.sum() > 0.0)
+        positive = weights > 0.0
+        expected = np.full(3, np.nan)
+        if known.any():
+            expected[known] = weighted_quantiles(
+                values[positive], weights[positive], shares[known, row]
+            )
+        np.testing.assert_array_equal(found[:, row], expected)
