@@ -406,8 +406,8 @@ class RowDistributions:
         edges = np.unique(np.quantile(values, np.linspace(0, 1, bins), method="lower"))
         self._bins = edges.size + 1
         # Equal values are in one bin.
-        own = [np.searchsorted(edges, each.values) for each in datasets]
-        self._own = [each.astype(np.min_scalar_type(self._bins)) for each in own]
+        small = np.min_scalar_type(self._bins)
+        self._own = [np.searchsorted(edges, each.values).astype(small) for each in datasets]
         mass = np.zeros(self._n_rows * self._bins)
         for place, _, weights in self._places():
             mass += np.bincount(place, weights, minlength=mass.size)

@@ -52,6 +52,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from surveysynth._support.numeric import rounded_down
 from surveysynth._support.types import FloatArray, IntArray
@@ -290,14 +291,14 @@ def curve_rows(outcome: Outcome, design: PublicDesign) -> IntArray:
     """Return the curve of each record (n,): of its stratum, its cell, or the only one."""
     given = outcome.learned
     if given is not None and given.curve_by in ("cells", "large_cells"):
-        columns = [design.frame[name].astype(str).to_numpy() for name in design.by]
-        codes = [np.unique(column, return_inverse=True)[1] for column in columns]
+        columns = [design.frame[name].astype(str) for name in design.by]
+        codes = [pd.factorize(column, sort=True)[0] for column in columns]
         # Strata that the model does not know would have few records in each of their cells.
         if design.strata is not None and design.strata_name in design.predictors:
             codes.append(design.strata)
-        if not codes:
-            return np.zeros(design.n, dtype=np.int64)
-        rows = np.unique(np.stack(codes, axis=1), axis=0, return_inverse=True)[1].reshape(-1)
+        rows = np.zeros(design.n, dtype=np.int64)
+        for each in codes:
+            rows = np.unique(rows * (each.max() + 1) + each, return_inverse=True)[1]
         if given.curve_by == "large_cells":
             sizes = np.bincount(rows)
             rows = np.where(sizes[rows] < LARGE_CELL, sizes.size, rows)
