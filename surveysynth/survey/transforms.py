@@ -45,7 +45,7 @@ LEARNED_SHARE = 0.1
 #: The end of the guess that stands for a curve before one is learned.
 GUESSED_END = 3.0
 #: Means at which integrals are tabulated, where there are so many times as many records.
-MEANS, PER_MEAN = 4096, 4.0
+MEANS, PER_MEAN = 2048, 1.5
 #: The default range of a weight, in mean weights N/n: public, and far wider than designs are.
 OF_MEAN_WEIGHT = (0.01, 100.0)
 #: Probability spread evenly over the range, so that no place in it is out of reach.
@@ -387,23 +387,29 @@ class LearnedTransform(Transform):
     def mean_of_inverse(self, mean: FloatArray, variance: FloatArray) -> FloatArray:
         """Return E(inverse(z)) (n,) for normal z with these means and variances (n,).
 
-        Where many records share few variances and curves, straight lines join the integrals at
-        ``MEANS`` means of each: they differ by a millionth, in the tails by up to a thousandth.
+        Where many records share few variances and curves, cubics join the integrals at ``MEANS``
+        means of each: they differ by a millionth, in the tails by up to a thousandth.
         """
         place, variances = pd.factorize(np.broadcast_to(variance, mean.shape))
         place, pairs = pd.factorize(place * len(self.knots) + self._rows(mean))
         if not mean.size or mean.size < PER_MEAN * MEANS * pairs.size:
             return super().mean_of_inverse(mean, variance)
         of_variance, row = np.divmod(pairs, len(self.knots))
-        means = np.linspace(mean.min(), np.nextafter(mean.max(), np.inf), MEANS)
+        # One mean beyond either end, for the cubic through the two to either side.
+        low, step = mean.min(), max((mean.max() - mean.min()) / (MEANS - 3), 1e-12)
+        means = low + step * np.arange(-1, MEANS - 1)
         each = replace(self, codes=np.repeat(row[:, None], MEANS, axis=1))
         table = Transform.mean_of_inverse(
             each, np.tile(means, (row.size, 1)), variances[of_variance][:, None]
         )
-        share = (mean - means[0]) * ((MEANS - 1) / (means[-1] - means[0]))
-        left = np.minimum(share.astype(np.int64), MEANS - 2)
+        share = (mean - low) / step
+        left = np.minimum(share.astype(np.int64), MEANS - 4)
         share -= left
-        between: FloatArray = (1.0 - share) * table[place, left] + share * table[place, left + 1]
+        between = np.zeros(mean.shape)
+        for k in range(4):
+            others = [j for j in range(4) if j != k]
+            factor = np.prod([(share + 1.0 - j) / (k - j) for j in others], axis=0)
+            between += factor * table[place, left + k]
         return between
 
     def describe(self, name: str) -> str:
