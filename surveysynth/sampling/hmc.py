@@ -33,7 +33,7 @@ SHORT_ROUND, SHORTER = 10, 0.2
 #: Chains start at this many SDs about the mode.
 START = 0.3
 #: Difference of coordinates in second derivatives, and points that are evaluated together.
-DIFFERENCE, AT_ONCE = 1e-4, 32
+DIFFERENCE, AT_ONCE = 1e-3, 32
 #: Least curvature of a direction, in units of the coordinates; Newton needs no more of it.
 LEAST_CURVATURE = 0.3
 #: Share of a variance that rounding may hide.
