@@ -103,10 +103,3 @@ def test_the_page_shows_real_amounts() -> None:
             for statistic in ("mean", "median")
         ]
         assert f"| {name.replace('_', ' ')} | {method} | {' | '.join(numbers)} |" in page
-
-
-def test_the_page_shows_the_bias_of_the_pseudo_posterior() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    for method, line in WEIGHTED.items():
-        numbers = f"{line['down_weighted']:.0f} | {line['bias']:.1f} | {line['rmse']:.1f}"
-        assert f"| {method} | {numbers} |" in page
