@@ -45,6 +45,8 @@ PRIOR_POINTS = 5.0
 WINDOWS = 0.1, 0.25, 0.5, 0.75
 #: Chains this many median deviations below the median log density start again from another chain.
 STUCK = 6.0
+#: Wide brackets of slices on log scales, and points tried in one.
+BRACKET, TRIES = 8.0, 40
 
 
 @dataclass(frozen=True)
@@ -294,3 +296,23 @@ class HamiltonianChains:
             source = self.rng.choice(np.flatnonzero(~stuck), int(stuck.sum()))
             self.z[stuck] = self.z[source]
             self.x, self.value, self.gradient = self._arrival()
+
+
+def slice_wide(
+    log_density: Callable[[FloatArray], FloatArray], x: FloatArray, rng: np.random.Generator
+) -> FloatArray:
+    """Return draws of independent scalars x by a slice in a bracket placed at random about each."""
+    low = x - BRACKET * rng.random(x.shape)
+    high = low + BRACKET
+    level = log_density(x) + np.log(rng.random(x.shape))
+    result, waiting = x.copy(), np.ones(x.shape, dtype=bool)
+    for _ in range(TRIES):
+        tried = low + (high - low) * rng.random(x.shape)
+        inside = waiting & (log_density(tried) >= level)
+        result = np.where(inside, tried, result)
+        waiting &= ~inside
+        if not waiting.any():
+            break
+        low = np.where(waiting & (tried < x), tried, low)
+        high = np.where(waiting & (tried >= x), tried, high)
+    return np.asarray(result)

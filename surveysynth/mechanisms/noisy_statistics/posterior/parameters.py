@@ -7,7 +7,7 @@ and deviations about what earlier columns say. That suits what noise hides; for 
 there are ``redraw_scales``. (Trajectories in coordinates of groups where they are, which suit
 groups that are known well, were slower also there.)"""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -21,6 +21,7 @@ from surveysynth.mechanisms.noisy_statistics.posterior.logit_rows import LogitRo
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable
 from surveysynth.models.gaussian.blocks import HALF_T_DF
 from surveysynth.models.general_location.layout import Layout
+from surveysynth.sampling.hmc import slice_wide
 from surveysynth.sampling.primitives import half_t_log_density, normal_from_precision
 
 #: Points have coordinates within this distance: beyond it exponentials overflow.
@@ -35,8 +36,8 @@ OF_SCALE, OF_OTHERS = 60.0, 1.0
 #: Least scale of effects on the weight, in its spread: less cannot be told from none, and would
 #: hold all effects next to zero.
 LEAST_OF_WEIGHT = 0.05
-#: Typical t, about which log t is a coordinate, and wide brackets of slices on log scales.
-TYPICAL_T, BRACKET, TRIES = 0.3, 8.0, 40
+#: Typical t, about which log t is a coordinate.
+TYPICAL_T = 0.3
 #: Groups of so many records are known far better than scales say: their coordinates are in typical
 #: scales, not in their own, or trajectories would follow the scales through a narrow bend.
 KNOWN = 100_000
@@ -685,24 +686,4 @@ def inverse_unit_lower(lower: FloatArray) -> FloatArray:
     for _ in range(q - 2):
         power = power @ lower
         result = result + power
-    return np.asarray(result)
-
-
-def slice_wide(
-    log_density: Callable[[FloatArray], FloatArray], x: FloatArray, rng: np.random.Generator
-) -> FloatArray:
-    """Return draws of independent scalars x by a slice in a bracket placed at random about each."""
-    low = x - BRACKET * rng.random(x.shape)
-    high = low + BRACKET
-    level = log_density(x) + np.log(rng.random(x.shape))
-    result, waiting = x.copy(), np.ones(x.shape, dtype=bool)
-    for _ in range(TRIES):
-        tried = low + (high - low) * rng.random(x.shape)
-        inside = waiting & (log_density(tried) >= level)
-        result = np.where(inside, tried, result)
-        waiting &= ~inside
-        if not waiting.any():
-            break
-        low = np.where(waiting & (tried < x), tried, low)
-        high = np.where(waiting & (tried >= x), tried, high)
     return np.asarray(result)
