@@ -170,7 +170,7 @@ def whitening_at(
 ) -> Whitening:
     """Return the whitening by minus the second derivatives at a mode (D,).
 
-    By differences of gradients. Of coordinates that are ``held`` only the given curvature
+    By central differences of gradients. Of coordinates that are ``held`` only the given curvature
     (D,) counts. apart (G, L): coordinates of G blocks, none of which is held, that have no mixed
     derivatives with other blocks. One difference in all of them therefore serves for all blocks.
     """
@@ -178,14 +178,12 @@ def whitening_at(
     shared = np.setdiff1d(np.arange(len(mode)), apart)
     free = ~held[shared]
 
-    _, here = density(mode[None])
-
     def curvatures(ways: FloatArray) -> FloatArray:
         slopes = [
-            here - density(mode + DIFFERENCE * part)[1]
+            density(mode - DIFFERENCE * part)[1] - density(mode + DIFFERENCE * part)[1]
             for part in np.array_split(ways, -(-len(ways) // AT_ONCE))
         ]
-        return np.asarray(np.concatenate(slopes) / DIFFERENCE)
+        return np.asarray(np.concatenate(slopes) / (2.0 * DIFFERENCE))
 
     def rooted(matrices: FloatArray) -> tuple[FloatArray, FloatArray]:
         values, vectors = np.linalg.eigh(0.5 * (matrices + matrices.swapaxes(-1, -2)))

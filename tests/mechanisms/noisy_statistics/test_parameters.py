@@ -9,7 +9,6 @@ import pytest
 from scipy import stats
 
 from surveysynth._support.types import FloatArray
-from surveysynth.mechanisms.noisy_statistics.posterior import parameters
 from surveysynth.mechanisms.noisy_statistics.posterior.amount_law import AmountLaw
 from surveysynth.mechanisms.noisy_statistics.posterior.category_law import CategoryLaw
 from surveysynth.mechanisms.noisy_statistics.posterior.parameters import Parameters, Point
@@ -19,8 +18,6 @@ from tests.mechanisms.noisy_statistics.law_cases import AGE, BENEFIT, PAY, WORKS
 
 PRIORS = {**GeneralLocation.default_priors, "residual_scale": 1.3, "coefficient_scale": 1.7}
 KAPPA = PRIORS["interaction_scale"]
-#: Records from which on a group is known: the first of three, and none.
-KNOWN = [80, 1_000]
 
 
 def parameters_of(outcomes: tuple[Outcome, ...], grouped: bool = True) -> Parameters:
@@ -97,13 +94,10 @@ def stretched(posterior: Parameters, x: FloatArray, j: int) -> Any:
             value = value + posterior.groups * np.log(KAPPA * s)
         else:
             value = value + stats.norm.logpdf(part["deviations"][:, j, :, e]).sum(1)
-    # Log variances and slopes of groups that are known are in typical scales.
-    hidden, known = (~posterior.known).sum(), posterior.known.sum()
-    log_nu = hidden * point.log_nu[:, j] + known * np.log(PRIORS["pooling_df"])
-    value = value - 0.5 * (log_nu + posterior.groups * np.log(0.5))
+    value = value - 0.5 * posterior.groups * np.log(0.5 * np.exp(point.log_nu[:, j]))
     if not pairs.size:
         return value + stats.norm.logpdf(part["log_t"][:, j])
-    return value + pairs.size * (hidden * point.log_t[:, j] + known * np.log(0.3))
+    return value + posterior.groups * pairs.size * point.log_t[:, j]
 
 
 def log_volume(posterior: Parameters, x: FloatArray, i: int) -> FloatArray:
@@ -117,15 +111,13 @@ def log_volume(posterior: Parameters, x: FloatArray, i: int) -> FloatArray:
     return np.asarray(np.linalg.slogdet(np.stack(columns, axis=-1))[1])
 
 
-@pytest.mark.parametrize("known", KNOWN)
 @pytest.mark.parametrize("grouped", [True, False], ids=["groups", "one group"])
 @pytest.mark.parametrize(
     "outcomes", [(AGE, PAY), (WORKS, BENEFIT, AGE)], ids=["amounts", "kinds"]
 )
 def test_the_density_is_that_of_the_prior_where_nothing_is_known(
-    outcomes: tuple[Outcome, ...], grouped: bool, known: int, monkeypatch: pytest.MonkeyPatch
+    outcomes: tuple[Outcome, ...], grouped: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parameters, "KNOWN", known)
     monkeypatch.setattr(
         AmountLaw, "__call__",
         lambda self, means, cov: (np.zeros(len(means)), 0.0 * means, 0.0 * cov),
@@ -152,16 +144,12 @@ def test_the_density_is_that_of_the_prior_where_nothing_is_known(
     np.testing.assert_allclose(found - found[0], expected - expected[0], rtol=1e-7, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "known"), [((AGE, PAY), 80), ((WORKS, BENEFIT, AGE), 1_000)],
-    ids=["amounts", "kinds"],
-)  # fmt: skip
+@pytest.mark.parametrize("outcomes", [(AGE, PAY), (WORKS, BENEFIT, AGE)], ids=["amounts", "kinds"])
 def test_scales_and_shared_values_are_drawn_given_what_has_them(
-    outcomes: tuple[Outcome, ...], known: int, monkeypatch: pytest.MonkeyPatch
+    outcomes: tuple[Outcome, ...],
 ) -> None:
     """What has them stays where it is. After many draws each is one of its law given all the rest:
     on a grid, where ranks are uniform, and not those of values a third of an SD away."""
-    monkeypatch.setattr(parameters, "KNOWN", known)
     posterior, rng = parameters_of(outcomes), np.random.default_rng(3)
     start = np.tile(0.8 * rng.standard_normal(posterior.dimension), (600, 1))
     x = start
@@ -245,14 +233,9 @@ def test_groups_meet_each_other_through_the_rest_alone(outcomes: tuple[Outcome, 
     assert parameters_of(outcomes, grouped=False).apart().size == 0
 
 
-@pytest.mark.parametrize("known", KNOWN)
-def test_the_gradient_is_that_of_the_density(
-    known: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_gradient_is_that_of_the_density() -> None:
     """By central differences, in every coordinate."""
-    monkeypatch.setattr(parameters, "KNOWN", known)
     posterior = parameters_of((WORKS, BENEFIT, AGE))
-    assert posterior.known.sum() == (known < 100)
     x = 0.3 * np.random.default_rng(4).standard_normal(posterior.dimension)
     steps = 1e-5 * np.eye(posterior.dimension)
     slope = (posterior(x + steps)[0] - posterior(x - steps)[0]) / 2e-5

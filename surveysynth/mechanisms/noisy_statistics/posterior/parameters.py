@@ -38,9 +38,6 @@ OF_SCALE, OF_OTHERS = 60.0, 1.0
 LEAST_OF_WEIGHT = 0.05
 #: Typical t, about which log t is a coordinate.
 TYPICAL_T = 0.3
-#: Groups of so many records are known far better than scales say: their coordinates are in typical
-#: scales, not in their own, or trajectories would follow the scales through a narrow bend.
-KNOWN = 100_000
 #: Shapes of gamma laws from which on Stirling's series has all digits.
 LARGE_SHAPE = 1e4
 
@@ -121,7 +118,6 @@ class Parameters:
         self.law = CategoryLaw(table) if shape.discrete else AmountLaw(table)
         self.present = [each.present for each in table.patterns]
         self.group = shape.group
-        self.known = np.bincount(self.group, table.sizes, self.groups) >= KNOWN
         self.sizes = sizes = self._sizes() | (self._group_sizes() if grouped else {})
         ends = np.cumsum([0, *(int(np.prod(each)) for each in sizes.values())]).tolist()
         self.slices = {name: slice(*ab) for name, ab in zip(sizes, pairwise(ends), strict=True)}
@@ -252,8 +248,8 @@ class Parameters:
             coefficients[:, j, own] = spread[j] * whitened + shrunken[:, j] @ self.along[j].T
         of_levels = 2.0 * self.kappa * part["levels"]
         slopes_of_levels = self.kappa * self.unit[:, None] * part["level slopes"]
-        of_variance, of_slopes = self._units_of_groups(log_nu, log_t)
-        off_variance, off_slopes = of_variance * part["group"], of_slopes * part["group slopes"]
+        off_variance = np.sqrt(2.0) * np.exp(-0.5 * log_nu)[..., None] * part["group"]
+        off_slopes = np.exp(log_t)[:, self.row, None] * part["group slopes"]
         log_variance = 2.0 * log_s[..., None] + of_levels @ self.contrasts + off_variance
         slopes = core[..., None] + slopes_of_levels @ self.contrasts + off_slopes
         if self.layout.grouped:
@@ -263,17 +259,6 @@ class Parameters:
             coefficients, deviations, logits, core, slopes, log_variance,
             log_s, log_tau, log_nu, log_t, of_levels, slopes_of_levels, off_variance, off_slopes,
         )  # fmt: skip
-
-    def _units_of_groups(
-        self, log_nu: FloatArray, log_t: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """Return what log variances (b, q, G) and slopes (b, s, G) of groups are in units of."""
-        of_all = np.log(self.priors["pooling_df"]), np.log(TYPICAL_T)
-        log_nu, log_t = (
-            np.where(self.known, typical, own[..., None])
-            for typical, own in zip(of_all, (log_nu, log_t), strict=True)
-        )
-        return np.sqrt(2.0) * np.exp(-0.5 * log_nu), np.exp(log_t)[:, self.row]
 
     def _values(self, log_s: FloatArray, core: FloatArray, own: FloatArray) -> FloatArray:
         """Return shrunken columns and deviations (b, q, S): N(0, kappa^2 Sigma_0) across columns.
@@ -503,16 +488,14 @@ class Parameters:
         Sets its gradients, and those of the law in these coordinates.
         """
         value = sum(
-            -0.5 * (part[name] ** 2).sum((1, 2)) for name in ("levels", "level slopes")
+            -0.5 * (part[name] ** 2).sum((1, 2))
+            for name in ("levels", "level slopes", "group slopes")
         )
         half = 0.5 * np.exp(point.log_nu)[..., None]
-        scale, of_slopes = self._units_of_groups(point.log_nu, point.log_t)
-        log_t, hidden = point.log_t[:, self.row, None], ~self.known
-        off, standard = point.off_variance, point.off_slopes * np.exp(-log_t)
+        off, scale = point.off_variance, np.sqrt(1.0 / half)
         norm, in_norm = log_gamma_norm(half)
         away = half * (off + np.expm1(-off))
         density = norm - away + np.log(scale)
-        value = value + (np.log(of_slopes) - log_t - 0.5 * standard**2).sum((1, 2))
         of_nu, in_nu = log_half_t(point.log_nu, 1.0, self.priors["pooling_df"])
         of_t, in_t = log_half_t(point.log_t, HALF_T_DF, self.priors["slope_scale"])
         unsloped = -0.5 * part["log_t"] ** 2
@@ -523,12 +506,14 @@ class Parameters:
         gradient["log_nu"] = (
             in_nu
             + (in_norm - away).sum(-1)
-            - 0.5 * (hidden * (1.0 + in_off * off)).sum(-1)
+            - 0.5 * self.groups
+            - 0.5 * (in_off * off).sum(-1)
         )
-        along = in_slopes * point.off_slopes * hidden + (standard**2 - 1.0) * self.known
-        along = along.sum(-1) @ self.of_row
+        along = (in_slopes * point.off_slopes).sum(-1) @ self.of_row
         gradient["log_t"] = np.where(self.sloped, in_t + along, -part["log_t"])
-        gradient["group slopes"] = (in_slopes - standard * np.exp(-log_t)) * of_slopes
+        gradient["group slopes"] = (
+            in_slopes * np.exp(point.log_t)[:, self.row, None] - part["group slopes"]
+        )
         turned = self.contrasts.T
         gradient["levels"] = 2.0 * self.kappa * in_variance @ turned - part["levels"]
         gradient["level slopes"] = (
@@ -552,7 +537,6 @@ class Parameters:
             log_s, off = self._s_given(point, log_nu, rng)
             core = self._core_given(point, log_s, log_t, rng)
             off_slopes = point.off_slopes + (point.core - core)[..., None]
-            of_variance, of_slopes = self._units_of_groups(log_nu, log_t)
             residuals = self._residuals(point, log_s, core)
             shrunken, deviations = np.split(residuals, [self.ridged.size], axis=-1)
             unused = np.where(self.levels[:, None], 0.0, self.parts(x)["deviations"])
@@ -561,8 +545,8 @@ class Parameters:
                 "log_t": log_t - np.log(TYPICAL_T),
                 "log_s": log_s - np.log(self.spread),
                 "core": core / self.unit,
-                "group": off / of_variance,
-                "group slopes": off_slopes / of_slopes,
+                "group": off * np.exp(0.5 * log_nu)[..., None] / np.sqrt(2.0),
+                "group slopes": np.exp(-log_t)[:, self.row, None] * off_slopes,
                 "shrunken": shrunken,
                 "deviations": unused + deviations.reshape(unused.shape),
             }
