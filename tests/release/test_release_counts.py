@@ -36,7 +36,7 @@ JOB = "[outcomes.employed]\nkind = 'binary'\n"
 TAKES = 'weights = "release:../first"\n'
 
 
-def frame_of(n: int = 240, weights: int = 3) -> pd.DataFrame:
+def frame_of(n: int = 956, weights: int = 3) -> pd.DataFrame:
     """Jobs go with weights; ``weights``: the seed of these."""
     frame = small_survey(n).assign(school=[f"s{i // 8}" for i in range(n)])
     frame["weight"] = small_survey(n, weights)["weight"].to_numpy()
@@ -186,13 +186,13 @@ def test_one_record_moves_the_later_statistics_by_no_more_than_stated(home: Path
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"frame": frame_of(232)}, "records = 240, and this one 232: .*give both the same"),
+        ({"frame": frame_of(952)}, "records = 956, and this one 952: .*give both the same"),
         ({"frame": frame_of().replace({"field": {"c": "d"}})},
          "other numbers of records in .* of the cells of 'field', 'gender'"),
         ({"survey": 'strata = "gender"\n'}, "strata = 'field', and this one 'gender'.*give both"),
         ({"survey": "population_size = 31000\n"}, "population_size = 30000.*give both the same"),
         ({"privacy": "rho = 0.5\n", "m": 12}, "m = 10, and this one 12.*give both the same"),
-        ({"frame": frame_of().assign(age=lambda f: np.arange(240) % 2),
+        ({"frame": frame_of().assign(age=lambda f: np.arange(956) % 2),
           "tables": "by = ['age']\nstatistics = ['count']",
           "plan": PLAN.replace("gender'", "gender + age'")},
          "no public column 'age'.*public_columns of that release"),
