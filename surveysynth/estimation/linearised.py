@@ -444,10 +444,14 @@ class RowDistributions:
         return result
 
     def _places(self) -> Iterator[tuple[IntArray, FloatArray, FloatArray]]:
-        """Yield rows with bins, values and weights of records, by dataset and margin set."""
+        """Yield rows with bins, values and weights of records, by dataset and margin set.
+
+        A calibrated weight below zero counts as none: reached shares would fall.
+        """
         for each, own in zip(self._data, self._own, strict=True):
+            weights = np.maximum(each.weight, 0.0)
             for rows in each.domains.codes:
-                yield rows * self._bins + own, each.values, each.weight
+                yield rows * self._bins + own, each.values, weights
 
 
 def distribution(

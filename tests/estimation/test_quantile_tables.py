@@ -235,14 +235,14 @@ def test_the_linearised_variable_has_the_variance_of_repeated_samples() -> None:
 @settings(max_examples=60)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 3), st.sampled_from([1, 3, 40]))
 def test_quantiles_of_rows_are_those_of_their_records(seed: int, count: int, bins: int) -> None:
-    """Ties, weights of zero, rows without weight; bins of many values, and of one."""
+    """Ties, weights of zero and below, rows without weight; bins of many values, and of one."""
     rng = np.random.default_rng(seed)
     frame = pd.DataFrame({"a": rng.choice(list("xyz"), 60), "b": rng.choice(list("fm"), 60)})
     domains = build_domains(frame, ["a", "b"], {"a": tuple("xyz"), "b": tuple("fm")})
     data = [
         Weighted(
             domains, rng.integers(0, 30, 60) / 2.0,
-            rng.choice([0.0, 0.5, 1.0, 3.0], 60) * (frame["a"] != "z").to_numpy(),
+            rng.choice([-0.5, 0.0, 0.5, 1.0, 3.0], 60) * (frame["a"] != "z").to_numpy(),
         )
         for _ in range(count)
     ]  # fmt: skip
@@ -255,8 +255,8 @@ def test_quantiles_of_rows_are_those_of_their_records(seed: int, count: int, bin
         inside = (domains.codes == row).any(axis=0)
         weights = np.concatenate([each.weight[inside] for each in data])
         values = np.concatenate([each.values[inside] for each in data])
-        known = (shares[:, row] >= 0.0) & (shares[:, row] <= 1.0) & (weights.sum() > 0.0)
         positive = weights > 0.0
+        known = (shares[:, row] >= 0.0) & (shares[:, row] <= 1.0) & positive.any()
         expected = np.full(3, np.nan)
         if known.any():
             expected[known] = weighted_quantiles(
