@@ -15,8 +15,8 @@ def covariance(rng: np.random.Generator) -> FloatArray:
     return np.asarray((axes * np.geomspace(0.3, 3.0, SIZE) ** 2) @ axes.T)
 
 
-#: Four blocks of three coordinates, which are not side by side; 6 of 30 are held.
-APART = np.arange(12).reshape(3, 4).T + np.array([3, 3, 3])
+#: Four blocks of three coordinates, which are not side by side; four of the rest are held.
+APART = 3 + np.arange(12).reshape(3, 4).T
 HELD = np.arange(SIZE) % 5 == 0
 HELD[APART] = False
 
@@ -69,17 +69,17 @@ def test_curvature_in_blocks_whitens_a_normal_law() -> None:
 def test_points_in_blocks_give_the_whitening_of_a_normal_law() -> None:
     """The first whitening is that of a law of other scales; links to the others are its own."""
     rng = np.random.default_rng(4)
-    precision, other = of_blocks(rng), np.zeros(SIZE, dtype=bool)
+    precision, none = of_blocks(rng), np.zeros(SIZE, dtype=bool)
     first = whitening_at(
-        lambda x: (x[:, 0], -x @ precision), np.zeros(SIZE), other, np.ones(SIZE), APART
+        lambda x: (x[:, 0], -x @ precision), np.zeros(SIZE), none, np.ones(SIZE), APART
     )
     root, scales = matrix_of(first), np.ones(SIZE)
     scales[APART] = np.geomspace(0.3, 3.0, APART.size).reshape(APART.shape)
     law = (root * scales**2) @ root.T
     points = rng.standard_normal((3000, SIZE)) @ np.linalg.cholesky(law).T
     found = first.updated(points, -points @ np.linalg.inv(law))
-    left = np.linalg.eigvalsh(np.linalg.solve(matrix_of(found), law) @ np.linalg.inv(
-        matrix_of(found)).T)  # fmt: skip
+    inverse = np.linalg.inv(matrix_of(found))
+    left = np.linalg.eigvalsh(inverse @ law @ inverse.T)
     assert left.max() / left.min() < 1.1
 
 

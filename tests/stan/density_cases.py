@@ -1,6 +1,6 @@
 """Cases of Stan's densities, the embedded ones in Stan's coordinates, and what was kept of Stan's.
 
-``python -m tests.stan.density_cases`` compiles every program and keeps its densities at POINTS
+``python -m tests.stan.density_cases`` compiles every program and keeps its densities at FEW
 points, so that a test without a compiler compares with Stan itself.
 """
 
