@@ -55,16 +55,26 @@ def smoothed_counts(noisy: FloatArray, variance: float, ends: FloatArray) -> Flo
     Every stratum is shrunk to the pooled curve or to a normal distribution.
     """
     total, normal = noisy.sum(0), np.zeros(noisy.shape[1])
-    limits = Limits.of(*tail_bins(total, max(variance, LEAST_VARIANCE) * len(noisy)), ends)
+    of_all = max(variance, LEAST_VARIANCE) * len(noisy)
+    peaks = peak_bins(total, of_all)
+    third = without_bins(np.diff(np.eye(normal.size), 3, axis=0), peaks)
+    limits = Limits.of(*tail_bins(total, of_all), ends).without(peaks)
 
     def likely(counts: FloatArray, variance: float, *pooled: Start) -> FloatArray:
         tails, lower = tail_bins(counts, variance)
         found = [
-            smooth(Bins(counts, variance, limits.and_concave(tails, theta)), theta, start)
+            smooth(
+                Bins(counts, variance, limits.and_concave(tails, theta).without(peaks)),
+                theta, start, third,
+            )
             for theta, start in pooled
-        ]
-        own = Bins(counts, variance, Limits.of(tails, lower, ends))
-        found += [smooth(own, normal, start) for start in normal_starts(counts, variance)]
+        ]  # fmt: skip
+        own = Bins(counts, variance, Limits.of(tails, lower, ends).without(peaks))
+        at = np.arange(counts.size)
+        rest = np.where(peaks, np.interp(at, at[~peaks], counts[~peaks]), counts)
+        of_peaks = np.log(np.maximum(counts, 1.0))
+        for start in normal_starts(rest, variance):
+            found.append(smooth(own, normal, np.where(peaks, of_peaks, start), third))
         return max(found, key=itemgetter(1))[0]
 
     return _of_strata(noisy, variance, ends, likely)
@@ -128,6 +138,23 @@ def tail_bins(counts: FloatArray, variance: float) -> tuple[BoolArray, int]:
     return (position <= min(ends)) | (position >= max(ends)), min(ends) + 1
 
 
+def peak_bins(counts: FloatArray, variance: float) -> BoolArray:
+    """Return the bins (J,) that have more than twice their neighbors' records, beyond noise.
+
+    Most often they have records alike: zeros that were not declared. A law that is stiff enough
+    for the others would take these for noise beside them, so peaks have counts of their own.
+    """
+    padded = np.maximum(np.pad(counts, 1), 0.0)
+    beside = padded[:-2] + padded[2:]
+    noise = np.sqrt(9.0 * variance + padded[1:-1] + 4.0 * beside + 1.0)
+    return np.asarray(counts - 2.0 * beside > sum(MORE_THAN_NOISE) * noise)
+
+
+def without_bins(rows: FloatArray, bins: BoolArray) -> FloatArray:
+    """Return the differences (r, J) that have no part in these bins (J,)."""
+    return np.asarray(rows[~(rows[:, bins] != 0.0).any(axis=1)])
+
+
 @dataclass(frozen=True)
 class Limits:
     """Differences of theta that must not pass their largest value: rows (r, J), largest (r,)."""
@@ -158,6 +185,11 @@ class Limits:
         return Limits(
             np.concatenate([self.rows, second]), np.concatenate([self.largest, second @ about])
         )
+
+    def without(self, bins: BoolArray) -> "Limits":
+        """Return the limits that have no part in these bins (J,)."""
+        kept = ~(self.rows[:, bins] != 0.0).any(axis=1)
+        return Limits(self.rows[kept], self.largest[kept])
 
     def excess(self, theta: FloatArray) -> FloatArray:
         """Return by how much differences pass their limits (r,), 0 where they do not."""
@@ -300,7 +332,7 @@ def _most_likely(
     apart = np.zeros(counts.size, dtype=bool)
     apart[[0, -1]] = counts[[0, -1]] > sum(MORE_THAN_NOISE) * np.sqrt(variance + 1.0)
     second = np.diff(np.eye(counts.size), 2, axis=0)
-    second = second[~(second[:, apart] != 0.0).any(axis=1)]
+    second = without_bins(second, apart)
     binomial = negative_binomial(counts, variance, values, ~apart)
     flat = [(np.log(values), start) for start in normal_starts(counts, variance)]
     laws = [*others, (binomial, binomial), *flat]

@@ -190,9 +190,9 @@ def test_counts_of_any_law_come_back(name: str, n: int) -> None:
 
 
 def test_the_smoother_of_amounts_is_rejected() -> None:
-    """It shrinks the mode away from zero into the zeros, as a concave tail."""
+    """It has zeros apart, and shrinks the shares beside them as a concave tail."""
     wrong = distances("zeros and Poisson 3", 500, 12, as_amounts=True)
-    assert np.abs(np.median(wrong, axis=0)).max() > 2.0
+    assert np.sqrt((wrong**2).mean(axis=0)).max() > 3.0  # 1.8 is the most of the right one
 
 
 def cell_means(by: str, n: int, times: int) -> FloatArray:
