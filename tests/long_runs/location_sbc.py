@@ -155,7 +155,7 @@ CASES = {
     # Sums about a distant center: what noise hides of counts shows in them.
     "Distant center": Case(
         "yes or no", records=60, sigma=1.0, count_sd=6.0, rejects=(WITHOUT_C, RANK_ONE),
-        priors={"coefficient_scale": 2.0}, most=40.0, replications=384,
+        priors={"coefficient_scale": 2.0}, most=40.0, replications=512,
     ),
     "Four levels": Case("four levels", groups=(0, 1, 1), records=60),
     "Split": Case("split", groups=(0, 0, 1), records=80),
@@ -195,6 +195,12 @@ def half_t(
     return np.asarray(scale * stats.t.isf(tail, 3))
 
 
+def pooling_df(scale: float, count: int, rng: np.random.Generator) -> FloatArray:
+    """Draws of nu: half-Cauchy, each kept with the chance exp(-nu / 10,000)."""
+    drawn = scale * np.abs(rng.standard_cauchy(2 * count + 20))
+    return np.asarray(drawn[rng.random(drawn.size) < np.exp(-drawn / 1e4)][:count])
+
+
 def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
     """Draws of the parameters, leading axis ``count``; scales are ``s``, ``tau``, ``nu``, ``t``."""
     priors, layout, groups = case.all_priors, case.layout, max(case.groups) + 1
@@ -216,7 +222,7 @@ def prior(case: Case, count: int, rng: np.random.Generator) -> Theta:
         if not layout.grouped:
             theta[f"variance_{name}"] = s_0[:, None] ** 2
             continue
-        nu = priors["pooling_df"] * np.abs(rng.standard_cauchy(count))
+        nu = pooling_df(priors["pooling_df"], count, rng)
         gamma = np.maximum(rng.gamma(0.5 * nu[:, None], size=(count, groups)), 1e-300)
         theta[f"nu_{name}"] = nu
         theta[f"variance_{name}"] = (0.5 * nu * s_0**2)[:, None] / gamma

@@ -38,6 +38,9 @@ OF_SCALE, OF_OTHERS = 60.0, 1.0
 LEAST_OF_WEIGHT = 0.05
 #: Typical t, about which log t is a coordinate.
 TYPICAL_T = 0.3
+#: Typical largest nu: beyond, variances of groups that differ by 1% are as good as equal, and the
+#: chains, whose coordinates are in units of what groups differ by, would stand still.
+MOST_NU = 1e4
 #: Shapes of gamma laws from which on Stirling's series has all digits.
 LARGE_SHAPE = 1e4
 
@@ -496,7 +499,7 @@ class Parameters:
         norm, in_norm = log_gamma_norm(half)
         away = half * (off + np.expm1(-off))
         density = norm - away + np.log(scale)
-        of_nu, in_nu = log_half_t(point.log_nu, 1.0, self.priors["pooling_df"])
+        of_nu, in_nu = log_pooling_df(point.log_nu, self.priors["pooling_df"])
         of_t, in_t = log_half_t(point.log_t, HALF_T_DF, self.priors["slope_scale"])
         unsloped = -0.5 * part["log_t"] ** 2
         value = value + density.sum((1, 2)) + of_nu.sum(1)
@@ -585,7 +588,7 @@ class Parameters:
         def of_nu(log_nu: FloatArray) -> FloatArray:
             half = 0.5 * np.exp(np.clip(log_nu, -150.0, 150.0))
             norm = self.groups * log_gamma_norm(half)[0]
-            own, _ = log_half_t(log_nu, 1.0, self.priors["pooling_df"])
+            own, _ = log_pooling_df(log_nu, self.priors["pooling_df"])
             return np.asarray(own + norm - half * off.sum(-1))
 
         return slice_wide(of_nu, point.log_nu, rng), slice_wide(of_t, point.log_t, rng)
@@ -641,11 +644,7 @@ def _beyond(values: FloatArray, limit: float) -> BoolArray:
 
 
 def log_gamma_norm(half: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return h log h - h - log gamma(h), and its slope in log h.
-
-    There is no cancellation for large h: if groups do not differ, only the prior bounds nu from
-    above.
-    """
+    """Return h log h - h - log gamma(h), and its slope in log h, without cancellation."""
     large = half > LARGE_SHAPE
     h = np.where(large, 1.0, half)
     series = 1.0 / (12.0 * half)
@@ -661,6 +660,16 @@ def log_half_t(log_value: FloatArray, df: float, scale: float) -> tuple[FloatArr
     square = (value / scale) ** 2 / df
     density = half_t_log_density(value, df, scale) + log_value
     return density, 1.0 - (df + 1.0) * square / (1.0 + square)
+
+
+def log_pooling_df(log_nu: FloatArray, scale: float) -> tuple[FloatArray, FloatArray]:
+    """Return the log density of log nu, up to a constant, and its slope.
+
+    nu: half-Cauchy of a scale, times exp(-nu / ``MOST_NU``).
+    """
+    density, slope = log_half_t(log_nu, 1.0, scale)
+    beyond = np.exp(np.clip(log_nu, -150.0, 150.0)) / MOST_NU
+    return density - beyond, slope - beyond
 
 
 def inverse_unit_lower(lower: FloatArray) -> FloatArray:
