@@ -305,8 +305,9 @@ def test_import_surveysynth_is_light() -> None:
 
 #: Each takes a tenth of a second or more to import, and tables need none of them.
 HEAVY = {
-    "scipy.stats", "formulaic", "matplotlib", "statsmodels", "great_tables", "xlsxwriter", "odf",
-    "pyreadstat", "jinja2", "rich", "typer", "pyarrow.parquet", "samplics", "cmdstanpy",
+    "scipy.stats", "scipy.optimize", "formulaic", "matplotlib", "statsmodels", "great_tables",
+    "xlsxwriter", "odf", "pyreadstat", "jinja2", "rich", "typer", "pyarrow.parquet", "samplics",
+    "cmdstanpy",
 }  # fmt: skip
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import minimize
 
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 
@@ -142,6 +141,8 @@ def find_mode(
     density: LogDensity, start: FloatArray, held: BoolArray, iterations: int
 ) -> FloatArray:
     """Return the mode (D,) by L-BFGS from ``start``, coordinates ``held`` (D,) where they are."""
+    from scipy.optimize import minimize
+
     free = ~held
 
     def negative(values: FloatArray) -> tuple[float, FloatArray]:
