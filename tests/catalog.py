@@ -89,8 +89,8 @@ def _rebuilt(entry: Path) -> Iterator[Path]:
     """Make the tables folder of an entry anew, for as long as the context lasts."""
     with tempfile.TemporaryDirectory(prefix="surveysynth-catalog-") as folder:
         out, ledger = Path(folder) / "out", Path(folder) / "ledger.jsonl"
-        command = [sys.executable, "-W", "ignore", "-m", "surveysynth", "release", entry / SPEC_NAME]
-        options = ["--out", out, "--ledger", ledger, "--seed", str(SEED)]
+        command = [sys.executable, "-W", "ignore", "-m", "surveysynth", "release"]
+        options = [entry / SPEC_NAME, "--out", out, "--ledger", ledger, "--seed", str(SEED)]
         subprocess.run(
             [*command, *options], check=True, capture_output=True, env=os.environ | ARITHMETIC
         )
