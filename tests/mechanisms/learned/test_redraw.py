@@ -3,6 +3,7 @@
 A median is that of a curve with the mean and SD of z as the second stage knows them.
 """
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import surveysynth as ss
 from surveysynth._support.types import FloatArray
 from surveysynth.config.build import mechanism_of
 from surveysynth.inference import synthesis
+from surveysynth.mechanisms.learned import histogram as histogram_module
 from surveysynth.mechanisms.learned.histogram import redrawn_designs, redrawn_knots
 from surveysynth.mechanisms.learned.smoothing import smoothed_counts
 from surveysynth.sampling.primitives import NORMAL_NODES
@@ -100,6 +102,25 @@ def test_slopes_are_those_of_the_published_curve_on_average() -> None:
     assert apart(np.stack([plain(curve, smooth, rng) for _ in range(6)])) > 0.1
     (only,) = redrawn_knots(curve, smooth, VARIANCE, 1, rng)[:, 0]
     assert only == pytest.approx(curve.knots[0], abs=0.02)  # one draw keeps the curve
+
+
+def test_a_law_that_lost_most_records_sends_none_to_the_end_of_the_range(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One draw of ten takes all records above the lower mode for noise."""
+    smooth = smoothed_counts(histogram(GRID, population()[:N])[None], VARIANCE, ends_of(GRID))
+    curve, lost = learned(GRID, smooth[0]), smooth.copy()
+    lost[:, int(smooth[0, :50].argmax()) + 2 :] *= 1e-6
+    made = itertools.cycle([lost, *[smooth] * 9])
+    monkeypatch.setattr(histogram_module, "expected_counts", lambda *_: next(made))
+
+    def largest() -> float:
+        knots = redrawn_knots(curve, smooth, VARIANCE, 10, np.random.default_rng(1))[:, 0]
+        return max(mean_of(each, NORMAL_NODES) for each in knots)
+
+    assert largest() < 6.0 * mean_of(curve.knots[0], NORMAL_NODES)
+    monkeypatch.setattr(histogram_module, "OUTER", np.inf)  # planted: steps as they are
+    assert largest() > 15.0 * mean_of(curve.knots[0], NORMAL_NODES)
 
 
 def test_means_of_a_wide_law_stay() -> None:
