@@ -181,8 +181,8 @@ our default smoothing it is {field_7_default:.2f} and {field_7_male_default:.2f}
 **Remaining differences.** Coverage as published differs by more than three standard errors in {far}
 of 96 cells ({far_of}). For means, our coverage is {mean_fbp:.2f} under FBP (theirs is
 {mean_fbp_paper:.2f}) and {mean_fbs:.2f} under FBS (theirs is {mean_fbs_paper:.2f}). The paper does
-not say how risk weights were scaled and shifted (ours are scaled but not shifted) or how the smoothed weights of FBS were scaled
-to the population (ours sum to it). For FBS counts its coverage is {interior_paper:.2f} in interior
+not say how risk weights were scaled and shifted (ours are scaled but not shifted) or how the
+smoothed weights of FBS were scaled to the population (ours sum to it). For FBS counts its coverage is {interior_paper:.2f} in interior
 cells and {fields_paper:.2f} for whole fields; ours is {interior:.2f} and {fields:.2f}.
 
 **Outcome smoothing is only for reproduction.** With `get_model("fbp", smoothing="outcome")` and its
@@ -321,8 +321,8 @@ def _reweighting() -> str:
             rows.append((whose, *cells))
     text = f"""
     The data are 1,000 counts from 0.2 NB(100, 5) + 0.8 NB(100, 20). The paper reports intervals
-    from one database; our lines are mean endpoints over {len(study["databases"])}. Count-based weights
-    miss the quantiles in both, and re-weighting corrects them. Lipschitz weights change little.
+    from one database; our lines are mean endpoints over {len(study["databases"])}. Count-based
+    weights miss the quantiles in both, and re-weighting corrects them. Lipschitz weights change little.
     """
     table = _table(("scheme, paper", *ESTIMANDS.values()), rows)
     return f"## Table 1 of the paper on re-weighting\n\n{filled(text)}\n{table}"

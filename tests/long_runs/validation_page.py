@@ -115,8 +115,8 @@ def same_numbers() -> str:
 {filled(
     f'''The table compares counts, totals, means, and proportions of all cells and margins, with
     Taylor standard errors, for {len(r['cases'])} designs of one survey of
-    {len(other_programs.records()):,} records: with and without strata, PSUs, and finite populations, and with lonely PSUs under R's
-    four rules. "Calibrated" is ratio linearization, the default here. Versions:
+    {len(other_programs.records()):,} records: with and without strata, PSUs, and finite
+    populations, and with lonely PSUs under R's four rules. "Calibrated" is ratio linearization, the default here. Versions:
     {r['r'].split(' Patched')[0]}, survey {r['survey']}, svy {versions['svy']}, samplics
     {versions['samplics']}.'''
 )}
