@@ -47,8 +47,7 @@ target:
   unweighted fit, and c = 3.5 (Poisson), 6 (negative binomial), 1.8 (survey): the first step of our
   default, which repeats it until Delta is c on every database.
 
-The table shows the mean and standard deviation (SD) of Delta, with the Monte Carlo error of the SD
-in parentheses:
+Mean and standard deviation (SD) of Delta, with the Monte Carlo error of the SD in parentheses:
 
 """
 

@@ -153,7 +153,7 @@ with the code of commit 2812de3d:
 - **ours**: our defaults: fixed-point risk weights, FBP weights smoothed by E(pi | x), ratio
   linearization, and debiased inference (six datasets per draw).
 
-The table shows means over the 24 cells of each table, and median ratios of lengths:
+Means over the 24 cells of each table, and median ratios of lengths:
 """
 
 _CELLS = """\
@@ -182,8 +182,9 @@ our default smoothing it is {field_7_default:.2f} and {field_7_male_default:.2f}
 of 96 cells ({far_of}). For means, our coverage is {mean_fbp:.2f} under FBP (theirs is
 {mean_fbp_paper:.2f}) and {mean_fbs:.2f} under FBS (theirs is {mean_fbs_paper:.2f}). The paper does
 not say how risk weights were scaled and shifted (ours are scaled but not shifted) or how the
-smoothed weights of FBS were scaled to the population (ours sum to it). For FBS counts its coverage is {interior_paper:.2f} in interior
-cells and {fields_paper:.2f} for whole fields; ours is {interior:.2f} and {fields:.2f}.
+smoothed weights of FBS were scaled to the population (ours sum to it). For FBS counts its coverage
+is {interior_paper:.2f} in interior cells and {fields_paper:.2f} for whole fields; ours is
+{interior:.2f} and {fields:.2f}.
 
 **Outcome smoothing is only for reproduction.** With `get_model("fbp", smoothing="outcome")` and its
 weights by record, means of FBP data are corrected for selection twice and have coverage of
@@ -322,7 +323,8 @@ def _reweighting() -> str:
     text = f"""
     The data are 1,000 counts from 0.2 NB(100, 5) + 0.8 NB(100, 20). The paper reports intervals
     from one database; our lines are mean endpoints over {len(study["databases"])}. Count-based
-    weights miss the quantiles in both, and re-weighting corrects them. Lipschitz weights change little.
+    weights miss the quantiles in both, and re-weighting corrects them. Lipschitz weights change
+    little.
     """
     table = _table(("scheme, paper", *ESTIMANDS.values()), rows)
     return f"## Table 1 of the paper on re-weighting\n\n{filled(text)}\n{table}"

@@ -88,8 +88,7 @@ def render() -> str:
 _HEAD = "# Validation\n\n" + filled(
     """This page reports what was checked, against what, and with what result, including bad
     news. `python -m tests.long_runs.validation_page` computes every number from committed results
-    (`tests/golden`). [tests/README.md](../../tests/README.md) lists the independent reference for
-    each test file."""
+    (`tests/golden`)."""
 )
 
 
@@ -116,7 +115,8 @@ def same_numbers() -> str:
     f'''The table compares counts, totals, means, and proportions of all cells and margins, with
     Taylor standard errors, for {len(r['cases'])} designs of one survey of
     {len(other_programs.records()):,} records: with and without strata, PSUs, and finite
-    populations, and with lonely PSUs under R's four rules. "Calibrated" is ratio linearization, the default here. Versions:
+    populations, and with lonely PSUs under R's four rules. "Calibrated" is ratio linearization, the
+    default here. Versions:
     {r['r'].split(' Patched')[0]}, survey {r['survey']}, svy {versions['svy']}, samplics
     {versions['samplics']}.'''
 )}
@@ -159,7 +159,7 @@ def _further() -> str:
     }
     counted = ", ".join(f"{words} ({_numbers(golden(name)):,})" for name, words in names.items())
     return (
-        f"Tests also compare the following with R's survey, to 1e-8 or better: {counted}."
+        f"Tests also compare with R's survey, to 1e-8 or better: {counted}."
     )
 
 
@@ -326,11 +326,9 @@ def changes() -> str:
     package, one at a time, mostly in code that privacy and variances depend on. The tests find
     {mutation['killed']}, {mutation['killed_by_an_independent_truth']} of them by comparing with
     something that does not share the code; {survivors or 'none'}
-    survive{'s' if survivors == 1 else ''}. The authors of the code wrote the list, so it lacks
-    mistakes that they did not think of.''',
+    survive{'s' if survivors == 1 else ''}.''',
     f'''Of {kills['runs']} releases that were killed during a fit, {published or 'none'} left a
-    published file. Tests plant values and search for them in every published file, message, and
-    error.''',
+    published file.''',
 )}"""
 
 
