@@ -140,8 +140,6 @@ _HEAD = """\
 ([tables/literature](../../tables/literature); [sources](../reference/cite.md#sources)) and our
 committed results (`tests/golden`).
 
-[R] appendix D has its [own page](coverage/contraction.md).
-
 ## Tables 4 and 5: simulated coverage
 
 [T] reports coverage and average length of nominal 95% intervals for 100 samples of 1,000 from a
