@@ -286,12 +286,13 @@ def coverage() -> str:
 
 {filled(
     f'''Samples are drawn from the papers' [simulation](methods.md#7-simulation-design) and fitted
-    with main effects, which the population does not follow exactly: 27 cells and margins, delta =
-    1e-6, m = 3 with 6 datasets per draw (pseudo-posterior) or m = 20 with 10, and for all cells a
-    center of 100,000 and a spread of its log of 0.42. The table shows the coverage of nominal 95%
-    intervals, on average and in the worst cell (in parentheses). Root mean squared error (RMSE,
-    with its Monte Carlo standard error) and length are those of the median cell, relative to the
-    confidential sample's. Results from fewer than {FEWEST} samples are not shown.'''
+    with main effects, which the population does not follow exactly. There are 27 cells and margins;
+    delta is 1e-6; draws are m = 3 with 6 datasets each (pseudo-posterior) or m = 20 with 10. All
+    cells have a center of 100,000 and a spread of 0.42 on the log scale. The table shows the
+    coverage of nominal 95% intervals, on average and in the worst cell (in parentheses). Root mean
+    squared error (RMSE, with its Monte Carlo standard error) and length are those of the median
+    cell, relative to the confidential sample's. Results from fewer than {FEWEST} samples are not
+    shown.'''
 )}
 
 {markdown(("method", "records", "epsilon", "counts: coverage", "RMSE", "length",

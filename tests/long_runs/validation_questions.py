@@ -45,8 +45,7 @@ def _worst() -> tuple[str, ...]:
     return (
         f"The worst cell of all is a {worst['statistic']} with {worst['n']:,} records, "
         f"epsilon {worst['epsilon']:g}, and {worst['setting']}: it covers "
-        f"{worst['coverage_min']:.2f} of the time. The misfit of main effects does not shrink with "
-        "the number of records, but intervals do. With the "
+        f"{worst['coverage_min']:.2f} of the time. With the "
         "[default formula](methods.md#31-the-model-matrix), "
         "which has the interactions, coverage of means is "
         f"{own['coverage_min']:.2f} in the worst cell "
