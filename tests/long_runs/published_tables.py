@@ -176,10 +176,10 @@ depends on the strata, and the estimate for this field is {field_7_bias:,.0f} pe
 {field_7_truth:,.0f}. With strata in the variance, coverage would be {field_7_strata:.2f}; with
 our default smoothing it is {field_7_default:.2f} and {field_7_male_default:.2f}.
 
-**Remaining differences.** With the published settings, coverage differs by more than three
-standard errors in {far} of 96 cells ({far_of}). For means, our coverage is {mean_fbp:.2f} under FBP
-(theirs is {mean_fbp_paper:.2f}) and {mean_fbs:.2f} under FBS (theirs is {mean_fbs_paper:.2f}). The paper does
-not say how risk weights were scaled and shifted (ours are scaled but not shifted) or how the
+**Remaining differences.** With the published settings, coverage differs by more than three standard
+errors in {far} of 96 cells ({far_of}). For means, our coverage is {mean_fbp:.2f} under FBP (theirs
+is {mean_fbp_paper:.2f}) and {mean_fbs:.2f} under FBS (theirs is {mean_fbs_paper:.2f}). The paper
+does not say how risk weights were scaled and shifted (ours are scaled but not shifted) or how the
 smoothed weights of FBS were scaled to the population (ours sum to it). For FBS counts its coverage
 is {interior_paper:.2f} in interior cells and {fields_paper:.2f} for whole fields; ours is
 {interior:.2f} and {fields:.2f}.
