@@ -35,10 +35,11 @@ _CONTRACTION = """\
 # From one database to all: Delta against n
 
 The bound of a release is found on one database, and the guarantee is asymptotic: bounds of
-databases of n records contract onto one value. Hu, Savitsky, and Williams (2025, appendix D) show
+databases of n records contract to one value. Hu, Savitsky, and Williams (2025, appendix D) show
 Delta, the largest weighted absolute log-likelihood of a record, for n = 1,000. Here n grows, for
-their two models of counts and samples of the [published
-design](../methods.md#71-population-and-sample). No rule for alpha searches for a target:
+their two count models and for samples of the [published
+design](../methods.md#71-population-and-sample). None of these rules for alpha searches for a
+target:
 
 - **unweighted**: alpha = 1.
 - **linear**: the paper's weights, scale 1 and shift 0.
@@ -56,8 +57,8 @@ _CAPTION = """
 - **Without weights** the mean rises with log n, and the spread falls slowly if at all: nothing
   contracts. (The survey's spread falls because nearly every sample of 20,000 contains the
   population's most extreme units.)
-- **Linear weights** keep a part of this spread and rise.
-- **Capped weights**: the SD of Delta falls with n everywhere, about as 1/√n.
+- **With linear weights** Delta keeps part of this spread and tends to rise.
+- **With capped weights** the SD of Delta falls with n everywhere, roughly as 1/√n.
 
 `python -m tests.long_runs.contraction_study` runs the study;
 `python -m tests.long_runs.coverage_pages` makes this page.

@@ -136,17 +136,15 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 _HEAD = """\
 # Replication of the papers' tables
 
-`python -m tests.long_runs.published_tables` makes this page from the papers' figures
+`python -m tests.long_runs.published_tables` makes this page from the papers' numbers
 ([tables/literature](../../tables/literature); [sources](../reference/cite.md#sources)) and our
 committed results (`tests/golden`).
-
-[R] appendix D has [a page of its own](coverage/contraction.md).
 
 ## Tables 4 and 5: simulated coverage
 
 [T] reports coverage and average length of nominal 95% intervals for 100 samples of 1,000 from a
-population of 100,000 (m = 3, epsilon 10.8). Ours are from 100 samples of the same design, by the
-engine of commit 2812de3d:
+population of 100,000 (m = 3, epsilon 10.8). Ours are from 100 samples of the same design, computed
+with the code of commit 2812de3d:
 
 - **as published**: linear risk weights, FBP weights smoothed by the outcome, plain linearization,
   the paper's inference, and the conventions below;
@@ -159,12 +157,12 @@ Means over the 24 cells of each table, and median ratios of lengths:
 _CELLS = """\
 ### Cells
 
-Coverage and mean length of intervals. Our coverages have Monte Carlo standard errors of up to
-{error:.2f}.
+Each entry is the coverage and mean length of intervals. Our coverages have Monte Carlo standard
+errors of up to {error:.2f}.
 """
 
 _TEXT = """\
-**Conventions of the published intervals,** as their lengths imply. Intervals extend 1.96 standard
+**Conventions of the published intervals.** Their lengths imply that intervals extend 1.96 standard
 errors on either side. For FBP the variances of counts ignore the strata: with Taylor variances by
 stratum (and t quantiles) our intervals would be {stratified_length:.2f} times as long as the
 published ones in the median cell ({stratified_least:.2f} in the most different one); without strata
@@ -172,23 +170,25 @@ they are {published_length:.2f} times as long. Means of FBP data have equal weig
 field and gender. With these conventions our lengths are {length_least:.2f} to {length_largest:.2f}
 times theirs in all 96 cells.
 
-**Field 7 under FBP.** We reproduce the published 0.51: {field_7:.2f} for the whole field and
-{field_7_male:.2f} for men. Weights smoothed by the outcome alone omit the selection that depends on
-the strata, and the estimate for this field is {field_7_bias:,.0f} persons below
-{field_7_truth:,.0f}. With strata in the variance, intervals would cover {field_7_strata:.2f}; with
-our default smoothing they cover {field_7_default:.2f} and {field_7_male_default:.2f}.
+**Field 7 under FBP.** We reproduce the published coverage of 0.51, with {field_7:.2f} for the whole
+field and {field_7_male:.2f} for men. Weights smoothed by the outcome alone omit the selection that
+depends on the strata, and the estimate for this field is {field_7_bias:,.0f} persons below
+{field_7_truth:,.0f}. With strata in the variance, coverage would be {field_7_strata:.2f}; with
+our default smoothing it is {field_7_default:.2f} and {field_7_male_default:.2f}.
 
-**Remaining differences.** Coverage as published differs by more than three standard errors in {far}
-of 96 cells ({far_of}). Our means cover {mean_fbp:.2f} against {mean_fbp_paper:.2f} under FBP and
-{mean_fbs:.2f} against {mean_fbs_paper:.2f} under FBS. The paper does not say how risk weights were
-scaled and shifted (ours are scaled, with no shift), nor how the smoothed weights of FBS were scaled
-to the population (ours sum to it). Its intervals of FBS counts cover {interior_paper:.2f} in
-interior cells and {fields_paper:.2f} for whole fields; ours cover {interior:.2f} and {fields:.2f}.
+**Remaining differences.** With the published settings, coverage differs by more than three standard
+errors in {far} of 96 cells ({far_of}). For means, our coverage is {mean_fbp:.2f} under FBP (theirs
+is {mean_fbp_paper:.2f}) and {mean_fbs:.2f} under FBS (theirs is {mean_fbs_paper:.2f}). The paper
+does not say how risk weights were scaled and shifted (ours are scaled but not shifted) or how the
+smoothed weights of FBS were scaled to the population (ours sum to it). For FBS counts its coverage
+is {interior_paper:.2f} in interior cells and {fields_paper:.2f} for whole fields; ours is
+{interior:.2f} and {fields:.2f}.
 
 **Outcome smoothing is only for reproduction.** With `get_model("fbp", smoothing="outcome")` and its
-weights by record, means of FBP data are corrected for selection twice and cover {twice:.2f}.
+weights by record, means of FBP data are corrected for selection twice and have coverage of
+{twice:.2f}.
 
-**Our defaults** cover {default_least:.2f} to {default_largest:.2f} in every cell.
+**Our defaults** have coverage of {default_least:.2f} to {default_largest:.2f} in every cell.
 """
 
 
@@ -319,9 +319,10 @@ def _reweighting() -> str:
             cells = [f"{found[name][0]:.1f} to {found[name][1]:.1f}" for name in ESTIMANDS]
             rows.append((whose, *cells))
     text = f"""
-    1,000 counts from 0.2 NB(100, 5) + 0.8 NB(100, 20). The paper has intervals of one database; our
-    lines are mean ends over {len(study["databases"])} databases. Count-based weights
-    miss the quantiles in both, and re-weighting corrects them. Lipschitz weights change little.
+    The data are 1,000 counts from 0.2 NB(100, 5) + 0.8 NB(100, 20). The paper reports intervals
+    from one database; our lines are mean endpoints over {len(study["databases"])}. Count-based
+    weights miss the quantiles in both, and re-weighting corrects them. Lipschitz weights change
+    little.
     """
     table = _table(("scheme, paper", *ESTIMANDS.values()), rows)
     return f"## Table 1 of the paper on re-weighting\n\n{filled(text)}\n{table}"
@@ -350,7 +351,7 @@ def _weights() -> str:
     **Identification risk of family incomes** ([S], figures without a table). In the slides,
     count-based weights of 1 - risk lower the risk of isolated records and raise that of moderate
     ones, and pairwise weights do so less. So do ours, for {study["income"]["n"]:,} households of a
-    consumer survey. The table has the mean risk after synthesis, and its SD over records:
+    consumer survey. The table shows the mean risk after synthesis and its SD over records:
     """
     head = ("synthesizer", "scheme", "mean weight", "most isolated fifth", "least isolated fifth",
             "SD")  # fmt: skip

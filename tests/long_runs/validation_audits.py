@@ -26,9 +26,9 @@ def audits() -> str:
 
 {filled(
     '''A record of a simulated survey is replaced, and the effect is divided by the stated bound.
-    The proved bound of noisy statistics should be reached and not exceeded. Ratios of the
-    pseudo-posterior include the error of extremes over few draws. [The audit](audit.md) has every
-    setting, the replacements, and attacks.''',
+    The proved bound of noisy statistics should be reached but not exceeded. Ratios of the
+    pseudo-posterior include the error of extremes over few draws. [The audit](audit.md) reports
+    every setting, the replacements, and attacks.''',
 )}
 
 {markdown(("mechanism", "settings", "replacements measured", "refused with the record replaced",

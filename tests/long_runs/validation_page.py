@@ -88,8 +88,7 @@ def render() -> str:
 _HEAD = "# Validation\n\n" + filled(
     """This page reports what was checked, against what, and with what result, including bad
     news. `python -m tests.long_runs.validation_page` computes every number from committed results
-    (`tests/golden`). [tests/README.md](../../tests/README.md) lists the independent reference of
-    each test file."""
+    (`tests/golden`)."""
 )
 
 
@@ -113,10 +112,11 @@ def same_numbers() -> str:
 ## The same numbers from other programs
 
 {filled(
-    f'''Counts, totals, means, and proportions of all cells and margins, with Taylor standard
-    errors, for {len(r['cases'])} designs of one survey of {len(other_programs.records()):,}
-    records: with and without strata, PSUs, and finite populations, and with lonely PSUs under R's
-    four rules. "Calibrated" is ratio linearization, the default here. Versions:
+    f'''The table compares counts, totals, means, and proportions of all cells and margins, with
+    Taylor standard errors, for {len(r['cases'])} designs of one survey of
+    {len(other_programs.records()):,} records: with and without strata, PSUs, and finite
+    populations, and with lonely PSUs under R's four rules. "Calibrated" is ratio linearization, the
+    default here. Versions:
     {r['r'].split(' Patched')[0]}, survey {r['survey']}, svy {versions['svy']}, samplics
     {versions['samplics']}.'''
 )}
@@ -136,15 +136,15 @@ def _apart(apart: pd.DataFrame) -> list[str]:
     sentences = []
     for program, part in apart.groupby("program"):
         sentences.append(
-            f"{program} has other standard errors in designs with lonely PSUs, by up to "
-            f"{part['se'].max():.0%}. Ours are R's."
+            f"{program} gives different standard errors in designs with lonely PSUs, by up to "
+            f"{part['se'].max():.0%}. Ours agree with R's."
         )
     content = golden("other_programs")["cases"]
     refused = [each["name"] for each in content if "refused" in each.get("svy", {})]
     if refused:
         sentences.append(f"svy refuses: {'; '.join(refused)}.")
     sentences.append(
-        "samplics was compared only for designs without lonely PSUs and finite populations. Its "
+        "samplics was compared only for designs without lonely PSUs or finite populations. Its "
         "bootstrap and its selection with replacement (`pps_wr`) are wrong and were not compared."
     )
     return sentences
@@ -159,7 +159,7 @@ def _further() -> str:
     }
     counted = ", ".join(f"{words} ({_numbers(golden(name)):,})" for name, words in names.items())
     return (
-        f"Tests compare with R's survey, to 1e-8 or better: {counted}."
+        f"Tests also compare with R's survey, to 1e-8 or better: {counted}."
     )
 
 
@@ -184,9 +184,9 @@ def tables_again() -> str:
     f'''With the settings of Hu, Savitsky, and Williams (2022), our intervals of {len(table)} cells
     are {ratio.min():.2f} to {ratio.max():.2f} times as long as theirs. Coverage differs by
     less than two Monte Carlo standard errors in {int((apart < 2).sum())} cells and by more than
-    three in {int((apart > 3).sum())}. [Replication](replication.md) has every cell. On every change
-    of the code, `python -m tests.catalog` makes the four releases in `tables/` again and compares
-    every number.''',
+    three in {int((apart > 3).sum())}. [Replication](replication.md) shows every cell. On every
+    change of the code, `python -m tests.catalog` regenerates the four releases in `tables/` and
+    compares every number.''',
 )}"""
 
 
@@ -221,7 +221,7 @@ def calibration() -> str:
 {filled(
     f'''Of {tests:,} tests the smallest p is {smallest:.1e}; uniform ranks would give one as
     small in {_chance(expected)} of such collections if tests were independent, which those of
-    one posterior are not. These tests use given fractional weights, not the pseudo-posterior's
+    one posterior are not. These tests use fixed fractional weights, not the pseudo-posterior's
     own.'''
 )}"""
 
@@ -285,13 +285,14 @@ def coverage() -> str:
 ## Do intervals cover?
 
 {filled(
-    f'''Samples of the papers' [simulation](methods.md#7-simulation-design), with a model of main
-    effects, which the population does not follow exactly: 27 cells and margins, delta = 1e-6, m = 3
-    with 6 datasets per draw (pseudo-posterior) or m = 20 with 10, and a center of 100,000 with a
-    spread of 0.42 of its log for all cells. The table has the coverage of nominal 95% intervals, on
-    average and in the worst cell (in parentheses). Root mean squared error (RMSE, with its Monte
-    Carlo standard error) and length are those of the median cell, over the confidential sample's.
-    Results of fewer than {FEWEST} samples are not shown.'''
+    f'''Samples are drawn from the papers' [simulation](methods.md#7-simulation-design) and fitted
+    with main effects, which the population does not follow exactly. There are 27 cells and margins;
+    delta is 1e-6; draws are m = 3 with 6 datasets each (pseudo-posterior) or m = 20 with 10. All
+    cells have a center of 100,000 and a spread of 0.42 on the log scale. The table shows the
+    coverage of nominal 95% intervals, on average and in the worst cell (in parentheses). Root mean
+    squared error (RMSE, with its Monte Carlo standard error) and length are those of the median
+    cell, relative to the confidential sample's. Results from fewer than {FEWEST} samples are not
+    shown.'''
 )}
 
 {markdown(("method", "records", "epsilon", "counts: coverage", "RMSE", "length",
@@ -326,11 +327,9 @@ def changes() -> str:
     package, one at a time, mostly in code that privacy and variances depend on. The tests find
     {mutation['killed']}, {mutation['killed_by_an_independent_truth']} of them by comparing with
     something that does not share the code; {survivors or 'none'}
-    survive{'s' if survivors == 1 else ''}. The authors of the code wrote the list, so it lacks
-    mistakes that they did not think of.''',
+    survive{'s' if survivors == 1 else ''}.''',
     f'''Of {kills['runs']} releases that were killed during a fit, {published or 'none'} left a
-    published file. Tests plant values and search for them in every published file, message, and
-    error.''',
+    published file.''',
 )}"""
 
 
@@ -342,9 +341,9 @@ def timings() -> str:
 ## Timings
 
 {filled(
-    f'''Counts and means of {found['rows']} rows of {found['records']:,} records with standard
-    errors took, as multiples of our time in one session: {ratios}.
-    [Both mechanisms](two_mechanisms.md#time-and-memory) has whole releases.'''
+    f'''Counts and means with standard errors for {found['rows']} rows of {found['records']:,}
+    records took, as multiples of our time in one session: {ratios}.
+    [Both mechanisms](two_mechanisms.md#time-and-memory) has the times of whole releases.'''
 )}"""
 
 

@@ -45,11 +45,12 @@ def _worst() -> tuple[str, ...]:
     return (
         f"The worst cell of all is a {worst['statistic']} with {worst['n']:,} records, "
         f"epsilon {worst['epsilon']:g}, and {worst['setting']}: it covers "
-        f"{worst['coverage_min']:.2f}. The misfit of main effects does not shrink with the number "
-        "of records, but intervals do. With the [default formula](methods.md#31-the-model-matrix), "
-        f"which has the interactions, the worst cell of means covers {own['coverage_min']:.2f} "
-        f"(Monte Carlo error {own['cell_coverage_mcse']:.2f}), and means cover "
-        f"{own['coverage']:.2f} on average ({own['replicates']:.0f} samples).",
+        f"{worst['coverage_min']:.2f} of the time. With the "
+        "[default formula](methods.md#31-the-model-matrix), "
+        "which has the interactions, coverage of means is "
+        f"{own['coverage_min']:.2f} in the worst cell "
+        f"(Monte Carlo error {own['cell_coverage_mcse']:.2f}) and {own['coverage']:.2f} on average "
+        f"({own['replicates']:.0f} samples).",
     )
 
 
@@ -109,9 +110,9 @@ def _debiasing() -> tuple[str, ...]:
         )
 
     return (
-        "On a model that fits, residual scales of count "
-        f"models were off by up to {off('before', scales=True):.2f} on the log scale and are off "
-        f"by {off('after', scales=True):.3f} afterwards, coefficients by "
-        f"{off('before', scales=False):.3f} and {off('after', scales=False):.3f}. It cannot "
+        "If the model fits, residual scales of count models are off by up to "
+        f"{off('before', scales=True):.2f} on the log scale before debiasing and by "
+        f"{off('after', scales=True):.3f} afterward; coefficients, by "
+        f"{off('before', scales=False):.3f} and {off('after', scales=False):.3f}. Debiasing cannot "
         "correct misfit.",
     )

@@ -31,10 +31,10 @@ def contrasts() -> str:
 ### Medians, quantiles, contrasts
 
 {filled(
-    '''FBS with 1,000 records at epsilon 10.8: coverage (of the worst row in parentheses), RMSE, and
-    length. The misfit of main effects shows in differences, whose intervals are half as long as the
-    sample's. Intervals of medians and quantiles do not assume the normal residuals of this
-    population, so they cover more than 0.95.'''
+    '''For FBS with 1,000 records at epsilon 10.8, the table shows coverage (in parentheses that of
+    the worst row), RMSE, and length. The misfit of main effects shows in differences, whose
+    intervals are half as long as the sample's. Intervals of medians and quantiles do not assume the
+    normal residuals of this population, so their coverage exceeds 0.95.'''
 )}
 
 {markdown(("statistic", *head), rows)}"""
@@ -59,11 +59,11 @@ def hard_survey() -> str:
 ### A survey made hard on purpose
 
 {filled(
-    f'''12,000 records in 12 cells, one of which has {few}; residual SDs from 0.3 to 0.9 by cell; a
-    top code that holds 19% of the records; 0.5% zeros; and skewed weights that are related to the
-    amount. Distances of counts and means from the confidential sample in its standard errors, for
-    five default releases at epsilon 10.8. The pseudo-posterior pools and flags the smallest
-    cell.'''
+    f'''This survey has 12,000 records in 12 cells, one of which has {few}; residual SDs from 0.3 to
+    0.9 by cell; a top code shared by 19% of the records; 0.5% zeros; and skewed weights that are
+    related to the amount. The table shows how many of its standard errors counts and means lie from
+    the confidential sample, in five default releases at epsilon 10.8. The pseudo-posterior pools
+    and flags the smallest cell.'''
 )}
 
 {markdown(("", "median row", "worst row of the others", f"worst of the {few} records"), lines)}"""
@@ -74,8 +74,8 @@ def large_tables() -> str:
     small, large = golden("large_tables")["sizes"]
     return filled(
         f"""Means by 26 x 26 x 10 levels with standard errors ({small["cells"]:,} cells of
-        {small["records"]:,} records) took R's `svyby` {small["R survey"]["ratio"]:,.0f} and svy
-        {small["svy"]["ratio"]:,.0f} times our seconds, and agree to twelve digits. For
+        {small["records"]:,} records) took R's `svyby` {small["R survey"]["ratio"]:,.0f} times and
+        svy {small["svy"]["ratio"]:,.0f} times as long as us; results agree to twelve digits. For
         {large["records"]:,} records, judging by {large["R survey"]["cells_made"]} cells, R takes
-        {large["R survey"]["ratio"]:,.0f} times ours."""
+        {large["R survey"]["ratio"]:,.0f} times as long."""
     )

@@ -31,9 +31,9 @@ def test_the_page_quotes_the_study() -> None:
     figures = {name: each["all"] for name, each in SUMMARY.items()}
     first, second = figures["units, 10.8"], figures["units, 3.6"]
     words = (
-        f"covered {first['coverage']:.2f} (epsilon 10.8) and {second['coverage']:.2f} (3.6), the "
-        f"sample's own {figures['sample']['coverage']:.2f}, and a release that ignores units "
-        f"{figures['ignored, 10.8']['coverage']:.2f}; they were {first['length']:.2f} and "
-        f"{second['length']:.2f} times as long"
+        f"was {first['coverage']:.2f} (epsilon 10.8) and {second['coverage']:.2f} (3.6), compared "
+        f"with the sample's own {figures['sample']['coverage']:.2f}, and "
+        f"{figures['ignored, 10.8']['coverage']:.2f} for a release that ignores units. Intervals "
+        f"were {first['length']:.2f} and {second['length']:.2f} times as long"
     )
     assert words in page
