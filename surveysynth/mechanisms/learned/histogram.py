@@ -458,5 +458,5 @@ def redrawn_knots(
         for curve in drawn[:, row]:
             scale = NORMAL_NODES.std() / np.interp(at, places, curve).std()
             np.cumsum(np.maximum(scale * np.diff(curve), least), out=curve[1:])
-            curve -= np.interp(at, places, curve).mean()
+            curve[:] = curve - np.interp(at, places, curve).mean()
     return drawn
