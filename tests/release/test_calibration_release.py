@@ -373,7 +373,6 @@ def test_tables_in_one_call() -> None:
         ("by = ['field']\ntotals = { a = 1 }\nbounds = [1, 2, 3]", "got 3 numbers"),
         ("by = ['field']\ntotals = { a = 1 }\nbounds = [2.0, 3.0]", "calibration[1].bounds: "),
         ("by = ['field']\ntotals = { a = 1 }\nmethod = 'linear'", "'linear' needs them"),
-        ("by = ['field']\ntotals = { a = 1 }\nmethod = 'rake'", "'raking'"),
         ("by = ['field']\ntotals = { a = 1 }\nlevels = 3", "calibration[1].levels: unknown key"),
         ("by = ['field']\ntotals = { a = 1 }\nmethod = 'raking'\n[[calibration]]\nby = ['gender']\n"
          "totals = { f = 1 }\nmethod = 'linear'", "calibration[2].method: all margins are"),
