@@ -4,6 +4,7 @@ Every record of a real survey is confidential; of these, one is planted to be se
 """
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,10 @@ import pandas as pd
 
 from surveysynth.api.start import write_example
 from surveysynth.survey.survey import Survey
+
+#: The fixture ``make_spec`` of releases: it writes a survey file and a specification, whose path it
+#: gives.
+MakeSpec = Callable[..., Path]
 
 CANARY_OUTCOME = 987654.321
 CANARY_WEIGHT = 31415.9265

@@ -5,7 +5,6 @@ which tables are made again; sums of the survey file by pandas; what must be tol
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +19,8 @@ from surveysynth.errors import InputError
 from surveysynth.models import get_model
 from surveysynth.release.pipeline import rebuild, release
 from tests.release.documents.test_readme_programs import assert_recomputes
-from tests.surveys import NOISY, small_survey
+from tests.surveys import NOISY, MakeSpec, small_survey
 
-MakeSpec = Callable[..., Path]
 SIZES = "weights = 'public'\nweight = 'weight'"
 STRATA = "weights = 'public'\npopulation_size = { a = 8000, b = 10000.5, c = 80 }"
 SHORT = "chains = 4\ndraws = 250\nwarmup = 100\npredictors = 'field + gender'"

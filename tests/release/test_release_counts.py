@@ -5,7 +5,6 @@ costs added by hand; databases that differ in one record, for the sums under noi
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,6 @@ from tests.surveys import small_survey, spec_text, write_survey
 
 pytestmark = pytest.mark.xdist_group("release counts")  # what its tests share is made once
 
-MakeSpec = Callable[..., Path]
 SURVEY = 'id = "counted"\npopulation_size = 30000\npsu = "school"\ndesign_effect = 1.0\n'
 PLAN = "chains = 16\ndraws = 20\nwarmup = 60\npredictors = 'field + gender'\n"
 NOISY = 'mechanism = "noisy_statistics"\nm = 10\nreplicates_per_draw = 2\n'

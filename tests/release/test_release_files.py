@@ -4,7 +4,6 @@ import ast
 import json
 import re
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,10 @@ from surveysynth.release import files
 from surveysynth.release.check import preview_lines
 from surveysynth.release.documents.readme import python_literal
 from surveysynth.release.pipeline import ReleaseResult, release
-from tests.surveys import small_survey
+from tests.surveys import MakeSpec, small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
-MakeSpec = Callable[..., Path]
 RATIO = "population_size = 30000"
 
 

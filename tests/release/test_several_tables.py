@@ -5,7 +5,6 @@ lines of the ledger counted; links of the contents page against the folder; the 
 """
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ from surveysynth.survey.survey import Survey
 from surveysynth.survey.transforms import LearnedTransform, Transform
 from tests.surveys import NOISY, WEIGHT, small_survey, spec_text, write_survey
 
-MakeSpec = Callable[..., Path]
 SEVERAL = """
 [all_tables]
 title = "Salaries"

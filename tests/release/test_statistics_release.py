@@ -21,11 +21,10 @@ from surveysynth.evaluation.compare.folder import make_pictures, render_report
 from surveysynth.release.pipeline import release
 from surveysynth.release.reader import read_release
 from surveysynth.release.writers.xlsx import sheet_name
-from tests.surveys import NOISY, WEIGHT, small_survey
+from tests.surveys import NOISY, WEIGHT, MakeSpec, small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
-MakeSpec = Callable[..., Path]
 KINDS = f"""outcome = ["salary", "tax", "employed"]
 [outcomes.salary]
 center = 22000

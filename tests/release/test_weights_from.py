@@ -2,7 +2,7 @@
 the test, of declarations that differ in nothing else; exit codes of the contract."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,8 @@ from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.files import make_privacy_record, shared_context
 from surveysynth.release.run import facts_of
 from surveysynth.survey.declaration import MEASURED, RHO_FACTORS
-from tests.surveys import make_survey, small_survey
+from tests.surveys import MakeSpec, make_survey, small_survey
 
-MakeSpec = Callable[..., Path]
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 3.6\nm = 10'
 SALARY = "[outcomes.salary]\ncenter = 22000\nspread = 0.45"
 SIZE = "population_size = 30000"

@@ -3,7 +3,6 @@ copied out below; codebook.json of the same release; the schema itself where it 
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -16,11 +15,10 @@ from surveysynth.config.spec import load_spec
 from surveysynth.release.documents.codebook import make_codebook, make_ddi
 from surveysynth.release.pipeline import release
 from surveysynth.release.run import facts_of
-from tests.surveys import small_survey
+from tests.surveys import MakeSpec, small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
-MakeSpec = Callable[..., Path]
 DDI = "{ddi:codebook:2_5}"
 #: Children in their order, of the elements that have any; what has none here holds text.
 CHILDREN = {

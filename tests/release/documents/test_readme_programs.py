@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -24,11 +24,10 @@ from surveysynth.inference.synthesis import SyntheticDataset
 from surveysynth.release.documents.readme import r_literal
 from surveysynth.release.pipeline import release
 from surveysynth.release.writers.csv import plain_text
-from tests.surveys import NOISY, lonely_survey, small_survey, spec_text, write_survey
+from tests.surveys import NOISY, MakeSpec, lonely_survey, small_survey, spec_text, write_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
-MakeSpec = Callable[..., Path]
 RATIO = "population_size = 30000"
 NAMES = ["=1+1", "it's a 'g'", 'pay "x" \\ `z`', "@weight"]
 
