@@ -328,14 +328,6 @@ def test_a_declared_design_effect_is_in_every_file(make_spec: MakeSpec, tmp_path
     assert "labels" not in lines
 
 
-def test_reruns_add_up(make_spec: MakeSpec, tmp_path: Path) -> None:
-    spec = make_spec(privacy="epsilon = 4.5\nallow = ['small_strata']")
-    release(spec, tmp_path / "out")
-    result = release(spec, tmp_path / "out", overwrite=True)
-    assert result.ledger.epsilon == 9.0
-    assert result.ledger.sentences()[0].endswith(": 9 in 2 runs.")
-
-
 def test_seed_zero_is_a_seed(make_spec: MakeSpec, tmp_path: Path) -> None:
     result = release(make_spec(), tmp_path / "out", seed=0)
     record = json.loads((tmp_path / "out" / "release" / "privacy.json").read_text())
