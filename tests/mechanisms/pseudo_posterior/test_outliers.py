@@ -78,6 +78,9 @@ def test_fixed_point_weights_hold_the_bound_and_linear_weights_do_not(name):
         base = fit(records)
         for sds in (4, 8) if weights == "fixed_point" else (8,):
             replaced = fit(with_outlier(records, RECORD, sds))
+            if weights == "fixed_point":  # the whole search, and with it the origin, again
+                origins = [each[1].search[-1]["origin"] for each in (base, replaced)]
+                assert origins[0] != origins[1]
             largest[weights, sds] = largest_log_ratio(model, base, replaced)
     bound = 2 * 1.8
     assert largest["fixed_point", 4] < 0.5 * bound
