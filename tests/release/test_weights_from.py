@@ -135,12 +135,6 @@ def test_a_column_that_is_made_public_may_make_weights(make_spec: MakeSpec) -> N
     assert design.confidential_sources == ()
 
 
-def test_a_column_that_does_not_exist_is_named(make_spec: MakeSpec) -> None:
-    path = make_spec(survey='weights_from = ["gendre"]')
-    with pytest.raises(InputError, match=r"weights_from: there is no column 'gendre'.*'gender'"):
-        read_survey(load_spec(path))
-
-
 def test_sizes_of_strata_leave_nothing_to_declare(make_spec: MakeSpec) -> None:
     sizes = 'population_size = { a = 9, b = 9, c = 9 }\nweights_from = ["gender"]'
     sizes += '\nweights = "public"'
