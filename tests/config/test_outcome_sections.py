@@ -137,10 +137,7 @@ def test_transforms_of_a_section(keys: str, transform: Transform) -> None:
 @pytest.mark.parametrize(
     ("keys", "parts"),
     [
-        ("kind = 'semicontinuous'", ["outcomes.y.spikes", "needs spikes"]),
         ("spikes = [0]", ["outcomes.y.spikes", "semicontinuous"]),
-        ("kind = 'binry'", ["outcomes.y.kind", "Did you mean 'binary'"]),
-        ("kind = 'categorical'", ["outcomes.y.levels"]),
         ("kind = 'categorical'\nlevels = ['a', '']", ["outcomes.y.levels[2]", "not empty"]),
         ("kind = 'categorical'\nlevels = ['a', ' ']", ["outcomes.y.levels", "not empty"]),
         ("kind = 'categorical'\nlevels = ['a', 2.5]", ["outcomes.y.levels[2]", "a text"]),

@@ -293,8 +293,6 @@ def test_linear_weights_take_their_keys() -> None:
 @pytest.mark.parametrize(
     ("section", "line", "expected"),
     [
-        ("survey", "wieght = 'w'", ["survey.wieght", "unknown key", "Did you mean 'weight'"]),
-        ("survey", "epsilon = 3", ["survey.epsilon", "belongs in [privacy]"]),
         ("tables", 'title = "a\\u0007"', ["tables.title", "control characters", "'a\\x07'"]),
         ("tables", 'source = "a\\uffff"', ["tables.source", "control characters, which xlsx, svg"]),
         ("labels.field", 'levels = {1 = "yes\\u0007"}', ["labels.field.levels.1", "'yes\\x07'"]),
@@ -303,20 +301,15 @@ def test_linear_weights_take_their_keys() -> None:
         ("survey", "strata = 3", ["survey.strata", "a text in quotes", "got 3"]),
         ("survey", "strata = ''", ["survey.strata", "not empty"]),
         ("survey", "lonely_psu = 'adust'", ["survey.lonely_psu", "Did you mean 'adjust'"]),
-        ("survey", "psu = 's'\ndesign_effect = 0.9", ["survey.design_effect", "not less than 1"]),
-        ("survey", "psu = 's'\ndesign_effect = 1001", ["design_effect", "not greater than 1000"]),
         ("survey", "psu = 's'\ndesign_effect = '2'", ["survey.design_effect", "a number", "'2'"]),
-        ("survey", "design_efect = 2", ["Did you mean 'design_effect'"]),
         ("survey", "population_size = 0", ["survey.population_size", "greater than 0"]),
         ("survey", "population_size = inf", ["survey.population_size", "finite number"]),
-        ("survey", "population_size = '9'", ["survey.population_size", "a number", "'9'"]),
         ("survey", "weights_from = 3", ["survey.weights_from", "[] for design weights", "got 3"]),
         ("survey", "weights_from = 'field'", ["survey.weights_from", "or 'unknown', got 'field'"]),
         ("survey", "weights_from = ['a', 'a']", ["survey.weights_from", "'a' is repeated"]),
         ("survey", "missing = 'impute'", ["survey.missing", "'fail', 'drop' or 'model'"]),
         ("survey", "public_columns = 'a'", ["survey.public_columns", "a list"]),
         ("survey", "public_columns = ['a', 3]", ["survey.public_columns[2]", "text"]),
-        ("synthesizer", "model = 'fbx'", ["synthesizer.model", "Did you mean 'fb"]),
         ("synthesizer", "model = 'normal_mixture(0)'", ["synthesizer.model", "from 1 to 50"]),
         ("synthesizer", "model = 'normal_mixture(x)'", ["synthesizer.model", "Unknown model"]),
         ("synthesizer", "model = 'poisson'\npriors = {residual_scale = 1}", ["residual_scale"]),
@@ -339,13 +332,10 @@ def test_linear_weights_take_their_keys() -> None:
         ("privacy", "m = 1001", ["privacy.m", "1000"]),
         ("privacy", "m = 3.0", ["privacy.m", "whole number"]),
         ("privacy", "epsilon = 0", ["privacy.epsilon", "greater than 0", "got 0"]),
-        ("privacy", "epsilon = -1.5", ["privacy.epsilon", "greater than 0", "-1.5"]),
         ("privacy", "epsilon = nan", ["privacy.epsilon", "finite number"]),
-        ("privacy", "epsilon = '10.8'", ["privacy.epsilon", "a number", "'10.8'"]),
         ("privacy", "epsilon = true", ["privacy.epsilon", "a number", "true"]),
         ("privacy", "risk = 'pairwis'", ["privacy.risk", "'scalar'", "Did you mean 'pairwise'"]),
         ("privacy", "risk = 'count'\nweights = 'fixed_point'", ["'lipschitz'", "'linear'"]),
-        ("privacy", "risk = 'scalar'\nweights = 'fixed_point'", ["'lipschitz'", "'linear'"]),
         ("privacy", "risk = 'count'\nradius = 1.5", ["radius", "at most 1"]),
         ("privacy", "risk = 'count'\nradius = 0", ["privacy.radius", "greater than 0"]),
         ("privacy", "risk = 'count'\nradius = '0.2'", ["privacy.radius", "a number"]),
@@ -365,10 +355,8 @@ def test_linear_weights_take_their_keys() -> None:
         ("tables", "by = ['a', 'a']", ["tables.by", "'a' is repeated"]),
         ("tables", "by = 'a'", ["tables.by", "a list", "'a'"]),
         ("tables", "statistics = []", ["tables.statistics", "at least one"]),
-        ("tables", "statistics = ['men']", ["tables.statistics[1]", "Did you mean 'mean'"]),
         ("tables", "statistics = ['proportion']", ["proportion", "identity"]),
         ("tables", "level = 1", ["tables.level", "less than 1"]),
-        ("tables", "level = 95", ["tables.level", "less than 1", "95"]),
         ("tables", "level = 0", ["tables.level", "greater than 0"]),
         ("tables", "flags = 'nhcs'", ["tables.flags", "'nhcs'", "Did you mean 'nchs'"]),
         ("tables", "flags = 3", ["tables.flags", "got 3", "table of thresholds"]),
@@ -378,17 +366,14 @@ def test_linear_weights_take_their_keys() -> None:
         ("tables", "flags = {mark = {rce = 1}}", ["mark.rce", "Did you mean 'rse'"]),
         ("tables", "flags = {mark = {rse = -1}}", ["mark.rse", "positive number"]),
         ("tables", "flags = {mark = {n = 2.5}}", ["mark.n", "whole number", "2.5"]),
-        ("tables", "flags = 'nchs_hidden'", ["tables.flags", "'nchs_marked'"]),
         ("tables", "layout = 'colums'", ["tables.layout", "Did you mean 'columns'"]),
         ("tables", "formats = ['tex']", ["tables.formats[1]", "'latex'"]),
-        ("tables", "formats = ['gif']", ["tables.formats[1]", "'png'"]),
         ("tables", "round_counts = 0", ["tables.round_counts"]),
         ("labels", "field = 3", ["labels.field", "section of keys"]),
         ("labels.field", "levles = {}", ["labels.field.levles", "Did you mean 'levels'"]),
         ("labels.field", "levels = {1 = 2}", ["labels.field.levels.1", "a text"]),
         ("labels.field", "levels = {1 = 'All'}", ["labels.field", "margin", "'All'"]),
         ("labels.field", "levels = {1 = 'a', 2 = 'a'}", ["labels.field", "more than one level"]),
-        ("surveys", "n = 3", ["surveys", "unknown section", "Did you mean 'survey'"]),
     ],
 )  # fmt: skip
 def test_each_mistake_is_named(section: str, line: str, expected: list[str]) -> None:
@@ -422,10 +407,7 @@ def test_flags_by_name_or_by_thresholds() -> None:
     }
 
 
-def test_fbp_needs_population_size_and_one_outcome() -> None:
-    text = message(with_key("synthesizer", 'model = "fbp"'))
-    assert "survey.population_size" in text
-    assert "public size of the population" in text
+def test_fbp_needs_one_outcome() -> None:
     text = message(
         with_key("synthesizer", 'model = "fbp"', MINIMAL.replace('"salary"', '["a", "b"]'))
     )
@@ -458,10 +440,6 @@ def test_all_mistakes_are_listed_together() -> None:
 
 def test_a_later_version_is_refused() -> None:
     assert "spec_version: expected 1, got 2" in message(MINIMAL.replace("= 1", "= 2", 1))
-
-
-def test_data_must_be_csv_or_parquet() -> None:
-    assert "survey.data" in message(MINIMAL.replace("survey.csv", "survey.xlsx"))
 
 
 @pytest.mark.parametrize("text", ["a =", "[survey", "x = 1\nx = 2", "a = " + "[" * 5000])

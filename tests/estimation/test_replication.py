@@ -82,8 +82,9 @@ def largest_disagreement(
     return largest / np.sqrt(0.5 / REPLICATES)
 
 
-@pytest.mark.parametrize("sample", [STRATIFIED, CLUSTERED], ids=["stratified", "clusters"])
-@pytest.mark.parametrize("sampled", [0.0, 0.4])
+@pytest.mark.parametrize(
+    ("sample", "sampled"), [(STRATIFIED, 0.0), (CLUSTERED, 0.4)], ids=["stratified", "clusters"]
+)
 def test_bootstrap_variances_agree_with_taylor(sample: Sample, sampled: float) -> None:
     design = sample.design(fpc=np.full(sample.strata.max() + 1, sampled))
     replicates = sample.bootstrap(design)

@@ -102,28 +102,6 @@ def test_numerator_and_denominator_taken_as_independent_are_found_out(
         assert level < 2 or np.median(off) > 0.2  # of the level with the most records
 
 
-def test_shares_are_means_of_indicators_and_add_up() -> None:
-    case = RESULTS["cases"][2]
-    made = shares(case, "plain")
-    domains, design = build_domains(FRAME, ["a", "b"], LEVELS), sample_design(case)
-    filled = domains.n > 0
-    by_row = made.estimate.reshape(-1, 3)
-    np.testing.assert_allclose(by_row[filled].sum(axis=1), 1.0, rtol=1e-14)
-    for level in range(3):
-        mean = estimate_domains(
-            domains, design, weight=FRAME["weight"].to_numpy(), statistic="mean",
-            outcome=(level == POSITION).astype(float), linearisation="plain",
-        )  # fmt: skip
-        np.testing.assert_array_equal(by_row[:, level], mean.estimate)
-        np.testing.assert_array_equal(made.standard_error[level::3], np.sqrt(mean.variance))
-    # A margin is the mean of its cells, weighted by their estimated counts.
-    weight = FRAME.groupby(["a", "b"])["weight"].sum()
-    names = domains.table[["a", "b"]].itertuples(index=False, name=None)
-    rows = dict(zip(names, by_row, strict=True))
-    of_cells = sum(weight.loc[cell] * rows[cell] for cell in weight.index) / weight.sum()
-    np.testing.assert_allclose(of_cells, rows["All", "All"], rtol=1e-13)
-
-
 def test_the_last_level_of_two_is_the_proportion() -> None:
     z = FRAME["z"].to_numpy(dtype=float)
     binary = Outcome("z", "binary")

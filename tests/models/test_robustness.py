@@ -46,7 +46,7 @@ def fit(name: str, design: PublicDesign, z: FloatArray, alpha: FloatArray) -> Th
 
 
 @each_model
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+@pytest.mark.parametrize("scale", [1e-3, 1e4])
 @pytest.mark.parametrize("level", [0.0, 1e5])
 def test_scale_and_level_of_the_outcome(name: str, scale: float, level: float) -> None:
     design = group_design(200, 3)
@@ -74,7 +74,7 @@ def test_few_records_with_weight(name: str, records: int) -> None:
 
 @each_model
 @pytest.mark.parametrize("make", [group_design, continuous_design])
-@pytest.mark.parametrize("weight", [0.01, 0.05, 0.8])
+@pytest.mark.parametrize("weight", [0.01, 0.8])
 def test_many_columns(name: str, make: type, weight: float) -> None:
     design = make(500, 40)
     fit(name, design, simulated_z(design), np.full(500, weight))
@@ -123,7 +123,7 @@ def summary(name: str, theta: Theta, database: int = 0) -> dict[str, FloatArray]
 
 
 @pytest.mark.parametrize("slope", [-0.5, -6.0])
-@pytest.mark.parametrize("sd", [0.3, 1.0, 4.0])
+@pytest.mark.parametrize("sd", [0.3, 4.0])
 def test_fbp_mixes_where_inclusion_varies_widely(slope: float, sd: float) -> None:
     """Strong selection and log inclusion probabilities from narrow to very wide."""
     design, rng = group_design(500, 4), np.random.default_rng(81)
@@ -137,7 +137,7 @@ def test_fbp_mixes_where_inclusion_varies_widely(slope: float, sd: float) -> Non
         assert convergence.r_hat(values).max() < 1.05, key
 
 
-@pytest.mark.parametrize("correlation", [0.0, -0.6, -0.95])
+@pytest.mark.parametrize("correlation", [0.0, -0.95])
 @pytest.mark.parametrize(("outcomes", "total"), [(1, 15.0), (1, 60.0), (2, 60.0), (3, 250.0)])
 def test_fbs_mixes_with_few_records_and_strong_correlations(
     correlation: float, outcomes: int, total: float
@@ -176,6 +176,3 @@ def test_a_fit_moves_smoothly_with_the_weights(name: str) -> None:
     for key, values in first.items():
         noise = np.abs(other[key] - values).max()
         assert np.abs(nudged[key] - values).max() < 0.15 * noise, key
-    assert all(np.array_equal(values, again) for values, again in zip(
-        first.values(), means(alpha, 79).values(), strict=True
-    ))  # fmt: skip

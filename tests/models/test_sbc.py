@@ -9,7 +9,7 @@ import pytest
 from tests.long_runs import sbc
 
 #: A fraction of the long run: fewer databases, fewer and closer draws.
-SHORT = {name: replace(case, replications=250, draws=31) for name, case in sbc.CASES.items()}
+SHORT = {name: replace(case, replications=150, draws=31) for name, case in sbc.CASES.items()}
 LEVEL = 1e-4
 
 
@@ -32,13 +32,13 @@ def test_ranks_are_uniform_for_two_outcomes() -> None:
 
 @pytest.mark.parametrize("name", ["FBS, four records", "FBP, four records"])
 def test_ranks_are_uniform_with_four_records(name: str) -> None:
-    sound, _ = sbc.calibrate(replace(SHORT[name], replications=150, thin=15), seed=92)
+    sound, _ = sbc.calibrate(replace(SHORT[name], thin=15), seed=92)
     assert sbc.smallest(sound) > LEVEL
 
 
 @pytest.mark.parametrize("name", ["FBS, shrunken", "FBP, shrunken"])
 def test_ranks_are_uniform_with_shrunken_columns_and_a_wide_ridge_is_rejected(name: str) -> None:
-    sound, wrong = sbc.calibrate(replace(SHORT[name], thin=10), seed=96)
+    sound, wrong = sbc.calibrate(replace(SHORT[name], replications=250, thin=10), seed=96)
     assert sbc.smallest(sound) > LEVEL
     assert sbc.smallest(wrong) < 1e-5
 

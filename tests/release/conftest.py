@@ -2,7 +2,8 @@
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,22 @@ def make_spec(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
+@contextmanager
+def stand_ins() -> Iterator[None]:
+    """Draws around a guess in place of those of either mechanism, for what a module shares."""
+    with pytest.MonkeyPatch.context() as patch:
+        _plant_posterior(patch)
+        _plant_mechanism(patch)
+        yield
+
+
 @pytest.fixture
 def stand_in_mechanism(monkeypatch: pytest.MonkeyPatch, stand_in_posterior: None) -> None:
     """Draws around a guess in place of those of either mechanism."""
+    _plant_mechanism(monkeypatch)
 
+
+def _plant_mechanism(patch: pytest.MonkeyPatch) -> None:
     def run(
         model: Any, design: Any, confidential: Any, settings: Any, rng: Any, progress: Any = None
     ) -> tuple[PrivateDraws, ConfidentialFit]:
@@ -60,7 +73,7 @@ def stand_in_mechanism(monkeypatch: pytest.MonkeyPatch, stand_in_posterior: None
         )
         return PrivateDraws(model.name, theta, settings), fit
 
-    monkeypatch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", run)
+    patch.setattr("surveysynth.mechanisms.pseudo_posterior.weighted_fits.run", run)
 
 
 @pytest.fixture
@@ -69,7 +82,10 @@ def stand_in_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
 
     As those they are a function of the statistics and of the generator, whatever these are.
     """
+    _plant_posterior(monkeypatch)
 
+
+def _plant_posterior(patch: pytest.MonkeyPatch) -> None:
     def posterior_draws(
         model: Any, design: Any, statistics: Any, settings: Any, rng: Any, **_: Any
     ) -> tuple[PrivateDraws, posterior.PosteriorRecord]:
@@ -83,4 +99,4 @@ def stand_in_posterior(monkeypatch: pytest.MonkeyPatch) -> None:
             theta[first] = theta[first] + 0.1 * source.standard_normal(theta[first].shape)
         return PrivateDraws(model.name, theta, settings), posterior.PosteriorRecord({}, {}, 1, 1)
 
-    monkeypatch.setattr(posterior, "posterior_draws", posterior_draws)
+    patch.setattr(posterior, "posterior_draws", posterior_draws)

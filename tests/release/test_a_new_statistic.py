@@ -5,7 +5,7 @@ Truth: the definition, record by record; repeated samples. All of the statistic 
 the package does not name it."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +28,7 @@ from surveysynth.evaluation.compare.folder import make_pictures, render_report
 from surveysynth.release.pipeline import release
 from surveysynth.release.reader import read_release
 from tests.estimation.replicates import replicated
-from tests.surveys import small_survey
+from tests.surveys import MakeSpec, small_survey
 
 pytestmark = [pytest.mark.usefixtures("trimmed_mean"), pytest.mark.xdist_group("trimmed mean")]
 
@@ -87,7 +87,6 @@ TRIMMED_MEAN = Statistic(
 
 # --- That is all of it -------------------------------------------------------------------------
 
-MakeSpec = Callable[..., Path]
 TABLES = """
 statistics = ["trimmed_mean", "count"]
 formats = ["csv", "html", "latex", "xlsx", "markdown", "svg"]

@@ -4,7 +4,6 @@ Truth: every row by sums written out over the records; planted misfits; the rele
 look, byte for byte; listings and modes of the file system."""
 
 import stat
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,9 +16,7 @@ from surveysynth import cli
 from surveysynth.estimation.statistics import REPORT_COLUMNS, TABLE_COLUMNS
 from surveysynth.release.figure_style import MARK
 from tests.release.test_confidentiality import assert_nothing_leaks
-from tests.surveys import clustered_survey, small_survey
-
-MakeSpec = Callable[..., Path]
+from tests.surveys import MakeSpec, clustered_survey, small_survey
 
 FILES = {"adequacy.html", "adequacy.csv"}
 SIZE = "population_size = 30000"

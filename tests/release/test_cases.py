@@ -26,11 +26,10 @@ from surveysynth.release.ledger import ledgers_folder
 from surveysynth.release.pipeline import rebuild
 from surveysynth.survey.files import open_table
 from tests.release.test_strict_release import RATIO, SALARY, strict_spec
-from tests.surveys import small_survey
+from tests.surveys import MakeSpec, small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_posterior", "own_ledgers")
 
-MakeSpec = Callable[..., Path]
 LEARNED = "[outcomes.salary]\nrange = [1000, 500000]\n[outcomes.weight]\ncenter = 4.0\nspread = 1.0"
 
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +19,7 @@ import pandas as pd
 import pytest
 
 from surveysynth.release.pipeline import release
-from tests.surveys import small_survey
-
-MakeSpec = Callable[..., Path]
+from tests.surveys import MakeSpec, small_survey
 
 CANARY_OUTCOMES = [7319.4285174, 18427.9316582, 61538.2947163]
 CANARY_WEIGHTS = [13.7294618535, 241.8659347291, 57.3918264705]

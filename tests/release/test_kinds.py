@@ -19,11 +19,10 @@ from surveysynth.release.microdata import Digits
 from surveysynth.release.pipeline import release
 from surveysynth.release.reader import read_release
 from tests.release.documents.test_readme_programs import assert_recomputes, has_haven
-from tests.surveys import NOISY, WEIGHT, small_survey
+from tests.surveys import NOISY, WEIGHT, MakeSpec, small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
-MakeSpec = Callable[..., Path]
 YES = "=ja, \"`x`\""
 SECTIONS = f"""
 [outcomes.salary]

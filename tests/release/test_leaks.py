@@ -27,9 +27,8 @@ from surveysynth.survey.columns import is_header
 from surveysynth.survey.declaration import Declaration, make_roles
 from surveysynth.survey.records import LEAST_RECORDS, read_records
 from tests.release.fuzzing import CANARIES, CANARY_LEVEL, CANARY_OUTCOME, CANARY_WEIGHT
-from tests.surveys import make_survey, small_survey
+from tests.surveys import MakeSpec, make_survey, small_survey
 
-MakeSpec = Callable[..., Path]
 LEVELS = (
     '[labels.field]\nlevels = {a = "A", b = "B", c = "C"}\n'
     '[labels.gender]\nlevels = {f = "Women", m = "Men"}'

@@ -16,9 +16,7 @@ from surveysynth.mechanisms.noisy_statistics.accounting import rho_of
 from surveysynth.release import folder as bundle
 from surveysynth.release.ledger import Ledger, ledgers_folder, read_ledger
 from surveysynth.release.pipeline import release
-from tests.surveys import small_survey
-
-MakeSpec = Callable[..., Path]
+from tests.surveys import MakeSpec, small_survey
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,6 @@ by pandas (Stata) and by R's haven and foreign; the README's programs; the csv o
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,11 +22,10 @@ from surveysynth.release.tables.layout import Labels
 from surveysynth.survey.outcome import Outcome
 from tests.release.documents.test_readme_programs import assert_recomputes, has_haven
 from tests.release.test_strict_release import strict_spec
-from tests.surveys import good, make_survey, small_survey
+from tests.surveys import MakeSpec, good, make_survey, small_survey
 
 label_of = LabelSection.model_construct
 
-MakeSpec = Callable[..., Path]
 LABELS = Labels(
     {
         "field": label_of(title="Field of study", levels={"01": "Biology", "02": "Größe & <b>"}),

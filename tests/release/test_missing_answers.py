@@ -2,7 +2,6 @@
 random; files of two surveys that differ in one missing answer, from the same noisy numbers."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,8 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
 from surveysynth.release.pipeline import release
 from tests.long_runs.missing_study import RULES, covered
-from tests.surveys import small_survey
+from tests.surveys import MakeSpec, small_survey
 
-MakeSpec = Callable[..., Path]
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 20.0\nm = 10\nreplicates_per_draw = 1'
 PLAN = "chains = 8\ndraws = 60\nwarmup = 60\npredictors = 'gender'\ninference = 'debiased'"
 SALARY = "[outcomes.salary]\ncenter = 22000\nspread = 0.45"

@@ -19,12 +19,11 @@ from surveysynth.release.ledger import ledgers_folder, read_ledger
 from surveysynth.release.pipeline import rebuild, release
 from tests.release import test_strict_release
 from tests.release.test_strict_release import SALARY, SHORT, SMALL_MODEL, STRICT
-from tests.surveys import small_survey
+from tests.surveys import MakeSpec, small_survey
 
 # Draws that follow from the noise are a stand-in's: what is kept and counted is tested.
 pytestmark = pytest.mark.usefixtures("stand_in_posterior", "stand_in_mechanism")
 
-MakeSpec = Callable[..., Path]
 Refuse = Callable[[BaseException | None], None]
 RHO = rho_of(10.8, 1e-6)
 LONGER = SHORT.replace("draws = 60", "draws = 80")

@@ -2,7 +2,6 @@
 files that differ in their outcomes alone warn alike."""
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +13,7 @@ from surveysynth import cli
 from surveysynth.errors import PublicWarning
 from surveysynth.models.general_location.layout import default_columns
 from surveysynth.release.check import Kind, Warned, design_warnings, warn_of_design
-from tests.surveys import make_survey, small_survey
-
-MakeSpec = Callable[..., Path]
+from tests.surveys import MakeSpec, make_survey, small_survey
 
 
 def with_three_alone(n: int = 240) -> pd.DataFrame:

@@ -5,7 +5,6 @@ which tables are made again; sums of the survey file by pandas; what must be tol
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,23 +19,14 @@ from surveysynth.errors import InputError
 from surveysynth.models import get_model
 from surveysynth.release.pipeline import rebuild, release
 from tests.release.documents.test_readme_programs import assert_recomputes
-from tests.surveys import NOISY, small_survey
+from tests.release.test_strict_release import SHORT as STRICT_PLAN
+from tests.release.test_strict_release import strict_spec
+from tests.surveys import NOISY, MakeSpec, small_survey
 
-MakeSpec = Callable[..., Path]
 SIZES = "weights = 'public'\nweight = 'weight'"
 STRATA = "weights = 'public'\npopulation_size = { a = 8000, b = 10000.5, c = 80 }"
 SHORT = "chains = 4\ndraws = 250\nwarmup = 100\npredictors = 'field + gender'"
-STRICT = 'mechanism = "noisy_statistics"\nepsilon = 10.8\nm = 10\nreplicates_per_draw = 1'
-SALARY = "[outcomes.salary]\ncenter = 22000\nspread = 0.45"
 QUICK = "epsilon = 60\nm = 2\nreplicates_per_draw = 2"
-
-
-def strict_spec(
-    make_spec: MakeSpec, survey: str, frame: pd.DataFrame | None = None, model: str = "fbs"
-) -> Path:
-    plan = SHORT.replace("chains = 4\ndraws = 250", "chains = 8\ndraws = 60")
-    synthesizer = f"model = '{model}'\n{plan}\ninference = 'debiased'"
-    return make_spec(frame, survey=survey, synthesizer=synthesizer, privacy=STRICT, labels=SALARY)
 
 
 def frame_of(survey: str) -> pd.DataFrame:
@@ -73,7 +63,7 @@ def test_files_of_a_release(
         request.getfixturevalue("stand_in_posterior" if strict else "stand_in_mechanism")
     frame = frame_of(survey)
     if strict:
-        spec = strict_spec(make_spec, survey, frame)
+        spec = strict_spec(make_spec, frame, survey=survey)
     else:
         spec = make_spec(frame, survey=survey, synthesizer=SHORT, privacy=QUICK)
     if "population_size" in survey:
@@ -124,7 +114,8 @@ def test_every_model_takes_them(
     if model in ("poisson", "negative_binomial"):
         frame["salary"] = np.floor(frame["salary"] / 5000)
     if strict:
-        spec = strict_spec(make_spec, SIZES, frame, model)
+        lines = {"survey": SIZES, "synthesizer": f"model = '{model}'\n{STRICT_PLAN}"}
+        spec = strict_spec(make_spec, frame, **lines)
     else:
         privacy = 'risk = "none"\nm = 2\nreplicates_per_draw = 1'
         given = f"model = '{model}'\n{SHORT}"
@@ -193,7 +184,7 @@ def test_outcomes_of_other_kinds_and_rows_by_one_of_them(
 def test_check_tells_the_expected_errors(
     make_spec: MakeSpec, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["check", str(strict_spec(make_spec, SIZES)), "--verbose"]) == 0
+    assert main(["check", str(strict_spec(make_spec, survey=SIZES)), "--verbose"]) == 0
     said = capsys.readouterr().out
     line = "Weight: weight, public: used and published unchanged. log(weight) is a predictor"
     assert line in said

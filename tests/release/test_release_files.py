@@ -4,7 +4,6 @@ import ast
 import json
 import re
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,10 @@ from surveysynth.release import files
 from surveysynth.release.check import preview_lines
 from surveysynth.release.documents.readme import python_literal
 from surveysynth.release.pipeline import ReleaseResult, release
-from tests.surveys import small_survey
+from tests.surveys import MakeSpec, small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
 
-MakeSpec = Callable[..., Path]
 RATIO = "population_size = 30000"
 
 
@@ -328,14 +326,6 @@ def test_a_declared_design_effect_is_in_every_file(make_spec: MakeSpec, tmp_path
     )
     assert "90 primary" in lines
     assert "labels" not in lines
-
-
-def test_reruns_add_up(make_spec: MakeSpec, tmp_path: Path) -> None:
-    spec = make_spec(privacy="epsilon = 4.5\nallow = ['small_strata']")
-    release(spec, tmp_path / "out")
-    result = release(spec, tmp_path / "out", overwrite=True)
-    assert result.ledger.epsilon == 9.0
-    assert result.ledger.sentences()[0].endswith(": 9 in 2 runs.")
 
 
 def test_seed_zero_is_a_seed(make_spec: MakeSpec, tmp_path: Path) -> None:

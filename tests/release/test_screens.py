@@ -4,7 +4,6 @@ Truth: two surveys that differ in outcomes and weights alone have one screen; wa
 """
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +14,8 @@ import surveysynth as ss
 from surveysynth.cli import main
 from surveysynth.release.check import BEFORE, LAST, Kind, Warned, last_messages
 from tests.release.fuzzing import CANARIES, CANARY_OUTCOME, CANARY_WEIGHT
-from tests.surveys import small_survey
+from tests.surveys import MakeSpec, small_survey
 
-MakeSpec = Callable[..., Path]
 NOISY = 'epsilon = 10.8\nmechanism = "noisy_statistics"'
 SALARY = '[outcomes.salary]\ncenter = 60000\nspread = 0.5'
 

@@ -2,7 +2,6 @@
 order. Truth: the lists; the source, in which no stage is said but by its constant."""
 
 import ast
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,8 +19,7 @@ from surveysynth._support.progress import (
 )
 from surveysynth.evaluation.compare.folder import compare as write_comparison
 from surveysynth.release.pipeline import release
-
-MakeSpec = Callable[..., Path]
+from tests.surveys import MakeSpec
 
 
 def short(make_spec: MakeSpec, inference: str) -> Path:

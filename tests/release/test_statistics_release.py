@@ -21,11 +21,14 @@ from surveysynth.evaluation.compare.folder import make_pictures, render_report
 from surveysynth.release.pipeline import release
 from surveysynth.release.reader import read_release
 from surveysynth.release.writers.xlsx import sheet_name
-from tests.surveys import NOISY, WEIGHT, small_survey
+from tests.release.conftest import stand_ins
+from tests.surveys import NOISY, WEIGHT, MakeSpec, small_survey, spec_text, write_survey
 
-pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
+pytestmark = [
+    pytest.mark.usefixtures("stand_in_mechanism"),
+    pytest.mark.xdist_group("statistics release"),  # what its tests share is made once
+]
 
-MakeSpec = Callable[..., Path]
 KINDS = f"""outcome = ["salary", "tax", "employed"]
 [outcomes.salary]
 center = 22000
@@ -53,14 +56,14 @@ def tables_of(statistics: list[str], more: str = "") -> str:
     return f"statistics = [{listed}]\n{more}"
 
 
-@pytest.fixture
-def released(make_spec: MakeSpec, tmp_path: Path) -> Path:
-    spec = make_spec(
-        frame_of(), synthesizer=KINDS, privacy=NOISY,
-        tables=tables_of(STATISTICS, 'formats = ["csv", "xlsx"]\nflags = "nchs_marked"'),
-    )  # fmt: skip
-    release(spec, tmp_path / "out")
-    return tmp_path / "out" / "release"
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tables = tables_of(STATISTICS, 'formats = ["csv", "xlsx"]\nflags = "nchs_marked"')
+    text = spec_text(synthesizer=KINDS, privacy=NOISY, tables=tables)
+    folder = tmp_path_factory.mktemp("statistics")
+    with stand_ins():
+        release(write_survey(folder / "in", frame_of(), text), folder / "out")
+    return folder / "out" / "release"
 
 
 def test_published_numbers_are_those_of_the_microdata(released: Path) -> None:

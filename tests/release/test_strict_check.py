@@ -198,6 +198,7 @@ def test_the_largest_unit_multiplies_the_noise(make_spec: MakeSpec) -> None:
     assert made[0].squares_sd == pytest.approx([6 * each for each in made[1].squares_sd], rel=1e-9)
 
 
+@pytest.mark.usefixtures("stand_in_posterior")
 def test_a_release_says_whom_it_protects(make_spec: MakeSpec, tmp_path: Path) -> None:
     out = release(household_spec(make_spec), tmp_path / "out").out / "release"
     content = json.loads((out / "privacy.json").read_text())
@@ -300,6 +301,7 @@ def test_a_delta_that_is_large_for_these_records_is_told_beforehand(
     assert ("Set delta = 1e-05 or less in [privacy]" in printed) is bool(told)
 
 
+@pytest.mark.usefixtures("stand_in_posterior")
 def test_a_release_tells_of_a_large_delta_too(make_spec: MakeSpec, tmp_path: Path) -> None:
     made = release(strict_spec(make_spec, privacy=f"{STRICT}\ndelta = 0.01"), tmp_path / "out")
     assert any("it should be far below 1" in str(each) for each in made.warnings)

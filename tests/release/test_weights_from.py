@@ -2,7 +2,7 @@
 the test, of declarations that differ in nothing else; exit codes of the contract."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,8 @@ from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.files import make_privacy_record, shared_context
 from surveysynth.release.run import facts_of
 from surveysynth.survey.declaration import MEASURED, RHO_FACTORS
-from tests.surveys import make_survey, small_survey
+from tests.surveys import MakeSpec, make_survey, small_survey
 
-MakeSpec = Callable[..., Path]
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 3.6\nm = 10'
 SALARY = "[outcomes.salary]\ncenter = 22000\nspread = 0.45"
 SIZE = "population_size = 30000"
@@ -134,12 +133,6 @@ def test_a_column_that_is_made_public_may_make_weights(make_spec: MakeSpec) -> N
     design = read_survey(load_spec(make_spec(survey=lines))).design
     assert design.weights_from == ("employed",)
     assert design.confidential_sources == ()
-
-
-def test_a_column_that_does_not_exist_is_named(make_spec: MakeSpec) -> None:
-    path = make_spec(survey='weights_from = ["gendre"]')
-    with pytest.raises(InputError, match=r"weights_from: there is no column 'gendre'.*'gender'"):
-        read_survey(load_spec(path))
 
 
 def test_sizes_of_strata_leave_nothing_to_declare(make_spec: MakeSpec) -> None:

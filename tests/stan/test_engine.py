@@ -250,7 +250,7 @@ def test_a_release_with_the_engine(
     monkeypatch.setattr("surveysynth.sampling.stan.backends.CmdStanBackend", lambda: backend)
     monkeypatch.delenv(BACKEND_VARIABLE, raising=False)
     monkeypatch.setattr("surveysynth.models.gaussian.fbp.FBP", Watched)
-    spec = write_spec(tmp_path)
+    spec = write_spec(tmp_path, more="draws = 150\nwarmup = 100")
     stages: list[str] = []
     release(spec, tmp_path / "out", progress=stages.append)
     assert stages.index("compiling the Stan program") < stages.index("reading the survey")

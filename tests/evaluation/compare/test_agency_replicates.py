@@ -136,7 +136,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in sorted((folder / "tables").glob("*.csv"))}
 
 
-@pytest.mark.parametrize("cell", [None, "", "no number", -5.0])
+@pytest.mark.parametrize("cell", [None, "no number"])
 def test_no_release_depends_on_replicate_weights(tmp_path: Path, cell: Any) -> None:
     """Not on their values, nor on whether they are any: the same bytes as without them."""
     frame = with_replicates()
@@ -160,8 +160,11 @@ def test_no_release_depends_on_replicate_weights(tmp_path: Path, cell: Any) -> N
     if cell is None:
         assert (sample_tables(loaded, read_survey(loaded))["mean", "salary"]["se"] > 0).all()
         return
-    with pytest.raises(InputError, match="got 1 other or blank cells of 960"):
-        sample_tables(loaded, read_survey(loaded))
+    for other in (cell, "", -5.0):
+        frame.loc[3, "repwt2"] = other
+        frame.to_csv(tmp_path / "with" / "survey.csv", index=False)
+        with pytest.raises(InputError, match="got 1 other or blank cells of 960"):
+            sample_tables(loaded, read_survey(loaded))
     # The report that compares is left out, and the release is there.
     found = release(tmp_path / "with" / "spec.toml", tmp_path / "again", seed=1)
     assert (found.out / "release" / "tables").is_dir()

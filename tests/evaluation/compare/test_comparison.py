@@ -3,7 +3,6 @@
 import base64
 import json
 import stat
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,7 @@ from surveysynth.release.ledger import read_ledger, summarize
 from surveysynth.release.pipeline import release as write_release
 from surveysynth.survey.transforms import Transform
 from tests.guesses import guessed_theta
+from tests.release.test_adequacy_files import Page
 from tests.surveys import pseudo_example
 
 COMPARE = "surveysynth.evaluation.compare"
@@ -136,22 +136,6 @@ def test_a_whole_comparison(tmp_path: Path) -> None:
         assert summary["mean", model] < 0.1 * summary["mean", "laplace"]
         assert summary["count", model] < 0.5 * summary["count", "laplace"]
     assert json.loads((out / "comparison.json").read_text())["test"] is True
-
-
-class Page(HTMLParser):
-    """Tags, sources, alternative texts and plain text of a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        self.text.append(data)
 
 
 def test_with_a_declared_design_effect_the_sample_alone_is_by_unit(

@@ -3,7 +3,6 @@ copied out below; codebook.json of the same release; the schema itself where it 
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -16,11 +15,11 @@ from surveysynth.config.spec import load_spec
 from surveysynth.release.documents.codebook import make_codebook, make_ddi
 from surveysynth.release.pipeline import release
 from surveysynth.release.run import facts_of
-from tests.surveys import small_survey
+from tests.release.conftest import stand_ins
+from tests.surveys import MakeSpec, small_survey, spec_text, write_survey
 
-pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
+pytestmark = pytest.mark.xdist_group("ddi")  # what its tests share is made once
 
-MakeSpec = Callable[..., Path]
 DDI = "{ddi:codebook:2_5}"
 #: Children in their order, of the elements that have any; what has none here holds text.
 CHILDREN = {
@@ -90,15 +89,19 @@ def problems(root: ElementTree.Element) -> list[str]:
     return found
 
 
-@pytest.fixture
-def folder(make_spec: MakeSpec, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     levels = '{ a = "A & B", b = "b", c = "c" }'
     labels = f'[labels.field]\ntitle = "Field <&> \\t of  all"\nlevels = {levels}'
-    spec = make_spec(
+    text = spec_text(
         survey='population_size = 30000\nfpc = "fraction"', labels=labels,
+        synthesizer='inference = "paper"',
         tables='microdata = "dta"\nsource = "A frame"\ntitle = "Salaries"',
     )  # fmt: skip
-    return release(spec, tmp_path / "out", seed=1).out / "release"
+    out = tmp_path_factory.mktemp("ddi")
+    with stand_ins():
+        made = release(write_survey(out / "in", small_survey(), text), out / "out", seed=1)
+    return made.out / "release"
 
 
 def test_elements_are_those_of_the_standard(folder: Path) -> None:

@@ -20,9 +20,8 @@ from surveysynth.release.documents.render import percent
 from surveysynth.release.facts import ReleaseFacts
 from surveysynth.release.files import shared_context
 from surveysynth.release.run import facts_of
-from tests.surveys import clustered_survey, small_survey
+from tests.surveys import MakeSpec, clustered_survey, small_survey
 
-MakeSpec = Callable[..., Path]
 SIZE = "population_size = 30000"
 STRICT = 'mechanism = "noisy_statistics"\nepsilon = 3.6\nm = 10'
 SALARY = "[outcomes.salary]\ncenter = 22000\nspread = 0.45"

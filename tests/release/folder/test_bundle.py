@@ -117,12 +117,6 @@ def test_a_ledger_inside_the_output_moves_to_the_named_folder(tmp_path: Path) ->
     assert (tmp_path / "secret" / "earlier_runs" / "0001" / "realised.json").read_text() == "1"
 
 
-def test_existing_output_needs_overwrite(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    with pytest.raises(InputError, match="--overwrite"):
-        plan_bundle(tmp_path / "out", overwrite=False)
-
-
 def test_overwrite_never_replaces_what_no_release_wrote(tmp_path: Path) -> None:
     out = tmp_path / "out"
     _publish(out, "1")

@@ -226,7 +226,8 @@ def written_spec(folder: Path, mechanism: str = "noisy_statistics") -> Path:
     text = spec.read_text(encoding="utf-8").replace(
         'outcome = "salary" ',
         # Without shrunken interactions chains always converge: the noise is of the system.
-        'covariance_by = []\npredictors = "field + gender"\noutcome = "salary" ',
+        'covariance_by = []\npredictors = "field + gender"\nchains = 8\ndraws = 60\nwarmup = 60\n'
+        'outcome = "salary" ',
     )
     lines = [line for line in text.splitlines() if not line.startswith("epsilon")]
     # Figures take long.

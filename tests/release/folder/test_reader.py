@@ -3,7 +3,6 @@ pyarrow; damaged folders made one at a time."""
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +15,9 @@ from surveysynth.errors import InputError
 from surveysynth.release.pipeline import release
 from surveysynth.release.reader import read_release
 from surveysynth.release.tables.table import stacked_frame
-from tests.surveys import small_survey
+from tests.surveys import MakeSpec, small_survey
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism")
-
-MakeSpec = Callable[..., Path]
 
 
 @pytest.mark.parametrize("data", ["survey.csv", "survey.parquet"])

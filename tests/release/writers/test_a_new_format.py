@@ -5,7 +5,6 @@ Truth: the files read back, and the words in which every other part of a release
 
 import csv
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -19,10 +18,9 @@ from surveysynth.errors import InputError
 from surveysynth.release.check import preview_lines
 from surveysynth.release.pipeline import release
 from surveysynth.release.tables.layout import TableSet
+from tests.surveys import MakeSpec
 
 pytestmark = pytest.mark.usefixtures("stand_in_mechanism", "tabs")
-
-MakeSpec = Callable[..., Path]
 
 # --- 1. The writer, a file of its own ----------------------------------------------------------
 

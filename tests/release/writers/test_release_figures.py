@@ -1,10 +1,7 @@
 """Figures for release. Truth: the published numbers, read back from the drawn lines and marks and
 from the text of the svg file by Python's XML parser."""
 
-import ast
-import inspect
 from pathlib import Path
-from types import ModuleType
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,7 +10,6 @@ import pytest
 
 from surveysynth.config.sections import LabelSection
 from surveysynth.config.tables_section import FORMATS
-from surveysynth.release import figure_style as style
 from surveysynth.release.tables.layout import Labels, Presentation, TableSet, to_digits, to_percent
 from surveysynth.release.tables.table import ReleaseTable, TableNumbers, make_table
 from surveysynth.release.writers import figures
@@ -100,22 +96,3 @@ def test_control_characters_make_no_broken_file(tmp_path: Path) -> None:
     shown = presentation(title=bell, source=bell)
     figures.write(TableSet({"mean": [table(["All", bell])]}, shown), tmp_path, FORMATS["svg"])
     assert {"Biology", "Source: Biology"} <= set(svg_text(tmp_path / "means.svg"))
-
-
-def test_figures_for_release_rest_on_published_numbers_alone() -> None:
-    # Besides: the facts of a statistic or format, and transforms, of which no one holds data.
-    ours = imports_of(figures) | imports_of(style)
-    shown = {f"surveysynth.release.tables.{name}" for name in ("layout", "table")}
-    facts = {"surveysynth.estimation.statistics", "surveysynth.config.tables_section"}
-    style_alone = {"surveysynth.release", "surveysynth.survey.outcome"}
-    style_alone.add("surveysynth.survey.transforms")
-    shown.add("surveysynth.release.writers.figures")
-    support = {"surveysynth._support.types", "surveysynth._support.messages"}
-    assert ours <= {*support, *shown, *facts, *style_alone}
-
-
-def imports_of(module: ModuleType) -> set[str]:
-    """Modules of the package that one imports, inside functions too."""
-    tree = ast.parse(inspect.getsource(module))
-    imported = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    return {name for name in imported if name and name.startswith("surveysynth")}
