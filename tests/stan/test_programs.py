@@ -1,8 +1,8 @@
 """Stan's own log density, gradient and draws against the embedded ones, model by model.
 
 The truth is Stan, compiled from ``stan/`` by PyStan; of the mixture, whose only sampler is Stan's,
-SciPy's densities record by record. Tests that compile are slow but for FBS, whose densities take
-one compilation; those of every program are compared with Stan's own, which were kept.
+SciPy's densities record by record. Tests that compile these programs are slow; the densities of
+every program are compared with Stan's own, which were kept.
 """
 
 import json
@@ -31,15 +31,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:It is recommended to use web.AppKey"),
     pytest.mark.filterwarnings(r"ignore:\w+ is deprecated\. Use files\(\) instead"),
 ]
-#: The program that is compiled wherever there is a compiler.
-COMPILED = "fbs"
 
 
 def compiled(program):
     """Marks of tests of one program: these run in one worker, another would wait for its
     compilation."""
-    slow = [] if program == COMPILED else [pytest.mark.slow]
-    return [pytest.mark.pystan, pytest.mark.xdist_group(f"stan {program}"), *slow]
+    return [pytest.mark.pystan, pytest.mark.xdist_group(f"stan {program}"), pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", CASES)
