@@ -112,15 +112,17 @@ def test_standard_errors_are_those_of_units_that_differ(tmp_path: Path) -> None:
     for gender in ("f", "m"):
         own = np.flatnonzero(shuffled["gender"] == gender)
         school[own] = shuffled["school"].to_numpy()[own[np.argsort(order[own])]]
-    made = []
-    for number, frame in enumerate((clustered(), shuffled.assign(school=school))):
-        spec = write_survey(tmp_path / f"in {number}", frame, text_of())
-        made.append(Path(release(spec, tmp_path / f"out {number}", seed=2).out) / "release")
-    ratio = []
-    for name in ("employed", "benefit"):
-        one, other = (_share_errors(each, name) for each in made)
-        ratio.append(one / other)
-    assert min(ratio) > 1.5
+    ratios = []
+    for seed in (2, 3, 4):
+        made = []
+        for number, frame in enumerate((clustered(), shuffled.assign(school=school))):
+            place = tmp_path / f"{number} {seed}"
+            place.mkdir()
+            spec = write_survey(place / "in", frame, text_of())
+            made.append(Path(release(spec, place / "out", seed=seed).out) / "release")
+        errors = [[_share_errors(each, name) for name in ("employed", "benefit")] for each in made]
+        ratios.append(np.divide(*errors))
+    assert np.median(ratios, axis=0).min() > 1.9
 
 
 @pytest.mark.slow
