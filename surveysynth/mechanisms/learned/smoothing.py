@@ -57,19 +57,20 @@ def smoothed_counts(noisy: FloatArray, variance: float, ends: FloatArray) -> Flo
     total, normal = noisy.sum(0), np.zeros(noisy.shape[1])
     of_all = max(variance, LEAST_VARIANCE) * len(noisy)
     peaks = peak_bins(total, of_all)
-    third = without_bins(np.diff(np.eye(normal.size), 3, axis=0), peaks)
-    limits = Limits.of(*tail_bins(total, of_all), ends).without(peaks)
+    third = np.diff(np.eye(normal.size), 3, axis=0)
+    third = third[free_rows(third, peaks)]
+    limits = Limits.of(*tail_bins(total, of_all), ends)
 
     def likely(counts: FloatArray, variance: float, *pooled: Start) -> FloatArray:
         tails, lower = tail_bins(counts, variance)
         found = [
             smooth(
-                Bins(counts, variance, limits.and_concave(tails, theta).without(peaks)),
+                Bins(counts, variance, limits.and_concave(tails, theta).free_of(peaks)),
                 theta, start, third,
             )
             for theta, start in pooled
         ]  # fmt: skip
-        own = Bins(counts, variance, Limits.of(tails, lower, ends).without(peaks))
+        own = Bins(counts, variance, Limits.of(tails, lower, ends).free_of(peaks))
         at = np.arange(counts.size)
         rest = np.where(peaks, np.interp(at, at[~peaks], counts[~peaks]), counts)
         of_peaks = np.log(np.maximum(counts, 1.0))
@@ -150,9 +151,9 @@ def peak_bins(counts: FloatArray, variance: float) -> BoolArray:
     return np.asarray(counts - 2.0 * beside > sum(MORE_THAN_NOISE) * noise)
 
 
-def without_bins(rows: FloatArray, bins: BoolArray) -> FloatArray:
-    """Return the differences (r, J) that have no part in these bins (J,)."""
-    return np.asarray(rows[~(rows[:, bins] != 0.0).any(axis=1)])
+def free_rows(rows: FloatArray, bins: BoolArray) -> BoolArray:
+    """Return which differences (r, J) have no part in these bins (J,)."""
+    return np.asarray(~(rows[:, bins] != 0.0).any(axis=1))
 
 
 @dataclass(frozen=True)
@@ -186,9 +187,9 @@ class Limits:
             np.concatenate([self.rows, second]), np.concatenate([self.largest, second @ about])
         )
 
-    def without(self, bins: BoolArray) -> "Limits":
+    def free_of(self, bins: BoolArray) -> "Limits":
         """Return the limits that have no part in these bins (J,)."""
-        kept = ~(self.rows[:, bins] != 0.0).any(axis=1)
+        kept = free_rows(self.rows, bins)
         return Limits(self.rows[kept], self.largest[kept])
 
     def excess(self, theta: FloatArray) -> FloatArray:
@@ -332,7 +333,7 @@ def _most_likely(
     apart = np.zeros(counts.size, dtype=bool)
     apart[[0, -1]] = counts[[0, -1]] > sum(MORE_THAN_NOISE) * np.sqrt(variance + 1.0)
     second = np.diff(np.eye(counts.size), 2, axis=0)
-    second = without_bins(second, apart)
+    second = second[free_rows(second, apart)]
     binomial = negative_binomial(counts, variance, values, ~apart)
     flat = [(np.log(values), start) for start in normal_starts(counts, variance)]
     laws = [*others, (binomial, binomial), *flat]
