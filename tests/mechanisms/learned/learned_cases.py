@@ -15,6 +15,8 @@ TAX = Outcome(
     LearnedTransform(low=-5000.0, high=100_000.0, share=0.03, by="strata"),
     spikes=(0.0,), split=0.0,
 )  # fmt: skip
+#: Of files no fit is asked for.
+SHORT = "chains = 8\ndraws = 60\nwarmup = 60"
 
 
 def frame_of(n: int, seed: int = 3) -> pd.DataFrame:

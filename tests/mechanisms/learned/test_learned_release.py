@@ -21,11 +21,9 @@ from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.pipeline import rebuild
 from surveysynth.survey.transforms import LearnedTransform
-from tests.mechanisms.learned.learned_cases import frame_of, survey_of
+from tests.mechanisms.learned.learned_cases import SHORT, frame_of, survey_of
 
 RANGE = "range = [0, 5000000]\ntransform = { by = 'strata' }"
-#: Of files no fit is asked for.
-SHORT = "chains = 8\ndraws = 60\nwarmup = 60"
 SPEC = """
 spec_version = 1
 [survey]

@@ -76,7 +76,7 @@ def test_fixed_point_weights_hold_the_bound_and_linear_weights_do_not(name):
             return database, run_on_records(model, database, settings, rng)[1]
 
         base = fit(records)
-        for sds in (4, 8) if weights == "fixed_point" else (8,):
+        for sds in (4, 8):
             replaced = fit(with_outlier(records, RECORD, sds))
             if weights == "fixed_point":  # the whole search, and with it the origin, again
                 origins = [each[1].search[-1]["origin"] for each in (base, replaced)]
@@ -85,6 +85,7 @@ def test_fixed_point_weights_hold_the_bound_and_linear_weights_do_not(name):
     bound = 2 * 1.8
     assert largest["fixed_point", 4] < 0.5 * bound
     assert largest["fixed_point", 8] < 0.6 * bound
+    assert largest["linear", 4] > bound
     assert largest["linear", 8] > 4 * bound
 
 
