@@ -76,6 +76,34 @@ def frame(sizes: Any, seed: int) -> pd.DataFrame:
     })  # fmt: skip
 
 
+def fitting(sizes: Any, seed: int) -> pd.DataFrame:
+    """``frame`` with four outcomes that follow the model: what answers and amounts add is the same
+    in every cell, and residuals are normal."""
+    own, rng = frame(sizes, seed), np.random.default_rng((seed, 1))
+    cell = np.repeat(np.arange(16), sizes)
+    effect = (0.3 * rng.standard_normal(16))[cell]
+    wide = np.exp(0.2 * rng.standard_normal(16))[cell]
+
+    def chance(logit: Any) -> Any:
+        return rng.random(cell.size) < 1.0 / (1.0 + np.exp(-logit))
+
+    zero = chance(-2.2 + effect)
+    works = chance(0.3 + effect - 0.5 * zero)
+    eta = np.outer(0.4 * works - 0.3 * zero + effect, np.arange(4)) + np.array(
+        [0.0, 0.3, 0.2, -0.4]
+    )
+    health = (eta + rng.gumbel(size=eta.shape)).argmax(1)
+    answers = 0.3 * works + 0.15 * health
+    noise = wide * rng.standard_normal((3, cell.size))
+    pay = 0.5 * effect + answers - 0.2 * zero + 0.6 * noise[0]
+    income = 0.5 * effect + answers + 0.4 * noise[0] + 0.5 * noise[1]
+    weight = 3.1 - 0.2 * answers - 0.2 * noise[0] - 0.1 * noise[1] * ~zero + 0.35 * noise[2]
+    return own.assign(
+        pay=np.exp(10.0 + pay), income=np.where(zero, 0.0, np.exp(10.0 + income)),
+        works=works.astype(int), health=(health + 1).astype(str), weight=np.exp(weight),
+    )  # fmt: skip
+
+
 OUTCOMES = {
     "pay": ss.Outcome("pay"),
     "learned pay": ss.Outcome("pay", transform=ss.LearnedTransform(low=0.0, high=1_000_000.0)),
@@ -91,13 +119,15 @@ DECLARED = {
 }  # fmt: skip
 
 
-def kinds(*names: str, least: float = 62.5, most: float = 187.5) -> Callable[[int], ss.Survey]:
-    """A case with these outcomes of ``frame``, in cells of so many records, by its seed."""
+def kinds(
+    *names: str, least: float = 62.5, most: float = 187.5, records: Any = frame
+) -> Callable[[int], ss.Survey]:
+    """A case with these outcomes of ``records``, in cells of so many of them, by its seed."""
     sizes = np.random.default_rng(5).permutation(np.round(np.linspace(least, most, 16)).astype(int))
 
     def survey(seed: int) -> ss.Survey:
         return ss.Survey.from_frame(
-            frame(sizes, seed), outcomes=[OUTCOMES[name] for name in names], weight="weight",
+            records(sizes, seed), outcomes=[OUTCOMES[name] for name in names], weight="weight",
             strata="region", by=("region", "age"), population_size=24.0 * sizes.sum(),
         )  # fmt: skip
 
@@ -141,6 +171,10 @@ CASES = {
     "four_mixed": Case(
         kinds("pay", "income", "works", "health", least=625, most=1875), seconds=360.0
     ),
+    "four_fitting": Case(
+        kinds("pay", "income", "works", "health", least=625, most=1875, records=fitting),
+        seconds=360.0,
+    ),
 }  # fmt: skip
 
 
@@ -165,9 +199,7 @@ def released(case: Case, epsilon: float, seed: int) -> dict[str, Any]:
     """Noisy statistics of a case, and histograms of what is learned."""
     survey, rho = case.survey(seed), settings(epsilon).budget.rho
     source = SeededNoise(np.random.default_rng((seed, 1)))
-    first = first_stage(
-        survey.design, survey.confidential, budget=rho, source=source
-    )
+    first = first_stage(survey.design, survey.confidential, budget=rho, source=source)
     spread = spread_counts(first.design, survey.confidential, np.random.default_rng((seed, 2)))
     model = case.model(first.design)
     made = release_statistics(model, first.design, spread, settings(epsilon), source)
@@ -212,9 +244,7 @@ def default_fit(
     }
 
 
-def long_run(
-    model: Any, design: PublicDesign, statistics: Any, seconds: float
-) -> dict[str, Any]:
+def long_run(model: Any, design: PublicDesign, statistics: Any, seconds: float) -> dict[str, Any]:
     """Functionals of the exact chain: until all have an effective sample size of ``ENOUGH``."""
     from surveysynth.mechanisms.noisy_statistics.posterior import draws as exact
     from surveysynth.sampling.convergence import effective_sample_size, r_hat

