@@ -37,8 +37,6 @@ REFERENCE: dict[str, set[str]] = {
     "will_it_work": set(), "tables": {"sh", "python"},
     "software": {"python", "r"},
 }  # fmt: skip
-#: Pages that release a whole survey of ten thousand records.
-SLOW = {"real_survey"}
 #: Pages that go on in the folder of the first release, which README and quick start make.
 CONTINUED = {"quick_start", "release_folder", "good_enough"}
 FIRST_RELEASE = pytest.mark.xdist_group("first release")
@@ -113,12 +111,7 @@ def run_blocks(blocks: list[Block], done: Collection[str] = ()) -> None:
 
 @pytest.mark.pages
 @pytest.mark.parametrize(
-    "vignette",
-    [
-        pytest.param(path, marks=[pytest.mark.slow] if path.stem in SLOW else [], id=path.stem)
-        for path in VIGNETTES
-        if path.stem not in CONTINUED
-    ],
+    "vignette", [pytest.param(p, id=p.stem) for p in VIGNETTES if p.stem not in CONTINUED]
 )
 def test_vignette_runs(vignette: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
