@@ -159,11 +159,11 @@ class OutcomeSection(Section):
     budget goes to a noisy histogram, and amounts become normal scores of it. Its `share` is that of
     the whole budget, by default 0.1 divided by the number of columns that are learned; `by` has one
     curve ("all"), or a curve for each stratum ("strata") or for each cell of the by columns and of
-    strata that are predictors ("cells"), which is shrunk to the curve of all, or one for each such
-    cell of 300 records or more and one for the others ("large_cells"). "strata" pays where strata
-    lie far apart, such as classes of size, and have many records each; "cells" is the default for a
-    count, "large_cells" for an amount and the weight. The weight takes "learned" alone; otherwise
-    it is modeled as its logarithm.
+    strata that are predictors ("cells"), which is shrunk to the curve of all, or one for each large
+    cell and one for the others ("large_cells", the default): of 300 records or more, or of 25
+    standard deviations of the noise for a count. "strata" pays where strata lie far apart, such as
+    classes of size, and have many records each. The weight takes "learned" alone; otherwise it is
+    modeled as its logarithm.
     Type: "log", "identity", "asinh", "yeo_johnson" or "learned", or a table such as
     { kind = "asinh", scale = 1000 }. Default: "learned" with a `range`, otherwise "log", or
     "yeo_johnson" with a scale or a power. Public: The transform, its constants, and the noisy

@@ -197,8 +197,7 @@ class LearnedTransform(Transform):
     by
         "strata" for a curve of each stratum, "cells" for one of each cell of the by columns and of
         strata that are predictors, "large_cells" for one of each such cell with many records and
-        one of all the others, "all" for one of all records. None: "cells" for a count, otherwise
-        "large_cells".
+        one of all the others, "all" for one of all records. None: "large_cells".
     whole
         True for a count: whole numbers from ``low`` to ``high``.
     relative
@@ -269,11 +268,9 @@ class LearnedTransform(Transform):
 
         One curve of cells that differ in shape biases their counts, means and medians; but the
         noise of a small cell's counts leaves its tail open, which biases means. So large cells have
-        curves of their own. U hides where in its interval a count lies. Where many records share a
-        value, one shifted normal distribution does not fit every cell, so each cell of counts has a
-        curve.
+        curves of their own; a count has fewer shapes, so fewer records and less noise suffice.
         """
-        return self.by or ("cells" if self.whole else "large_cells")
+        return self.by or "large_cells"
 
     def of_side(self, split: float | None, side: int) -> "LearnedTransform":
         """Return the transform of one side of a split, which takes distances from it."""

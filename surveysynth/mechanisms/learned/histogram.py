@@ -71,7 +71,9 @@ NOISE_BITS = 20
 #: Squared change of counts where one record is replaced.
 DISTANCE = 2
 #: Records of a cell that has a curve of its own, where only large ones have: about five in a bin.
-LARGE_CELL = 300
+#: For a count in SDs of the noise of a bin: where means of cells differ a lot, such curves are
+#: better from 10 to 15 SDs on; where cells are alike, one curve is better until far more.
+LARGE_CELL, LARGE_CELL_OF_COUNTS = 300.0, 25.0
 #: |z| of the outermost one in a hundred of a curve's records.
 OUTER = 2.5
 #: Fewest records of a histogram, in SDs of the noise of a bin: from fewer, curves are arbitrary.
@@ -191,11 +193,11 @@ def noisy_histograms(
     """
     made, shares = [], learned_shares(design.modelled)
     for (outcome, values), share in zip(_learned_values(design, confidential), shares, strict=True):
-        counts = true_counts(outcome, values, curve_rows(outcome, design))
-        variance, kind, drawn = Fraction(0), "none", [0] * counts.size
+        variance, kind = Fraction(0), "none"
         if source is not None:
             variance, kind = gaussian_variance(share * Fraction(budget), records), source.kind
-            drawn = source.draw(variance, counts.size)
+        counts = true_counts(outcome, values, curve_rows(outcome, design, variance))
+        drawn = [0] * counts.size if source is None else source.draw(variance, counts.size)
         noisy = counts + np.array(drawn, dtype=np.int64).reshape(counts.shape)
         made.append(NoisyHistogram(outcome.name, noisy, variance, kind))
     return tuple(made)
@@ -245,15 +247,16 @@ def learned_design(
         if outcome.learned is None:
             columns.append(outcome)
             continue
-        rows = curve_rows(outcome, design)
+        own = found.get(outcome.name)
+        rows = curve_rows(outcome, design, own.variance if own else Fraction(0))
         shape = (len(outcome.sides), int(rows.max()) + 1, outcome.learned.bins)
-        if outcome.name not in found or found[outcome.name].counts.shape != shape:
+        if own is None or own.counts.shape != shape:
             raise InputError(
                 f"the learned transform of {outcome.name!r}: expected histograms of "
                 f"{' x '.join(map(str, shape))} bins. Take the files from the same release."
             )
         codes = rows if shape[1] > 1 else None
-        transform = replace(found[outcome.name].learned(outcome), codes=codes)
+        transform = replace(own.learned(outcome), codes=codes)
         columns.append(replace(outcome, transform=transform))
     return with_columns(design, columns)
 
@@ -289,8 +292,11 @@ def range_facts(design: PublicDesign, confidential: Confidential) -> dict[str, d
     return {"amounts_outside_range": outside, "amounts_at_round_numbers": round_numbers}
 
 
-def curve_rows(outcome: Outcome, design: PublicDesign) -> IntArray:
-    """Return the curve of each record (n,): of its stratum, its cell, or the only one."""
+def curve_rows(outcome: Outcome, design: PublicDesign, variance: Fraction) -> IntArray:
+    """Return the curve of each record (n,): of its stratum, its cell, or the only one.
+
+    variance: of the noise of a bin, which is public.
+    """
     given = outcome.learned
     if given is not None and given.curve_by in ("cells", "large_cells"):
         columns = [design.frame[name].astype(str) for name in design.by]
@@ -303,7 +309,8 @@ def curve_rows(outcome: Outcome, design: PublicDesign) -> IntArray:
             rows = np.unique(rows * (each.max() + 1) + each, return_inverse=True)[1]
         if given.curve_by == "large_cells":
             sizes = np.bincount(rows)
-            rows = np.where(sizes[rows] < LARGE_CELL, sizes.size, rows)
+            least = LARGE_CELL_OF_COUNTS * math.sqrt(variance) if given.whole else LARGE_CELL
+            rows = np.where(sizes[rows] < least, sizes.size, rows)
             rows = np.unique(rows, return_inverse=True)[1]
         return np.asarray(rows, dtype=np.int64)
     if design.strata is None or given is None or given.curve_by == "all":

@@ -187,7 +187,7 @@ def test_it_is_said_and_written(
         raise ss.errors.RefusedError("The chains did not converge.")
 
     monkeypatch.setattr(simulated, "released", refuse)
-    assert main(given[:3]) == 0
+    assert main(given[:3]) == 3
     assert "would probably be refused: The chains did not conv" in capsys.readouterr().out
 
 

@@ -31,6 +31,7 @@ from surveysynth.mechanisms.learned.histogram import (
 from surveysynth.mechanisms.noisy_statistics.accounting import Budget
 from surveysynth.mechanisms.noisy_statistics.release.noise import SeededNoise
 from surveysynth.release.pipeline import rebuild
+from surveysynth.survey.outcome import Outcome
 from surveysynth.survey.transforms import LearnedBy, LearnedTransform, Transform
 from tests.mechanisms.learned.learned_cases import SHORT, frame_of, survey_of
 
@@ -252,7 +253,13 @@ def test_large_cells_have_curves_of_their_own() -> None:
         frame, outcome="income", weight="weight", by=("region",),
         weight_transform=LearnedTransform(low=2.0, high=2000.0, by="large_cells"),
     )  # fmt: skip
-    rows = curve_rows(survey.design.modelled[-1], survey.design)
+    rows = curve_rows(survey.design.modelled[-1], survey.design, Fraction(0))
+    assert (rows == np.repeat([0, 1, 2, 2], [450, 350, 150, 50])).all()
+    # Of counts, those of 25 SDs of the noise: 150 records.
+    visits = Outcome("visits", "count", LearnedTransform(low=0.0, high=40.0, whole=True))
+    rows = curve_rows(visits, survey.design, Fraction(36))
+    assert (rows == np.repeat([0, 1, 2, 3], [450, 350, 150, 50])).all()
+    rows = curve_rows(visits, survey.design, Fraction(37))
     assert (rows == np.repeat([0, 1, 2, 2], [450, 350, 150, 50])).all()
 
 

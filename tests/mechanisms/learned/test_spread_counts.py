@@ -5,6 +5,7 @@ and intervals counted by hand.
 """
 
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -124,7 +125,7 @@ def test_a_spread_count_is_in_its_interval_and_nothing_else_moves() -> None:
 
 def test_histograms_of_counts_do_not_depend_on_the_spread_and_move_by_two() -> None:
     survey = count_survey(200)
-    rows = curve_rows(survey.design.outcomes[0], survey.design)
+    rows = curve_rows(survey.design.outcomes[0], survey.design, Fraction(0))
     assert rows.max() == 7  # a curve of each cell
     values = survey.confidential.outcome[:, 0].copy()
     spread = spread_counts(survey.design, survey.confidential, None).outcome[:, 0]
@@ -213,7 +214,8 @@ def cell_means(by: str, n: int, times: int) -> FloatArray:
         design = learned_design(design, noisy)
         spread = spread_counts(design, survey.confidential, rng).outcome[:, 0]
         outcome, values = design.outcomes[0], survey.confidential.outcome[:, 0]
-        z, cells = outcome.forward(spread), curve_rows(VISITS, design)
+        by_cell = replace(VISITS, transform=replace(VISITS.transform, by="cells"))
+        z, cells = outcome.forward(spread), curve_rows(by_cell, design, Fraction(0))
         apart = []
         for cell in range(8):
             there = np.flatnonzero(cells == cell)
