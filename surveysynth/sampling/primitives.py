@@ -24,7 +24,9 @@ NORMAL_NODES = ndtri((np.arange(400) + 0.5) / 400)
 MANY = 16
 
 
-def half_t_log_density(scale: FloatArray, df: float, prior_scale: float) -> FloatArray:
+def half_t_log_density(
+    scale: FloatArray, df: float, prior_scale: FloatArray | float
+) -> FloatArray:
     """Return the log density, up to a constant, of half-t(df, 0, prior_scale) at ``scale``."""
     standardized = scale / prior_scale
     return np.asarray(-0.5 * (df + 1.0) * np.log1p(standardized * standardized / df))

@@ -171,7 +171,8 @@ def test_outcomes_of_other_kinds_and_rows_by_one_of_them(
         assert abs(of_cell["estimate"].loc["0"] - spike) < 4 * of_cell["se"].loc["0"]
     readme = (out / "README.md").read_text()
     assert "counts by public columns are those of the sample itself" in readme
-    assert "number of units in a row by public columns follows from public values" in readme
+    dossier = " ".join((out / "dossier.md").read_text().split())
+    assert "number of units in a row by public columns follows from public values" in dossier
     # Beside the sample: counts by public columns are the same in both.
     assert adequacy(result.out).rows > 0
     rows = pd.read_csv(result.confidential / "adequacy.csv").set_index("statistic")

@@ -189,8 +189,10 @@ def test_every_valid_survey_is_answered(make_spec: MakeSpec, tmp_path: Path, kin
     assert np.isfinite(table["estimate"]).all()
     realised = json.loads((out / "confidential" / "realised.json").read_text())
     assert realised["records"] == len(frame)
-    least = {"far": 21, "tiny weights": len(frame)}.get(kind, 0)
+    least = 21 if kind == "far" else 0
     assert least <= realised["clipped_records"] < least + 20
+    outside = realised["amounts_outside_range"]["weight"]
+    assert outside == (len(frame) if kind == "tiny weights" else 0)
 
 
 @pytest.mark.usefixtures("stand_in_posterior", "stand_in_mechanism")

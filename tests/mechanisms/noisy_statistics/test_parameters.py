@@ -41,8 +41,9 @@ def of_column(posterior: Parameters, point: Point, j: int) -> Any:
     earlier, s = posterior.column[pairs], np.exp(point.log_s[:, j])
     tau, columns = np.exp(point.log_tau[:, j]), layout.regressions[j].columns
     unit = posterior.spread[j] / posterior.spread[earlier]
-    value: Any = half_t(s, 3.0, PRIORS["residual_scale"])
-    value = value + half_t(tau, 3.0, PRIORS["coefficient_scale"])
+    wide = max(posterior.spread[j], 1.0)
+    value: Any = half_t(s, 3.0, PRIORS["residual_scale"] * wide)
+    value = value + half_t(tau, 3.0, PRIORS["coefficient_scale"] * wide)
     value = value + stats.norm(0.0, unit).logpdf(point.core[:, pairs]).sum(1)
     for k in columns:
         own = point.coefficients[:, :, k]

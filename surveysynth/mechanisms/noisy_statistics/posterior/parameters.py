@@ -106,6 +106,11 @@ class Parameters:
         # Effects on amounts are of no smaller scale than the declared spread, whatever noise hides.
         amounts = np.array([part.outcome is not None for part in layout.regressions])
         self.least_tau = np.log(self.spread * np.where(amounts, 1.0, LEAST_OF_WEIGHT))
+        # Constants of priors are for scales on which spreads are about one, such as logarithms;
+        # beside a spread of hundreds they would draw all residuals to zero.
+        wide = np.maximum(self.spread, 1.0)
+        self.residual_scale = priors["residual_scale"] * wide
+        self.coefficient_scale = priors["coefficient_scale"] * wide
         grouped = layout.grouped
         self.contrasts = table.contrasts if grouped else np.zeros((0, self.groups))
         #: Levels of outcomes that deviate by group in each column (q, E): in regressions that use
@@ -438,8 +443,8 @@ class Parameters:
         value = -0.5 * squares.sum((1, 2)) - (free * point.log_tau).sum(1)
         in_coefficients -= point.coefficients * self.free * inverse
         # Scales.
-        of_s, in_s = log_half_t(point.log_s, HALF_T_DF, self.priors["residual_scale"])
-        of_tau, in_tau = log_half_t(point.log_tau, HALF_T_DF, self.priors["coefficient_scale"])
+        of_s, in_s = log_half_t(point.log_s, HALF_T_DF, self.residual_scale)
+        of_tau, in_tau = log_half_t(point.log_tau, HALF_T_DF, self.coefficient_scale)
         above = expit(part["log_tau"])
         value += of_s.sum(1) + (of_tau + np.log(above)).sum(1)
         gradient["log_s"] += in_s
@@ -565,7 +570,7 @@ class Parameters:
 
         def density(at: FloatArray) -> FloatArray:
             log_tau = self.least_tau + np.logaddexp(0.0, at)
-            own, _ = log_half_t(log_tau, HALF_T_DF, self.priors["coefficient_scale"])
+            own, _ = log_half_t(log_tau, HALF_T_DF, self.coefficient_scale)
             own = own - free * log_tau - 0.5 * squares * np.exp(-2.0 * log_tau)
             return np.asarray(own - np.logaddexp(0.0, -at))
 
@@ -605,7 +610,7 @@ class Parameters:
             return np.asarray(point.off_variance + 2.0 * (point.log_s - log_s)[..., None])
 
         def density(log_s: FloatArray) -> FloatArray:
-            own, _ = log_half_t(log_s, HALF_T_DF, self.priors["residual_scale"])
+            own, _ = log_half_t(log_s, HALF_T_DF, self.residual_scale)
             own = own - count * log_s - 0.5 * squares * np.exp(-2.0 * log_s)
             each = off(log_s)
             return np.asarray(own - half * (each + np.expm1(-each)).sum(-1))
@@ -654,7 +659,9 @@ def log_gamma_norm(half: FloatArray) -> tuple[FloatArray, FloatArray]:
     return value, slope
 
 
-def log_half_t(log_value: FloatArray, df: float, scale: float) -> tuple[FloatArray, FloatArray]:
+def log_half_t(
+    log_value: FloatArray, df: float, scale: FloatArray | float
+) -> tuple[FloatArray, FloatArray]:
     """Return the log density of the log of a half-t variable, up to a constant, and its slope."""
     value = np.exp(np.clip(log_value, -150.0, 150.0))
     square = (value / scale) ** 2 / df
