@@ -100,8 +100,8 @@ class SynthesizerSection(Section):
     """The number of draws discarded at the start of each chain. Public: The number."""
     priors: dict[str, float] = Field(default_factory=dict)
     """Constants of the priors by name, such as { residual_scale = 5 }, on the scale of the
-    transform, and by noisy statistics in spreads above 1. Default: those of the model, in the table below. Public: The constants, chosen
-    without looking at the data."""
+    transform, and by noisy statistics in spreads above 1. Default: those of the model, in the
+    table below. Public: The constants, chosen without looking at the data."""
 
     @property
     def is_program(self) -> bool:
