@@ -48,6 +48,9 @@ class SyntheticDataset:
         released pair.
     base_weight, variance_base_weight
         Both weights (n,) before they were calibrated; None for weights that are not calibrated.
+    answered
+        ``variance_outcome`` (n, p) before missing answers, NaN, were imputed; None if there are
+        none.
 
     Examples
     --------
@@ -66,6 +69,7 @@ class SyntheticDataset:
     variance_weight: FloatArray
     base_weight: FloatArray | None = None
     variance_base_weight: FloatArray | None = None
+    answered: FloatArray | None = None
 
     @property
     def separate_pair(self) -> bool:
@@ -140,8 +144,8 @@ def synthesize(
     for draw, redrawn in enumerate(redrawn_designs(design, m, rng)):
         theta = steadied.draw(draw)
         for replicate in range(replicates_per_draw):
-            arrays = _dataset(model, design, redrawn, theta, rng, scale_to, variance)
-            yield SyntheticDataset(draw + 1, replicate + 1, *arrays)
+            arrays, answered = _dataset(model, design, redrawn, theta, rng, scale_to, variance)
+            yield SyntheticDataset(draw + 1, replicate + 1, *arrays, answered=answered)
 
 
 def check_replicates(model: Model, replicates_per_draw: int) -> None:
@@ -165,16 +169,17 @@ def _dataset(
     rng: np.random.Generator,
     scale_to: float | None,
     variance: VariancePair,
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+) -> tuple[tuple[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray | None]:
     """Return outcomes (n, p) in original units and smoothed weights (n,), twice.
 
-    The second pair is what the variance is computed from. redrawn: the design with the curves of
+    The second pair is what the variance is computed from; then its outcomes with missing answers,
+    if outcomes have any. redrawn: the design with the curves of
     this draw, where transforms are learned.
     """
     given = design.modelled[-1].learned if design.learns_weight else None
     limits = None if given is None else (given.low, given.high)
     with np.errstate(over="ignore", invalid="ignore"):
-        simulated = _simulated(model, design, theta, rng, "release")
+        simulated, unfilled = _simulated(model, design, theta, rng, "release")
         outcome = simulated.outcomes(redrawn)
         if design.public_weight is not None:
             # Nothing of it is drawn, smoothed or scaled.
@@ -185,16 +190,18 @@ def _dataset(
         if variance == "sample" and design.public_weight is None:
             sample = simulated
             if model.tilted:
-                sample = _simulated(model, design, theta, rng, "sample")
+                sample, unfilled = _simulated(model, design, theta, rng, "sample")
             drawn = scaled(model.drawn_weight(redrawn, sample), scale_to, limits)
             pair = sample.outcomes(redrawn) if model.tilted else outcome, drawn
+        missing = any(each.missing for each in design.outcomes)
+        answered = unfilled.outcomes(redrawn) if missing else None
     if not all(np.isfinite(values).all() for values in (outcome, weight, *pair)):
         raise RefusedError(
             "Synthetic values are too large to be numbers: the transform does not suit "
             "the outcome, or epsilon is too small for so few records. Choose another "
             "transform (asinh with a public scale), fewer predictors or a larger epsilon."
         )
-    return outcome, weight, *pair
+    return (outcome, weight, *pair), answered
 
 
 def _simulated(
@@ -203,12 +210,12 @@ def _simulated(
     theta: Theta,
     rng: np.random.Generator,
     kind: SimulationKind,
-) -> Simulated:
-    """Simulate a dataset and fill its missing answers."""
+) -> tuple[Simulated, Simulated]:
+    """Simulate a dataset: with its missing answers filled, and as it was."""
     simulated = model.simulate(theta, design, rng, kind)
     if isinstance(model, GeneralLocation):
-        return model.completed(theta, design, simulated, rng, kind)
-    return simulated  # no other model has missing answers
+        return model.completed(theta, design, simulated, rng, kind), simulated
+    return simulated, simulated  # no other model has missing answers
 
 
 def scaled(
