@@ -8,9 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from surveysynth.api.commands import adequacy
 from surveysynth.config.build import read_survey
 from surveysynth.config.spec import load_spec
 from surveysynth.errors import InputError
+from surveysynth.inference import synthesis
 from surveysynth.mechanisms.noisy_statistics.release import survey_statistics
 from surveysynth.release.pipeline import release
 from tests.long_runs.missing_study import RULES, covered
@@ -90,3 +92,28 @@ def test_intervals_cover_as_with_complete_answers() -> None:
     hits = {rule: np.mean([run[rule][0] for run in runs]) for rule in RULES}
     assert hits["model"] > 0.8
     assert hits["complete cases"] < 0.75
+
+
+def test_the_comparison_with_the_sample_knows_which_answers_were_missing(
+    make_spec: MakeSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenth of the answers: sums of completed datasets would have too many of each."""
+    frame = small_survey(600)
+    rng = np.random.default_rng(5)
+    frame["sick"] = np.where(rng.random(600) < 0.1, None, np.where(rng.random(600) < 0.2, "y", "n"))
+    spec = make_spec(
+        frame, survey=SURVEY, privacy=STRICT, tables="by = ['gender']\nstatistics = ['share']",
+        synthesizer=PLAN + "\noutcome = 'sick'",
+        labels="[outcomes.sick]\nkind = 'binary'\nlevels = ['n', 'y']",
+    )  # fmt: skip
+    out = release(spec, tmp_path / "out", seed=4).out
+
+    def farthest() -> float:
+        adequacy(out)
+        rows = pd.read_csv(out / "confidential" / "adequacy.csv")
+        return float(rows["difference"].abs().max())
+
+    assert farthest() < 2.6
+    simulated = synthesis._simulated
+    monkeypatch.setattr(synthesis, "_simulated", lambda *given: (simulated(*given)[0],) * 2)
+    assert farthest() > 5.0
