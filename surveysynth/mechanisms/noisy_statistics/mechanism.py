@@ -103,8 +103,8 @@ def published_draws(
 STATISTICS_NAME = "statistics.json"
 #: Keys of that file: the version of its format, and the draws that datasets are made from.
 FORMAT_NAME, DRAWS_NAME = "format", "draws"
-#: Releases of format 1 had no draws.
-FORMAT = 2
+#: Releases of format 1 had no draws, and those of 2 a curve in every cell of a count.
+FORMAT = 3
 
 
 @dataclass(frozen=True)
