@@ -129,9 +129,9 @@ def fit(
                 raise RefusedError(
                     "The chains given the noise have not converged: R-hat is "
                     f"{refusal.r_hat:.2f} after all stages, and {MAX_R_HAT} is required. Release "
-                    "fewer outcomes together, join rare levels or small cells, raise epsilon, or "
-                    "raise warmup and draws in [synthesizer]; the noise that was drawn is used "
-                    "again."
+                    "fewer outcomes together, join rare levels or small cells, give all cells one "
+                    "spread (covariance_by = [] in [synthesizer]), raise epsilon, or raise warmup "
+                    "and draws there; the noise that was drawn is used again."
                 ) from None
             more = rounds_to_come(rounds, refusal.r_hat)
             if progress is not None:
