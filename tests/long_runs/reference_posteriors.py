@@ -111,7 +111,7 @@ OUTCOMES = {
     "income": ss.Outcome("income", "semicontinuous", spikes=(0.0,)),
     "works": ss.Outcome("works", "binary"),
     "health": ss.Outcome("health", "categorical", levels=("1", "2", "3", "4")),
-    "rooms": ss.Outcome("rooms", "count", ss.LearnedTransform(low=0.0, high=20.0)),
+    "rooms": ss.Outcome("rooms", "count", ss.LearnedTransform(low=0.0, high=20.0, by="cells")),
 }
 DECLARED = {
     "pay": ss.Declared(22_000.0, 0.7), "wealth": ss.Declared(60_000.0, 0.8),
