@@ -11,12 +11,13 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from surveysynth._support.types import FloatArray, Theta
+from surveysynth._support.types import BoolArray, FloatArray, Theta
 from surveysynth.errors import InputError, RefusedError
 from surveysynth.inference.debias import Debiased, DebiasRecord, debias_draws
 from surveysynth.mechanisms.base import PrivateDraws
 from surveysynth.mechanisms.learned.histogram import redrawn_designs
 from surveysynth.models.base import Model, Simulated, SimulationKind
+from surveysynth.models.general_location.completion import missing_answers
 from surveysynth.models.general_location.model import GeneralLocation
 from surveysynth.survey.survey import PublicDesign
 
@@ -48,9 +49,9 @@ class SyntheticDataset:
         released pair.
     base_weight, variance_base_weight
         Both weights (n,) before they were calibrated; None for weights that are not calibrated.
-    answered
-        ``variance_outcome`` (n, p) before missing answers, NaN, were imputed; None if there are
-        none.
+    missing
+        Which entries (n, p) of ``variance_outcome`` are imputed; None for a model without missing
+        answers.
 
     Examples
     --------
@@ -69,7 +70,7 @@ class SyntheticDataset:
     variance_weight: FloatArray
     base_weight: FloatArray | None = None
     variance_base_weight: FloatArray | None = None
-    answered: FloatArray | None = None
+    missing: BoolArray | None = None
 
     @property
     def separate_pair(self) -> bool:
@@ -144,8 +145,8 @@ def synthesize(
     for draw, redrawn in enumerate(redrawn_designs(design, m, rng)):
         theta = steadied.draw(draw)
         for replicate in range(replicates_per_draw):
-            arrays, answered = _dataset(model, design, redrawn, theta, rng, scale_to, variance)
-            yield SyntheticDataset(draw + 1, replicate + 1, *arrays, answered=answered)
+            arrays, missing = _dataset(model, design, redrawn, theta, rng, scale_to, variance)
+            yield SyntheticDataset(draw + 1, replicate + 1, *arrays, missing=missing)
 
 
 def check_replicates(model: Model, replicates_per_draw: int) -> None:
@@ -169,17 +170,16 @@ def _dataset(
     rng: np.random.Generator,
     scale_to: float | None,
     variance: VariancePair,
-) -> tuple[tuple[FloatArray, FloatArray, FloatArray, FloatArray], FloatArray | None]:
+) -> tuple[tuple[FloatArray, FloatArray, FloatArray, FloatArray], BoolArray | None]:
     """Return outcomes (n, p) in original units and smoothed weights (n,), twice.
 
-    The second pair is what the variance is computed from; then its outcomes with missing answers,
-    if outcomes have any. redrawn: the design with the curves of
-    this draw, where transforms are learned.
+    The second pair is what the variance is computed from; then which of its outcomes are imputed.
+    redrawn: the design with the curves of this draw, where transforms are learned.
     """
     given = design.modelled[-1].learned if design.learns_weight else None
     limits = None if given is None else (given.low, given.high)
     with np.errstate(over="ignore", invalid="ignore"):
-        simulated, unfilled = _simulated(model, design, theta, rng, "release")
+        simulated, missing = _simulated(model, design, theta, rng, "release")
         outcome = simulated.outcomes(redrawn)
         if design.public_weight is not None:
             # Nothing of it is drawn, smoothed or scaled.
@@ -190,18 +190,16 @@ def _dataset(
         if variance == "sample" and design.public_weight is None:
             sample = simulated
             if model.tilted:
-                sample, unfilled = _simulated(model, design, theta, rng, "sample")
+                sample, missing = _simulated(model, design, theta, rng, "sample")
             drawn = scaled(model.drawn_weight(redrawn, sample), scale_to, limits)
             pair = sample.outcomes(redrawn) if model.tilted else outcome, drawn
-        missing = any(each.missing for each in design.outcomes)
-        answered = unfilled.outcomes(redrawn) if missing else None
     if not all(np.isfinite(values).all() for values in (outcome, weight, *pair)):
         raise RefusedError(
             "Synthetic values are too large to be numbers: the transform does not suit "
             "the outcome, or epsilon is too small for so few records. Choose another "
             "transform (asinh with a public scale), fewer predictors or a larger epsilon."
         )
-    return (outcome, weight, *pair), answered
+    return (outcome, weight, *pair), missing
 
 
 def _simulated(
@@ -210,12 +208,13 @@ def _simulated(
     theta: Theta,
     rng: np.random.Generator,
     kind: SimulationKind,
-) -> tuple[Simulated, Simulated]:
-    """Simulate a dataset: with its missing answers filled, and as it was."""
+) -> tuple[Simulated, BoolArray | None]:
+    """Simulate a dataset and fill its missing answers; return also which (n, p) these were."""
     simulated = model.simulate(theta, design, rng, kind)
-    if isinstance(model, GeneralLocation):
-        return model.completed(theta, design, simulated, rng, kind), simulated
-    return simulated, simulated  # no other model has missing answers
+    if not isinstance(model, GeneralLocation) or simulated.category is None:
+        return simulated, None  # no other model has missing answers
+    missing = missing_answers(design.outcomes, simulated.category)
+    return model.completed(theta, design, simulated, rng, kind), missing
 
 
 def scaled(

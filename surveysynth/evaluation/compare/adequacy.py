@@ -197,8 +197,9 @@ def _within_draws(
     of_moments = set(np.linspace(0, pairs - 1, chosen).astype(int).tolist())
     moments, terms = np.zeros(()), list[Any]()
     for number, dataset in enumerate(datasets):
-        # Sums have missing answers, which tables have imputed.
-        outcome = dataset.outcome if dataset.answered is None else dataset.answered
+        outcome = dataset.outcome
+        if dataset.missing is not None:  # tables have these imputed, and sums do not
+            outcome = np.where(dataset.missing, np.nan, outcome)
         f = addends(Confidential(outcome, dataset.weight))
         sums.append(f.sum(axis=0))
         if number // 2 not in of_moments:
@@ -289,7 +290,7 @@ def compare_with_sample(
     datasets = [
         SyntheticDataset(
             each.draw, each.replicate, each.variance_outcome, each.variance_weight,
-            each.variance_outcome, each.variance_weight, answered=each.answered,
+            each.variance_outcome, each.variance_weight, missing=each.missing,
         )
         for each in synthesize(
             model, design, draws, replicates_per_draw=REPLICATES, rng=rng, scale_to=None

@@ -19,6 +19,7 @@ residual SDs, twice that for log odds. It enters after the fit: a posterior N(m,
 prior becomes N(l m, l v), l = k^2 / (k^2 + v), in each coefficient.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -112,6 +113,12 @@ class _Law:
         return np.where(both, self.covariance, np.eye(known.shape[1]))
 
 
+def missing_answers(outcomes: Sequence[Outcome], category: IntArray) -> BoolArray:
+    """Return which answers (n, p) of records with these categories (n, p) are missing."""
+    codes = [each.missing_category if each.missing else -1 for each in outcomes]
+    return np.asarray(category == np.array(codes), dtype=bool)
+
+
 @dataclass(frozen=True, repr=False)
 class Completion(Simulation):
     """Fills the missing answers of datasets that one draw simulates."""
@@ -120,8 +127,7 @@ class Completion(Simulation):
         """Return a sample with no missing answers; other answers and the weight stay."""
         category, values = simulated.category, simulated.z
         assert category is not None  # a simulation of this model has them
-        codes = [each.missing_category if each.missing else -1 for each in self.design.outcomes]
-        lost = np.asarray(category == np.array(codes), dtype=bool)
+        lost = missing_answers(self.design.outcomes, category)
         rows = np.flatnonzero(lost.any(axis=1))
         if not rows.size:
             return simulated

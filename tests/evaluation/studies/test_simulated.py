@@ -47,16 +47,14 @@ range = [1, 1000]
 ALL = 'outcome = ["benefit", "employed", "income", "wealth"]\npredictors = "gender"'
 
 
-def several(
-    folder: Path, *, n: int = 4000, shift: float = 0.0, privacy: str = STRICT
-) -> Path:
+def several(folder: Path, *, n: int = 4000, shift: float = 0.0) -> Path:
     """A survey whose answers lie ``shift`` away from others'."""
     rng = np.random.default_rng(8)
     frame = small_survey(n).assign(
         benefit=rng.normal(3000 + shift, 600, n), income=rng.uniform(0, 50_000 + shift, n),
         wealth=rng.uniform(0, 500_000 + shift, n),
     )
-    text = spec_text(survey=SURVEY, synthesizer=ALL, privacy=privacy, labels=KINDS,
+    text = spec_text(survey=SURVEY, synthesizer=ALL, privacy=STRICT, labels=KINDS,
                      tables="by = ['gender']\nstatistics = ['count', 'mean', 'share']")  # fmt: skip
     return write_survey(folder / "in", frame, text)
 
