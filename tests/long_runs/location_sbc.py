@@ -268,7 +268,9 @@ def _shrunken(case: Case, theta: Theta, rng: np.random.Generator) -> Theta:
         core = theta[f"coefficients_{part.name}"]
         levels = np.isin(np.arange(layout.columns, layout.width), part.columns)
         used = np.concatenate([np.ones(len(ridged)), np.tile(levels * layout.grouped, groups)])
-        scale = kappa * theta[f"s_{part.name}"][:, None]
+        log_variance = np.log(theta[f"variance_{part.name}"])
+        typical = np.exp(0.5 * log_variance.reshape(len(core), -1).mean(1))  # of groups
+        scale = kappa * typical[:, None]
         value = scale * rng.standard_normal((len(core), used.size))
         for place, position in enumerate(part.earlier):
             value = value + core[:, part.columns.size + place, None] * left[position]

@@ -39,6 +39,7 @@ def of_column(posterior: Parameters, point: Point, j: int) -> Any:
     layout = posterior.layout
     pairs = np.flatnonzero(posterior.row == j)
     earlier, s = posterior.column[pairs], np.exp(point.log_s[:, j])
+    typical = np.exp(0.5 * point.log_variance[:, j].mean(1))  # residual SD of groups
     tau, columns = np.exp(point.log_tau[:, j]), layout.regressions[j].columns
     unit = posterior.spread[j] / posterior.spread[earlier]
     wide = max(posterior.spread[j], 1.0)
@@ -49,7 +50,7 @@ def of_column(posterior: Parameters, point: Point, j: int) -> Any:
         own = point.coefficients[:, :, k]
         if k in layout.ridged:
             left = own[:, j] - (point.core[:, pairs] * own[:, earlier]).sum(1)
-            value = value + stats.norm(0.0, KAPPA * s).logpdf(left)
+            value = value + stats.norm(0.0, KAPPA * typical).logpdf(left)
         else:
             value = value + stats.norm(0.0, tau).logpdf(own[:, j])
     if not layout.grouped:
@@ -58,7 +59,7 @@ def of_column(posterior: Parameters, point: Point, j: int) -> Any:
         own = point.deviations[..., e]
         if layout.columns + e in columns:
             left = own[:, j] - np.einsum("bs,bsg->bg", point.core[:, pairs], own[:, earlier])
-            value = value + stats.norm(0.0, KAPPA * s[:, None]).logpdf(left).sum(1)
+            value = value + stats.norm(0.0, KAPPA * typical[:, None]).logpdf(left).sum(1)
         else:
             assert not own[:, j].any()
     contrasts, nu = posterior.contrasts, np.exp(point.log_nu[:, j])
@@ -83,16 +84,16 @@ def stretched(posterior: Parameters, x: FloatArray, j: int) -> Any:
     """What coordinates stretch these by, in log volumes (b,), and the prior of idle coordinates."""
     point, part, layout = posterior.point(x), posterior.parts(x), posterior.layout
     pairs = np.flatnonzero(posterior.row == j)
-    s, tau = np.exp(point.log_s[:, j]), np.exp(point.log_tau[:, j])
+    typical, tau = np.exp(0.5 * point.log_variance[:, j].mean(1)), np.exp(point.log_tau[:, j])
     # tau = least (1 + e^x): the spread of an amount, a twentieth of that of the weight.
     least = posterior.spread[j] * (1.0 if layout.regressions[j].outcome is not None else 0.05)
     assert (tau > least).all()
-    value = np.log1p(-least / tau) + len(layout.ridged) * np.log(KAPPA * s)
+    value = np.log1p(-least / tau) + len(layout.ridged) * np.log(KAPPA * typical)
     if not layout.grouped:
         return value
     for e in range(layout.width - layout.columns):
         if layout.columns + e in layout.regressions[j].columns:
-            value = value + posterior.groups * np.log(KAPPA * s)
+            value = value + posterior.groups * np.log(KAPPA * typical)
         else:
             value = value + stats.norm.logpdf(part["deviations"][:, j, :, e]).sum(1)
     value = value - 0.5 * posterior.groups * np.log(0.5 * np.exp(point.log_nu[:, j]))
@@ -220,11 +221,13 @@ def test_groups_that_do_not_differ_leave_nothing_but_the_prior_of_nu(log_nu: flo
 )
 def test_groups_meet_each_other_through_the_rest_alone(outcomes: tuple[Outcome, ...]) -> None:
     """A step in what one group has to itself changes no gradient of another group, but its own and
-    those of the rest."""
-    posterior = parameters_of(outcomes)
-    apart, dimension = posterior.apart(), posterior.dimension
+    those of the rest; and those of others where the unit of what is shrunken moves."""
+    whole = parameters_of(outcomes)
+    apart, dimension = whole.apart(), whole.dimension
     assert np.unique(apart).size == apart.size
     x = 0.3 * np.random.default_rng(3).standard_normal(dimension)
+    posterior = whole.about(x)
+    assert posterior(x[None])[0] == pytest.approx(whole(x[None])[0], rel=1e-12)
     rest = np.setdiff1d(np.arange(dimension), apart)
     assert not any(np.isin(rest, np.arange(dimension)[posterior.slices["group"]]))
     for g, own in enumerate(apart):
@@ -233,6 +236,7 @@ def test_groups_meet_each_other_through_the_rest_alone(outcomes: tuple[Outcome, 
         change = np.diff(posterior(np.stack([x, moved]))[1], axis=0)[0]
         others = np.delete(apart, g, axis=0)
         assert not change[others].any()
+        assert np.diff(whole(np.stack([x, moved]))[1], axis=0)[0, others].any()
         assert change[own].any()
         assert change[rest].any()
     assert parameters_of(outcomes, grouped=False).apart().size == 0

@@ -114,8 +114,11 @@ def fit(
     plan = settings.plan
     held, curvature = parameters.held()
     mode = find_mode(parameters, parameters.start(), held, ITERATIONS)
-    apart = parameters.apart() if parameters.dimension > DENSE else None
-    whitening = whitening_at(parameters, mode, held, curvature, apart)
+    if parameters.dimension > DENSE:
+        density, apart = parameters.about(mode), parameters.apart()
+        whitening = whitening_at(density, mode, held, curvature, apart)
+    else:
+        whitening = whitening_at(parameters, mode, held, curvature)
     count = chains_side_by_side(parameters.table, plan, settings.m)
     chains = HamiltonianChains(parameters, whitening, count, rng, parameters.redraw_scales)
     chains.warm_up(plan.warmup)

@@ -8,6 +8,7 @@ there are ``redraw_scales``. (Trajectories in coordinates of groups where they a
 groups that are known well, were slower also there.)"""
 
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -89,6 +90,7 @@ class Parameters:
         shape, q = table.shape, layout.q
         self.q, self.groups, self.spread = q, shape.groups, table.spread
         self.kappa = priors["interaction_scale"]
+        self.given_log_sd: FloatArray | None = None  # given (1, q), in place of that of a point
         ridged = np.isin(np.arange(layout.width), layout.ridged)
         used = np.zeros((q, layout.width), dtype=bool)
         for part in layout.regressions:
@@ -209,10 +211,17 @@ class Parameters:
         curvature[self.slices["log_s"]] = OF_SCALE
         return held, curvature
 
+    def about(self, x: FloatArray) -> "Parameters":
+        """Return the density with the unit of what is shrunken as at x (D,)."""
+        result = copy(self)
+        result.given_log_sd = self._log_sd(self.point(x[None]).log_variance)
+        return result
+
     def apart(self) -> IntArray:
         """Return the coordinates (G, L) that each group has to itself.
 
-        Given all others, densities of groups are factors of the posterior.
+        Given all others, and the unit of what is shrunken (``about``), densities of groups are
+        factors of the posterior.
         """
         own = [
             np.moveaxis(np.arange(self.dimension)[self.slices[name]].reshape(size), 1, 0)
@@ -245,8 +254,15 @@ class Parameters:
         core = self.unit * part["core"]
         log_nu = np.log(self.priors["pooling_df"]) + part["log_nu"]
         log_t = np.log(TYPICAL_T) + part["log_t"]
+        of_levels = 2.0 * self.kappa * part["levels"]
+        off_variance = np.sqrt(2.0) * np.exp(-0.5 * log_nu)[..., None] * part["group"]
+        log_variance = 2.0 * log_s[..., None] + of_levels @ self.contrasts + off_variance
+        if self.layout.grouped:
+            middle = 2.0 * np.log(spread)[:, None]
+            log_variance = np.clip(log_variance, middle - LOG_VARIANCE, middle + LOG_VARIANCE)
         flat = part["deviations"].reshape(batch, self.q, -1)
-        values = self._values(log_s, core, np.concatenate([part["shrunken"], flat], axis=-1))
+        own = np.concatenate([part["shrunken"], flat], axis=-1)
+        values = self._values(self._log_sd(log_variance), core, own)
         shrunken, flat = np.split(values, [self.ridged.size], axis=-1)
         deviations = flat.reshape(part["deviations"].shape)
         coefficients = np.zeros((batch, self.q, self.layout.width))
@@ -254,39 +270,43 @@ class Parameters:
         for j, own in enumerate(self.own):
             whitened = self.centers[j] + part[f"means {j}"] @ self.roots[j].T
             coefficients[:, j, own] = spread[j] * whitened + shrunken[:, j] @ self.along[j].T
-        of_levels = 2.0 * self.kappa * part["levels"]
         slopes_of_levels = self.kappa * self.unit[:, None] * part["level slopes"]
-        off_variance = np.sqrt(2.0) * np.exp(-0.5 * log_nu)[..., None] * part["group"]
         off_slopes = np.exp(log_t)[:, self.row, None] * part["group slopes"]
-        log_variance = 2.0 * log_s[..., None] + of_levels @ self.contrasts + off_variance
         slopes = core[..., None] + slopes_of_levels @ self.contrasts + off_slopes
-        if self.layout.grouped:
-            middle = 2.0 * np.log(spread)[:, None]
-            log_variance = np.clip(log_variance, middle - LOG_VARIANCE, middle + LOG_VARIANCE)
         return Point(
             coefficients, deviations, logits, core, slopes, log_variance,
             log_s, log_tau, log_nu, log_t, of_levels, slopes_of_levels, off_variance, off_slopes,
         )  # fmt: skip
 
-    def _values(self, log_s: FloatArray, core: FloatArray, own: FloatArray) -> FloatArray:
-        """Return shrunken columns and deviations (b, q, S): N(0, kappa^2 Sigma_0) across columns.
+    def _log_sd(self, log_variance: FloatArray) -> FloatArray:
+        """Return the mean log residual SD (b, q) of groups, the unit of what is shrunken.
 
-        own (b, q, S): their residuals by slopes on earlier columns, in prior SDs.
+        (In units of s_0, the small deviations of a large survey would pull it below the SDs of all
+        groups: a second mode, far from the first.)
         """
-        result = self.kappa * np.exp(log_s)[..., None] * own
+        mean = 0.5 * log_variance.mean(-1)
+        return mean if self.given_log_sd is None else np.broadcast_to(self.given_log_sd, mean.shape)
+
+    def _values(self, log_sd: FloatArray, core: FloatArray, own: FloatArray) -> FloatArray:
+        """Return shrunken columns and deviations (b, q, S): N(0, kappa^2 Sigma) across columns.
+
+        own (b, q, S): their residuals by slopes on earlier columns, in prior SDs of ``_log_sd``.
+        """
+        result = self.kappa * np.exp(log_sd)[..., None] * own
         for j in range(self.q):
             for pair in np.flatnonzero(self.row == j):
                 result[:, j] += core[:, pair, None] * result[:, self.column[pair]]
             result[:, j] *= self.shrunken[j]
         return np.asarray(result)
 
-    def _residuals(self, point: Point, log_s: FloatArray, core: FloatArray) -> FloatArray:
-        """Return residuals (b, q, S), in prior SDs, of the values of a point."""
+    def _residuals(self, point: Point, core: FloatArray) -> FloatArray:
+        """Return residuals (b, q, S), in prior SDs, of the values of a point by other slopes."""
         values = self._values_of(point)
         left = values.copy()
         for pair, (j, k) in enumerate(zip(self.row, self.column, strict=True)):
             left[:, j] -= core[:, pair, None] * values[:, k]
-        return np.asarray(left * self.shrunken / (self.kappa * np.exp(log_s)[..., None]))
+        log_sd = self._log_sd(point.log_variance)
+        return np.asarray(left * self.shrunken / (self.kappa * np.exp(log_sd)[..., None]))
 
     def _values_of(self, point: Point) -> FloatArray:
         """Return shrunken columns and deviations (b, q, S) of a point."""
@@ -367,17 +387,19 @@ class Parameters:
         in_coefficients, in_deviations = self._through_means(point, in_means / self.spread)
         in_variance, in_slopes = self._through_covariances(point, roots, in_covariances)
         value = value + self._prior(point, part, gradient, in_coefficients)
+        for j, own in enumerate(self.own):
+            pulled = in_coefficients[:, j, own]
+            gradient[f"means {j}"] = self.spread[j] * pulled @ self.roots[j]
+            in_coefficients[:, j, self.ridged] += pulled @ self.along[j]
+        value = value + self._of_shrunken(
+            point, part, gradient, in_coefficients, in_deviations, in_variance
+        )
         # Chain rule to coordinates: what groups have in common, and what they differ by.
         gradient["log_s"] += 2.0 * in_variance.sum(-1)
         gradient["core"] += self.unit * in_slopes.sum(-1) - part["core"]
         value = value - 0.5 * (part["core"] ** 2).sum(1)
         if self.layout.grouped:
             value = value + self._of_groups(point, part, gradient, in_variance, in_slopes)
-        for j, own in enumerate(self.own):
-            pulled = in_coefficients[:, j, own]
-            gradient[f"means {j}"] = self.spread[j] * pulled @ self.roots[j]
-            in_coefficients[:, j, self.ridged] += pulled @ self.along[j]
-        value = value + self._of_shrunken(point, part, gradient, in_coefficients, in_deviations)
         for i, logit in enumerate(self.logits):
             name = f"logit {i}"
             density, gradient[name] = logit.in_coordinates(
@@ -459,10 +481,11 @@ class Parameters:
         gradient: dict[str, FloatArray],
         in_coefficients: FloatArray,
         in_deviations: FloatArray,
+        in_variance: FloatArray,
     ) -> FloatArray:
         """Return the log prior (b,) of shrunken columns and deviations, by their coordinates.
 
-        Sets the gradients in these, and adds what follows for s_0 and core.
+        Sets the gradients in these, and adds what follows for log variances and core.
         """
         values, size = self._values_of(point), self.ridged.size
         flat = in_deviations.reshape(*values.shape[:2], -1)
@@ -473,12 +496,13 @@ class Parameters:
                 k = self.column[pair]
                 gradient["core"][:, pair] += self.unit[pair] * (given[:, j] * values[:, k]).sum(-1)
                 given[:, k] += point.core[:, pair, None] * given[:, j]
-        scaled = self.kappa * np.exp(point.log_s)[..., None] * given
+        scaled = self.kappa * np.exp(self._log_sd(point.log_variance))[..., None] * given
         value = np.zeros(len(values))
         for name, pulled in (("shrunken", scaled[..., :size]), ("deviations", scaled[..., size:])):
             if name in part:
                 own = part[name].reshape(pulled.shape)
-                gradient["log_s"] += (pulled * own).sum(-1)
+                if self.given_log_sd is None:
+                    in_variance += (0.5 / self.groups) * (pulled * own).sum(-1)[..., None]
                 gradient[name] = (pulled - own).reshape(part[name].shape)
                 value -= 0.5 * (own**2).sum((1, 2))
         return value
@@ -543,9 +567,9 @@ class Parameters:
         if self.layout.grouped:
             log_nu, log_t = self._spread_of_groups_given(point, rng)
             log_s, off = self._s_given(point, log_nu, rng)
-            core = self._core_given(point, log_s, log_t, rng)
+            core = self._core_given(point, log_t, rng)
             off_slopes = point.off_slopes + (point.core - core)[..., None]
-            residuals = self._residuals(point, log_s, core)
+            residuals = self._residuals(point, core)
             shrunken, deviations = np.split(residuals, [self.ridged.size], axis=-1)
             unused = np.where(self.levels[:, None], 0.0, self.parts(x)["deviations"])
             changed |= {
@@ -603,15 +627,12 @@ class Parameters:
     ) -> tuple[FloatArray, FloatArray]:
         """Return log s_0 (b, q), and what groups differ by (b, q, G) from it."""
         half = 0.5 * np.exp(log_nu)
-        count = self.shrunken.sum(1)
-        squares = (self._residuals(point, np.zeros_like(half), point.core) ** 2).sum(-1)
 
         def off(log_s: FloatArray) -> FloatArray:
             return np.asarray(point.off_variance + 2.0 * (point.log_s - log_s)[..., None])
 
         def density(log_s: FloatArray) -> FloatArray:
             own, _ = log_half_t(log_s, HALF_T_DF, self.residual_scale)
-            own = own - count * log_s - 0.5 * squares * np.exp(-2.0 * log_s)
             each = off(log_s)
             return np.asarray(own - half * (each + np.expm1(-each)).sum(-1))
 
@@ -620,11 +641,11 @@ class Parameters:
         return log_s, off(log_s)
 
     def _core_given(
-        self, point: Point, log_s: FloatArray, log_t: FloatArray, rng: np.random.Generator
+        self, point: Point, log_t: FloatArray, rng: np.random.Generator
     ) -> FloatArray:
         """Return core (b, s), normal for each row."""
         core = point.core.copy()
-        precision = np.exp(-2.0 * log_s) / self.kappa**2
+        precision = np.exp(-2.0 * self._log_sd(point.log_variance)) / self.kappa**2
         of_groups = np.exp(-2.0 * log_t)
         values = self._values_of(point)
         for j in np.flatnonzero(self.sloped):
