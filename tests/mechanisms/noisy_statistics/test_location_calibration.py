@@ -11,7 +11,7 @@ from tests.long_runs import location_sbc, sbc
 
 @pytest.mark.slow
 def test_ranks_are_uniform_and_sums_taken_for_known_are_rejected() -> None:
-    case = replace(location_sbc.CASES["Few records"], replications=64)
+    case = replace(location_sbc.CASES["Few records"], replications=128)
     assert sbc.smallest(location_sbc.calibrate(case, seed=91)) > 1e-4
     wrong = location_sbc.calibrate(case, seed=91, law=location_sbc.SUMS_KNOWN)
     assert sbc.smallest(wrong) < 1e-5
