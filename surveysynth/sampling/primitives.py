@@ -32,6 +32,16 @@ def half_t_log_density(
     return np.asarray(-0.5 * (df + 1.0) * np.log1p(standardized * standardized / df))
 
 
+def log_half_t(
+    log_value: FloatArray, df: float, scale: FloatArray | float
+) -> tuple[FloatArray, FloatArray]:
+    """Return the log density of the log of a half-t variable, up to a constant, and its slope."""
+    value = np.exp(np.clip(log_value, -150.0, 150.0))
+    square = (value / scale) ** 2 / df
+    density = half_t_log_density(value, df, scale) + log_value
+    return density, 1.0 - (df + 1.0) * square / (1.0 + square)
+
+
 def inverse_wishart_root(df: FloatArray, normals: FloatArray, uniforms: FloatArray) -> FloatArray:
     """Return R (..., B, q, q) with (C R)(C R)' ~ IW(df, C C').
 
@@ -379,3 +389,13 @@ def _many_from_precision(
             values[j] = values[j] - entry[k, j] * values[k]
         values[j] = values[j] / entry[j, j]
     return np.stack(values, axis=1)
+
+
+def inverse_unit_lower(lower: FloatArray) -> FloatArray:
+    """Return (I - L)^-1 (..., q, q) of strictly lower triangular L."""
+    q = lower.shape[-1]
+    result, power = np.eye(q) + lower, lower
+    for _ in range(q - 2):
+        power = power @ lower
+        result = result + power
+    return np.asarray(result)

@@ -18,7 +18,6 @@ import numpy as np
 
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyTable, PairProducts
-from surveysynth.mechanisms.noisy_statistics.posterior.parameters import log_half_t
 from surveysynth.mechanisms.noisy_statistics.release.location_table import LocationShape
 from surveysynth.mechanisms.noisy_statistics.release.unit_products import UnitProducts
 from surveysynth.models.gaussian.blocks import HALF_T_DF
@@ -32,6 +31,7 @@ from surveysynth.models.general_location.layout import (
 from surveysynth.models.general_location.simulate import drawn
 from surveysynth.models.units import LOGISTIC_VARIANCE, PSU_COVARIANCE
 from surveysynth.sampling.hmc import HamiltonianChains, find_mode, whitening_at
+from surveysynth.sampling.primitives import log_half_t
 from surveysynth.survey.survey import PublicDesign
 
 

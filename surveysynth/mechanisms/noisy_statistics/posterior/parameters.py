@@ -23,7 +23,11 @@ from surveysynth.mechanisms.noisy_statistics.posterior.noisy_table import NoisyT
 from surveysynth.models.gaussian.blocks import HALF_T_DF
 from surveysynth.models.general_location.layout import Layout
 from surveysynth.sampling.hmc import slice_wide
-from surveysynth.sampling.primitives import half_t_log_density, normal_from_precision
+from surveysynth.sampling.primitives import (
+    inverse_unit_lower,
+    log_half_t,
+    normal_from_precision,
+)
 
 #: Points have coordinates within this distance: beyond it exponentials overflow.
 FARTHEST = 60.0
@@ -680,16 +684,6 @@ def log_gamma_norm(half: FloatArray) -> tuple[FloatArray, FloatArray]:
     return value, slope
 
 
-def log_half_t(
-    log_value: FloatArray, df: float, scale: FloatArray | float
-) -> tuple[FloatArray, FloatArray]:
-    """Return the log density of the log of a half-t variable, up to a constant, and its slope."""
-    value = np.exp(np.clip(log_value, -150.0, 150.0))
-    square = (value / scale) ** 2 / df
-    density = half_t_log_density(value, df, scale) + log_value
-    return density, 1.0 - (df + 1.0) * square / (1.0 + square)
-
-
 def log_pooling_df(log_nu: FloatArray, scale: float) -> tuple[FloatArray, FloatArray]:
     """Return the log density of log nu, up to a constant, and its slope.
 
@@ -698,13 +692,3 @@ def log_pooling_df(log_nu: FloatArray, scale: float) -> tuple[FloatArray, FloatA
     density, slope = log_half_t(log_nu, 1.0, scale)
     beyond = np.exp(np.clip(log_nu, -150.0, 150.0)) / MOST_NU
     return density - beyond, slope - beyond
-
-
-def inverse_unit_lower(lower: FloatArray) -> FloatArray:
-    """Return (I - L)^-1 (..., q, q) of strictly lower triangular L."""
-    q = lower.shape[-1]
-    result, power = np.eye(q) + lower, lower
-    for _ in range(q - 2):
-        power = power @ lower
-        result = result + power
-    return np.asarray(result)
