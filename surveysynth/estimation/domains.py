@@ -359,7 +359,15 @@ def margin_set_of_row(labels: tuple[RowLabels, ...]) -> IntArray:
 
 def sums_by_row(domains: Domains, values: FloatArray) -> FloatArray:
     """Sum the values (n,) of the records of each row of the table: (D,)."""
-    sums = np.zeros(domains.n_rows)
-    for rows in domains.codes:
-        sums += np.bincount(rows, values, minlength=domains.n_rows)
-    return sums
+    inside = np.bincount(domains.codes[-1], values, minlength=domains.n_rows)
+    return with_margins(domains.labels, inside.astype(np.float64, copy=False))
+
+
+def with_margins(labels: Sequence[RowLabels], sums: FloatArray) -> FloatArray:
+    """Add up sums of rows (D, ..), zero but in interior cells, to those of margins: (D, ..)."""
+    names = tuple(len(each.names) for each in labels)
+    made = sums.reshape(names + sums.shape[1:]).copy()
+    for axis in range(len(labels)):
+        along = np.moveaxis(made, axis, 0)
+        along[0] = along[1:].sum(axis=0)
+    return made.reshape(sums.shape)

@@ -19,7 +19,7 @@ from typing import Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from surveysynth._support.numeric import t_quantile
+from surveysynth._support.numeric import Places, blocks, t_quantile
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import CalibratedWeights
@@ -31,7 +31,20 @@ from surveysynth.estimation.domains import (
     cell_of_record,
     margin_sets,
     sums_by_row,
+    with_margins,
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Deviations:
+    """A linearized variable u = w scale_d (y - centre_d) of the records of a row d.
+
+    values: y (n,); scale, centre (D,).
+    """
+
+    values: FloatArray
+    scale: FloatArray
+    centre: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +60,7 @@ class Linearised:
     #: Numerator and denominator (D,) of an estimate that is a ratio of sums; None for a sum.
     parts: tuple[FloatArray, FloatArray] | None = None
     rows: "Linearised | None" = None  # of a contrast, the rows that are compared
+    deviations: Deviations | None = None  # where u has this form
 
 
 class Linearise(Protocol):
@@ -70,9 +84,13 @@ def expansion(
     """Estimate counts (outcome 1) and totals: t_d = sum of w y, u = w y d, or w (y d - t_d / N)."""
     total = sums_by_row(domains, weight * outcome)
     if not calibrated:
-        return Linearised(total, lambda rows: weight * outcome)
+        form = Deviations(outcome, np.ones(total.size), np.zeros(total.size))
+        return Linearised(total, lambda rows: weight * outcome, deviations=form)
     centre = total / sums_by_row(domains, weight)[0]  # row 0 is the whole
-    return Linearised(total, lambda rows: weight * (outcome - centre[rows]), centre)
+    return Linearised(
+        total, lambda rows: weight * (outcome - centre[rows]), centre,
+        deviations=Deviations(outcome, np.ones(total.size), centre),
+    )  # fmt: skip
 
 
 def average(
@@ -85,7 +103,8 @@ def average(
     def inside(rows: IntArray) -> FloatArray:
         return weight * (outcome - mean[rows]) * scale[rows]
 
-    return Linearised(mean, inside, parts=(total, size))
+    form = Deviations(outcome, scale, mean)
+    return Linearised(mean, inside, parts=(total, size), deviations=form)
 
 
 def quotient(
@@ -406,13 +425,20 @@ class RowDistributions:
         edges = np.unique(np.quantile(values, np.linspace(0, 1, bins), method="lower"))
         self._bins = edges.size + 1
         # Equal values are in one bin.
-        small = np.min_scalar_type(self._bins)
-        self._own = [np.searchsorted(edges, each.values).astype(small) for each in datasets]
+        small, places = np.min_scalar_type(self._bins), Places(edges)
+        self._own = [
+            np.concatenate([
+                places.of(each.values[block]).astype(small) for block in blocks(each.values.size)
+            ])
+            for each in datasets
+        ]  # fmt: skip
         mass = np.zeros(self._n_rows * self._bins)
-        for place, _, weights in self._places():
-            mass += np.bincount(place, weights, minlength=mass.size)
+        for each, own in zip(datasets, self._own, strict=True):
+            place = each.domains.codes[-1] * self._bins + own
+            mass += np.bincount(place, np.maximum(each.weight, 0.0), minlength=mass.size)
+        by_bin = mass.reshape(self._n_rows, self._bins)
         #: Weight (D, B) up to the end of each bin.
-        self._reached = np.cumsum(mass.reshape(self._n_rows, self._bins), axis=1)
+        self._reached = np.cumsum(with_margins(datasets[0].domains.labels, by_bin), axis=1)
 
     def inverse(self, shares: FloatArray) -> FloatArray:
         """Return the smallest values that reach shares (K, D), shape (K, D).

@@ -14,7 +14,7 @@ never the small difference of two large sums.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Literal, Protocol, TypeAlias, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -24,6 +24,7 @@ from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import CalibratedWeights
 from surveysynth.estimation.domains import Domains
 from surveysynth.estimation.linearised import (
+    Deviations,
     Linearised,
     RowDistributions,
     Weighted,
@@ -49,6 +50,7 @@ class Pairs:
     group: IntArray  # (P,)
     group_stratum: IntArray  # (G,)
     group_row: IntArray  # (G,)
+    group_size: IntArray  # (G,) PSUs
 
     @classmethod
     def of(cls, domains: Domains, margin_set: int, design: SampleDesign) -> "Pairs":
@@ -70,7 +72,15 @@ class Pairs:
             psu, row = np.divmod(keys, n_rows)
         group, keys = pd.factorize(design.psu_strata[psu] * n_rows + row)
         group_stratum, group_row = np.divmod(keys, n_rows)
-        return cls(n_rows, record, psu, row, group, group_stratum, group_row)
+        size = np.bincount(group)
+        return cls(n_rows, record, psu, row, group, group_stratum, group_row, size)
+
+    @cached_property
+    def member(self) -> IntArray:
+        """A pair (G,) of each group."""
+        result = np.empty(self.group_size.size, dtype=np.int64)
+        result[self.group] = np.arange(self.group.size)
+        return result
 
     def by_pair(self, values: FloatArray) -> FloatArray:
         """Sum records (n,) within pairs (P,)."""
@@ -89,17 +99,15 @@ class Pairs:
 class Outside:
     """The part of a calibrated count or total from records outside a row: center per unit weight.
 
-    The weights of PSUs are kept as deviations from their stratum's mean, so that the squares of the
-    PSUs that have no record in a row can be summed without visiting them.
+    The squares of the PSUs that have no record in a row are summed without visiting them.
     """
 
     centre: FloatArray  # (D,) N_d / N or t_d / N
     weight: FloatArray  # (n,) of records
     psu_weight: FloatArray  # (C,)
-    psu_deviation: FloatArray  # (C,) from the stratum's mean
     stratum_weight: FloatArray  # (H,)
     stratum_mean: FloatArray  # (H,) mean weight of a PSU; 0 in a stratum of one PSU
-    stratum_squares: FloatArray  # (H,) sum of squared deviations
+    stratum_squares: FloatArray  # (H,) sum of squared deviations from it
 
     @classmethod
     def of(cls, weight: FloatArray, centre: FloatArray, design: SampleDesign) -> "Outside":
@@ -108,38 +116,139 @@ class Outside:
         stratum_weight = _sums(design.psu_strata, psu_weight)
         single = design.psus_in_stratum == 1
         mean = np.where(single, 0.0, stratum_weight / design.psus_in_stratum)
-        deviation = psu_weight - mean[design.psu_strata]
-        squares = _sums(design.psu_strata, deviation**2)
-        return cls(centre, weight, psu_weight, deviation, stratum_weight, mean, squares)
+        squares = _sums(design.psu_strata, (psu_weight - mean[design.psu_strata]) ** 2)
+        return cls(centre, weight, psu_weight, stratum_weight, mean, squares)
+
+
+class Grouped(Protocol):
+    """Values of the PSUs that have records in a row, by group of a stratum and a row."""
+
+    @property
+    def sums(self) -> FloatArray:
+        """Their sums (G,)."""
+        ...
+
+    def squares(self, centre: FloatArray) -> FloatArray:
+        """Return sums (G,) of squared deviations from centers (G,)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class OfPairs:
+    """Values (P,) one by one."""
+
+    pairs: Pairs
+    values: FloatArray
+
+    @property
+    def sums(self) -> FloatArray:
+        """Their sums (G,)."""
+        return self.pairs.by_group(self.values)
+
+    def squares(self, centre: FloatArray) -> FloatArray:
+        """Return sums (G,) of squared deviations from centers (G,)."""
+        return self.pairs.by_group((self.values - centre[self.pairs.group]) ** 2)
+
+
+@dataclass(frozen=True, eq=False)
+class OfCells:
+    """Values of records by means and squares about them (F,) of finer groups.
+
+    number: of records (F,); group: the group (F,) among G that each is part of.
+    """
+
+    number: FloatArray
+    mean: FloatArray
+    about_mean: FloatArray
+    group: IntArray
+
+    @property
+    def sums(self) -> FloatArray:
+        """Their sums (G,)."""
+        return _sums(self.group, self.number * self.mean)
+
+    def squares(self, centre: FloatArray) -> FloatArray:
+        """Return sums (G,) of squared deviations from centers (G,)."""
+        apart = self.mean - centre[self.group]
+        return _sums(self.group, self.about_mean + self.number * apart**2)
+
+
+class Moments:
+    """Means and products of w and w (y - level) in the F groups of a stratum and an interior cell.
+
+    Where records are PSUs, variances of counts and means of all rows follow from them: with the
+    weighted mean of a group as its level, w (y - level) adds up to zero there, and elsewhere
+    w (y - c) = w (y - level) + (level - c) w. Products are taken about means. One pass over the
+    records serves all margin sets.
+    """
+
+    def __init__(self, cells: Pairs, weight: FloatArray, values: FloatArray) -> None:
+        self._cells, group = cells, cells.group
+        self._number = cells.group_size.astype(np.float64)
+        total = _sums(group, weight)
+        # Without weight there is nothing to be level.
+        self._level = _sums(group, weight * values) / np.where(total == 0.0, 1.0, total)
+        self._weight = total / self._number
+        rest = values - self._level[group]
+        rest *= weight
+        apart = weight - self._weight[group]
+        self._of_rest, self._mixed = _sums(group, rest * rest), _sums(group, rest * apart)
+        self._of_weight = _sums(group, apart * apart)
+
+    def weights(self, pairs: Pairs) -> OfCells:
+        """Return the weights by group of a margin set."""
+        part_of = pairs.group[self._cells.member]
+        return OfCells(self._number, self._weight, self._of_weight, part_of)
+
+    def linearised(self, form: Deviations, pairs: Pairs) -> OfCells:
+        """Return u by group of a margin set."""
+        part_of = pairs.group[self._cells.member]
+        row = pairs.group_row[part_of]
+        scale, away = form.scale[row], self._level - form.centre[row]
+        squares = self._of_rest + 2.0 * away * self._mixed + away**2 * self._of_weight
+        return OfCells(self._number, scale * away * self._weight, scale**2 * squares, part_of)
+
+
+def squares_of_pairs(
+    pairs: Pairs, design: SampleDesign, linearised: FloatArray, outside: Outside | None
+) -> FloatArray:
+    """As ``squares_by_row``, of u (n,) of the records in their own row."""
+    value = pairs.by_pair(linearised)
+    if outside is None:
+        return squares_by_row(pairs, design, OfPairs(pairs, value), None, None)
+    psu_weight = outside.psu_weight[pairs.psu]
+    if pairs.record is not None:  # a record alone has all its weight there
+        value = value - outside.centre[pairs.row] * (psu_weight - pairs.by_pair(outside.weight))
+    weight = OfPairs(pairs, psu_weight)
+    return squares_by_row(pairs, design, OfPairs(pairs, value), weight, outside)
 
 
 def squares_by_row(
-    pairs: Pairs, design: SampleDesign, linearised: FloatArray, outside: Outside | None
+    pairs: Pairs,
+    design: SampleDesign,
+    value: Grouped,
+    weight: Grouped | None,
+    outside: Outside | None,
 ) -> FloatArray:
     """Sum over strata of multiplier times squared deviations of PSUs from the stratum's mean.
 
-    ``linearised`` (n,) holds the values of the records in their own row; the result is (D,), zero
-    for rows of other margin sets.
+    value: of the PSUs in their own row; weight: theirs, where there is something outside. The
+    result is (D,), zero for rows of other margin sets.
     """
     n_psus = design.psus_in_stratum[pairs.group_stratum]
-    n_without = n_psus - np.bincount(pairs.group)  # PSUs of the stratum with no record in the row
-    value = pairs.by_pair(linearised)
-    if outside is not None and pairs.record is not None:  # a record alone has all its weight there
-        rest = outside.psu_weight[pairs.psu] - pairs.by_pair(outside.weight)
-        value = value - outside.centre[pairs.row] * rest
-    mean = pairs.by_group(value)
-    if outside is not None:
-        rest = outside.stratum_weight[pairs.group_stratum]
-        rest = rest - pairs.by_group(outside.psu_weight[pairs.psu])
+    n_without = n_psus - pairs.group_size  # PSUs of the stratum with no record in the row
+    mean = value.sums
+    if outside is not None and weight is not None:
+        rest = outside.stratum_weight[pairs.group_stratum] - weight.sums
         # Where all PSUs have records the rest is rounding: nothing.
-        mean -= outside.centre[pairs.group_row] * np.where(n_without > 0, rest, 0.0)
+        mean = mean - outside.centre[pairs.group_row] * np.where(n_without > 0, rest, 0.0)
     # A single PSU is taken around zero; the multiplier says whether it counts at all.
     mean = np.where(n_psus > 1, mean / n_psus, 0.0)
-    squares = pairs.by_group((value - mean[pairs.group]) ** 2)
-    if outside is None:
-        squares += n_without * mean**2
+    squares = value.squares(mean)
+    if outside is None or weight is None:
+        squares = squares + n_without * mean**2
     else:
-        squares += _squares_without(pairs, outside, mean, n_without)
+        squares = squares + _squares_without(pairs, outside, weight, mean, n_without)
     result = pairs.by_row(design.multiplier[pairs.group_stratum] * squares)
     if outside is not None:  # strata that have no record at all in a row
         by_stratum = design.multiplier * outside.stratum_squares
@@ -151,18 +260,17 @@ def squares_by_row(
 
 
 def _squares_without(
-    pairs: Pairs, outside: Outside, mean: FloatArray, n_without: IntArray
+    pairs: Pairs, outside: Outside, weight: Grouped, mean: FloatArray, n_without: IntArray
 ) -> FloatArray:
     """Squares (G,) of the PSUs without records in a row, in strata that have records there.
 
     Such a PSU deviates by -(center * its weight + mean) = -(center * deviation + level); over the
     stratum the deviations add up to zero, hence over these PSUs to minus the sum of the others.
     """
-    centre = outside.centre[pairs.group_row]
-    deviation = outside.psu_deviation[pairs.psu]
-    level = mean + centre * outside.stratum_mean[pairs.group_stratum]
-    squared = outside.stratum_squares[pairs.group_stratum] - pairs.by_group(deviation**2)
-    crossed = -pairs.by_group(deviation)
+    centre, of_stratum = outside.centre[pairs.group_row], outside.stratum_mean[pairs.group_stratum]
+    level = mean + centre * of_stratum
+    squared = outside.stratum_squares[pairs.group_stratum] - weight.squares(of_stratum)
+    crossed = pairs.group_size * of_stratum - weight.sums
     squares = centre**2 * squared + 2.0 * centre * level * crossed + n_without * level**2
     return np.where(n_without > 0, np.maximum(squares, 0.0), 0.0)
 
@@ -235,7 +343,7 @@ def residual_squares(
     squares, crossed = np.zeros(domains.n_rows), np.zeros(regression.coefficient.shape)
     for margin_set, rows in enumerate(domains.codes):
         pairs, values = Pairs.of(domains, margin_set, design), inside(margin_set)
-        squares += squares_by_row(pairs, design, values, None)
+        squares += squares_of_pairs(pairs, design, values, None)
         _add_by_row(crossed, rows, of_record, values)
     b = regression.coefficient
     result = squares - 2.0 * (b * crossed).sum(axis=1) + np.einsum("dp,pq,dq->d", b, of_x, b)
@@ -312,11 +420,17 @@ class LinearisedTable:
         known = records_of(self.statistic, self.domains) > 0
         return np.where(known, self.linearised.estimate, np.nan)
 
-    def variance(self, sample_design: SampleDesign) -> FloatArray:
-        """Taylor variances (D,) under a design of the same records."""
+    def variance(
+        self, sample_design: SampleDesign, inside: Callable[[int], FloatArray] | None = None
+    ) -> FloatArray:
+        """Taylor variances (D,) under a design of the same records.
+
+        inside: the table's own, where what it returns is kept.
+        """
         return linearised_variance(
-            self.statistic, self.domains, sample_design, self._inside, weight=self.weight,
+            self.statistic, self.domains, sample_design, inside or self.inside, weight=self.weight,
             outside=self.linearised.outside, calibrated=self.calibrated, regression=self.regression,
+            form=self.linearised.deviations,
         )  # fmt: skip
 
     @cached_property
@@ -325,9 +439,10 @@ class LinearisedTable:
         if self.calibration is None:
             return None
         with np.errstate(divide="ignore", invalid="ignore"):
-            return Regression.of(self.calibration, self.domains, self._inside)
+            return Regression.of(self.calibration, self.domains, self.inside)
 
-    def _inside(self, margin_set: int) -> FloatArray:
+    def inside(self, margin_set: int) -> FloatArray:
+        """Return u (n,) of the records in the rows that they are in there."""
         return self.linearised.inside(self.domains.codes[margin_set])
 
 
@@ -341,13 +456,14 @@ def linearised_variance(
     outside: FloatArray | None,
     calibrated: bool,
     regression: Regression | None = None,
+    form: Deviations | None = None,
 ) -> FloatArray:
     """Taylor variances (D,) of a linearized variable.
 
     inside: from a margin set to u (n,) of records in the rows that they are in there; outside (D,):
     a record that is not in a row has u = -outside times its weight (n,), or zero for None;
     calibrated: whether weights are scaled to a known sum; regression: taken off u, where weights
-    are calibrated to further totals.
+    are calibrated to further totals; form: of u, where it has that of ``Deviations``.
     """
     design_effect = sample_design.design_effect
     if design_effect is not None:
@@ -361,9 +477,17 @@ def linearised_variance(
             variance += residual_squares(regression, domains, sample_design, inside)
             variance *= whole
         rest = None if outside is None else Outside.of(weight, outside, sample_design)
+        moments = None
+        if form is not None and sample_design.psu is None and regression is None:
+            cells = Pairs.of(domains, len(domains.codes) - 1, sample_design)
+            moments = Moments(cells, weight, form.values)
         for margin_set in range(len(domains.codes) if regression is None else 0):
             pairs = Pairs.of(domains, margin_set, sample_design)
-            squares = squares_by_row(pairs, sample_design, inside(margin_set), rest)
+            if form is None or moments is None:
+                squares = squares_of_pairs(pairs, sample_design, inside(margin_set), rest)
+            else:
+                value, weights = moments.linearised(form, pairs), moments.weights(pairs)
+                squares = squares_by_row(pairs, sample_design, value, weights, rest)
             if average:  # H / H_ok, infinite where H_ok is 0, which makes NaN
                 # R counts the strata of the data that an estimate is made from. Without calibration
                 # these are the row's own records; calibrated weights carry the whole sample.

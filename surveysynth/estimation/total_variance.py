@@ -10,7 +10,9 @@ draws given X do not show. The rule of partial synthesis, u + b/m, would leave t
 and with it all noise. Strict 3 has the degrees of freedom, quantiles, and declared design effects.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -79,13 +81,14 @@ class _Collected:
     ) -> None:
         """Add one dataset."""
         self._stack.add(draw, replicate, table)
-        unlimited = pair.variance(self._unlimited)
-        limited = unlimited if self._design.fpc is None else pair.variance(self._design)
+        inside = cache(pair.inside)
+        unlimited = pair.variance(self._unlimited, inside)
+        limited = unlimited if self._design.fpc is None else pair.variance(self._design, inside)
         if self._composition is None:
             self._composition = Composition(pair, self._group)
             self._variances = np.full((*self._variances.shape[:3], limited.size), np.nan)
         self._variances[:, draw - 1, replicate - 1] = unlimited, limited
-        self._composition.add(pair)
+        self._composition.add(pair, inside)
 
     def combined(self) -> Combined:
         """Return one estimate, variance and interval of all datasets."""
@@ -202,6 +205,10 @@ class Composition:
         self._table, self._group = table, group
         self._size = np.bincount(group)
         self._choices = [table.domains.choices(each) for each in range(len(table.domains.codes))]
+        #: Rows of groups, by margin set.
+        self._rows = [np.empty(self._size.size, dtype=np.int64) for _ in self._choices]
+        for rows, (public, _) in zip(self._rows, self._choices, strict=True):
+            rows[group] = public
         self._count = 0
         # A record has a u in every row that its outcomes may put it in.
         self._inside = [np.zeros((steps.size, self._size.size)) for _, steps in self._choices]
@@ -210,22 +217,31 @@ class Composition:
         self._calibrated: FloatArray | float = 0.0
         self._coefficient: FloatArray | float = 0.0
 
-    def add(self, table: LinearisedTable) -> None:
-        """Add one dataset."""
+    def add(self, table: LinearisedTable, u: Callable[[int], FloatArray] | None = None) -> None:
+        """Add one dataset; u: its ``inside``, where what it returns is kept."""
+        weight, form = self._means(table.weight)[0], table.linearised.deviations
+        product = None
+        if form is not None and table.domains.ways is None:
+            product = self._means(table.weight * form.values)[0]
         with np.errstate(divide="ignore", invalid="ignore"):
-            for margin_set, rows in enumerate(table.domains.codes):
-                public, steps = self._choices[margin_set]
-                # Where public columns alone make the rows there is one way.
-                chosen = None if steps.size == 1 else np.searchsorted(steps, rows - public)
-                inside = table.linearised.inside(rows)
-                self._inside[margin_set] += self._means(inside, chosen, steps.size)
+            for margin_set, (public, steps) in enumerate(self._choices):
+                if form is not None and product is not None:
+                    rows = self._rows[margin_set]
+                    made = form.scale[rows] * (product - form.centre[rows] * weight)
+                else:
+                    # Where public columns alone make the rows there is one way.
+                    rows, chosen = table.domains.codes[margin_set], None
+                    if steps.size > 1:
+                        chosen = np.searchsorted(steps, rows - public)
+                    made = self._means((u or table.inside)(margin_set), chosen, steps.size)
+                self._inside[margin_set] += made
             if table.linearised.outside is not None:
                 self._outside += table.linearised.outside
             if (regression := table.regression) is not None:
                 columns = [self._means(each)[0] for each in regression.weighted.T]
                 self._calibrated = self._calibrated + np.stack(columns, axis=1)
                 self._coefficient = self._coefficient + regression.coefficient
-        self._weight += self._means(table.weight)[0]
+        self._weight += weight
         self._count += 1
 
     def variance(self, sample_design: SampleDesign) -> FloatArray:

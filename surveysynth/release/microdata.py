@@ -474,11 +474,12 @@ def to_significant(values: FloatArray, digits: int) -> FloatArray:
     rest = np.flatnonzero(result)
     decimals = digits - 1 - np.floor(np.log10(np.abs(result[rest]))).astype(np.int64)
     exact = np.abs(decimals) <= _EXACT_POWER
-    inside, places = rest[exact], decimals[exact]
-    powers = 10.0 ** np.abs(places)
-    up = places >= 0
-    whole = np.rint(np.where(up, result[inside] * powers, result[inside] / powers))
-    result[inside] = np.where(up, whole / powers, whole * powers)
+    for places in range(decimals[exact].min(initial=0), decimals[exact].max(initial=0) + 1):
+        inside, power = rest[decimals == places], 10.0 ** abs(places)
+        if places >= 0:
+            result[inside] = np.rint(result[inside] * power) / power
+        else:
+            result[inside] = np.rint(result[inside] / power) * power
     for position in rest[~exact]:
         result[position] = float(f"{result[position]:.{digits - 1}e}")
     return result

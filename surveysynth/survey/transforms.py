@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
+from surveysynth._support.numeric import Places, blocks
 from surveysynth._support.types import BoolArray, FloatArray, IntArray
 from surveysynth.errors import InputError
 
@@ -362,23 +363,33 @@ class LearnedTransform(Transform):
 
     def inverse(self, transformed: FloatArray) -> FloatArray:
         """Return values of z, never outside the range."""
-        knots, row = self.knots, self._rows(transformed)
-        last = knots.shape[1] - 1
-        z = np.clip(transformed, knots[row, 0], knots[row, last])
-        # All curves in one increasing sequence, each with an offset of its own.
-        apart = 1.0 + 2.0 * float(np.abs(knots).max())
-        offsets = apart * np.arange(len(knots))
-        found = np.searchsorted((knots + offsets[:, None]).ravel(), z + offsets[row], "right")
-        part = np.clip(found - 1 - row * (last + 1), 0, last - 1)
-        lower, upper = knots[row, part], knots[row, part + 1]
-        share = np.clip((z - lower) / (upper - lower), 0.0, 1.0)
+        rows, flat, last = self._rows(transformed), self.knots.ravel(), self.knots.shape[1] - 1
+        offsets, sequence = self._sequence
+        result = np.empty(transformed.shape)
+        for block in blocks(len(transformed)):
+            row = rows[block]
+            first = row * (last + 1)
+            z = np.clip(transformed[block], flat[first], flat[first + last])
+            place = np.clip(sequence.of(z + offsets[row]) - 1, first, first + last - 1)
+            lower = flat[place]
+            share = np.clip((z - lower) / (flat[place + 1] - lower), 0.0, 1.0)
+            result[block] = self._at_part(place - first + share)
+        return result
+
+    @cached_property
+    def _sequence(self) -> tuple[FloatArray, Places]:
+        """All curves in one increasing sequence, each with an offset (strata,) of its own."""
+        apart = 1.0 + 2.0 * float(np.abs(self.knots).max())
+        offsets: FloatArray = apart * np.arange(len(self.knots), dtype=np.float64)
+        return offsets, Places((self.knots + offsets[:, None]).ravel())
+
+    def _at_part(self, place: FloatArray) -> FloatArray:
+        """Return values at places on the grid, in parts of bins from its low end."""
         if self.whole:
-            place = (part + share) / self.parts
-            y = np.floor(np.interp(place, np.arange(self.bins + 1.0), self.edges))
+            y = np.floor(np.interp(place / self.parts, np.arange(self.bins + 1.0), self.edges))
         else:
             low, high = self.grid
-            x = low + (part + share) / last * (high - low)
-            y = self.divisor * np.sinh(x)
+            y = self.divisor * np.sinh(low + place / (BINS * PARTS) * (high - low))
         return np.asarray(np.clip(y, self.low, self.high), dtype=np.float64)
 
     def mean_of_inverse(self, mean: FloatArray, variance: FloatArray) -> FloatArray:
@@ -388,25 +399,31 @@ class LearnedTransform(Transform):
         means of each: they differ by a millionth, in the tails by up to a thousandth.
         """
         place, variances = pd.factorize(np.broadcast_to(variance, mean.shape))
-        place, pairs = pd.factorize(place * len(self.knots) + self._rows(mean))
+        if len(self.knots) == 1 or self.codes is None:
+            pairs = np.arange(variances.size) * len(self.knots)
+        else:
+            place, pairs = pd.factorize(place * len(self.knots) + self._rows(mean))
         if not mean.size or mean.size < PER_MEAN * MEANS * pairs.size:
             return super().mean_of_inverse(mean, variance)
         of_variance, row = np.divmod(pairs, len(self.knots))
         # One mean beyond either end, for the cubic through the two to either side.
         low, step = mean.min(), max((mean.max() - mean.min()) / (MEANS - 3), 1e-12)
         means = low + step * np.arange(-1, MEANS - 1)
-        each = replace(self, codes=np.repeat(row[:, None], MEANS, axis=1))
+        each = replace(self, codes=np.repeat(row, MEANS))
         table = Transform.mean_of_inverse(
-            each, np.tile(means, (row.size, 1)), variances[of_variance][:, None]
+            each, np.tile(means, row.size), np.repeat(variances[of_variance], MEANS)
         )
-        share = (mean - low) / step
-        left = np.minimum(share.astype(np.int64), MEANS - 4)
-        share -= left
-        between = np.zeros(mean.shape)
-        for k in range(4):
-            others = [j for j in range(4) if j != k]
-            factor = np.prod([(share + 1.0 - j) / (k - j) for j in others], axis=0)
-            between += factor * table[place, left + k]
+        between = np.empty(mean.shape)
+        for block in blocks(mean.size):
+            share = (mean[block] - low) / step
+            left = np.minimum(share.astype(np.int64), MEANS - 4)
+            share -= left
+            before, after, far = share + 1.0, share - 1.0, share - 2.0
+            start = place[block] * MEANS + left
+            between[block] = (
+                0.5 * before * far * (table[start + 1] * after - table[start + 2] * share)
+                + share * after / 6.0 * (table[start + 3] * before - table[start] * far)
+            )
         return between
 
     def describe(self, name: str) -> str:

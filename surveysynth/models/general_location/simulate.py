@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import log_ndtr, ndtri, ndtri_exp
 
+from surveysynth._support.numeric import blocks
 from surveysynth._support.types import FloatArray, IntArray, Theta
 from surveysynth.models.base import Simulated
 from surveysynth.models.general_location.layout import (
@@ -250,20 +251,21 @@ class Simulation:
             return mean + self.effects[:, self.layout.amount_effects][:, part.position], variance
         cell = self.cell if cell is None else cell
         first, place = self._alike(cell, category)
-        group, tilde = self.group_of_cell[cell[first]], self._tilde(cell[first], category[first])
-        mean = self._mean(part, tilde, group)[place]
-        before = [self.layout.regressions[int(k)] for k in part.earlier]
-        fitted = [self._mean(each, tilde, group)[place] for each in before]
-        group = group[place]
-        if before:
-            there = self.layout.present(category)[:, part.earlier]
-            residual = np.where(there, z[:, part.earlier] - np.stack(fitted, axis=1), 0.0)
-            mean = mean + (residual * self._slopes(part)[group]).sum(-1)
+        own = category[first]
+        group, tilde = self.group_of_cell[cell[first]], self._tilde(cell[first], own)
         variance = self.theta[f"variance_{part.name}"][group]
         if part.outcome is None:
-            raised = level_log_variances(self.theta, self.layout.categories, group, category)
+            raised = level_log_variances(self.theta, self.layout.categories, group, own)
             variance = variance * np.exp(raised)
-        return mean, variance
+        # Where an earlier column is absent its residual is zero.
+        slopes = np.where(self.layout.present(own)[:, part.earlier], self._slopes(part)[group], 0.0)
+        mean = self._mean(part, tilde, group)[place]
+        for k, slope in zip(part.earlier, slopes.T, strict=True):
+            fitted = self._mean(self.layout.regressions[int(k)], tilde, group)
+            for block in blocks(mean.size):
+                at = place[block]
+                mean[block] += (z[block, k] - fitted[at]) * slope[at]
+        return mean, variance[place]
 
     def _mean(self, part: RegressionPart, tilde: FloatArray, group: IntArray) -> FloatArray:
         """Return the means (r,) of a column of z given x~ (r, W) and groups (r,) alone."""
@@ -293,7 +295,7 @@ class Simulation:
             z[:, part.position] = np.where(present[:, part.position], values, 0.0)
         full = np.zeros((n, len(layout.sides) + int(layout.weighted)))
         for position, (j, _) in enumerate(layout.amounts):
-            full[present[:, position], j] = z[present[:, position], position]
+            full[:, j] += z[:, position]  # of an outcome's sides, one is not zero
         if layout.weighted:
             full[:, -1] = z[:, -1]
         return Simulated(full, category, self.effects)
