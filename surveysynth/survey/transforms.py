@@ -363,25 +363,28 @@ class LearnedTransform(Transform):
 
     def inverse(self, transformed: FloatArray) -> FloatArray:
         """Return values of z, never outside the range."""
-        rows, flat, last = self._rows(transformed), self.knots.ravel(), self.knots.shape[1] - 1
-        offsets, sequence = self._sequence
+        rows, last = self._rows(transformed), self.knots.shape[1] - 1
+        offsets, sequence, rate, start = self._sequence
         result = np.empty(transformed.shape)
         for block in blocks(len(transformed)):
-            row = rows[block]
+            row, z = rows[block], transformed[block]
             first = row * (last + 1)
-            z = np.clip(transformed[block], flat[first], flat[first + last])
-            place = np.clip(sequence.of(z + offsets[row]) - 1, first, first + last - 1)
-            lower = flat[place]
-            share = np.clip((z - lower) / (flat[place + 1] - lower), 0.0, 1.0)
-            result[block] = self._at_part(place - first + share)
+            part = np.clip(sequence.of(z + offsets[row]) - 1, first, first + (last - 1))
+            result[block] = self._at_part(np.clip(start[part] + rate[part] * z, 0.0, last))
         return result
 
     @cached_property
-    def _sequence(self) -> tuple[FloatArray, Places]:
-        """All curves in one increasing sequence, each with an offset (strata,) of its own."""
+    def _sequence(self) -> tuple[FloatArray, Places, FloatArray, FloatArray]:
+        """All curves in one increasing sequence, each with an offset (strata,) of its own.
+
+        Then parts per unit of z, and the place where each part's line has z = 0.
+        """
         apart = 1.0 + 2.0 * float(np.abs(self.knots).max())
         offsets: FloatArray = apart * np.arange(len(self.knots), dtype=np.float64)
-        return offsets, Places((self.knots + offsets[:, None]).ravel())
+        rate = 1.0 / np.diff(self.knots, append=np.inf)
+        start = np.arange(self.knots.shape[1]) - rate * self.knots
+        sequence = Places((self.knots + offsets[:, None]).ravel())
+        return offsets, sequence, rate.ravel(), start.ravel()
 
     def _at_part(self, place: FloatArray) -> FloatArray:
         """Return values at places on the grid, in parts of bins from its low end."""
