@@ -48,8 +48,8 @@ def rounded_down(value: Fraction) -> float:
 
 #: Records of a block, whose arrays stay in the processor's cache.
 BLOCK = 2**15
-#: Equal steps for each edge by which ``Places`` looks values up, with room for their rounding.
-STEPS, ROOM = 16, 1e-6
+#: Equal steps for each edge by which ``Places`` looks values up.
+STEPS = 16
 
 
 def blocks(n: int) -> Iterator[slice]:
@@ -67,16 +67,19 @@ class Places:
 
     def __init__(self, edges: FloatArray) -> None:
         self._edges, self._after = edges, np.append(edges, np.inf)
-        steps, run = STEPS * edges.size, float(edges[-1] - edges[0])
-        self._step = steps / run if run > 0 else 0.0
-        starts = edges[0] + run / steps * (np.arange(steps) - ROOM)
-        self._first = np.searchsorted(edges, starts, "right")
+        self._last = STEPS * edges.size - 1
+        run = float(edges[-1] - edges[0])
+        self._rate = self._last / run if run > 0 else 0.0
+        # Steps never fall from one value to a higher one, however they are rounded.
+        self._before = np.searchsorted(self._step(edges), np.arange(self._last + 1))
+
+    def _step(self, values: FloatArray) -> IntArray:
+        steps = (values - self._edges[0]) * self._rate
+        return np.clip(steps, 0.0, self._last).astype(np.int64)
 
     def of(self, values: FloatArray) -> IntArray:
         """Return how many edges there are up to each value (n,), as ``np.searchsorted`` "right"."""
-        step = (values - self._edges[0]) * self._step
-        place = np.clip(step, 0, self._first.size - 1).astype(np.int64)
-        found: IntArray = self._first[place]
+        found: IntArray = self._before[self._step(values)]
         beyond = np.flatnonzero(values >= self._after[found])
         found[beyond] = np.searchsorted(self._edges, values[beyond], "right")
         return found

@@ -1,11 +1,15 @@
-"""Quantiles and ranks. Truth: ``scipy.stats``, to the last bit."""
+"""Quantiles, ranks and places. Truth: ``scipy.stats`` and ``np.searchsorted``, to the last bit."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from surveysynth._support.numeric import (
+    Places,
     beta_quantile,
+    blocks,
     chi_square_quantile,
     chi_square_tail,
     normal_density,
@@ -49,3 +53,29 @@ def test_ranks_are_those_of_scipy(n: int) -> None:
     np.testing.assert_array_equal(_ranks(values), stats.rankdata(values, axis=0))
     if n > 2:  # ranks without averaged ties are others
         assert (stats.rankdata(values, axis=0, method="ordinal") != _ranks(values)).any()
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=40),
+    st.lists(st.floats(-1e9, 1e9), max_size=20),
+    st.floats(-12.0, 0.0),
+)
+def test_places_are_those_of_a_binary_search(
+    edges: list[float], values: list[float], log_unit: float
+) -> None:
+    """Also at edges, next to them, and where most of them are close together."""
+    known = np.sort(np.array(edges))
+    known = np.concatenate([known, known[-1] + 10.0**log_unit * np.arange(5)])
+    near = np.concatenate([np.nextafter(known, -np.inf), known, np.nextafter(known, np.inf)])
+    sought = np.concatenate([near, values])
+    np.testing.assert_array_equal(
+        Places(known).of(sought), np.searchsorted(known, sought, "right")
+    )
+
+
+@pytest.mark.parametrize("n", [0, 1, 2**15, 2**15 + 1, 100_000])
+def test_blocks_are_all_records_in_order(n: int) -> None:
+    records = np.arange(n)
+    np.testing.assert_array_equal(
+        np.concatenate([records[:0], *(records[block] for block in blocks(n))]), records
+    )

@@ -1,8 +1,8 @@
 """Identities that hold for any sample: no figure of another program is needed.
 
 A domain mean is a coefficient of a weighted regression on dummies, with the sandwich variance,
-which does not depend on where the outcome has its zero; a known whole has no error. What follows
-from the formula alone is left to ``test_taylor_reference.py``.
+which does not depend on where the outcome has its zero; a known whole has no error; records are
+PSUs of one record. What follows from the formula alone is left to ``test_taylor_reference.py``.
 """
 
 import numpy as np
@@ -135,6 +135,32 @@ def test_rows_of_weight_zero_have_no_mean_and_raise_no_warning() -> None:
     count = estimates(DESIGNS["clusters"], "count", "ratio", weight=weight)
     assert (count.estimate[empty] == 0).all()
     assert (count.variance[empty] == 0).all()
+
+
+@pytest.mark.parametrize("origin", [0.0, 1e7])
+@pytest.mark.parametrize("statistic", ["count", "total", "mean"])
+@pytest.mark.parametrize("linearisation", ["plain", "ratio"])
+def test_records_are_psus_of_one_record(
+    statistic: Statistic, linearisation: Linearisation, origin: float
+) -> None:
+    """Moments of cells against records one by one, also far from zero, with zeros among weights."""
+    weight = np.where(RNG.random(N) < 0.1, 0.0, WEIGHT)
+    weight[(FRAME["a"] == "2") & (FRAME["b"] == "u") & (STRATA == 2)] = 0.0
+    strata, fpc = np.minimum(STRATA, 4), np.linspace(0.0, 0.5, 6)
+    strata[STRATA == 5] = np.where(np.arange((STRATA == 5).sum()) == 0, 5, 4)  # a lonely record
+    for adjust in ("remove", "adjust", "average"):
+        by_moments, one_by_one = (
+            estimates(
+                SampleDesign(strata, psu, fpc, lonely_psu=adjust), statistic, linearisation,
+                weight=weight, outcome=OUTCOME + origin,
+            )
+            for psu in (None, np.arange(N))
+        )  # fmt: skip
+        np.testing.assert_allclose(by_moments.estimate, one_by_one.estimate, rtol=1e-12)
+        np.testing.assert_allclose(
+            by_moments.variance, one_by_one.variance, rtol=1e-7 if origin else 1e-10,
+            atol=1e-12 * one_by_one.variance.max(),
+        )  # fmt: skip
 
 
 def test_rows_that_are_kept_serve_every_design() -> None:
