@@ -75,7 +75,7 @@ class Places:
 
     def _step(self, values: FloatArray) -> IntArray:
         steps = (values - self._edges[0]) * self._rate
-        return np.clip(steps, 0.0, self._last).astype(np.int64)
+        return np.asarray(np.clip(steps, 0.0, self._last), dtype=np.int64)
 
     def of(self, values: FloatArray) -> IntArray:
         """Return how many edges there are up to each value (n,), as ``np.searchsorted`` "right"."""
