@@ -493,7 +493,12 @@ def distribution(
     share = under / size
 
     def inside(rows: IntArray) -> FloatArray:
-        return np.asarray(weight * ((outcome <= at[rows]) - share[rows]) / size[rows])
+        result = np.empty(rows.size)
+        for block in blocks(rows.size):
+            row = rows[block]
+            deviation = (outcome[block] <= at[row]) - share[row]
+            result[block] = weight[block] * deviation / size[row]
+        return result
 
     return Linearised(share, inside, parts=(under, size))
 

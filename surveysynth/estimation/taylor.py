@@ -19,6 +19,7 @@ from typing import Literal, Protocol, TypeAlias, cast, get_args
 import numpy as np
 import pandas as pd
 
+from surveysynth._support.numeric import blocks
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.calibration import CalibratedWeights
@@ -147,7 +148,10 @@ class OfPairs:
 
     def squares(self, centre: FloatArray) -> FloatArray:
         """Return sums (G,) of squared deviations from centers (G,)."""
-        return self.pairs.by_group((self.values - centre[self.pairs.group]) ** 2)
+        result = np.empty(self.values.size)
+        for block in blocks(result.size):
+            result[block] = (self.values[block] - centre[self.pairs.group[block]]) ** 2
+        return self.pairs.by_group(result)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,11 +193,14 @@ class Moments:
         # Without weight there is nothing to be level.
         self._level = _sums(group, weight * values) / np.where(total == 0.0, 1.0, total)
         self._weight = total / self._number
-        rest = values - self._level[group]
-        rest *= weight
-        apart = weight - self._weight[group]
-        self._of_rest, self._mixed = _sums(group, rest * rest), _sums(group, rest * apart)
-        self._of_weight = _sums(group, apart * apart)
+        self._of_rest, self._mixed, self._of_weight = np.zeros((3, total.size))
+        for block in blocks(weight.size):
+            own = group[block]
+            rest = weight[block] * (values[block] - self._level[own])
+            apart = weight[block] - self._weight[own]
+            self._of_rest += _sums(own, rest * rest, total.size)
+            self._mixed += _sums(own, rest * apart, total.size)
+            self._of_weight += _sums(own, apart * apart, total.size)
 
     def weights(self, pairs: Pairs) -> OfCells:
         """Return the weights by group of a margin set."""

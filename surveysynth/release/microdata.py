@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from surveysynth._support.messages import listing
+from surveysynth._support.numeric import blocks
 from surveysynth._support.types import FloatArray, IntArray
 from surveysynth.config.spec import Spec
 from surveysynth.errors import InputError, RefusedError, SurveySynthError
@@ -471,18 +472,24 @@ class Digits:
 def to_significant(values: FloatArray, digits: int) -> FloatArray:
     """Round values (n,) to the doubles nearest to decimal numbers of so many significant digits."""
     result = np.array(values, dtype=np.float64)
-    rest = np.flatnonzero(result)
-    decimals = digits - 1 - np.floor(np.log10(np.abs(result[rest]))).astype(np.int64)
+    for block in blocks(result.size):
+        _round(result[block], digits)
+    return result
+
+
+def _round(values: FloatArray, digits: int) -> None:
+    """Round values (n,) in place."""
+    rest = np.flatnonzero(values)
+    decimals = digits - 1 - np.floor(np.log10(np.abs(values[rest]))).astype(np.int64)
     exact = np.abs(decimals) <= _EXACT_POWER
-    for places in range(decimals[exact].min(initial=0), decimals[exact].max(initial=0) + 1):
+    for places in np.unique(decimals[exact]).tolist():
         inside, power = rest[decimals == places], 10.0 ** abs(places)
         if places >= 0:
-            result[inside] = np.rint(result[inside] * power) / power
+            values[inside] = np.rint(values[inside] * power) / power
         else:
-            result[inside] = np.rint(result[inside] / power) * power
+            values[inside] = np.rint(values[inside] / power) * power
     for position in rest[~exact]:
-        result[position] = float(f"{result[position]:.{digits - 1}e}")
-    return result
+        values[position] = float(f"{values[position]:.{digits - 1}e}")
 
 
 def _steps(weight: FloatArray, size: float, decimals: int, order: IntArray) -> FloatArray:

@@ -63,6 +63,8 @@ class DesignMatrix:
     ridged: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=bool))
     interaction_scale: float = INTERACTION_SCALE
     left_out: tuple[str, ...] = ()
+    #: What models keep of these cells.
+    kept: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.ridged.size:

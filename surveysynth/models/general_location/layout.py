@@ -11,8 +11,9 @@ records, which are part of the design.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -285,7 +286,6 @@ def default_columns(design: PublicDesign) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*strata, *sorted(design.by))))
 
 
-@lru_cache(maxsize=4)  # every synthetic dataset asks again
 def covariance_groups(design: PublicDesign, names: tuple[str, ...]) -> CovarianceGroups:
     """Group the cells of X by the levels of public columns.
 
@@ -301,6 +301,14 @@ def covariance_groups(design: PublicDesign, names: tuple[str, ...]) -> Covarianc
     >>> groups.labels[0], groups.count
     (('1', 'Female'), 16)
     """
+    # Every synthetic dataset asks again, with curves of its own in the same rows.
+    kept, key = design.matrix.kept, (names, id(design.frame))
+    if key not in kept:
+        kept[key] = _grouped(design, names), design.frame  # which is not forgotten
+    return cast(CovarianceGroups, kept[key][0])
+
+
+def _grouped(design: PublicDesign, names: tuple[str, ...]) -> CovarianceGroups:
     levels = pd.DataFrame({name: _of_cells(design, name) for name in names})
     group = np.zeros(design.matrix.x_cells.shape[0], dtype=np.int64)
     labels: list[tuple[str, ...]] = []

@@ -290,7 +290,8 @@ class Simulation:
         for part in layout.regressions:
             mean, variance = self._moments(part, category, z)
             mean, sd = parent_normal(mean, np.sqrt(variance), self._ends(part))
-            mean = mean + self._tilt(part) * sd * sd
+            if np.any(tilt := self._tilt(part)):
+                mean = mean + tilt * sd * sd
             values = cut_normal(mean, sd, self._ends(part), rng)
             z[:, part.position] = np.where(present[:, part.position], values, 0.0)
         full = np.zeros((n, len(layout.sides) + int(layout.weighted)))
