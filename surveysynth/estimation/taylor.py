@@ -14,7 +14,7 @@ never the small difference of two large sums.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, Protocol, TypeAlias, cast, get_args
+from typing import Literal, TypeAlias, cast, get_args
 
 import numpy as np
 import pandas as pd
@@ -121,19 +121,6 @@ class Outside:
         return cls(centre, weight, psu_weight, stratum_weight, mean, squares)
 
 
-class Grouped(Protocol):
-    """Values of the PSUs that have records in a row, by group of a stratum and a row."""
-
-    @property
-    def sums(self) -> FloatArray:
-        """Their sums (G,)."""
-        ...
-
-    def squares(self, centre: FloatArray) -> FloatArray:
-        """Return sums (G,) of squared deviations from centers (G,)."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class OfPairs:
     """Values (P,) one by one."""
@@ -175,6 +162,10 @@ class OfCells:
         """Return sums (G,) of squared deviations from centers (G,)."""
         apart = self.mean - centre[self.group]
         return _sums(self.group, self.about_mean + self.number * apart**2)
+
+
+Grouped: TypeAlias = OfPairs | OfCells
+"""Values of the PSUs that have records in a row, by group of a stratum and a row."""
 
 
 class Moments:
