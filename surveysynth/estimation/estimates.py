@@ -158,11 +158,11 @@ class Estimates:
                 if self.separate_pair:
                     of_pair = self._linearised(key, level, *pair)
                 collected.add(dataset.draw, dataset.replicate, released, of_pair)
+        # Quantiles keep datasets until all are added, and share their weights.
+        kept = self._kept(*own) if self._quantiles else {}
+        kept_pair = self._kept(*pair) if self._quantiles and self.separate_pair else kept
         for key, quantiles in self._quantiles.items():
-            weighted = pair_of_own = self._weighted(key, *own)
-            if self.separate_pair:
-                pair_of_own = self._weighted(key, *pair)
-            quantiles.add(dataset.draw, dataset.replicate, weighted, pair_of_own)
+            quantiles.add(dataset.draw, dataset.replicate, kept[key], kept_pair[key])
 
     def add_alone(self, outcomes: FloatArray, weight: FloatArray) -> None:
         """Estimate every table from the only dataset: outcomes (n, p), weight (n,)."""
@@ -201,19 +201,20 @@ class Estimates:
             calibration=calibrated,
         )  # fmt: skip
 
-    def _weighted(
+    def _kept(
         self,
-        key: Key,
         domains: Domains,
         outcomes: FloatArray,
         weight: FloatArray,
         calibrated: CalibratedWeights | None,
-    ) -> Weighted:
-        """Return one outcome with its weights, scaled as those of any statistic."""
-        assert key[1] is not None  # quantiles are of outcomes
+    ) -> dict[Key, Weighted]:
+        """Return the outcome of each quantile, with weights scaled as those of any statistic."""
         if calibrated is None and self._linearisation == "ratio" and self._population_size:
             weight = weight * (self._population_size / weight.sum())
-        return Weighted(domains, outcomes[:, key[1]], weight, calibrated)
+        return {
+            key: Weighted(domains, outcomes[:, key[1]], weight, calibrated)
+            for key in self._quantiles if key[1] is not None  # quantiles are of outcomes
+        }  # fmt: skip
 
     def combined(self, key: Key) -> Combined:
         """Combine one table over all datasets.
