@@ -359,6 +359,10 @@ def margin_set_of_row(labels: tuple[RowLabels, ...]) -> IntArray:
 
 def sums_by_row(domains: Domains, values: FloatArray) -> FloatArray:
     """Sum the values (n,) of the records of each row of the table: (D,)."""
+    if domains.ways is not None:
+        # Not by cells, which differ between datasets: sums by public columns alone must not.
+        each = [np.bincount(rows, values, minlength=domains.n_rows) for rows in domains.codes]
+        return np.asarray(np.sum(each, axis=0), dtype=np.float64)
     inside = np.bincount(domains.codes[-1], values, minlength=domains.n_rows)
     return with_margins(domains.labels, inside.astype(np.float64, copy=False))
 

@@ -18,7 +18,13 @@ from hypothesis import strategies as st
 from surveysynth._support.types import FloatArray
 from surveysynth.errors import InputError
 from surveysynth.estimation.combining import Combined, combine, logit_interval
-from surveysynth.estimation.domains import ByOutcome, RowsByOutcome, build_domains, build_rows
+from surveysynth.estimation.domains import (
+    ByOutcome,
+    RowsByOutcome,
+    build_domains,
+    build_rows,
+    sums_by_row,
+)
 from surveysynth.estimation.estimates import Estimates
 from surveysynth.estimation.sample_design import SampleDesign
 from surveysynth.estimation.statistics import statistic_of, table_keys
@@ -225,6 +231,19 @@ def test_rows_of_a_dataset_are_those_of_its_column_as_text(by: tuple[str, ...]) 
                                                over.n, strict=True)}  # fmt: skip
     found = [n[tuple(row)] for row in rows.table[keys].itertuples(index=False, name=None)]
     np.testing.assert_array_equal(rows.n_public, found)
+
+
+def test_sums_by_public_columns_alone_are_the_same_in_all_datasets() -> None:
+    """To the last bit: else a public count would seem to differ from the sample's."""
+    frame, rng = region_frame(400), np.random.default_rng(2)
+    rows, weight = rows_by_status(frame), rng.lognormal(1, 0.6, 400)
+    sums = np.stack([sums_by_row(rows.of(draw(rng, 400)), weight) for _ in range(5)])
+    assert (sums == sums[0]).all(axis=0)[~rows.by_dataset].all()
+    assert not (sums == sums[0]).all(axis=0)[rows.by_dataset & (sums[0] > 0)].any()
+    of_levels = [rows.table["status"].eq(each).to_numpy() for each in STATUS.levels]
+    np.testing.assert_allclose(
+        sum(sums[:, each] for each in of_levels), sums[:, ~rows.by_dataset], rtol=1e-12
+    )
 
 
 def test_rows_by_an_outcome_are_laid_out_with_care() -> None:
