@@ -316,11 +316,15 @@ def _step(
 
 
 def _sizes(codes: IntArray, n_rows: int) -> IntArray:
-    """Return the number of records (D,) of each row; a row belongs to exactly one margin set."""
-    sizes = np.zeros(n_rows, dtype=np.int64)
-    for rows in codes:
-        sizes += np.bincount(rows, minlength=n_rows)
-    return sizes
+    """Return the number of records (D,) of each row."""
+    return np.asarray(_by_row(codes, n_rows), dtype=np.int64)
+
+
+def _by_row(
+    codes: IntArray, n_rows: int, values: FloatArray | None = None
+) -> "np.ndarray[Any, Any]":
+    """Add up values (n,), or count records, by row; a row is of exactly one margin set."""
+    return np.asarray(sum(np.bincount(rows, values, minlength=n_rows) for rows in codes))
 
 
 def _level_codes(frame: pd.DataFrame, name: str, levels: Mapping[str, Sequence[str]]) -> IntArray:
@@ -340,13 +344,6 @@ def _level_codes(frame: pd.DataFrame, name: str, levels: Mapping[str, Sequence[s
     return codes.astype(np.int64)
 
 
-def cell_of_record(domains: Domains) -> IntArray:
-    """Interior cell 0..I-1 of each record, shape (n,)."""
-    sets = margin_set_of_row(domains.labels)
-    position = np.cumsum(sets == sets.max()) - 1
-    return np.asarray(position[domains.codes[-1]], dtype=np.int64)
-
-
 @lru_cache(maxsize=16)
 def margin_set_of_row(labels: tuple[RowLabels, ...]) -> IntArray:
     """Position in ``Domains.codes`` of the margin set that each row belongs to, shape (D,)."""
@@ -361,17 +358,21 @@ def sums_by_row(domains: Domains, values: FloatArray) -> FloatArray:
     """Sum the values (n,) of the records of each row of the table: (D,)."""
     if domains.ways is not None:
         # Not by cells, which differ between datasets: sums by public columns alone must not.
-        each = [np.bincount(rows, values, minlength=domains.n_rows) for rows in domains.codes]
-        return np.asarray(np.sum(each, axis=0), dtype=np.float64)
+        return np.asarray(_by_row(domains.codes, domains.n_rows, values), dtype=np.float64)
     inside = np.bincount(domains.codes[-1], values, minlength=domains.n_rows)
     return with_margins(domains.labels, inside.astype(np.float64, copy=False))
 
 
-def with_margins(labels: Sequence[RowLabels], sums: FloatArray) -> FloatArray:
-    """Add up sums of rows (D, ..), zero but in interior cells, to those of margins: (D, ..)."""
+def with_margins(
+    labels: Sequence[RowLabels], values: FloatArray, reduce: np.ufunc = np.add
+) -> FloatArray:
+    """Return values of rows (D, ..), known in interior cells, with those of margins: (D, ..).
+
+    reduce: how cells make a margin, by default as their sum.
+    """
     names = tuple(len(each.names) for each in labels)
-    made = sums.reshape(names + sums.shape[1:]).copy()
+    made = values.reshape(names + values.shape[1:]).copy()
     for axis in range(len(labels)):
         along = np.moveaxis(made, axis, 0)
-        along[0] = along[1:].sum(axis=0)
-    return made.reshape(sums.shape)
+        along[0] = reduce.reduce(along[1:], axis=0)
+    return made.reshape(values.shape)

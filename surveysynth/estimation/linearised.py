@@ -28,7 +28,6 @@ from surveysynth.estimation.domains import (
     RowLabels,
     TableRows,
     Ways,
-    cell_of_record,
     margin_sets,
     sums_by_row,
     with_margins,
@@ -37,14 +36,19 @@ from surveysynth.estimation.domains import (
 
 @dataclass(frozen=True, eq=False)
 class Deviations:
-    """A linearized variable u = w scale_d (y - centre_d) of the records of a row d.
+    """A linearized variable u = w (y - centre_d) scale_d of the records of a row d.
 
-    values: y (n,); scale, centre (D,).
+    weight, values: w and y (n,); centre, scale (D,).
     """
 
+    weight: FloatArray
     values: FloatArray
-    scale: FloatArray
     centre: FloatArray
+    scale: FloatArray
+
+    def inside(self, rows: IntArray) -> FloatArray:
+        """Return u (n,) of records in the rows (n,)."""
+        return np.asarray(self.weight * (self.values - self.centre[rows]) * self.scale[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,14 +87,10 @@ def expansion(
 ) -> Linearised:
     """Estimate counts (outcome 1) and totals: t_d = sum of w y, u = w y d, or w (y d - t_d / N)."""
     total = sums_by_row(domains, weight * outcome)
-    if not calibrated:
-        form = Deviations(outcome, np.ones(total.size), np.zeros(total.size))
-        return Linearised(total, lambda rows: weight * outcome, deviations=form)
-    centre = total / sums_by_row(domains, weight)[0]  # row 0 is the whole
-    return Linearised(
-        total, lambda rows: weight * (outcome - centre[rows]), centre,
-        deviations=Deviations(outcome, np.ones(total.size), centre),
-    )  # fmt: skip
+    # Row 0 is the whole.
+    centre = total / sums_by_row(domains, weight)[0] if calibrated else np.zeros(total.size)
+    form = Deviations(weight, outcome, centre, np.ones(total.size))
+    return Linearised(total, form.inside, centre if calibrated else None, deviations=form)
 
 
 def average(
@@ -98,13 +98,8 @@ def average(
 ) -> Linearised:
     """Estimate means and proportions: t_d / N_d, u = w d (y - mean) / N_d, calibrated or not."""
     total, size = sums_by_row(domains, weight * outcome), sums_by_row(domains, weight)
-    mean, scale = total / size, 1.0 / size
-
-    def inside(rows: IntArray) -> FloatArray:
-        return weight * (outcome - mean[rows]) * scale[rows]
-
-    form = Deviations(outcome, scale, mean)
-    return Linearised(mean, inside, parts=(total, size), deviations=form)
+    form = Deviations(weight, outcome, total / size, 1.0 / size)
+    return Linearised(form.centre, form.inside, parts=(total, size), deviations=form)
 
 
 def quotient(
@@ -300,8 +295,8 @@ class RowExtremes:
     """Extremes and sums by interior cell, then by margin, for columns of values at once."""
 
     def __init__(self, domains: Domains) -> None:
-        self._labels = domains.labels
-        cell = cell_of_record(domains)
+        self._domains = domains
+        cell = domains.codes[-1]
         self._order = np.argsort(cell, kind="stable")
         ordered = cell[self._order]
         self._starts = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -320,14 +315,9 @@ class RowExtremes:
 
     def _rows(self, by_cell: FloatArray, reduce: np.ufunc, empty: float) -> FloatArray:
         """Interior cells (I', S) to all rows of the table (D, S)."""
-        columns, levels = by_cell.shape[1], [len(each.levels) for each in self._labels]
-        grid = np.full((int(np.prod(levels)), columns), empty)
-        grid[self._cells] = by_cell
-        grid = grid.reshape(*levels, columns)
-        for axis in range(len(levels)):
-            whole = reduce.reduce(grid, axis=axis, keepdims=True)
-            grid = np.concatenate([whole, grid], axis=axis)
-        return grid.reshape(-1, columns)
+        made = np.full((self._domains.n_rows, by_cell.shape[1]), empty)
+        made[self._cells] = by_cell
+        return with_margins(self._domains.labels, made, reduce)
 
 
 Sensitivity: TypeAlias = Callable[[RowExtremes, FloatArray, FloatArray, Rule], FloatArray]

@@ -177,8 +177,9 @@ class Moments:
     records serves all margin sets.
     """
 
-    def __init__(self, cells: Pairs, weight: FloatArray, values: FloatArray) -> None:
-        self._cells, group = cells, cells.group
+    def __init__(self, cells: Pairs, form: Deviations) -> None:
+        self._cells, self._form, group = cells, form, cells.group
+        weight, values = form.weight, form.values
         self._number = cells.group_size.astype(np.float64)
         total = _sums(group, weight)
         # Without weight there is nothing to be level.
@@ -193,18 +194,16 @@ class Moments:
             self._mixed += _sums(own, rest * apart, total.size)
             self._of_weight += _sums(own, apart * apart, total.size)
 
-    def weights(self, pairs: Pairs) -> OfCells:
-        """Return the weights by group of a margin set."""
-        part_of = pairs.group[self._cells.member]
-        return OfCells(self._number, self._weight, self._of_weight, part_of)
-
-    def linearised(self, form: Deviations, pairs: Pairs) -> OfCells:
-        """Return u by group of a margin set."""
+    def of(self, pairs: Pairs) -> tuple[OfCells, OfCells]:
+        """Return u and the weights by group of a margin set."""
         part_of = pairs.group[self._cells.member]
         row = pairs.group_row[part_of]
-        scale, away = form.scale[row], self._level - form.centre[row]
+        scale, away = self._form.scale[row], self._level - self._form.centre[row]
         squares = self._of_rest + 2.0 * away * self._mixed + away**2 * self._of_weight
-        return OfCells(self._number, scale * away * self._weight, scale**2 * squares, part_of)
+        return (
+            OfCells(self._number, scale * away * self._weight, scale**2 * squares, part_of),
+            OfCells(self._number, self._weight, self._of_weight, part_of),
+        )
 
 
 def squares_of_pairs(
@@ -478,14 +477,13 @@ def linearised_variance(
         moments = None
         if form is not None and sample_design.psu is None and regression is None:
             cells = Pairs.of(domains, len(domains.codes) - 1, sample_design)
-            moments = Moments(cells, weight, form.values)
+            moments = Moments(cells, form)
         for margin_set in range(len(domains.codes) if regression is None else 0):
             pairs = Pairs.of(domains, margin_set, sample_design)
-            if form is None or moments is None:
+            if moments is None:
                 squares = squares_of_pairs(pairs, sample_design, inside(margin_set), rest)
             else:
-                value, weights = moments.linearised(form, pairs), moments.weights(pairs)
-                squares = squares_by_row(pairs, sample_design, value, weights, rest)
+                squares = squares_by_row(pairs, sample_design, *moments.of(pairs), rest)
             if average:  # H / H_ok, infinite where H_ok is 0, which makes NaN
                 # R counts the strata of the data that an estimate is made from. Without calibration
                 # these are the row's own records; calibrated weights carry the whole sample.

@@ -402,10 +402,7 @@ class LearnedTransform(Transform):
         means of each: they differ by a millionth, in the tails by up to a thousandth.
         """
         place, variances = pd.factorize(np.broadcast_to(variance, mean.shape))
-        if len(self.knots) == 1 or self.codes is None:
-            pairs = np.arange(variances.size) * len(self.knots)
-        else:
-            place, pairs = pd.factorize(place * len(self.knots) + self._rows(mean))
+        place, pairs = pd.factorize(place * len(self.knots) + self._rows(mean))
         if not mean.size or mean.size < PER_MEAN * MEANS * pairs.size:
             return super().mean_of_inverse(mean, variance)
         of_variance, row = np.divmod(pairs, len(self.knots))
